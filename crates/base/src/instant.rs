@@ -1,0 +1,122 @@
+//! Points in time as plain numbers, because a state machine must be told the time, never ask for it.
+
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A point in the run's own monotonic time: nanoseconds since the run's epoch.
+///
+/// `std::time::Instant` cannot be made from a number, and a simulation needs that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant {
+    nanos: u64,
+}
+
+impl Instant {
+    /// The run's epoch.
+    pub const ZERO: Self = Self { nanos: 0 };
+    /// Later than any instant that a run reaches (584 years).
+    pub const FAR: Self = Self { nanos: u64::MAX };
+
+    /// The instant `nanos` nanoseconds after the epoch.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self { nanos }
+    }
+
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.nanos
+    }
+
+    /// Whole seconds since the epoch.
+    #[must_use]
+    pub const fn as_secs(self) -> u64 {
+        self.nanos / 1_000_000_000
+    }
+
+    /// The time from `earlier` to this instant; zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.nanos.saturating_sub(earlier.nanos))
+    }
+
+    /// The same in nanoseconds, for histograms.
+    #[must_use]
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.nanos.saturating_sub(earlier.nanos)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    /// Saturates at [`Instant::FAR`], so that "never" can be written as a very long duration.
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self { nanos: self.nanos.saturating_add(nanos) }
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// Seconds since 1970-01-01 00:00:00 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixSeconds(pub u64);
+
+/// The calendar's time at an instant of the run, as the world outside the node supplies it.
+///
+/// The binary asks the operating system; a simulation adds the instant to a fixed date.
+#[derive(Clone)]
+pub struct WallClock(Arc<dyn Fn(Instant) -> UnixSeconds + Send + Sync>);
+
+impl WallClock {
+    /// A clock that asks `read`.
+    pub fn new(read: impl Fn(Instant) -> UnixSeconds + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// A clock that stood at `start` when the run began, for simulations and tests.
+    #[must_use]
+    pub fn starting_at(start: UnixSeconds) -> Self {
+        Self::new(move |now| UnixSeconds(start.0 + now.as_secs()))
+    }
+
+    /// The calendar's time at `now`.
+    #[must_use]
+    pub fn at(&self, now: Instant) -> UnixSeconds {
+        (self.0)(now)
+    }
+}
+
+impl std::fmt::Debug for WallClock {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("WallClock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addition_saturates_and_subtraction_stops_at_zero() {
+        let early = Instant::from_nanos(5);
+        assert_eq!(early + Duration::MAX, Instant::FAR);
+        assert_eq!(early - Instant::from_nanos(9), Duration::ZERO);
+        assert_eq!(Instant::from_nanos(9) - early, Duration::from_nanos(4));
+    }
+
+    #[test]
+    fn a_fixed_wall_clock_moves_with_the_run() {
+        let wall = WallClock::starting_at(UnixSeconds(1_000));
+        assert_eq!(wall.at(Instant::ZERO + Duration::from_millis(2_500)), UnixSeconds(1_002));
+    }
+}

@@ -1,0 +1,16 @@
+//! The words that every other crate of breme shares.
+//!
+//! [`Instant`] is a point in the run's own time, in nanoseconds; it can be made from a number, so
+//! that tests and the simulation own the time. [`WallClock`] turns it into the calendar's time where a
+//! protocol needs that. [`Random`] is a small seeded generator: the same seed gives the same run.
+//! [`Timers`] keeps many deadlines and tells the nearest.
+//!
+//! This crate reads no clock, opens nothing and starts nothing.
+
+mod instant;
+mod random;
+mod timers;
+
+pub use instant::{Instant, UnixSeconds, WallClock};
+pub use random::Random;
+pub use timers::Timers;

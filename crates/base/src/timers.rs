@@ -1,0 +1,162 @@
+//! Many deadlines, of which the nearest counts.
+//!
+//! A server moves a connection's deadline with every request, and almost none ever comes. So moving one
+//! later must cost nothing: it is only noted, and the heap learns of it when the old entry comes up.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::Instant;
+
+/// Deadlines by a small dense key (the index of a connection).
+///
+/// Moving a deadline later, or clearing it, is one store. Each key keeps at most a few stale heap
+/// entries, since an entry is pushed only when the deadline moves before the one that is already there.
+#[derive(Debug, Default)]
+pub struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, u32)>>,
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// When this key is due; `FAR` = never.
+    deadline: Instant,
+    /// The earliest live heap entry of this key; `FAR` = none.
+    queued: Instant,
+}
+
+const EMPTY: Slot = Slot { deadline: Instant::FAR, queued: Instant::FAR };
+
+impl Timers {
+    /// No deadlines.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets, moves or (with [`Instant::FAR`]) clears the deadline of `key`.
+    pub fn set(&mut self, key: u32, deadline: Instant) {
+        let index = key as usize;
+        if index >= self.slots.len() {
+            if deadline == Instant::FAR {
+                return;
+            }
+            self.slots.resize(index + 1, EMPTY);
+        }
+        let slot = &mut self.slots[index];
+        slot.deadline = deadline;
+        if deadline < slot.queued {
+            slot.queued = deadline;
+            self.heap.push(Reverse((deadline, key)));
+        }
+    }
+
+    /// Forgets the deadline of `key`.
+    pub fn clear(&mut self, key: u32) {
+        self.set(key, Instant::FAR);
+    }
+
+    /// The deadline of `key`, if it has one.
+    #[must_use]
+    pub fn deadline(&self, key: u32) -> Option<Instant> {
+        let deadline = self.slots.get(key as usize)?.deadline;
+        (deadline != Instant::FAR).then_some(deadline)
+    }
+
+    /// An instant not later than the nearest deadline; none if there is no deadline.
+    ///
+    /// It may be earlier, when the deadline that stood there has moved: then [`Timers::pop_due`] finds nothing
+    /// at that instant and the next call tells a later one.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Takes out one key whose deadline is not after `now`.
+    pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
+        while let Some(&Reverse((at, key))) = self.heap.peek() {
+            if at > now {
+                return None;
+            }
+            self.heap.pop();
+            let slot = &mut self.slots[key as usize];
+            if slot.queued != at {
+                continue; // an entry that an earlier one replaced
+            }
+            slot.queued = Instant::FAR;
+            if slot.deadline <= now {
+                slot.deadline = Instant::FAR;
+                return Some(key);
+            }
+            if slot.deadline != Instant::FAR {
+                slot.queued = slot.deadline;
+                self.heap.push(Reverse((slot.deadline, key)));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::Random;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn moving_later_costs_no_entry() {
+        let mut timers = Timers::new();
+        for nanos in 10..1_000 {
+            timers.set(3, at(nanos));
+        }
+        assert_eq!(timers.heap.len(), 1);
+        assert_eq!(timers.pop_due(at(998)), None);
+        assert_eq!(timers.next(), Some(at(999)));
+        assert_eq!(timers.pop_due(at(999)), Some(3));
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn agrees_with_a_plain_map_over_many_random_histories() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let mut timers = Timers::new();
+            let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+            let mut now = 0;
+            for _ in 0..400 {
+                let key = random.below(8) as u32;
+                match random.below(4) {
+                    0 | 1 => {
+                        let deadline = now + random.below(50);
+                        timers.set(key, at(deadline));
+                        model.insert(key, deadline);
+                    }
+                    2 => {
+                        timers.clear(key);
+                        model.remove(&key);
+                    }
+                    _ => {
+                        now += random.below(20);
+                        let mut due = Vec::new();
+                        while let Some(key) = timers.pop_due(at(now)) {
+                            due.push(key);
+                        }
+                        due.sort_unstable();
+                        let expected: Vec<u32> =
+                            model.iter().filter(|&(_, &deadline)| deadline <= now).map(|(&key, _)| key).collect();
+                        assert_eq!(due, expected, "seed {seed}");
+                        model.retain(|_, deadline| *deadline > now);
+                    }
+                }
+                let nearest = model.values().min().map(|&deadline| at(deadline));
+                assert!(timers.next().unwrap_or(Instant::FAR) <= nearest.unwrap_or(Instant::FAR), "seed {seed}");
+            }
+        }
+    }
+}

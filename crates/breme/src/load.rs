@@ -1,0 +1,147 @@
+//! `breme load`: flags become a plan, the plan a run on the events driver, the run a result.
+//!
+//! What the pure crate may not do is done here: resolving the name, reading and writing files, signals, the terminal,
+//! descriptors, and the CPU time that the generator itself used.
+
+mod arguments;
+mod attendant;
+mod output;
+pub mod units;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use arguments::Args;
+use attendant::{Attendant, Interruption};
+use breme_driver::{Clock, Kind, Settings as DriverSettings, start};
+use breme_load::{Generator, Load, Outcome, Plan, Run};
+use output::Outputs;
+
+/// What is open besides connections: standard streams, the driver's own, output files.
+const DESCRIPTORS_BESIDES: u64 = 64;
+/// The driver's last resort after an interruption; the shards end well before.
+const STOPPING_TIMEOUT: Duration = Duration::from_secs(10);
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const EXPECTATION_FAILED: u8 = 3;
+
+/// Something that ends the command before there is a result.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into() }
+    }
+
+    fn run(message: impl Into<String>) -> Self {
+        Self { code: FAILED, message: message.into() }
+    }
+}
+
+/// Carries out the command.
+pub fn run(args: Args) -> ExitCode {
+    match measure(args) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("breme load: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn measure(args: Args) -> Result<ExitCode, Failure> {
+    let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
+    let threads = args.thread_count(&plan);
+    check_descriptors(&plan)?;
+    let addresses = resolve(&plan)?;
+    let outputs = Outputs::create(&args.output)?;
+    let clock = Clock::start();
+    let (observer, log_writers) = outputs.start_logs()?;
+    let mut run = Run::new(plan, addresses, threads, clock.wall_clock())
+        .with_thread_cpu(|| breme_sys::cpu_time_of_thread().total());
+    if let Some(observer) = observer {
+        run = run.observed_by(observer);
+    }
+    let run = Arc::new(run);
+    let (mut shards, generator, interruption) = drive(&run, threads, clock, args.quiet)?;
+    let outcome = Outcome::of(&run, &mut shards, generator);
+    log_writers.join()?;
+    outputs.write(&run, &outcome)?;
+    output::print(&outcome, args.json)?;
+    Ok(exit_code(&run, &outcome, interruption))
+}
+
+fn check_descriptors(plan: &Plan) -> Result<(), Failure> {
+    let settings = plan.settings();
+    // A connection that the server is to close is still open when the next one is opened.
+    let each = if settings.keep_alive { 1 } else { 2 };
+    breme_sys::descriptors_needed(settings.connections as u64 * each + DESCRIPTORS_BESIDES)
+        .map_err(|error| Failure::run(error.to_string()))
+}
+
+fn resolve(plan: &Plan) -> Result<Vec<SocketAddr>, Failure> {
+    let authority = plan.authority();
+    let found = (authority.host.as_str(), authority.port).to_socket_addrs();
+    let addresses: Vec<SocketAddr> = found
+        .map_err(|error| Failure::run(format!("cannot find the host {:?}: {error}; check its name", authority.host)))?
+        .collect();
+    if addresses.is_empty() {
+        return Err(Failure::run(format!("the host {:?} has no address; check its name", authority.host)));
+    }
+    Ok(addresses)
+}
+
+/// Runs the shards to their end, or to an interruption.
+fn drive(
+    run: &Arc<Run>,
+    threads: usize,
+    clock: Clock,
+    quiet: bool,
+) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
+    let settings = DriverSettings {
+        threads,
+        connect_timeout: run.plan().settings().timeout,
+        stopping_timeout: STOPPING_TIMEOUT,
+        ..DriverSettings::default()
+    };
+    let started_at = run_date(clock);
+    let cpu_before = breme_sys::cpu_time_of_process();
+    let running = start(Kind::Events, Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
+        .map_err(|error| Failure::run(error.to_string()))?;
+    let attendant = Attendant::start(Arc::clone(run), running.stopper(), quiet)?;
+    let ended = running.join();
+    let cpu = breme_sys::cpu_time_of_process().since(cpu_before).total();
+    let interruption = attendant.finish();
+    let shards = ended
+        .into_iter()
+        .collect::<Result<Vec<Load>, _>>()
+        .map_err(|panic| Failure::run(format!("a shard ended by a fault of breme, please report it: {panic}")))?;
+    let generator = Generator {
+        process_cpu: Some(cpu),
+        processors: breme_sys::parallelism(),
+        interrupted: interruption.is_some(),
+        started_at,
+    };
+    Ok((shards, generator, interruption))
+}
+
+fn run_date(clock: Clock) -> breme_base::UnixSeconds {
+    clock.wall_clock().at(clock.now())
+}
+
+fn exit_code(run: &Run, outcome: &Outcome, interruption: Option<Interruption>) -> ExitCode {
+    if let Some(interruption) = interruption {
+        return ExitCode::from(interruption.exit_code());
+    }
+    if outcome.requests.answered == 0 {
+        return ExitCode::from(FAILED);
+    }
+    ExitCode::from(if outcome.expectations_failed(run) { EXPECTATION_FAILED } else { 0 })
+}

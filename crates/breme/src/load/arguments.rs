@@ -1,0 +1,227 @@
+//! The flags. They are those that users of wrk, oha and hey know.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use breme_http1::Version;
+use breme_load::{Expectations, Needle, Plan, PlanError, Settings, StatusSet, Target, Think, parse_sha256};
+
+use super::{Failure, units};
+
+/// What a file or standard input may hold at most.
+const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Load a URL and tell how long its answers take.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// What to ask for: http://HOST[:PORT]/PATH; PATH may hold placeholders
+    #[arg(required_unless_present = "targets", conflicts_with = "targets")]
+    url: Option<String>,
+
+    /// File of targets, asked for in turn: a URL or METHOD URL [CONTENT] on each line; - for standard input
+    #[arg(long, value_name = "FILE")]
+    targets: Option<PathBuf>,
+
+    /// Connections that are kept busy; each is a user
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = units::size)]
+    connections: usize,
+
+    /// Threads [default: the processors, at most one for each connection]
+    #[arg(short, long, value_name = "N", value_parser = units::size)]
+    threads: Option<usize>,
+
+    /// End after this time (10s, 3m, 1h) [default: 10s, or none with -n]
+    #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
+    duration: Option<Duration>,
+
+    /// End after exactly this many requests (500, 10k, 1M)
+    #[arg(short = 'n', long, value_name = "N", value_parser = units::count)]
+    requests: Option<u64>,
+
+    /// Requests that a connection may have outstanding
+    #[arg(short, long, value_name = "DEPTH", default_value = "1", value_parser = units::size)]
+    pipeline: usize,
+
+    /// Field to send; repeatable; the value may hold placeholders
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = units::field)]
+    headers: Vec<(String, String)>,
+
+    /// Method [default: GET, or POST with content]
+    #[arg(short, long, value_name = "METHOD")]
+    method: Option<String>,
+
+    /// Content to send; @FILE reads it from a file, @- from standard input; may hold placeholders
+    #[arg(short, long, value_name = "CONTENT")]
+    body: Option<String>,
+
+    /// Version of HTTP
+    #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
+    http: String,
+
+    /// Open a connection for each request
+    #[arg(long)]
+    no_keepalive: bool,
+
+    /// Time between an answer and the next request: 100ms, or a range 50ms..200ms
+    #[arg(long, value_name = "TIME", value_parser = units::think)]
+    think: Option<Think>,
+
+    /// Start the connections spread over this time
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration)]
+    ramp: Duration,
+
+    /// How long connecting, and each request, may take
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration)]
+    timeout: Duration,
+
+    /// Each connection is a user who keeps the cookies that it is given
+    #[arg(long)]
+    cookies: bool,
+
+    /// Statuses that are right: 200, 200,304, 2xx, 200-299 [default: 200-399]
+    #[arg(long, value_name = "STATUSES", value_parser = StatusSet::parse)]
+    expect_status: Option<StatusSet>,
+
+    /// Length that the content of every answer must have
+    #[arg(long, value_name = "N", value_parser = units::count)]
+    expect_bytes: Option<u64>,
+
+    /// SHA-256 that the content of every answer must have
+    #[arg(long, value_name = "HEX", value_parser = parse_sha256)]
+    expect_body_sha256: Option<[u8; 32]>,
+
+    /// Text that the content of every answer must hold
+    #[arg(long, value_name = "TEXT")]
+    expect_contains: Option<String>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write the result to a file too, by its ending: .json, .csv (per second), .hlog (HdrHistogram log), .hgrm; repeatable
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Vec<PathBuf>,
+
+    /// Everything random comes from it
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Not in this version: a rate (an open loop)
+    #[arg(short = 'R', long, hide = true)]
+    rate: Option<String>,
+
+    /// Not in this version: TLS without checking certificates
+    #[arg(short = 'k', long, hide = true)]
+    insecure: bool,
+}
+
+const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brace itself: {{ }}):
+  {seq}            number of the request, from 1
+  {uniform:A:B}    whole number from A to B
+  {zipf:N:S}       whole number from 1 to N by Zipf's law with exponent S
+  {random:BYTES}   random letters and digits
+
+Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong usage;
+3 an answer was not as expected (--expect-…); 130, 143 interrupted, with a partial result.";
+
+impl Args {
+    /// Reads the files that the flags name.
+    pub(super) fn settings(&self) -> Result<Settings, Failure> {
+        self.refuse_what_is_not_here()?;
+        let duration = self.duration.or(self.requests.is_none().then_some(DURATION_DEFAULT));
+        Ok(Settings {
+            targets: self.read_targets()?,
+            connections: self.connections,
+            requests: self.requests,
+            duration,
+            pipeline_depth: self.pipeline,
+            method: self.method.clone(),
+            fields: self.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect(),
+            content: self.body.as_deref().map(read_content).transpose()?,
+            version: if self.http == "1.0" { Version::Http10 } else { Version::Http11 },
+            keep_alive: !self.no_keepalive,
+            think: self.think,
+            ramp: self.ramp,
+            timeout: self.timeout,
+            cookies: self.cookies,
+            expectations: Expectations {
+                status: self.expect_status.clone(),
+                content_bytes: self.expect_bytes,
+                content_sha256: self.expect_body_sha256,
+                contains: self.expect_contains.as_ref().map(|text| Needle::new(text.as_bytes())),
+            },
+            seed: self.seed,
+        })
+    }
+
+    fn refuse_what_is_not_here(&self) -> Result<(), Failure> {
+        if self.rate.is_some() {
+            return Err(Failure::usage(
+                "-R: an open loop with a rate is not in this version; leave it out for a closed loop",
+            ));
+        }
+        if self.insecure {
+            return Err(Failure::usage("-k: TLS is not in this version; load an http:// URL"));
+        }
+        Ok(())
+    }
+
+    fn read_targets(&self) -> Result<Vec<Target>, Failure> {
+        match (&self.url, &self.targets) {
+            (Some(url), _) => Ok(vec![Target::url(url)]),
+            (None, Some(path)) => {
+                let name = path.display();
+                let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
+                let file = file.map_err(|problem| Failure::usage(format!("--targets {name}: {problem}")))?;
+                Target::parse_file(&file).map_err(|error| Failure::usage(format!("--targets {name}: {error}")))
+            }
+            (None, None) => Err(Failure::usage("there is no target; name a URL")),
+        }
+    }
+
+    /// The message of an error, with the file that it is about.
+    pub(super) fn locate(&self, error: &PlanError) -> String {
+        match (error, &self.targets) {
+            (PlanError::Target(error), Some(path)) => format!("--targets {}: {error}", path.display()),
+            _ => error.to_string(),
+        }
+    }
+
+    pub(super) fn thread_count(&self, plan: &Plan) -> usize {
+        let connections = plan.settings().connections;
+        self.threads.unwrap_or_else(breme_sys::parallelism).clamp(1, connections)
+    }
+}
+
+fn read_content(text: &str) -> Result<Vec<u8>, Failure> {
+    let content = match text.strip_prefix('@') {
+        None => return Ok(text.as_bytes().to_vec()),
+        Some("-") => read_stdin(),
+        Some(path) => read_file(Path::new(path)),
+    };
+    content.map_err(|problem| Failure::usage(format!("--body {text}: {problem}")))
+}
+
+fn read_stdin() -> Result<Vec<u8>, String> {
+    read_bounded(std::io::stdin().lock())
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    read_bounded(std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?)
+}
+
+fn read_bounded(reader: impl Read) -> Result<Vec<u8>, String> {
+    let mut content = Vec::new();
+    let count = reader
+        .take(INPUT_BYTES_MAX + 1)
+        .read_to_end(&mut content)
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    if count as u64 > INPUT_BYTES_MAX { Err(format!("is longer than {INPUT_BYTES_MAX} bytes")) } else { Ok(content) }
+}

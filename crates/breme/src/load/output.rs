@@ -1,0 +1,233 @@
+//! Where the result goes: standard output, and files by their ending.
+//!
+//! Files are created before the run, so that a wrong path costs no measurement. A `.hlog` is written while the run goes on, by
+//! a thread of its own: it holds every second's histograms, which would not fit into memory for a long run.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use breme_load::{Interval, Observer, Outcome, Run, Style, render_text, write_csv};
+use breme_stats::log;
+
+use super::Failure;
+
+/// Seconds that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no shard waits.
+const LOG_QUEUE_MAX: usize = 32;
+
+/// The files that were asked for.
+#[derive(Debug)]
+pub struct Outputs {
+    files: Vec<Output>,
+}
+
+#[derive(Debug)]
+struct Output {
+    path: PathBuf,
+    format: Format,
+    file: File,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Json,
+    Csv,
+    Log,
+    Quantiles,
+}
+
+impl Outputs {
+    pub(super) fn create(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let formats: Vec<Format> = paths.iter().map(|path| format_of(path)).collect::<Result<_, _>>()?;
+        let files = paths.iter().zip(formats).map(|(path, format)| {
+            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+            Ok(Output { path: path.clone(), format, file })
+        });
+        Ok(Self { files: files.collect::<Result<_, Failure>>()? })
+    }
+
+    /// Starts writing the logs; the observer feeds them.
+    pub(super) fn start_logs(&self) -> Result<(Option<Observer>, LogWriters), Failure> {
+        let mut feeds = Vec::new();
+        let mut threads = Vec::new();
+        for output in self.files.iter().filter(|output| output.format == Format::Log) {
+            let mut file = output.file.try_clone().map_err(|error| cannot_write(&output.path, &error))?;
+            let (sender, receiver) = sync_channel(LOG_QUEUE_MAX);
+            let started = SystemTime::now();
+            let thread = std::thread::Builder::new()
+                .name("log".to_owned())
+                .spawn(move || log::write(&mut file, started, receiver.into_iter().flatten()))
+                .map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
+            feeds.push(Feed { sender, waiting: None });
+            threads.push((output.path.clone(), thread));
+        }
+        let observer = (!feeds.is_empty()).then(|| -> Observer {
+            Box::new(move |start, length, interval| {
+                feeds.iter_mut().for_each(|feed| feed.offer(start, length, interval))
+            })
+        });
+        Ok((observer, LogWriters { threads }))
+    }
+
+    pub(super) fn write(&self, run: &Run, outcome: &Outcome) -> Result<(), Failure> {
+        for output in &self.files {
+            let mut writer = BufWriter::new(&output.file);
+            let written = match output.format {
+                Format::Json => write_json(&mut writer, outcome),
+                Format::Csv => write_csv(&mut writer, outcome),
+                Format::Quantiles => breme_stats::write_quantile_text(&mut writer, &Outcome::service_histogram(run)),
+                Format::Log => Ok(()),
+            };
+            written.and_then(|()| writer.flush()).map_err(|error| cannot_write(&output.path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+fn format_of(path: &Path) -> Result<Format, Failure> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("json") => Ok(Format::Json),
+        Some("csv") => Ok(Format::Csv),
+        Some("hlog") => Ok(Format::Log),
+        Some("hgrm") => Ok(Format::Quantiles),
+        _ => {
+            Err(Failure::usage(format!("--output {}: the ending must be .json, .csv, .hlog or .hgrm", path.display())))
+        }
+    }
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::run(format!("--output {}: cannot be written: {error}", path.display()))
+}
+
+/// The threads that write logs.
+#[derive(Debug)]
+pub struct LogWriters {
+    threads: Vec<(PathBuf, JoinHandle<io::Result<()>>)>,
+}
+
+impl LogWriters {
+    /// Waits until all is written; the run must have let go of its observer.
+    pub(super) fn join(self) -> Result<(), Failure> {
+        for (path, thread) in self.threads {
+            let written =
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread ended by a fault of breme")));
+            written.map_err(|error| cannot_write(&path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Feeds one log, second by second, without ever waiting for the disk while the run goes on.
+struct Feed {
+    /// A second's rows, one for each kind of time.
+    sender: SyncSender<[log::Interval; 2]>,
+    /// Seconds that found the queue full, put together.
+    waiting: Option<Second>,
+}
+
+struct Second {
+    start: Duration,
+    length: Duration,
+    service: breme_stats::Histogram,
+    first_byte: breme_stats::Histogram,
+}
+
+impl Feed {
+    fn offer(&mut self, start: Duration, length: Duration, interval: &Interval) {
+        let second = match self.waiting.take() {
+            Some(mut waiting) => {
+                waiting.length = (start + length).saturating_sub(waiting.start);
+                waiting.service.merge(&interval.service);
+                waiting.first_byte.merge(&interval.first_byte);
+                waiting
+            }
+            None => {
+                Second { start, length, service: interval.service.clone(), first_byte: interval.first_byte.clone() }
+            }
+        };
+        match self.sender.try_send(second.rows()) {
+            Err(TrySendError::Full([service, first_byte])) => {
+                let log::Interval { start, length, .. } = service;
+                self.waiting =
+                    Some(Second { start, length, service: service.histogram, first_byte: first_byte.histogram });
+            }
+            // A writer that has failed says so at the end.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+        }
+    }
+}
+
+impl Second {
+    fn rows(self) -> [log::Interval; 2] {
+        let Self { start, length, service, first_byte } = self;
+        let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
+        [row("service", service), row("first-byte", first_byte)]
+    }
+}
+
+impl Drop for Feed {
+    /// The run is over: now the disk may be waited for.
+    fn drop(&mut self) {
+        if let Some(second) = self.waiting.take() {
+            let _ = self.sender.send(second.rows());
+        }
+    }
+}
+
+/// Prints the result.
+pub(super) fn print(outcome: &Outcome, json: bool) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let printed = if json {
+        write_json(&mut out, outcome)
+    } else {
+        out.write_all(render_text(outcome, Style { colours }).as_bytes())
+    };
+    printed.and_then(|()| out.flush()).map_err(|error| Failure::run(format!("cannot print the result: {error}")))
+}
+
+fn write_json(out: &mut impl Write, outcome: &Outcome) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, outcome)?;
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(sample: u64) -> Interval {
+        let mut interval = Interval::default();
+        interval.service.record(sample);
+        interval.first_byte.record(sample);
+        interval
+    }
+
+    #[test]
+    fn a_slow_disk_makes_longer_intervals_and_loses_nothing() {
+        let (sender, receiver) = sync_channel(1);
+        let mut feed = Feed { sender, waiting: None };
+        let second = Duration::from_secs(1);
+        for number in 0..5 {
+            feed.offer(second * number, second, &interval(u64::from(number) + 1));
+        }
+        let reader = std::thread::spawn(move || receiver.into_iter().flatten().collect::<Vec<_>>());
+        drop(feed);
+        let rows = reader.join().unwrap();
+        let service: Vec<_> = rows.iter().filter(|row| row.tag.as_deref() == Some("service")).collect();
+        assert_eq!(service.iter().map(|row| row.histogram.count()).sum::<u64>(), 5);
+        assert_eq!(service.len(), 2);
+        assert_eq!((service[1].start, service[1].length, service[1].histogram.count()), (second, second * 4, 4));
+        assert_eq!(rows.len(), 4);
+    }
+
+    #[test]
+    fn endings_name_the_format() {
+        assert_eq!(format_of(Path::new("a.b/x.hlog")).unwrap(), Format::Log);
+        let failure = format_of(Path::new("result")).unwrap_err();
+        assert!(failure.code == super::super::USAGE && failure.message.contains(".json, .csv, .hlog or .hgrm"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Numbers with suffixes, as people write them: `10s`, `1.5m`, `10k`.
+
+use std::time::Duration;
+
+use breme_load::Think;
+
+/// A duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 7] =
+        [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+    let fault = || format!("{text:?} is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds");
+    let (number, unit) = split_suffix(text);
+    let factor = match unit {
+        "" => 1.0,
+        unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(fault)?.1,
+    };
+    let value: f64 = number.parse().map_err(|_| fault())?;
+    Duration::try_from_secs_f64(value * factor).map_err(|_| fault())
+}
+
+/// A count: `500`, `10k`, `1.5M`, `2G`.
+pub fn count(text: &str) -> Result<u64, String> {
+    let fault = || format!("{text:?} is no count; write a whole number, or 10k, 1.5M, 2G");
+    let (number, unit) = split_suffix(text);
+    let factor = match unit {
+        "" => return number.parse().map_err(|_| fault()),
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        "G" | "g" => 1e9,
+        _ => return Err(fault()),
+    };
+    let value: f64 = number.parse().map_err(|_| fault())?;
+    let product = value * factor;
+    if product.is_finite() && product >= 0.0 && product.fract() == 0.0 && product < 1e18 {
+        Ok(product as u64)
+    } else {
+        Err(fault())
+    }
+}
+
+/// A count that fits the machine.
+pub fn size(text: &str) -> Result<usize, String> {
+    usize::try_from(count(text)?).map_err(|_| format!("{text:?} is too large"))
+}
+
+/// A time to think: `100ms`, or a range `50ms..200ms`.
+pub fn think(text: &str) -> Result<Think, String> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    Ok(Think { min: duration(min)?, max: duration(max)? })
+}
+
+/// A field: `Name: value`.
+pub fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or_else(|| format!("{text:?} is no field; write \"Name: value\""))?;
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err(format!("{name:?} is no field name; write \"Name: value\""));
+    }
+    Ok((name.to_owned(), value.trim().to_owned()))
+}
+
+fn split_suffix(text: &str) -> (&str, &str) {
+    let end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    text.split_at(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        let millis = |text: &str| duration(text).map(|duration| duration.as_micros() as f64 / 1e3);
+        let cases =
+            [("10", 10_000.0), ("10s", 10_000.0), ("1.5s", 1_500.0), ("250ms", 250.0), ("20us", 0.02), ("20µs", 0.02)];
+        for (text, expected) in cases {
+            assert_eq!(millis(text), Ok(expected), "{text}");
+        }
+        assert_eq!([duration("3m"), duration("1h")], [Ok(Duration::from_secs(180)), Ok(Duration::from_secs(3_600))]);
+        for bad in ["", "s", "-1s", "10x", "1e9", "1..2", "99999999999999999999999s", "10 s"] {
+            assert!(duration(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn counts() {
+        for (text, expected) in [("0", 0), ("500", 500), ("10k", 10_000), ("1.5M", 1_500_000), ("2G", 2_000_000_000)] {
+            assert_eq!(count(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "k", "-5", "1.5", "1.2345k", "10x", "18446744073709551616", "999999999999G"] {
+            assert!(count(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn thinking_and_fields() {
+        let range = Think { min: Duration::from_millis(50), max: Duration::from_secs(2) };
+        assert_eq!(think("50ms..2"), Ok(range));
+        assert_eq!(think("2s"), Ok(Think { min: Duration::from_secs(2), max: Duration::from_secs(2) }));
+        assert!(think("1s..x").is_err());
+        assert_eq!(field("A-B:  c: d "), Ok(("A-B".to_owned(), "c: d".to_owned())));
+        assert!(field("no colon").is_err() && field(": x").is_err() && field("A B: x").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! `breme site`: flags become the settings of an origin server, which a driver carries.
+//!
+//! What the pure crate may not do is done here: opening the folder, drawing keys from the operating system, descriptors,
+//! listeners and signals.
+
+mod arguments;
+mod folder;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+pub use arguments::Args;
+use breme_driver::{Clock, Listener, Settings as DriverSettings, Stopper, start};
+use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
+use folder::Folder;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// What is open besides connections and kept files: standard streams, the folder, the driver's own.
+const DESCRIPTORS_BESIDES: u64 = 64;
+/// For each shard: its poll, its bell, its copy of a listener.
+const DESCRIPTORS_OF_SHARD: u64 = 4;
+/// Fewer connections than that on a shard are not worth serving.
+const CONNECTIONS_MIN: u64 = 16;
+/// The longest key that is read from a file.
+const KEY_BYTES_MAX: u64 = 4096;
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+
+/// Something that keeps the site from being served.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into() }
+    }
+
+    fn run(message: impl Into<String>) -> Self {
+        Self { code: FAILED, message: message.into() }
+    }
+}
+
+/// Carries out the command.
+#[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
+pub fn run(args: Args) -> ExitCode {
+    match serve(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("breme site: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn serve(args: &Args) -> Result<(), Failure> {
+    if args.directory.is_none() && !args.lab {
+        return Err(Failure::usage(
+            "there is nothing to serve; name a folder, or --lab for the fixed answers, or both",
+        ));
+    }
+    let mut settings = args.settings()?;
+    settings.seed = random_bits()? as u64;
+    let root = open_root(args)?;
+    let visitors = visitors(args)?;
+    let files = root.is_some().then_some(settings.files);
+    let clock = Clock::start();
+    let site = Site::new(settings, root, visitors, clock.wall_clock()).map_err(|error| locate(&error))?;
+
+    let mut driver = args.driver_settings();
+    driver.connections_max = connections_max(args, &driver, files)?;
+    let addresses = args.addresses()?;
+    let listeners: Vec<Listener> = addresses
+        .iter()
+        .map(|&address| Listener::bind(address, &driver).map_err(|error| Failure::run(error.to_string())))
+        .collect::<Result<_, _>>()?;
+    let bound: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+
+    // Before anybody is told that we are ready: a signal that comes then must find us listening.
+    let signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
+    let running = start(args.driver, listeners, &driver, clock, |shard| site.node(shard))
+        .map_err(|error| Failure::run(error.to_string()))?;
+    obey(signals, running.stopper())?;
+    announce(&bound);
+
+    let panics: Vec<String> =
+        running.join().into_iter().filter_map(|node| node.err().map(|panic| panic.to_string())).collect();
+    if panics.is_empty() { Ok(()) } else { Err(Failure::run(panics.join("; "))) }
+}
+
+/// The flag that is at fault.
+fn locate(error: &SettingsError) -> Failure {
+    let flag = match error {
+        SettingsError::CacheControl(_) => "--cache-control",
+        SettingsError::IndexName(_) => "--index",
+    };
+    Failure::usage(format!("{flag}: {error}"))
+}
+
+fn open_root(args: &Args) -> Result<Option<Arc<dyn Root>>, Failure> {
+    let Some(directory) = &args.directory else { return Ok(None) };
+    let folder = Folder::open(directory, args.follow_symlinks).map_err(|error| {
+        Failure::run(format!(
+            "cannot serve {}: {error}; it must be a folder that this user may read",
+            directory.display()
+        ))
+    })?;
+    Ok(Some(Arc::new(folder)))
+}
+
+fn visitors(args: &Args) -> Result<Option<Visitors>, Failure> {
+    if !args.visitors {
+        return Ok(None);
+    }
+    let key = match &args.visitor_key_file {
+        Some(path) => folder::read_bounded(path, KEY_BYTES_MAX)
+            .map_err(|error| Failure::run(format!("cannot read the key {}: {error}", path.display())))?,
+        None => [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat(),
+    };
+    let random = || random_bits().ok();
+    Visitors::new(&key, args.visitors_max, Box::new(random))
+        .map(Some)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn random_bits() -> Result<u128, Failure> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::run(format!("the operating system gives no random numbers: {error}")))?;
+    Ok(u128::from_ne_bytes(bytes))
+}
+
+/// As many connections on each shard as were asked for, or else as many as the limit of descriptors lets us have.
+fn connections_max(args: &Args, driver: &DriverSettings, files: Option<FileCacheLimits>) -> Result<usize, Failure> {
+    let shards = driver.threads as u64;
+    let kept = files.map_or(0, |files| files.descriptors_max as u64);
+    let listeners = args.listener_count() as u64;
+    let besides = DESCRIPTORS_BESIDES + kept + shards * (DESCRIPTORS_OF_SHARD + listeners);
+    let needed = |connections: u64| besides + shards * connections;
+    let allowed = breme_sys::raise_descriptor_limit().soft;
+    let asked = args.connections_of_shard();
+    let least = asked.map_or(CONNECTIONS_MIN, |asked| asked as u64);
+    breme_sys::descriptors_needed(needed(least)).map_err(|error| Failure::run(error.to_string()))?;
+    let room = usize::try_from((allowed - besides) / shards).unwrap_or(usize::MAX);
+    Ok(asked.unwrap_or_else(|| driver.connections_max.min(room)))
+}
+
+/// The first signal asks the driver to finish what was begun, a second one ends the program.
+fn obey(mut signals: Signals, stopper: Stopper) -> Result<(), Failure> {
+    let obey = move || {
+        let mut signals = signals.forever();
+        if signals.next().is_some() {
+            stopper.drain();
+        }
+        if let Some(signal) = signals.next() {
+            stopper.abort();
+            std::process::exit(128 + signal);
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(obey);
+    thread.map(drop).map_err(|error| Failure::run(format!("cannot start a thread: {error}")))
+}
+
+/// One line for each address, for people and for the programs that started us. Nobody needs to read it.
+fn announce(bound: &[SocketAddr]) {
+    let mut output = std::io::stdout().lock();
+    for address in bound {
+        let _ = writeln!(output, "listening on http://{address}");
+    }
+    let _ = output.flush();
+}

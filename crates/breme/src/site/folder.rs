@@ -1,0 +1,56 @@
+//! The site's folder, as the origin server wants to see it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use breme_origin::{Content, Listed, ListedEntry, OpenError, Opened, Root, Stamp};
+use breme_sys::{FoundEntry, RootError, SiteRoot};
+
+/// A folder of the operating system, out of which nothing leads.
+#[derive(Debug)]
+pub struct Folder(SiteRoot);
+
+impl Folder {
+    pub fn open(path: &Path, follow_symlinks: bool) -> io::Result<Self> {
+        SiteRoot::open_folder(path, follow_symlinks).map(Self)
+    }
+}
+
+impl Root for Folder {
+    fn open(&self, name: &str) -> Result<Opened, OpenError> {
+        let (file, metadata) = self.0.open(name).map_err(|error| told(&error))?;
+        let content = if metadata.is_dir() { Content::Directory } else { Content::File(Arc::new(file)) };
+        Ok(Opened { stamp: Stamp::of(&metadata), content })
+    }
+
+    fn list(&self, name: &str, entries_max: usize) -> Result<Listed, OpenError> {
+        let found = self.0.list(name, entries_max).map_err(|error| told(&error))?;
+        Ok(Listed { entries: found.entries.into_iter().map(listed).collect(), truncated: found.truncated })
+    }
+}
+
+fn told(error: &RootError) -> OpenError {
+    match error {
+        RootError::NotFound => OpenError::NotFound,
+        RootError::Forbidden => OpenError::Forbidden,
+        RootError::NoResources => OpenError::NoResources,
+        RootError::Failed(_) => OpenError::Failed,
+    }
+}
+
+fn listed(entry: FoundEntry) -> ListedEntry {
+    let FoundEntry { name, is_directory, length, modified_ns } = entry;
+    ListedEntry { name, is_directory, length, modified_ns }
+}
+
+/// The content of a small file.
+pub fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    File::open(path)?.take(bytes_max + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
+    }
+    Ok(content)
+}

@@ -1,0 +1,92 @@
+//! Ends: of the server under load, of the generator by a signal.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+
+use crate::harness::{DRIVERS, Site, breme, wait};
+
+#[test]
+fn sigterm_answers_what_was_accepted_and_ends_with_0() {
+    for driver in DRIVERS {
+        let mut site = Site::lab(driver);
+        let mut idle = site.connect();
+        let mut busy = site.connect();
+        // The answer to the first request shows that both are served; then the slow one is under way.
+        busy.write_all(b"GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut reader = BufReader::new(busy.try_clone().unwrap());
+        skip_answer(&mut reader, 1);
+        busy.write_all(b"GET /delay/300 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        // A later request of another connection is answered after the slow one was read: one shard at most is behind.
+        for _ in 0..20 {
+            site.get("/bytes/1");
+        }
+        site.signal("TERM");
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        assert!(rest.starts_with("HTTP/1.1 200 OK\r\n"), "{driver}: the accepted request was answered with {rest:?}");
+        assert!(rest.to_ascii_lowercase().contains("connection: close"), "{driver}: {rest}");
+        let mut nothing = Vec::new();
+        idle.read_to_end(&mut nothing).unwrap();
+        assert!(nothing.is_empty(), "{driver}: an idle connection is just closed");
+        let (status, _) = site.wait();
+        assert_eq!(status.code(), Some(0), "{driver}");
+    }
+}
+
+fn skip_answer(reader: &mut impl BufRead, content_bytes: usize) {
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "the server ended early");
+    }
+    let mut content = vec![0; content_bytes];
+    reader.read_exact(&mut content).unwrap();
+}
+
+#[test]
+fn sigterm_under_load_leaves_nothing_unanswered() {
+    let mut site = Site::lab("events");
+    let url = site.url("/bytes/100");
+    let mut generator = breme()
+        .args(["load", "--json", "-c", "20", "-d", "30", &url])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while site.counter() < 1_000 {}
+    site.signal("TERM");
+    let (status, _) = site.wait();
+    assert_eq!(status.code(), Some(0));
+    let _ = Command::new("kill").args(["-s", "INT", &generator.id().to_string()]).status().unwrap();
+    wait(&mut generator);
+    let mut text = String::new();
+    generator.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let kinds = &result["errors"];
+    for lost in ["reset", "timeout", "malformed"] {
+        assert_eq!(kinds[lost].as_u64().unwrap_or(0), 0, "{lost}: {kinds:#}");
+    }
+}
+
+#[test]
+fn an_interrupted_load_still_tells_what_it_saw() {
+    let site = Site::lab("events");
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let mut generator = breme()
+            .args(["load", "--json", "-c", "3", "-d", "1h", &site.url("/bytes/10")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = site.counter();
+        while site.counter() < begun + 500 {}
+        let _ = Command::new("kill").args(["-s", signal, &generator.id().to_string()]).status().unwrap();
+        assert_eq!(wait(&mut generator).code(), Some(code));
+        let mut text = String::new();
+        generator.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(result["interrupted"], serde_json::Value::Bool(true));
+        let count = |name: &str| result["requests"][name].as_u64().unwrap();
+        assert!(count("answered") >= 400, "{result:#}");
+        assert_eq!(count("issued"), count("answered") + count("failed") + count("unfinished"), "{result:#}");
+    }
+}

@@ -1,0 +1,45 @@
+//! Bad input: the message names the thing, the place and the remedy, and the code is right.
+
+use std::net::TcpListener;
+use std::process::Output;
+
+use crate::harness::breme;
+
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let output: Output = breme().args(arguments).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+    for word in words {
+        assert!(told.contains(word), "{arguments:?} does not mention {word:?}:\n{told}");
+    }
+    assert!(!told.contains("panicked"), "{told}");
+}
+
+#[test]
+fn of_the_site() {
+    refused(&["site"], 2, &["--lab"]);
+    refused(&["site", "/no/such/folder"], 1, &["/no/such/folder"]);
+    refused(&["site", "--lab", "--listen", "nonsense"], 2, &["nonsense"]);
+    refused(&["site", "--lab", "--driver", "steam"], 2, &["steam"]);
+    refused(&["site", "--lab", "--cache-control", "a\nb"], 2, &["cache-control"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(&["site", "--lab", "--listen", &address], 1, &[&address, "in use"]);
+}
+
+#[test]
+fn of_the_load() {
+    refused(&["load"], 2, &["URL"]);
+    refused(&["load", "ftp://127.0.0.1/"], 2, &["ftp"]);
+    refused(&["load", "https://127.0.0.1/"], 2, &["https"]);
+    refused(&["load", "http://"], 2, &["http://"]);
+    refused(&["load", "http://127.0.0.1:99999/"], 2, &["99999"]);
+    refused(&["load", "http://127.0.0.1/{uniform:9:1}"], 2, &["uniform"]);
+    refused(&["load", "http://127.0.0.1/{nothing}"], 2, &["nothing"]);
+    refused(&["load", "http://127.0.0.1/{seq"], 2, &["seq"]);
+    refused(&["load", "-c", "0", "http://127.0.0.1/"], 2, &["-c"]);
+    refused(&["load", "-n", "ten", "http://127.0.0.1/"], 2, &["ten"]);
+    refused(&["load", "-H", "no colon", "http://127.0.0.1/"], 2, &["no colon"]);
+    refused(&["load", "-H", "A: b\nC: d", "http://127.0.0.1/"], 2, &["A"]);
+    refused(&["load", "-b", "@/no/such/file", "http://127.0.0.1/"], 1, &["/no/such/file"]);
+}

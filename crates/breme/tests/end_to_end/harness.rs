@@ -1,0 +1,198 @@
+//! Starts programs and ends them; waits for what they say, never for the clock.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Long, since a busy machine must not fail a test; nothing waits so long when all is well.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The drivers that every server test runs on.
+pub(crate) const DRIVERS: [&str; 2] = ["events", "threads"];
+
+/// A running `breme site`, ended with the value.
+pub(crate) struct Site {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Site {
+    /// Starts `breme site` with these arguments on a free port.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut child = breme()
+            .arg("site")
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("said {line:?}"));
+        Self { address: address.parse().unwrap(), child, output }
+    }
+
+    /// The laboratory's answers, on a driver.
+    pub(crate) fn lab(driver: &str) -> Self {
+        Self::start(&["--lab", "--driver", driver, "--threads", if driver == "threads" { "16" } else { "2" }])
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// Sends bytes on a connection of their own and returns all that comes until the server closes it.
+    pub(crate) fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        answer
+    }
+
+    /// One GET, its status and content.
+    pub(crate) fn get(&self, path: &str) -> (u16, Vec<u8>) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let answers = breme_conformance::read_answers(&self.exchange(request.as_bytes()), |_| false).unwrap();
+        assert_eq!(answers.len(), 1, "one answer to GET {path}");
+        (answers[0].status, answers[0].content.clone())
+    }
+
+    /// How many requests the server says that it has answered.
+    pub(crate) fn counter(&self) -> u64 {
+        let (status, content) = self.get("/counter");
+        assert_eq!(status, 200);
+        String::from_utf8(content).unwrap().trim().parse().unwrap()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end; also returns what else it printed.
+    pub(crate) fn wait(&mut self) -> (ExitStatus, String) {
+        let status = wait(&mut self.child);
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        (status, rest)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A stock nginx that answers `/fixed` with 13 bytes, ended with the value.
+pub(crate) struct Nginx {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Nginx {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = free_address();
+        let root = folder.path().display();
+        let configuration = format!(
+            "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log crit;\n\
+             events {{ worker_connections 1000; }}\n\
+             http {{ access_log off; keepalive_requests 1000000000; client_body_temp_path {root}/a; proxy_temp_path {root}/b;\n\
+             fastcgi_temp_path {root}/c; uwsgi_temp_path {root}/d; scgi_temp_path {root}/e;\n\
+             server {{ listen {address}; location = /fixed {{ return 200 \"Hello, world!\"; }} }} }}\n"
+        );
+        let path = folder.path().join("nginx.conf");
+        fs::write(&path, configuration).unwrap();
+        let child = Command::new("nginx").arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn().unwrap();
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "nginx does not accept on {address}");
+            std::thread::yield_now();
+        }
+        Self { child, address, _folder: folder }
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The binary under test.
+pub(crate) fn breme() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_breme"))
+}
+
+/// `breme load` with these arguments; its end and what it printed.
+pub(crate) fn load(arguments: &[&str]) -> Output {
+    breme().arg("load").args(arguments).output().unwrap()
+}
+
+/// The same with `--json`, read.
+pub(crate) fn load_json(arguments: &[&str]) -> serde_json::Value {
+    let output = breme().args(["load", "--json"]).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Runs a peer's program and returns what it printed.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn wait(child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the program does not end");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A folder with pages.
+pub(crate) fn pages(files: &[(&str, &[u8])]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("pages");
+    for (name, content) in files {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    (folder, root)
+}

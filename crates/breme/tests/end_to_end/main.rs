@@ -1,0 +1,10 @@
+//! The real binary, against real peers: one test program, so that it is linked once.
+
+mod clean_end;
+mod conformance;
+mod errors;
+mod harness;
+mod hostile;
+mod loading;
+mod peers;
+mod site;

@@ -1,0 +1,194 @@
+//! A case, how it is delivered, and how it is judged.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::{Answer, read_answers};
+
+/// Bytes for one connection, and what must come of them.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// A name for reports.
+    pub name: &'static str,
+    /// The RFC and section that decide.
+    pub section: &'static str,
+    /// What the client sends.
+    pub send: Vec<u8>,
+    /// Which of the answers are to HEAD requests.
+    pub heads: &'static [usize],
+    /// What must happen.
+    pub expect: Expect,
+}
+
+/// What must happen.
+#[derive(Clone, Debug)]
+pub enum Expect {
+    /// Answers with these statuses and contents (none: any content), and the connection lives on.
+    Served(Vec<(u16, Option<Vec<u8>>)>),
+    /// The same, and then the server closes the connection by itself.
+    ServedThenClosed(Vec<(u16, Option<Vec<u8>>)>),
+    /// One answer with one of these statuses, and the server closes.
+    Refused(&'static [u16]),
+    /// First one good answer, then one with one of these statuses, and the server closes.
+    ServedThenRefused(&'static [u16]),
+}
+
+/// How the bytes are cut into writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// In one write.
+    Whole,
+    /// In two writes, cut at this share of the bytes (0 to 100).
+    CutAt(usize),
+    /// One write for each byte.
+    Bytewise,
+}
+
+/// A case that did not hold.
+#[derive(Debug)]
+pub struct Failure {
+    /// The case's name.
+    pub name: &'static str,
+    /// The section that it rests on.
+    pub section: &'static str,
+    /// How it was delivered.
+    pub delivery: Delivery,
+    /// What came instead.
+    pub why: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({}, {:?}): {}", self.name, self.section, self.delivery, self.why)
+    }
+}
+
+/// A server that says nothing for so long has failed the case. Long, since a busy machine must not fail it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Shows that a connection lives on, and ends it.
+const PROBE: &[u8] = b"GET /bytes/7 HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n";
+const PROBE_CONTENT_BYTES: usize = 7;
+
+impl Case {
+    /// Sends the case to a server and judges what comes back.
+    ///
+    /// # Errors
+    /// If it is not what the case expects, or the server cannot be reached.
+    pub fn run(&self, server: SocketAddr, delivery: Delivery) -> Result<(), Failure> {
+        let judged = match &self.expect {
+            Expect::Served(expected) => self.lives_on(server, delivery, expected),
+            Expect::ServedThenClosed(expected) => {
+                self.closes(server, delivery).and_then(|answers| compare(&answers, expected))
+            }
+            Expect::Refused(statuses) => {
+                self.closes(server, delivery).and_then(|answers| refused(&answers, 0, statuses))
+            }
+            Expect::ServedThenRefused(statuses) => {
+                self.closes(server, delivery).and_then(|answers| refused(&answers, 1, statuses))
+            }
+        };
+        judged.map_err(|why| Failure { name: self.name, section: self.section, delivery, why })
+    }
+
+    fn lives_on(
+        &self,
+        server: SocketAddr,
+        delivery: Delivery,
+        expected: &[(u16, Option<Vec<u8>>)],
+    ) -> Result<(), String> {
+        let mut bytes = self.send.clone();
+        bytes.extend_from_slice(PROBE);
+        let mut answers = self.exchange(server, &bytes, delivery)?;
+        let probe = answers.pop().ok_or("nothing came back")?;
+        if probe.status != 200 || probe.content.len() != PROBE_CONTENT_BYTES {
+            return Err(format!("the connection did not live on: {:?} then {}", statuses(&answers), probe.status));
+        }
+        compare(&answers, expected)
+    }
+
+    fn closes(&self, server: SocketAddr, delivery: Delivery) -> Result<Vec<Answer>, String> {
+        self.exchange(server, &self.send, delivery)
+    }
+
+    /// Sends, then reads until the server closes.
+    fn exchange(&self, server: SocketAddr, bytes: &[u8], delivery: Delivery) -> Result<Vec<Answer>, String> {
+        let told = |what: &str, error: io::Error| format!("{what}: {error}");
+        let mut stream = TcpStream::connect(server).map_err(|error| told("connect", error))?;
+        stream.set_nodelay(true).map_err(|error| told("no delay", error))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| told("time-out", error))?;
+        // A server may close before all is sent; what it answered counts, not the failed write.
+        let _ = deliver(&mut stream, bytes, delivery);
+        let mut received = Vec::new();
+        match stream.read_to_end(&mut received) {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Err(format!("the server neither answered nor closed; so far {} bytes", received.len()));
+            }
+            Err(error) => return Err(format!("the answer was lost: {error}; so far {} bytes", received.len())),
+        }
+        read_answers(&received, |index| self.heads.contains(&index)).map_err(|unreadable| unreadable.to_string())
+    }
+}
+
+fn deliver(stream: &mut TcpStream, bytes: &[u8], delivery: Delivery) -> io::Result<()> {
+    match delivery {
+        Delivery::Whole => stream.write_all(bytes),
+        Delivery::CutAt(percent) => {
+            let (first, second) = bytes.split_at(bytes.len() * percent / 100);
+            stream.write_all(first)?;
+            stream.write_all(second)
+        }
+        Delivery::Bytewise => bytes.iter().try_for_each(|byte| stream.write_all(std::slice::from_ref(byte))),
+    }
+}
+
+fn compare(answers: &[Answer], expected: &[(u16, Option<Vec<u8>>)]) -> Result<(), String> {
+    let wanted: Vec<u16> = expected.iter().map(|(status, _)| *status).collect();
+    if statuses(answers) != wanted {
+        return Err(format!("answered {:?} instead of {wanted:?}", statuses(answers)));
+    }
+    for (answer, (_, content)) in answers.iter().zip(expected) {
+        if let Some(content) = content
+            && *content != answer.content
+        {
+            return Err(format!("content {:?} instead of {:?}", shown(&answer.content), shown(content)));
+        }
+    }
+    Ok(())
+}
+
+fn refused(answers: &[Answer], good: usize, allowed: &[u16]) -> Result<(), String> {
+    let seen = statuses(answers);
+    let good_ones = answers.iter().take(good).all(|answer| answer.status == 200);
+    match answers.get(good) {
+        Some(last) if answers.len() == good + 1 && good_ones && allowed.contains(&last.status) => Ok(()),
+        _ => Err(format!("answered {seen:?} instead of {good} good ones and one of {allowed:?}, then the end")),
+    }
+}
+
+fn statuses(answers: &[Answer]) -> Vec<u16> {
+    answers.iter().map(|answer| answer.status).collect()
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned()
+}
+
+/// A case that must be served, connection kept.
+pub(crate) fn served(name: &'static str, section: &'static str, send: impl Into<Vec<u8>>, content: &str) -> Case {
+    let expect = Expect::Served(vec![(200, Some(content.as_bytes().to_vec()))]);
+    Case { name, section, send: send.into(), heads: &[], expect }
+}
+
+/// A case that must be refused, connection closed.
+pub(crate) fn refused_with(
+    name: &'static str,
+    section: &'static str,
+    send: impl Into<Vec<u8>>,
+    statuses: &'static [u16],
+) -> Case {
+    Case { name, section, send: send.into(), heads: &[], expect: Expect::Refused(statuses) }
+}

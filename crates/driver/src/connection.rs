@@ -1,0 +1,312 @@
+//! One connection: what was received and not taken, what was sent and has not left, and how it ends.
+//!
+//! ```text
+//!   Connecting ──► Open ──► Flushing ──► Lingering ──► Ended
+//!                   │  close   │  queue empty   │  peer's end, time or bytes
+//!                   └──────────┴────────────────┴──► Ended (reset, abort, failure)
+//! ```
+//!
+//! It calls no node: it says in its fields what has become true, and the engine looks at them.
+
+use std::io::IoSlice;
+use std::ops::Range;
+
+use breme_node::{Action, Actions, CloseReason, ConnectTicket};
+use bytes::{Bytes, BytesMut};
+
+use crate::queue::SendQueue;
+use crate::transport::{FILE_TOO_SHORT, Moved, SEGMENTS_PER_SEND, SendFailure, Transport};
+
+/// Bytes that one connection may send before the others have their turn.
+const FLUSH_BYTES_PER_TURN: usize = 1024 * 1024;
+
+/// An idle connection costs this and its place in the timers, and no buffers.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) transport: Transport,
+    pub(crate) phase: Phase,
+    /// Received, and not taken by the node.
+    pub(crate) retained: BytesMut,
+    pub(crate) queue: Option<Box<SendQueue>>,
+    /// Sending or the kernel's word has shown that the connection is broken; what was received before may still be read.
+    pub(crate) failure: Option<CloseReason>,
+    pub(crate) finish: Finish,
+    /// There may be something to read.
+    pub(crate) is_readable: bool,
+    /// The kernel may take something.
+    pub(crate) is_writable: bool,
+    /// The kernel has said that the peer's end is near: a short read is not the last.
+    pub(crate) is_end_near: bool,
+    /// The peer's end has been read.
+    pub(crate) has_ended: bool,
+    pub(crate) is_paused: bool,
+    /// The node wants to see again what it has not taken.
+    pub(crate) is_relend_due: bool,
+    pub(crate) length: QueueLength,
+    /// The connection stands in the engine's list of those that want a turn.
+    pub(crate) is_listed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Connecting(ConnectTicket),
+    Open,
+    /// The node has closed it; the queue still leaves.
+    Flushing {
+        discarded_bytes: u64,
+    },
+    /// All has left; the peer's rest is read into nothing.
+    Lingering {
+        discarded_bytes: u64,
+    },
+    Ended(CloseReason),
+}
+
+/// How far the end of our sending has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    NotAsked,
+    Asked,
+    Done,
+}
+
+/// Whether the queue became so long that nothing is lent until it is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueLength {
+    Short,
+    /// The node does not know yet.
+    Long,
+    LongAndTold,
+}
+
+impl Connection {
+    pub(crate) fn new(transport: Transport, phase: Phase) -> Self {
+        Self {
+            transport,
+            phase,
+            retained: BytesMut::new(),
+            queue: None,
+            failure: None,
+            finish: Finish::NotAsked,
+            is_readable: false,
+            is_writable: phase == Phase::Open,
+            is_end_near: false,
+            has_ended: false,
+            is_paused: false,
+            is_relend_due: false,
+            length: QueueLength::Short,
+            is_listed: false,
+        }
+    }
+
+    /// Whether the node may be shown bytes.
+    pub(crate) fn may_lend(&self) -> bool {
+        self.phase == Phase::Open && !self.is_paused && self.length == QueueLength::Short
+    }
+
+    /// How many bytes more may wait for the node.
+    pub(crate) fn room(&self, receive_bytes_max: usize) -> usize {
+        receive_bytes_max.saturating_sub(self.retained.len())
+    }
+
+    /// Whether the kernel should be asked for bytes, were there any.
+    pub(crate) fn wants_bytes(&self, receive_bytes_max: usize) -> bool {
+        match self.phase {
+            Phase::Open => !self.has_ended && self.may_lend() && self.room(receive_bytes_max) > 0,
+            Phase::Flushing { .. } | Phase::Lingering { .. } => !self.has_ended,
+            Phase::Connecting(_) | Phase::Ended(_) => false,
+        }
+    }
+
+    /// Whether it waits for the kernel to take something.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.queue.is_some() || matches!(self.phase, Phase::Connecting(_))
+    }
+
+    fn may_send(&self) -> bool {
+        self.phase == Phase::Open && self.finish == Finish::NotAsked && self.failure.is_none()
+    }
+
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes())
+    }
+
+    /// Sends the segments of `range`: directly from where they are, if nothing waits before them; the rest is queued.
+    pub(crate) fn send(&mut self, actions: &Actions, range: Range<usize>) {
+        if !self.may_send() {
+            return;
+        }
+        let mut next = range.start;
+        while next < range.end && self.queue.is_none() && self.is_writable && self.failure.is_none() {
+            if matches!(actions.get(next), Some(Action::SendFile(..))) {
+                break;
+            }
+            next = self.send_directly(actions, next..range.end);
+        }
+        if self.failure.is_some() {
+            return;
+        }
+        let was_empty = self.queue.is_none();
+        for index in next..range.end {
+            self.enqueue(actions, index, 0);
+        }
+        if was_empty {
+            self.flush();
+        }
+    }
+
+    /// One call for as many segments as it takes; what the kernel leaves of them is queued. Returns the next index.
+    fn send_directly(&mut self, actions: &Actions, range: Range<usize>) -> usize {
+        if memory(actions, range.start).is_empty() {
+            return range.start + 1;
+        }
+        let is_alone = range.len() == 1 || !is_memory(actions, range.start + 1);
+        let end = if is_alone { range.start + 1 } else { end_of_memory(actions, range.clone()) };
+        let more = end < range.end;
+        let outcome = if is_alone {
+            self.transport.send(memory(actions, range.start), more)
+        } else {
+            let mut slices = [IoSlice::new(&[]); SEGMENTS_PER_SEND];
+            for (slice, index) in slices.iter_mut().zip(range.start..end) {
+                *slice = IoSlice::new(memory(actions, index));
+            }
+            self.transport.send_segments(&slices[..end - range.start], more)
+        };
+        if let Some(moved) = self.note(&outcome) {
+            self.enqueue_rest(actions, range.start..end, moved.bytes);
+        }
+        end
+    }
+
+    fn enqueue_rest(&mut self, actions: &Actions, range: Range<usize>, sent_bytes: usize) {
+        let mut skipped = sent_bytes;
+        for index in range {
+            let length = memory(actions, index).len();
+            if skipped < length {
+                self.enqueue(actions, index, skipped);
+            }
+            skipped = skipped.saturating_sub(length);
+        }
+    }
+
+    fn enqueue(&mut self, actions: &Actions, index: usize, skipped: usize) {
+        let queue = self.queue.get_or_insert_default();
+        match actions.get(index) {
+            Some(Action::Send(..)) => queue.push(Bytes::copy_from_slice(&actions.bytes(index)[skipped..])),
+            Some(Action::SendShared(_, segment)) => queue.push(segment.slice(skipped..)),
+            Some(Action::SendFile(_, range)) => queue.push_file(range.clone()),
+            _ => {}
+        }
+        if queue.is_empty() {
+            self.queue = None;
+        }
+    }
+
+    /// Sends what waits, as long as the kernel takes it and its turn lasts. Returns how many bytes left.
+    pub(crate) fn flush(&mut self) -> usize {
+        let mut flushed_bytes = 0;
+        while self.is_writable && flushed_bytes < FLUSH_BYTES_PER_TURN {
+            let Some(queue) = &mut self.queue else { break };
+            let outcome = queue.send_some(&mut self.transport);
+            let Some(moved) = self.note(&outcome) else { break };
+            flushed_bytes += moved.bytes;
+            self.queue.take_if(|queue| queue.is_empty());
+        }
+        flushed_bytes
+    }
+
+    /// Notes what a send says of the connection; none if it has failed.
+    fn note(&mut self, outcome: &Result<Moved, SendFailure>) -> Option<Moved> {
+        match *outcome {
+            Ok(moved) => {
+                self.is_writable = !moved.is_full;
+                return Some(moved);
+            }
+            Err(SendFailure::Transport(reason)) => self.fail(reason),
+            Err(SendFailure::FileTooShort) => {
+                self.transport.reset_on_close();
+                self.fail(FILE_TOO_SHORT);
+                self.end(FILE_TOO_SHORT);
+            }
+        }
+        None
+    }
+
+    /// Nothing can be sent any more. What the peer sent before may still wait in the kernel: an early answer, for example.
+    pub(crate) fn fail(&mut self, reason: CloseReason) {
+        self.failure.get_or_insert(reason);
+        self.queue = None;
+        self.is_readable = true;
+    }
+
+    /// Ends our sending if that was asked for and everything has left.
+    pub(crate) fn finish_if_due(&mut self) {
+        if self.finish == Finish::Asked && self.queue.is_none() && self.failure.is_none() {
+            self.finish = Finish::Done;
+            if let Err(reason) = self.transport.end_sending() {
+                self.fail(reason);
+            }
+        }
+    }
+
+    /// The node closes it gracefully: nothing more is lent, what is queued leaves.
+    pub(crate) fn begin_closing(&mut self) {
+        if self.phase == Phase::Open {
+            self.retained = BytesMut::new();
+            self.phase = Phase::Flushing { discarded_bytes: 0 };
+        }
+    }
+
+    /// Goes on from flushing to lingering when the queue is empty. Returns whether it just did.
+    pub(crate) fn linger_if_flushed(&mut self) -> bool {
+        let Phase::Flushing { discarded_bytes } = self.phase else { return false };
+        if self.queue.is_some() || self.failure.is_some() {
+            return false;
+        }
+        if self.has_ended {
+            self.end(CloseReason::Requested);
+            return false;
+        }
+        if self.finish != Finish::Done {
+            self.finish = Finish::Asked;
+            self.finish_if_due();
+        }
+        self.phase = Phase::Lingering { discarded_bytes };
+        true
+    }
+
+    /// Counts bytes that were read into nothing, and returns how many there have been.
+    pub(crate) fn discard(&mut self, count: u64) -> u64 {
+        match &mut self.phase {
+            Phase::Flushing { discarded_bytes } | Phase::Lingering { discarded_bytes } => {
+                *discarded_bytes += count;
+                *discarded_bytes
+            }
+            _ => 0,
+        }
+    }
+
+    /// The first reason stays.
+    pub(crate) fn end(&mut self, reason: CloseReason) {
+        if !matches!(self.phase, Phase::Ended(_)) {
+            self.phase = Phase::Ended(reason);
+        }
+    }
+}
+
+fn is_memory(actions: &Actions, index: usize) -> bool {
+    matches!(actions.get(index), Some(Action::Send(..) | Action::SendShared(..)))
+}
+
+/// Where the segments that lie in memory end, within `range` and what one send may hold.
+fn end_of_memory(actions: &Actions, range: Range<usize>) -> usize {
+    let end = range.end.min(range.start + SEGMENTS_PER_SEND);
+    (range.start..end).find(|&index| !is_memory(actions, index)).unwrap_or(end)
+}
+
+fn memory(actions: &Actions, index: usize) -> &[u8] {
+    match actions.get(index) {
+        Some(Action::SendShared(_, segment)) => segment,
+        _ => actions.bytes(index),
+    }
+}

@@ -1,0 +1,75 @@
+//! Drivers: they move bytes between sockets and nodes.
+//!
+//! | driver | threads | a thread serves | waits by |
+//! |---|---|---|---|
+//! | [`Kind::Events`] | one per shard | many connections | readiness, edge-triggered (epoll, kqueue) |
+//! | [`Kind::Threads`] | a pool and an acceptor | one accepted connection at a time, and those that its node opens | poll(2) |
+//!
+//! Both keep the rules of [`breme_node`] and pass the same tests. They know no HTTP and no role; what they share is
+//! the engine, so that only the architecture differs:
+//!
+//! ```text
+//!   events.rs   ┐              ┌ connection.rs ── transport.rs ── the kernel
+//!               ├─ engine.rs ──┤       └ queue.rs
+//!   threads.rs  ┘      │       └ table.rs
+//!                 the node
+//!   running.rs: start, stop, wake, join ── control.rs: what threads share
+//! ```
+//!
+//! A request, on `events`: `events.rs: run` → `engine.rs: handle_readiness` → `receive` → `lend` → the node →
+//! `run_actions` → `send` → `connection.rs: send_directly`.
+//!
+//! ```
+//! use breme_driver::{Clock, Kind, Listener, Settings, start};
+//! use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
+//! use breme_base::Instant;
+//!
+//! struct Echo;
+//!
+//! impl Node for Echo {
+//!     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
+//!     fn handle_received(&mut self, _: Instant, id: ConnectionId, received: Received<'_>, actions: &mut Actions) -> usize {
+//!         actions.send(id).extend_from_slice(received.bytes);
+//!         if received.ended {
+//!             actions.close(id, Close::Graceful);
+//!         }
+//!         received.bytes.len()
+//!     }
+//!     fn handle_closed(&mut self, _: Instant, _: ConnectionId, _: CloseReason, _: &mut Actions) {}
+//!     fn handle_stopping(&mut self, _: Instant, _: &mut Actions) {}
+//! }
+//!
+//! let settings = Settings { threads: 1, ..Settings::default() };
+//! let listener = Listener::bind("127.0.0.1:0".parse()?, &settings)?;
+//! let address = listener.address();
+//! let running = start(Kind::Events, vec![listener], &settings, Clock::start(), |_shard| Echo)?;
+//!
+//! let mut client = std::net::TcpStream::connect(address)?;
+//! std::io::Write::write_all(&mut client, b"hello")?;
+//! client.shutdown(std::net::Shutdown::Write)?;
+//! assert_eq!(std::io::read_to_string(&client)?, "hello");
+//!
+//! running.stopper().drain();
+//! assert!(running.join().iter().all(Result::is_ok));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod acceptance;
+mod bell;
+mod connection;
+mod control;
+mod engine;
+mod events;
+mod listener;
+mod queue;
+mod running;
+mod settings;
+mod table;
+mod threads;
+mod transport;
+
+pub use breme_sys::Clock;
+pub use control::{MailboxFull, ShardCounters};
+pub use listener::{BindError, Listener};
+pub use running::{Counting, Running, ShardPanic, StartError, Stopper, Waker, start};
+pub use settings::{Kind, Settings, UnknownKind};

@@ -1,0 +1,107 @@
+//! Listening addresses. They are bound before anything is started, so that a program can fail with a clear message, or
+//! tell its port, while it is still one thread.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use crate::Settings;
+
+/// An address that listens. Connections that come before the driver is started wait in the kernel.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Listens at `address`; port 0 chooses a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be had; the message says what to do.
+    pub fn bind(address: SocketAddr, settings: &Settings) -> Result<Self, BindError> {
+        let socket = breme_sys::listen(address, settings.backlog).map_err(|source| BindError { address, source })?;
+        let address = socket.local_addr().map_err(|source| BindError { address, source })?;
+        Ok(Self { socket, address })
+    }
+
+    /// The address, with the port that was chosen.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `count` sockets that listen here, the first of them this one.
+    pub(crate) fn into_sockets(self, count: usize, settings: &Settings) -> io::Result<Vec<TcpListener>> {
+        let mut sockets = Vec::with_capacity(count);
+        for _ in 1..count {
+            sockets.push(breme_sys::listen_beside(&self.socket, settings.backlog)?);
+        }
+        sockets.insert(0, self.socket);
+        Ok(sockets)
+    }
+
+    pub(crate) fn into_socket(self) -> TcpListener {
+        self.socket
+    }
+}
+
+/// An address could not be had.
+#[derive(Debug)]
+pub struct BindError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, source } = self;
+        let (ip, port) = (address.ip(), address.port());
+        write!(formatter, "cannot listen on {address}: ")?;
+        match source.kind() {
+            io::ErrorKind::AddrInUse => write!(
+                formatter,
+                "port {port} is in use by another program; end that program (`ss -ltnp` shows it) or choose another port"
+            ),
+            io::ErrorKind::PermissionDenied => write!(
+                formatter,
+                "ports below 1024 need a permission; choose a higher port, or give the program CAP_NET_BIND_SERVICE"
+            ),
+            io::ErrorKind::AddrNotAvailable => {
+                write!(formatter, "{ip} is not an address of this machine; `ip address` shows those that are")
+            }
+            _ => write!(formatter, "{source}"),
+        }
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn message(address: SocketAddr) -> String {
+        Listener::bind(address, &Settings::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_port_in_use_is_named_even_among_our_own() {
+        let first = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &Settings::default()).unwrap();
+        let taken = message(first.address());
+        assert!(taken.contains(&first.address().to_string()) && taken.contains("in use"), "{taken}");
+    }
+
+    #[test]
+    fn a_foreign_address_is_named() {
+        // 192.0.2.0/24 is for documentation (RFC 5737): no machine has it.
+        let foreign = message(([192, 0, 2, 1], 0).into());
+        assert!(foreign.contains("192.0.2.1 is not an address of this machine"), "{foreign}");
+    }
+}

@@ -1,0 +1,115 @@
+//! The connections of one shard, by a dense index with a generation.
+
+use breme_node::ConnectionId;
+
+use crate::connection::Connection;
+
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    slots: Vec<Slot>,
+    /// Free indices; the last one freed is used first, since its memory is still in the processor's cache.
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+impl Table {
+    /// How many connections there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The id that the next [`Table::insert`] will give.
+    pub(crate) fn next_id(&self) -> ConnectionId {
+        match self.free.last() {
+            Some(&index) => ConnectionId::new(index, self.slots[index as usize].generation),
+            None => ConnectionId::new(self.slots.len() as u32, 0),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
+        let id = self.next_id();
+        match self.free.pop() {
+            Some(index) => self.slots[index as usize].connection = Some(connection),
+            None => self.slots.push(Slot { generation: 0, connection: Some(connection) }),
+        }
+        id
+    }
+
+    /// The connection, unless it is gone.
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(id.index())?;
+        if slot.generation == id.generation() { slot.connection.as_mut() } else { None }
+    }
+
+    pub(crate) fn contains(&self, id: ConnectionId) -> bool {
+        self.slots.get(id.index()).is_some_and(|slot| slot.generation == id.generation() && slot.connection.is_some())
+    }
+
+    /// The id of the connection that has this index now.
+    pub(crate) fn id_at(&self, index: u32) -> Option<ConnectionId> {
+        let slot = self.slots.get(index as usize)?;
+        slot.connection.as_ref().map(|_| ConnectionId::new(index, slot.generation))
+    }
+
+    /// Takes the connection out; its id will not come again.
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+        let slot = self.slots.get_mut(id.index())?;
+        if slot.generation != id.generation() {
+            return None;
+        }
+        let connection = slot.connection.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.key());
+        Some(connection)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let connection = slot.connection.as_ref()?;
+            Some((ConnectionId::new(index as u32, slot.generation), connection))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::connection::Phase;
+    use crate::transport::Transport;
+
+    fn connection() -> Connection {
+        let (socket, _) = UnixStream::pair().unwrap();
+        Connection::new(Transport::new(socket.into()), Phase::Open)
+    }
+
+    #[test]
+    fn an_index_is_used_again_and_an_id_is_not() {
+        let mut table = Table::default();
+        let first = table.insert(connection());
+        let second = table.insert(connection());
+        assert!(table.remove(first).is_some());
+        assert!(table.remove(first).is_none());
+        assert_eq!((table.len(), table.id_at(first.key())), (1, None));
+        let expected = table.next_id();
+        let third = table.insert(connection());
+        assert_eq!(third, expected);
+        assert_eq!(third.index(), first.index());
+        assert_ne!(third, first);
+        assert!(table.get_mut(first).is_none() && !table.contains(first));
+        assert!(table.get_mut(third).is_some() && table.contains(second));
+        assert_eq!(table.iter().map(|(id, _)| id).collect::<Vec<_>>(), [third, second]);
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        // With its place in the timers and the kernel's own, this is what ten thousand users cost.
+        assert!(size_of::<Slot>() <= 144, "{} bytes", size_of::<Slot>());
+    }
+}

@@ -1,0 +1,185 @@
+//! A node made of a closure, and what the tests of a driver need around it.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use breme_base::Instant;
+use breme_driver::{Clock, Kind, Listener, Running, Settings, start};
+use breme_node::{Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, Received, Shard};
+
+pub const KINDS: [Kind; 2] = [Kind::Threads, Kind::Events];
+/// A test that waits longer for something than this has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Everything that can happen to a node.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    Started,
+    Accepted(ConnectionId),
+    Connected(ConnectTicket, Result<ConnectionId, ConnectError>),
+    Received(ConnectionId, Received<'a>),
+    Sent(ConnectionId, u64),
+    Closed(ConnectionId, CloseReason),
+    Deadline,
+    Woken(u64),
+    Stopping,
+}
+
+/// What a closure may use.
+pub struct Context<'a> {
+    pub shard: Shard,
+    pub now: Instant,
+    pub actions: &'a mut Actions,
+    pub deadline: &'a mut Option<Instant>,
+}
+
+/// A node whose whole behaviour is one closure; what it returns counts for [`Event::Received`] only.
+pub struct Scripted<F> {
+    shard: Shard,
+    deadline: Option<Instant>,
+    script: F,
+}
+
+impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Scripted<F> {
+    pub fn new(shard: Shard, script: F) -> Self {
+        Self { shard, deadline: None, script }
+    }
+
+    fn call(&mut self, now: Instant, actions: &mut Actions, event: Event<'_>) -> usize {
+        let mut context = Context { shard: self.shard, now, actions, deadline: &mut self.deadline };
+        (self.script)(&mut context, event)
+    }
+}
+
+impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Node for Scripted<F> {
+    fn handle_started(&mut self, now: Instant, actions: &mut Actions) {
+        self.call(now, actions, Event::Started);
+    }
+
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _: Accepted, actions: &mut Actions) {
+        self.call(now, actions, Event::Accepted(id));
+    }
+
+    fn handle_connected(
+        &mut self,
+        now: Instant,
+        ticket: ConnectTicket,
+        outcome: Result<ConnectionId, ConnectError>,
+        actions: &mut Actions,
+    ) {
+        self.call(now, actions, Event::Connected(ticket, outcome));
+    }
+
+    fn handle_received(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        received: Received<'_>,
+        actions: &mut Actions,
+    ) -> usize {
+        self.call(now, actions, Event::Received(id, received))
+    }
+
+    fn handle_sent(&mut self, now: Instant, id: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
+        self.call(now, actions, Event::Sent(id, unsent_bytes));
+    }
+
+    fn handle_closed(&mut self, now: Instant, id: ConnectionId, reason: CloseReason, actions: &mut Actions) {
+        self.call(now, actions, Event::Closed(id, reason));
+    }
+
+    fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
+        self.deadline = None;
+        self.call(now, actions, Event::Deadline);
+    }
+
+    fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
+        self.call(now, actions, Event::Woken(message));
+    }
+
+    fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
+        self.call(now, actions, Event::Stopping);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+/// Words that a node says to its test.
+pub fn words<T>() -> (Sender<T>, Heard<T>) {
+    let (sender, receiver) = channel();
+    (sender, Heard(receiver))
+}
+
+pub struct Heard<T>(Receiver<T>);
+
+impl<T> Heard<T> {
+    pub fn next(&self) -> T {
+        self.0.recv_timeout(PATIENCE).expect("the node says nothing more")
+    }
+
+    /// What was said until the nodes ended.
+    pub fn rest(&self) -> Vec<T> {
+        self.0.iter().collect()
+    }
+}
+
+pub fn settings(threads: usize) -> Settings {
+    Settings { threads, ..Settings::default() }
+}
+
+/// A server at a free port, each of whose nodes is made by `factory`.
+pub fn serve<F>(kind: Kind, settings: &Settings, mut factory: impl FnMut() -> F) -> (Running<Scripted<F>>, SocketAddr)
+where
+    F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
+{
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), settings).unwrap();
+    let address = listener.address();
+    let running =
+        start(kind, vec![listener], settings, Clock::start(), |shard| Scripted::new(shard, factory())).unwrap();
+    (running, address)
+}
+
+/// Nodes that nobody connects to.
+pub fn run<F>(kind: Kind, settings: &Settings, mut factory: impl FnMut() -> F) -> Running<Scripted<F>>
+where
+    F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
+{
+    start(kind, Vec::new(), settings, Clock::start(), |shard| Scripted::new(shard, factory())).unwrap()
+}
+
+/// Ends a server whose connections are all gone or done.
+pub fn drain<N>(running: Running<N>) {
+    running.stopper().drain();
+    for outcome in running.join() {
+        if let Err(panic) = outcome {
+            panic!("{panic}");
+        }
+    }
+}
+
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Everything up to the peer's end.
+pub fn read_all(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    all
+}
+
+/// Bytes that do not repeat soon, so that a lost or doubled piece shows.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u32).flat_map(|index| index.wrapping_mul(2_654_435_761).to_le_bytes()).take(length).collect()
+}

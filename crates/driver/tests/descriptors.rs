@@ -1,0 +1,63 @@
+//! Running out of descriptors. The limit holds for the process, so this is a test binary with one test.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod common;
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+
+use breme_driver::{Clock, Listener, start};
+use breme_node::Close;
+use common::{Event, KINDS, Scripted, connect, drain, read_all, settings};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors that are free when the server begins to accept.
+const FREE: usize = 5;
+const CLIENTS: usize = 40;
+
+#[test]
+fn a_lack_of_descriptors_delays_connections_and_loses_none() {
+    let limit = getrlimit(Resource::Nofile);
+    for kind in KINDS {
+        let settings = settings(1);
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings).unwrap();
+        let address = listener.address();
+        // They connect to the backlog: nobody accepts yet.
+        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| connect(address)).collect();
+        let running = start(kind, vec![listener], &settings, Clock::start(), |shard| {
+            leave_free_descriptors();
+            Scripted::new(shard, |context, event| {
+                let Event::Received(id, received) = event else { return 0 };
+                context.actions.send(id).extend_from_slice(received.bytes);
+                if received.ended {
+                    context.actions.close(id, Close::Graceful);
+                }
+                received.bytes.len()
+            })
+        });
+        let running = running.unwrap();
+        let accepts_failed = || running.counters().all().iter().map(|shard| shard.accepts_failed).sum::<u64>();
+        while accepts_failed() == 0 {
+            std::thread::yield_now();
+        }
+        for client in &mut clients {
+            client.write_all(b"hello").unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        for client in &mut clients {
+            assert_eq!(read_all(client), b"hello", "{kind}");
+        }
+        setrlimit(Resource::Nofile, limit).unwrap();
+        drop(clients);
+        drain(running);
+    }
+}
+
+/// Lowers the limit so that a few descriptors above those in use are free.
+fn leave_free_descriptors() {
+    let next = std::fs::File::open("/").unwrap();
+    let in_use = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(in_use + FREE as u64), maximum: limit.maximum }).unwrap();
+}

@@ -1,0 +1,244 @@
+//! What a node is lent: everything, once, in order, and only when it may be.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use breme_driver::Settings;
+use breme_node::{Close, CloseReason};
+use common::{Event, KINDS, connect, drain, pattern, read_all, serve, settings, words};
+
+#[test]
+fn one_byte_at_a_time_is_lent_until_a_line_is_whole() {
+    for kind in KINDS {
+        let (running, address) = serve(kind, &settings(1), || {
+            |context, event| {
+                let Event::Received(id, received) = event else { return 0 };
+                let length = received.bytes.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+                context.actions.send(id).extend_from_slice(&received.bytes[..length]);
+                if received.ended {
+                    context.actions.close(id, Close::Graceful);
+                } else if length > 0 {
+                    context.actions.resume(id); // there may be another line
+                }
+                length
+            }
+        });
+        let mut client = connect(address);
+        for byte in b"first\nsecond\n" {
+            client.write_all(&[*byte]).unwrap();
+        }
+        let mut echoed = [0; 13];
+        client.read_exact(&mut echoed).unwrap();
+        assert_eq!(&echoed, b"first\nsecond\n", "{kind}");
+        client.write_all(b"a\nb\nc\nun").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(b"a\nb\nc\n".starts_with(&read_all(&mut client)), "{kind}");
+        drain(running);
+    }
+}
+
+#[test]
+fn the_peers_end_comes_once_with_all_that_was_not_taken() {
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &settings(1), || {
+            let say = say.clone();
+            let mut asked = 0;
+            move |context, event| {
+                let Event::Received(id, received) = event else { return 0 };
+                if !received.ended {
+                    return 0;
+                }
+                say.send((received.bytes.to_vec(), received.ended)).unwrap();
+                asked += 1;
+                context.actions.resume(id);
+                match asked {
+                    1 => 0, // not yet: the end comes again on Resume
+                    2 => 3, // a part
+                    3 => received.bytes.len(),
+                    _ => unreachable!("nothing was left to lend"),
+                };
+                if asked == 3 {
+                    context.actions.send(id).extend_from_slice(b"bye");
+                    context.actions.close(id, Close::Graceful);
+                }
+                [0, 3, received.bytes.len()][asked - 1]
+            }
+        });
+        let mut client = connect(address);
+        client.write_all(b"hello").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_all(&mut client), b"bye", "{kind}");
+        assert_eq!(heard.next(), (b"hello".to_vec(), true));
+        assert_eq!(heard.next(), (b"hello".to_vec(), true));
+        assert_eq!(heard.next(), (b"lo".to_vec(), true));
+        drain(running);
+    }
+}
+
+#[test]
+fn what_is_not_taken_is_bounded_and_lost_never() {
+    const BOUND: usize = 1_000;
+    const SENT: usize = 300_000;
+    for kind in KINDS {
+        let (say, heard) = words();
+        let bounded = Settings { receive_bytes_max: BOUND, ..settings(1) };
+        let (running, address) = serve(kind, &bounded, || {
+            let say = say.clone();
+            let (mut id_held, mut is_open) = (None, false);
+            let mut taken = Vec::new();
+            move |context, event| match event {
+                Event::Received(id, received) => {
+                    assert!(received.bytes.len() <= BOUND);
+                    if !is_open {
+                        id_held = Some(id);
+                        if received.bytes.len() == BOUND {
+                            say.send(Vec::new()).unwrap();
+                        }
+                        return 0;
+                    }
+                    taken.extend_from_slice(received.bytes);
+                    if received.ended {
+                        say.send(std::mem::take(&mut taken)).unwrap();
+                        context.actions.close(id, Close::Graceful);
+                    }
+                    received.bytes.len()
+                }
+                Event::Woken(_) => {
+                    is_open = true;
+                    context.actions.resume(id_held.unwrap());
+                    0
+                }
+                _ => 0,
+            }
+        });
+        let mut client = connect(address);
+        let sent = pattern(SENT);
+        let all = sent.clone();
+        let sender = std::thread::spawn(move || {
+            client.write_all(&all).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            read_all(&mut client)
+        });
+        assert!(heard.next().is_empty());
+        running.waker().wake(breme_node::ShardId(0), 0).unwrap();
+        assert!(heard.next() == sent, "{kind}: other bytes came than were sent");
+        assert!(sender.join().unwrap().is_empty());
+        drain(running);
+    }
+}
+
+#[test]
+fn a_paused_connection_is_not_lent_until_it_is_resumed() {
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &settings(1), || {
+            let say = say.clone();
+            let (mut held, mut is_paused) = (None, false);
+            move |context, event| match event {
+                Event::Received(id, received) => {
+                    assert!(!is_paused, "lent during a pause");
+                    say.send(received.bytes.to_vec()).unwrap();
+                    if held.replace(id).is_none() {
+                        is_paused = true;
+                        context.actions.pause(id);
+                        context.actions.send(id).extend_from_slice(b"paused");
+                        return 2;
+                    }
+                    if received.ended {
+                        context.actions.close(id, Close::Graceful);
+                    }
+                    received.bytes.len()
+                }
+                Event::Woken(_) => {
+                    is_paused = false;
+                    context.actions.resume(held.unwrap());
+                    0
+                }
+                _ => 0,
+            }
+        });
+        let mut client = connect(address);
+        client.write_all(b"abcd").unwrap();
+        client.read_exact(&mut [0; 6]).unwrap();
+        client.write_all(b"efgh").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(heard.next(), b"abcd", "{kind}");
+        running.waker().wake(breme_node::ShardId(0), 0).unwrap();
+        assert!(read_all(&mut client).is_empty());
+        let mut lent = Vec::new();
+        drain(running);
+        drop(say);
+        for bytes in heard.rest() {
+            lent.push(String::from_utf8(bytes).unwrap());
+        }
+        // What was retained comes first and again; then the rest, in as many pieces as the kernel likes.
+        assert_eq!(lent[0], "cd", "{kind}");
+        assert_eq!(lent.concat(), "cdefgh", "{kind}");
+    }
+}
+
+#[test]
+fn a_big_message_arrives_whole_and_in_pieces_of_the_receive_buffer() {
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &settings(1), || {
+            let say = say.clone();
+            let mut all = Vec::new();
+            move |context, event| {
+                let Event::Received(id, received) = event else { return 0 };
+                assert!(received.bytes.len() <= 64 * 1024);
+                all.extend_from_slice(received.bytes);
+                if received.ended {
+                    say.send(std::mem::take(&mut all)).unwrap();
+                    context.actions.close(id, Close::Graceful);
+                }
+                received.bytes.len()
+            }
+        });
+        let mut client = connect(address);
+        let sent = pattern(8 << 20);
+        client.write_all(&sent).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(heard.next() == sent, "{kind}");
+        assert!(read_all(&mut client).is_empty());
+        drain(running);
+    }
+}
+
+#[test]
+fn a_reset_is_told_as_such_even_to_a_node_that_has_paused() {
+    for kind in KINDS {
+        for is_pausing in [false, true] {
+            let (say, heard) = words();
+            let (running, address) = serve(kind, &settings(1), || {
+                let say = say.clone();
+                move |context, event| {
+                    match event {
+                        Event::Received(id, received) => {
+                            if is_pausing {
+                                context.actions.pause(id);
+                            }
+                            context.actions.send(id).extend_from_slice(b"!");
+                            return received.bytes.len();
+                        }
+                        Event::Closed(_, reason) => say.send(reason).unwrap(),
+                        _ => {}
+                    }
+                    0
+                }
+            });
+            let mut client = connect(address);
+            client.write_all(b"?").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            breme_sys::reset_on_close(&client);
+            drop(client);
+            assert_eq!(heard.next(), CloseReason::Reset, "{kind} {is_pausing}");
+            drain(running);
+            drop(say);
+            assert_eq!(heard.rest(), [], "{kind}: closed twice");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Starting, stopping, waking, failing: what a program sees of its driver.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use breme_driver::{Clock, Kind, Listener, Settings, StartError, start};
+use breme_node::{Close, CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
+use common::{Context, Event, KINDS, Scripted, connect, drain, read_all, run, serve, settings, words};
+
+/// Sends back what comes, and ends when the peer does.
+fn echo(context: &mut Context<'_>, event: Event<'_>) -> usize {
+    let Event::Received(id, received) = event else { return 0 };
+    context.actions.send(id).extend_from_slice(received.bytes);
+    if received.ended {
+        context.actions.close(id, Close::Graceful);
+    }
+    received.bytes.len()
+}
+
+fn ask(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
+    stream.write_all(text).unwrap();
+    let mut answer = vec![0; text.len()];
+    stream.read_exact(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_thousand_connections_at_once() {
+    const COUNT: usize = 1_000;
+    breme_sys::descriptors_needed(2 * COUNT as u64 + 100).unwrap();
+    for kind in KINDS {
+        // Each of the pool's threads serves one connection at a time.
+        let threads = if kind == Kind::Threads { COUNT } else { 2 };
+        let (running, address) = serve(kind, &settings(threads), || echo);
+        let mut clients: Vec<TcpStream> = (0..COUNT).map(|_| connect(address)).collect();
+        for round in 0..2 {
+            for (index, client) in clients.iter_mut().enumerate() {
+                write!(client, "{round}.{index:04}").unwrap();
+            }
+            for (index, client) in clients.iter_mut().enumerate() {
+                let mut answer = [0; 6];
+                client.read_exact(&mut answer).unwrap();
+                assert_eq!(answer, *format!("{round}.{index:04}").as_bytes(), "{kind}");
+            }
+        }
+        let accepted: u64 = running.counters().all().iter().map(|shard| shard.accepted).sum();
+        assert_eq!(accepted, COUNT as u64, "{kind}");
+        drop(clients);
+        drain(running);
+    }
+}
+
+#[test]
+fn a_small_pool_serves_many_connections_one_after_the_other() {
+    let (running, address) = serve(Kind::Threads, &settings(2), || echo);
+    let mut clients: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
+    for client in &mut clients {
+        client.write_all(b"hello").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    for mut client in clients {
+        assert_eq!(read_all(&mut client), b"hello");
+    }
+    drain(running);
+}
+
+#[test]
+fn draining_serves_who_has_connected_and_refuses_who_comes_later() {
+    for kind in KINDS {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings(1)).unwrap();
+        let address = listener.address();
+        let mut early: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
+        let started =
+            start(kind, vec![listener], &settings(1), Clock::start(), |shard| Scripted::new(shard, echo)).unwrap();
+        let running = started;
+        running.stopper().drain();
+        for client in &mut early {
+            assert_eq!(ask(client, b"in time"), b"in time", "{kind}");
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        drop(early);
+        assert!(running.join().iter().all(Result::is_ok));
+        let late = TcpStream::connect(address).map(drop).map_err(|error| error.kind());
+        assert_eq!(late, Err(ErrorKind::ConnectionRefused), "{kind}");
+    }
+}
+
+#[test]
+fn a_drain_tells_each_node_once_and_waits_for_its_connections() {
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &settings(1), || {
+            let say = say.clone();
+            move |context, event| {
+                if let Event::Stopping = event {
+                    say.send(()).unwrap();
+                }
+                echo(context, event)
+            }
+        });
+        let mut client = connect(address);
+        assert_eq!(ask(&mut client, b"before"), b"before");
+        running.stopper().drain();
+        running.stopper().drain();
+        heard.next();
+        assert_eq!(ask(&mut client, b"after"), b"after", "{kind}");
+        drop(client);
+        assert!(running.join().iter().all(Result::is_ok));
+        drop(say);
+        assert_eq!(heard.rest(), [], "{kind}: stopping was told twice");
+    }
+}
+
+#[test]
+fn what_is_left_is_dropped_once_at_the_stopping_timeout_and_at_an_abort() {
+    for kind in KINDS {
+        for is_abort in [false, true] {
+            let (say, heard) = words();
+            let hasty = Settings { stopping_timeout: Duration::from_millis(10), ..settings(1) };
+            let (running, address) = serve(kind, &hasty, || {
+                let say = say.clone();
+                move |context, event| {
+                    if let Event::Closed(_, reason) = event {
+                        say.send(reason).unwrap();
+                    }
+                    echo(context, event)
+                }
+            });
+            let mut client = connect(address);
+            assert_eq!(ask(&mut client, b"before"), b"before");
+            let stopper = running.stopper();
+            match is_abort {
+                true => stopper.abort(),
+                false => stopper.drain(),
+            }
+            assert!(running.join().iter().all(Result::is_ok));
+            drop(say);
+            assert_eq!(heard.rest(), [CloseReason::Dropped], "{kind}, abort: {is_abort}");
+            assert!(read_all(&mut client).is_empty());
+        }
+    }
+}
+
+#[test]
+fn wakes_arrive_in_order_even_when_the_mailbox_is_full() {
+    const COUNT: u64 = 8_000;
+    for kind in KINDS {
+        let (say, heard) = words();
+        let running = run(kind, &settings(2), || {
+            let say = say.clone();
+            move |context, event| {
+                match (context.shard.id.0, event) {
+                    (0, Event::Started) => {
+                        for message in 0..COUNT {
+                            context.actions.wake(ShardId(1), message);
+                        }
+                        context.actions.wake(ShardId(7), 0); // there is no such shard
+                    }
+                    (0, Event::Woken(_)) => context.actions.exit(),
+                    (_, Event::Woken(message)) => {
+                        say.send(message).unwrap();
+                        if message == COUNT - 1 {
+                            context.actions.wake(ShardId(0), 0);
+                            context.actions.exit();
+                        }
+                    }
+                    _ => {}
+                }
+                0
+            }
+        });
+        drop(say);
+        assert!(running.join().iter().all(Result::is_ok));
+        let expected: Vec<u64> = (0..COUNT).collect();
+        assert!(heard.rest() == expected, "{kind}: lost or disordered");
+    }
+}
+
+#[test]
+fn a_panic_ends_one_shard_and_is_reported() {
+    for kind in KINDS {
+        let running = run(kind, &settings(2), || {
+            |context, event| {
+                match (context.shard.id.0, event) {
+                    (0, Event::Woken(_)) => panic!("a bug of the test"),
+                    (1, Event::Woken(_)) => context.actions.exit(),
+                    _ => {}
+                }
+                0
+            }
+        });
+        running.waker().wake(ShardId(0), 0).unwrap();
+        while !running.has_ended(ShardId(0)) {
+            std::thread::yield_now();
+        }
+        running.waker().wake(ShardId(0), 0).unwrap();
+        running.waker().wake(ShardId(1), 0).unwrap();
+        let outcomes = running.join();
+        let panic = outcomes[0].as_ref().err().unwrap();
+        assert_eq!((panic.shard, panic.message.as_str()), (ShardId(0), "a bug of the test"), "{kind}");
+        assert!(outcomes[1].is_ok());
+    }
+}
+
+#[test]
+fn a_pool_goes_on_without_the_thread_that_panicked() {
+    let (running, address) = serve(Kind::Threads, &settings(2), || {
+        |context, event| {
+            if let Event::Received(_, received) = &event {
+                assert_ne!(received.bytes, b"panic", "a bug of the test");
+            }
+            echo(context, event)
+        }
+    });
+    let mut unlucky = connect(address);
+    unlucky.write_all(b"panic").unwrap();
+    assert!(read_all(&mut unlucky).is_empty());
+    for _ in 0..10 {
+        let mut client = connect(address);
+        assert_eq!(ask(&mut client, b"alive"), b"alive");
+    }
+    running.stopper().drain();
+    let panicked = running.join().iter().filter(|outcome| outcome.is_err()).count();
+    assert_eq!(panicked, 1);
+}
+
+#[test]
+fn a_connection_that_cannot_be_is_told_why() {
+    for kind in KINDS {
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // A backlog that is full, so that the kernel answers no more.
+        let full = breme_sys::listen(([127, 0, 0, 1], 0).into(), 1).unwrap();
+        let full_address = full.local_addr().unwrap();
+        let filling: Vec<_> = (0..8).map(|_| breme_sys::connect(full_address)).collect();
+        let (say, heard) = words();
+        let hasty = Settings { connect_timeout: Duration::from_millis(50), ..settings(1) };
+        let running = run(kind, &hasty, || {
+            let say = say.clone();
+            let mut outcomes = Vec::new();
+            move |context, event| {
+                match event {
+                    Event::Started => {
+                        context.actions.connect(ConnectTicket(0), Endpoint::tcp(nobody));
+                        context.actions.connect(ConnectTicket(1), Endpoint::tcp(full_address));
+                    }
+                    Event::Connected(ticket, outcome) => {
+                        outcomes.push((ticket.0, outcome.map(|_| ())));
+                        if outcomes.len() == 2 {
+                            outcomes.sort_by_key(|(ticket, _)| *ticket);
+                            say.send(std::mem::take(&mut outcomes)).unwrap();
+                            context.actions.exit();
+                        }
+                    }
+                    _ => {}
+                }
+                0
+            }
+        });
+        let expected = [(0, Err(ConnectError::Refused)), (1, Err(ConnectError::TimedOut))];
+        assert_eq!(heard.next(), expected, "{kind}");
+        assert!(running.join().iter().all(Result::is_ok));
+        drop(filling);
+    }
+}
+
+#[test]
+fn past_its_bound_a_shard_accepts_no_more_until_a_connection_ends() {
+    let bounded = Settings { connections_max: 2, ..settings(1) };
+    let open = Arc::new(AtomicUsize::new(0));
+    let (running, address) = serve(Kind::Events, &bounded, || {
+        let open = open.clone();
+        move |context, event| {
+            match event {
+                Event::Accepted(_) => assert!(open.fetch_add(1, Ordering::Relaxed) < 2, "too many"),
+                Event::Closed(..) => drop(open.fetch_sub(1, Ordering::Relaxed)),
+                _ => {}
+            }
+            echo(context, event)
+        }
+    });
+    let mut clients: Vec<TcpStream> = (0..50).map(|_| connect(address)).collect();
+    for client in &mut clients {
+        client.write_all(b"hello").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    for mut client in clients {
+        assert_eq!(read_all(&mut client), b"hello");
+    }
+    drain(running);
+}
+
+#[test]
+fn a_deadline_comes_and_never_before_its_instant() {
+    for kind in KINDS {
+        let (say, heard) = words();
+        let running = run(kind, &settings(1), || {
+            let say = say.clone();
+            let mut due = Vec::new();
+            move |context, event| {
+                match event {
+                    Event::Started => due.push(context.now + Duration::from_micros(700)),
+                    Event::Deadline => {
+                        say.send(context.now >= due[due.len() - 1]).unwrap();
+                        due.push(context.now + Duration::from_micros(700));
+                    }
+                    _ => {}
+                }
+                if due.len() > 10 {
+                    context.actions.exit();
+                }
+                *context.deadline = due.last().copied();
+                0
+            }
+        });
+        drop(say);
+        assert!(running.join().iter().all(Result::is_ok));
+        assert_eq!(heard.rest(), [true; 10], "{kind}");
+    }
+}
+
+#[test]
+fn a_processor_that_is_not_ours_is_refused_by_name() {
+    let strange = Settings { cpus: vec![100_000], ..settings(1) };
+    let started = start(Kind::Events, Vec::new(), &strange, Clock::start(), |shard| Scripted::new(shard, echo));
+    let error = started.map(drop).unwrap_err();
+    assert!(matches!(error, StartError::Cpu { cpu: 100_000, .. }), "{error}");
+    assert!(error.to_string().contains("100000"), "{error}");
+}

@@ -1,0 +1,266 @@
+//! What a node sends: all of it, in order, from memory and from files, at the peer's pace.
+
+mod common;
+
+use std::io::{Read, Seek, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use breme_base::Random;
+use breme_driver::Settings;
+use breme_node::{Close, CloseReason, FileRange};
+use bytes::Bytes;
+use common::{Event, KINDS, connect, drain, pattern, read_all, serve, settings, words};
+
+#[test]
+fn segments_of_one_call_keep_their_order_however_many_they_are() {
+    const SEGMENTS: u32 = 500;
+    let expected: Vec<u8> = (0..SEGMENTS).flat_map(|index| format!("<{index}>").into_bytes()).collect();
+    for kind in KINDS {
+        let (running, address) = serve(kind, &settings(1), || {
+            |context, event| {
+                let Event::Accepted(id) = event else { return 0 };
+                for index in 0..SEGMENTS {
+                    let text = format!("<{index}>");
+                    match index % 3 {
+                        0 => context.actions.send(id).extend_from_slice(text.as_bytes()),
+                        _ => context.actions.send_shared(id, Bytes::from(text)),
+                    }
+                }
+                context.actions.close(id, Close::Graceful);
+                0
+            }
+        });
+        let received = read_all(&mut connect(address));
+        assert!(received == expected, "{kind}: {}", String::from_utf8_lossy(&received));
+        drain(running);
+    }
+}
+
+#[test]
+fn a_long_queue_is_told_stops_the_lending_and_is_told_again_when_empty() {
+    const LENGTH: usize = 32 << 20;
+    for kind in KINDS {
+        let (say, heard) = words();
+        let low = Settings { send_queue_high_bytes: 10_000, ..settings(1) };
+        let content = Bytes::from(pattern(LENGTH));
+        let (running, address) = serve(kind, &low, || {
+            let (say, content) = (say.clone(), content.clone());
+            let mut is_long = false;
+            move |context, event| match event {
+                Event::Received(id, received) => {
+                    assert!(!is_long, "lent while the queue was long");
+                    match received.bytes {
+                        b"go" => context.actions.send_shared(id, content.clone()),
+                        b"done" => context.actions.close(id, Close::Graceful),
+                        other => panic!("{other:?}"),
+                    }
+                    received.bytes.len()
+                }
+                Event::Sent(_, unsent_bytes) => {
+                    is_long = unsent_bytes > 0;
+                    say.send(unsent_bytes).unwrap();
+                    0
+                }
+                _ => 0,
+            }
+        });
+        let mut client = connect(address);
+        client.write_all(b"go").unwrap();
+        let unsent = heard.next();
+        assert!(unsent > 10_000 && unsent < LENGTH as u64, "{kind} {unsent}");
+        client.write_all(b"done").unwrap();
+        assert!(read_all(&mut client) == content, "{kind}");
+        assert_eq!(heard.next(), 0);
+        drop(client);
+        drain(running);
+        drop(say);
+        assert_eq!(heard.rest(), []);
+    }
+}
+
+#[test]
+fn small_sends_behind_a_full_socket_keep_their_order() {
+    for kind in KINDS {
+        let (running, address) = serve(kind, &settings(1), || {
+            |context, event| {
+                let Event::Received(id, received) = event else { return 0 };
+                for _ in 0..16 {
+                    context.actions.send_shared(id, Bytes::from(vec![b'x'; 1 << 20]));
+                    context.actions.send(id).extend_from_slice(received.bytes);
+                }
+                if received.ended {
+                    context.actions.close(id, Close::Graceful);
+                }
+                received.bytes.len()
+            }
+        });
+        let mut client = connect(address);
+        client.write_all(b"1").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let received = read_all(&mut client);
+        let ones = received.iter().enumerate().filter(|(_, byte)| **byte == b'1').map(|(index, _)| index);
+        let expected: Vec<usize> = (0..16).map(|index| (index + 1) * (1 << 20) + index).collect();
+        assert_eq!(ones.collect::<Vec<_>>(), expected, "{kind}");
+        drain(running);
+    }
+}
+
+#[test]
+fn parts_of_files_go_between_other_segments() {
+    let content = pattern(5 << 20);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&content).unwrap();
+    file.rewind().unwrap();
+    let file = Arc::new(file);
+    let expected = [b"head".as_slice(), &content[1..], b"middle", &content[..10], &content[7..8], b"tail"].concat();
+    for kind in KINDS {
+        let (running, address) = serve(kind, &settings(1), || {
+            let file = file.clone();
+            let length = content.len() as u64;
+            move |context, event| {
+                let Event::Accepted(id) = event else { return 0 };
+                let actions = &mut *context.actions;
+                actions.send(id).extend_from_slice(b"head");
+                actions.send_file(id, FileRange { file: file.clone(), offset: 1, length: length - 1 });
+                actions.send(id).extend_from_slice(b"middle");
+                actions.send_file(id, FileRange { file: file.clone(), offset: 0, length: 10 });
+                actions.send_file(id, FileRange { file: file.clone(), offset: 7, length: 1 });
+                actions.send_shared(id, Bytes::from_static(b"tail"));
+                actions.close(id, Close::Graceful);
+                0
+            }
+        });
+        assert!(read_all(&mut connect(address)) == expected, "{kind}");
+        drain(running);
+    }
+}
+
+#[test]
+fn seeded_mixtures_of_all_kinds_of_segments_arrive_as_they_were_sent() {
+    const SEEDS: u64 = 40;
+    let content = Bytes::from(pattern(1 << 20));
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&content).unwrap();
+    let file = Arc::new(file);
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &settings(1), || {
+            let (say, content, file) = (say.clone(), content.clone(), file.clone());
+            move |context, event| {
+                let Event::Received(id, received) = event else { return 0 };
+                let mut random = Random::new(u64::from(received.bytes[0]));
+                let mut sent = Vec::new();
+                for _ in 0..random.between(1, 200) {
+                    let longest = if random.chance(0.1) { 300_000 } else { 3_000 };
+                    let start = random.below(1 << 19) as usize;
+                    let part = content.slice(start..start + random.below(longest) as usize);
+                    sent.extend_from_slice(&part);
+                    let (offset, length) = (start as u64, part.len() as u64);
+                    match random.below(3) {
+                        0 => context.actions.send(id).extend_from_slice(&part),
+                        1 => context.actions.send_shared(id, part),
+                        _ => context.actions.send_file(id, FileRange { file: file.clone(), offset, length }),
+                    }
+                }
+                context.actions.close(id, Close::Graceful);
+                say.send(sent).unwrap();
+                received.bytes.len()
+            }
+        });
+        for seed in 0..SEEDS {
+            let mut client = connect(address);
+            client.write_all(&[seed as u8]).unwrap();
+            assert!(read_all(&mut client) == heard.next(), "{kind}, seed {seed}");
+        }
+        drain(running);
+    }
+}
+
+#[test]
+fn a_file_that_is_shorter_than_promised_resets_the_connection() {
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &settings(1), || {
+            let say = say.clone();
+            move |context, event| {
+                match event {
+                    Event::Accepted(id) => {
+                        let mut file = tempfile::tempfile().unwrap();
+                        file.write_all(b"short").unwrap();
+                        let range = FileRange { file: Arc::new(file), offset: 0, length: 6 };
+                        context.actions.send_file(id, range);
+                        context.actions.send(id).extend_from_slice(b"never");
+                    }
+                    Event::Closed(_, reason) => say.send(reason).unwrap(),
+                    _ => {}
+                }
+                0
+            }
+        });
+        let mut received = Vec::new();
+        let ended = connect(address).read_to_end(&mut received).map_err(|error| error.kind());
+        assert_eq!(ended, Err(std::io::ErrorKind::ConnectionReset), "{kind}");
+        assert!(b"short".starts_with(&received), "{received:?}");
+        assert_eq!(heard.next(), CloseReason::Failed(std::io::ErrorKind::UnexpectedEof));
+        drain(running);
+    }
+}
+
+#[test]
+fn after_finish_the_peer_sees_the_end_and_can_still_be_heard() {
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &settings(1), || {
+            let say = say.clone();
+            move |context, event| match event {
+                Event::Accepted(id) => {
+                    context.actions.send_shared(id, Bytes::from(vec![b'x'; 16 << 20]));
+                    context.actions.finish(id);
+                    context.actions.send(id).extend_from_slice(b"too late");
+                    0
+                }
+                Event::Received(id, received) => {
+                    say.send(received.bytes.to_vec()).unwrap();
+                    if received.ended {
+                        context.actions.close(id, Close::Graceful);
+                    }
+                    received.bytes.len()
+                }
+                _ => 0,
+            }
+        });
+        let mut client = connect(address);
+        assert_eq!(read_all(&mut client).len(), 16 << 20, "{kind}");
+        client.write_all(b"heard").unwrap();
+        assert_eq!(heard.next(), b"heard");
+        drop(client);
+        drain(running);
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_dropped_after_the_send_timeout() {
+    for kind in KINDS {
+        let (say, heard) = words();
+        let hasty = Settings { send_timeout: std::time::Duration::from_millis(20), ..settings(1) };
+        let (running, address) = serve(kind, &hasty, || {
+            let say = say.clone();
+            move |context, event| {
+                match event {
+                    Event::Accepted(id) => {
+                        context.actions.send_shared(id, Bytes::from(vec![0; 64 << 20]));
+                        context.actions.close(id, Close::Graceful);
+                    }
+                    Event::Closed(_, reason) => say.send(reason).unwrap(),
+                    _ => {}
+                }
+                0
+            }
+        });
+        let client = connect(address);
+        assert_eq!(heard.next(), CloseReason::Failed(std::io::ErrorKind::TimedOut), "{kind}");
+        drop(client);
+        drain(running);
+    }
+}

@@ -1,0 +1,220 @@
+//! Field sections: borrowed ones that were received, and blocks that were built once to be sent often.
+
+use std::mem::MaybeUninit;
+
+use crate::syntax::{is_blank, is_token, members, value_run};
+
+/// One field line as received.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'a> {
+    /// The name, in the case that was sent.
+    pub name: &'a str,
+    /// The value without the white space around it.
+    pub value: &'a [u8],
+}
+
+/// Room for the fields of one head, on the caller's stack.
+#[derive(Debug)]
+pub struct FieldStorage<'a> {
+    pub(crate) headers: [MaybeUninit<httparse::Header<'a>>; FieldStorage::CAPACITY],
+}
+
+impl FieldStorage<'_> {
+    /// The most fields that any limit can allow.
+    pub const CAPACITY: usize = 256;
+
+    /// Empty and not even written to, so that it costs nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { headers: [const { MaybeUninit::uninit() }; Self::CAPACITY] }
+    }
+}
+
+impl Default for FieldStorage<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A received field section.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a, 'f> {
+    pub(crate) headers: &'f [httparse::Header<'a>],
+}
+
+impl<'a, 'f> Fields<'a, 'f> {
+    /// All field lines in their order.
+    pub fn iter(self) -> impl Iterator<Item = Field<'a>> + 'f {
+        self.headers.iter().map(|header| Field { name: header.name, value: header.value })
+    }
+
+    /// How many field lines there are.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.headers.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.headers.is_empty()
+    }
+
+    /// The value of the first field line of this name, whatever its case.
+    #[must_use]
+    pub fn first(self, name: &str) -> Option<&'a [u8]> {
+        self.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+    }
+
+    /// The values of all field lines of this name.
+    pub fn all<'n>(self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'f, 'n> {
+        self.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+    }
+
+    /// The members of all field lines of this name, read as comma-separated lists (RFC 9110, 5.6.1), without empty ones.
+    /// Commas inside quoted strings do not separate.
+    pub fn list<'n>(self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'f, 'n> {
+        self.all(name).flat_map(members)
+    }
+}
+
+/// A name or a value that cannot stand in a field: it would end the line or the section (RFC 9110, 5.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidField {
+    /// The name as it was given.
+    pub name: String,
+}
+
+impl InvalidField {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned() }
+    }
+}
+
+impl std::fmt::Display for InvalidField {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "{:?} cannot be sent: a name must be a token, a value must hold no CR, LF, NUL or other control byte and no white space at its ends",
+            self.name
+        )
+    }
+}
+
+impl std::error::Error for InvalidField {}
+
+/// Writes a field line. Every field that this crate sends and that somebody else chose passes here: a name or value that would end
+/// its line cannot be built (RFC 9110, 5.5).
+pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), InvalidField> {
+    if !is_token(name.as_bytes()) || !is_sendable(value) {
+        return Err(InvalidField::new(name));
+    }
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}
+
+/// A value that arrives as it was sent.
+fn is_sendable(value: &[u8]) -> bool {
+    let at_an_end = |byte: Option<&u8>| byte.is_some_and(|&byte| is_blank(byte));
+    value_run(value) == value.len() && !at_an_end(value.first()) && !at_an_end(value.last())
+}
+
+/// Field lines that are already serialised and known to be valid, built once and sent often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldBlock {
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl FieldBlock {
+    /// No field.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bytes: Vec::new() }
+    }
+
+    /// Adds a field line.
+    ///
+    /// # Errors
+    /// If the name is not a token, or the value holds CR, LF, NUL or another control byte (HTAB is allowed), or begins or ends with white space.
+    pub fn push(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
+        push_field_line(&mut self.bytes, name, value)
+    }
+
+    /// Whether there is no line in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether a line of this name is in it, whatever its case.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.names().any(|known| known.eq_ignore_ascii_case(name.as_bytes()))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        // A value holds no line feed, so every one ends a line.
+        let lines = self.bytes.split_inclusive(|&byte| byte == b'\n');
+        lines.map(|line| line.split(|&byte| byte == b':').next().unwrap_or_default())
+    }
+
+    /// The lines, each ended by CRLF.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_run_over_all_lines_of_a_name() {
+        let header = |name, value| httparse::Header { name, value };
+        let headers = [
+            header("Accept", b"a, b" as &[u8]),
+            header("Other", b"x"),
+            header("ACCEPT", b"\"c,d\"\t, ,"),
+            header("accept", b"e"),
+        ];
+        let fields = Fields { headers: &headers };
+        let found: Vec<&[u8]> = fields.list("accept").collect();
+        assert_eq!(found, [b"a" as &[u8], b"b", b"\"c,d\"", b"e"]);
+        assert_eq!(fields.list("none").count(), 0);
+        assert_eq!(fields.first("aCCEPT"), Some(b"a, b" as &[u8]));
+        assert_eq!((fields.len(), fields.is_empty()), (4, false));
+    }
+
+    #[test]
+    fn a_block_holds_only_whole_lines() {
+        let mut block = FieldBlock::new();
+        block.push("X-One", b"1").unwrap();
+        block.push("Empty", b"").unwrap();
+        block.push("Wide", "a\tb é:".as_bytes()).unwrap();
+        let before = block.clone();
+        assert_eq!(block.as_bytes(), "X-One: 1\r\nEmpty: \r\nWide: a\tb é:\r\n".as_bytes());
+        for (name, value) in [
+            ("", "x"),
+            ("a b", "x"),
+            ("a:", "x"),
+            ("a\r\nb", "x"),
+            ("é", "x"),
+            ("a", "x\r\ny"),
+            ("a", "x\ny"),
+            ("a", "x\ry"),
+            ("a", "\0"),
+            ("a", "\x7f"),
+            ("a", " x"),
+            ("a", "x\t"),
+        ] {
+            assert_eq!(block.push(name, value.as_bytes()), Err(InvalidField { name: name.to_owned() }));
+            assert_eq!(block, before);
+        }
+        assert!(block.contains("empty") && block.contains("x-one") && !block.contains("x"));
+    }
+}

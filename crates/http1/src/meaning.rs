@@ -1,0 +1,224 @@
+//! What a head means for the connection: how its content is framed, whether the connection stays, who is meant.
+//!
+//! The two roles read the same fields with different patience. A request that can be read in two ways is refused,
+//! since somebody in front may have read it the other way (RFC 9112, 11.2). A response that repeats itself is accepted.
+
+use httparse::Header;
+
+use crate::refusal::RefusalReason;
+use crate::request_line::Authority;
+use crate::syntax::{decimal, is_token, members, trim};
+use crate::{Framing, Limits, Method, Target, Version};
+
+/// What the fields of a request say about its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestMeaning<'a> {
+    pub(crate) authority: Option<&'a str>,
+    pub(crate) framing: Framing,
+    pub(crate) keep_alive: bool,
+    pub(crate) expects_continue: bool,
+}
+
+/// What one pass over the fields finds, before it is judged.
+#[derive(Default)]
+struct Found<'a> {
+    host: Option<&'a [u8]>,
+    several_hosts: bool,
+    length: Option<&'a [u8]>,
+    several_lengths: bool,
+    coding: Option<&'a [u8]>,
+    several_codings: bool,
+    expect: bool,
+    options: ConnectionOptions,
+}
+
+/// The options of Connection that matter here (RFC 9112, 9.3).
+#[derive(Clone, Copy, Default)]
+struct ConnectionOptions {
+    close: bool,
+    keep_alive: bool,
+}
+
+impl ConnectionOptions {
+    fn read(&mut self, value: &[u8]) {
+        for option in members(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// RFC 9112, 9.3.
+    fn persist(self, version: Version) -> bool {
+        !self.close && (self.keep_alive || version == Version::Http11)
+    }
+}
+
+impl<'a> Found<'a> {
+    /// The length of a name decides which it can be, so that most fields cost one jump.
+    fn new(headers: &[Header<'a>]) -> Self {
+        let mut found = Self::default();
+        for header in headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            match header.name.len() {
+                4 if is("Host") => found.several_hosts |= found.host.replace(header.value).is_some(),
+                6 if is("Expect") => found.expect = true,
+                10 if is("Connection") => found.options.read(header.value),
+                14 if is("Content-Length") => found.several_lengths |= found.length.replace(header.value).is_some(),
+                17 if is("Transfer-Encoding") => found.several_codings |= found.coding.replace(header.value).is_some(),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// Judges the fields of a request.
+pub(crate) fn request<'a>(
+    method: Method<'_>,
+    target: Target<'a>,
+    version: Version,
+    headers: &[Header<'a>],
+    limits: &Limits,
+) -> Result<RequestMeaning<'a>, RefusalReason> {
+    let found = Found::new(headers);
+    let host = request_host(&found, version)?;
+    let framing = request_framing(&found, version, headers, limits)?;
+    let forbidden = match method {
+        Method::Trace => !matches!(framing, Framing::None | Framing::Length(0)),
+        Method::Connect => framing != Framing::None,
+        _ => false,
+    };
+    if forbidden {
+        return Err(RefusalReason::ContentNotAllowed);
+    }
+    let authority = match target {
+        Target::Absolute { authority, .. } | Target::Authority(authority) => Some(authority),
+        Target::Origin { .. } | Target::Asterisk => host,
+    };
+    // A server that speaks HTTP/1.0 only keeps a connection by the rule of that version.
+    let rule = if limits.http10_only { Version::Http10 } else { version };
+    let expects_continue = found.expect && version == Version::Http11 && meets_expectations(headers, framing)?;
+    Ok(RequestMeaning {
+        authority,
+        framing,
+        keep_alive: found.options.persist(rule),
+        expects_continue: expects_continue && !limits.http10_only,
+    })
+}
+
+/// RFC 9112, 3.2.
+fn request_host<'a>(found: &Found<'a>, version: Version) -> Result<Option<&'a str>, RefusalReason> {
+    if found.several_hosts {
+        return Err(RefusalReason::SeveralHosts);
+    }
+    match found.host {
+        Some(host) if Authority::parse(host).is_some() => {
+            std::str::from_utf8(host).map(Some).map_err(|_| RefusalReason::BadHost)
+        }
+        Some(_) => Err(RefusalReason::BadHost),
+        None if version == Version::Http11 => Err(RefusalReason::MissingHost),
+        None => Ok(None),
+    }
+}
+
+/// RFC 9112, 6.3.
+fn request_framing(
+    found: &Found<'_>,
+    version: Version,
+    headers: &[Header<'_>],
+    limits: &Limits,
+) -> Result<Framing, RefusalReason> {
+    match (found.coding, found.length) {
+        (None, None) => Ok(Framing::None),
+        (Some(_), Some(_)) => Err(RefusalReason::LengthWithCoding),
+        (Some(_), None) if version == Version::Http10 => Err(RefusalReason::CodingInHttp10),
+        // RFC 9112, 6.1: a server that does not know the coding answers 501.
+        (Some(_), None) if limits.http10_only => Err(RefusalReason::UnknownTransferCoding),
+        (Some(coding), None) if !found.several_codings && is_chunked(coding) => Ok(Framing::Chunked),
+        (Some(_), None) => Err(why_not_chunked(headers)),
+        (None, Some(_)) if found.several_lengths => Err(RefusalReason::SeveralContentLengths),
+        (None, Some(length)) => request_length(length, limits),
+    }
+}
+
+fn request_length(value: &[u8], limits: &Limits) -> Result<Framing, RefusalReason> {
+    match decimal(value) {
+        Some(_) if value.len() > 1 && value[0] == b'0' => Err(RefusalReason::BadContentLength),
+        Some(length) if length > limits.content_bytes_max => Err(RefusalReason::ContentTooLarge),
+        Some(length) => Ok(Framing::Length(length)),
+        None => Err(RefusalReason::BadContentLength),
+    }
+}
+
+fn is_chunked(coding: &[u8]) -> bool {
+    coding.eq_ignore_ascii_case(b"chunked")
+}
+
+/// A Transfer-Encoding that is not just `chunked`: ambiguous (400), or clear and unknown (501).
+fn why_not_chunked(headers: &[Header<'_>]) -> RefusalReason {
+    let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Transfer-Encoding"));
+    let mut ends_in_chunked = false;
+    for coding in lines.flat_map(|header| header.value.split(|&byte| byte == b',')).map(trim) {
+        if ends_in_chunked || !is_coding(coding) {
+            return RefusalReason::BadTransferCoding;
+        }
+        ends_in_chunked = is_chunked(coding);
+    }
+    if ends_in_chunked { RefusalReason::UnknownTransferCoding } else { RefusalReason::BadTransferCoding }
+}
+
+/// A token, perhaps with parameters (RFC 9112, 7), of which chunked has none. Empty members are not let pass here, nor quoted strings.
+fn is_coding(coding: &[u8]) -> bool {
+    let mut parts = coding.split(|&byte| byte == b';');
+    let name = parts.next().unwrap_or_default();
+    let has_parameters = name.len() < coding.len();
+    is_token(trim(name))
+        && !(has_parameters && is_chunked(trim(name)))
+        && parts.all(|parameter| parameter.split(|&byte| byte == b'=').map(trim).all(is_token))
+}
+
+/// RFC 9110, 10.1.1: whether the client waits; an error if it waits for something else.
+fn meets_expectations(headers: &[Header<'_>], framing: Framing) -> Result<bool, RefusalReason> {
+    let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Expect"));
+    let mut asked = false;
+    for expectation in lines.flat_map(|header| members(header.value)) {
+        if !expectation.eq_ignore_ascii_case(b"100-continue") {
+            return Err(RefusalReason::UnknownExpectation);
+        }
+        asked = true;
+    }
+    Ok(asked && !matches!(framing, Framing::None | Framing::Length(0)))
+}
+
+/// What the fields of a response say: framing, and whether the connection stays.
+pub(crate) fn response(
+    version: Version,
+    has_no_content: bool,
+    headers: &[Header<'_>],
+) -> Result<(Framing, bool), RefusalReason> {
+    let found = Found::new(headers);
+    let framing = if has_no_content { Framing::None } else { response_framing(&found, version, headers)? };
+    Ok((framing, found.options.persist(version) && framing != Framing::UntilClose))
+}
+
+/// RFC 9112, 6.3. A response with both a length and a coding was made to be read in two ways.
+fn response_framing(found: &Found<'_>, version: Version, headers: &[Header<'_>]) -> Result<Framing, RefusalReason> {
+    match (found.coding, found.length) {
+        (None, None) => Ok(Framing::UntilClose),
+        (Some(_), Some(_)) => Err(RefusalReason::LengthWithCoding),
+        (Some(_), None) if version == Version::Http10 => Err(RefusalReason::CodingInHttp10),
+        (Some(coding), None) if !found.several_codings && is_chunked(coding) => Ok(Framing::Chunked),
+        (Some(_), None) => Err(RefusalReason::BadTransferCoding),
+        (None, Some(length)) if found.several_lengths => same_length(length, headers),
+        (None, Some(length)) => decimal(length).map(Framing::Length).ok_or(RefusalReason::BadContentLength),
+    }
+}
+
+/// Lines that repeat one length may be read as one (RFC 9112, 6.3).
+fn same_length(length: &[u8], headers: &[Header<'_>]) -> Result<Framing, RefusalReason> {
+    let mut lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Content-Length"));
+    if lines.any(|header| header.value != length) {
+        return Err(RefusalReason::SeveralContentLengths);
+    }
+    decimal(length).map(Framing::Length).ok_or(RefusalReason::BadContentLength)
+}

@@ -1,0 +1,334 @@
+//! The request line and the four forms of its target (RFC 9112, 3).
+
+use crate::head::FirstLine;
+use crate::refusal::RefusalReason;
+use crate::syntax::{host_run, path_run, query_run, token_run};
+use crate::{Limits, Method, Target, Version};
+
+/// The longest method that is looked at. The longest registered one, `UPDATEREDIRECTREF`, has 17 bytes.
+pub(crate) const METHOD_BYTES_MAX: usize = 32;
+
+/// Two spaces, the version and the line's end.
+const REST_BYTES: usize = " ".len() + " HTTP/1.1\r\n".len();
+
+/// A request line, not yet understood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestLine<'a> {
+    pub(crate) method: Method<'a>,
+    target: &'a [u8],
+    /// Where the first `?` of the target stands, or its length.
+    path_len: usize,
+    pub(crate) version: LineVersion,
+    /// With its CRLF.
+    pub(crate) len: usize,
+}
+
+/// The version as it stands in a first line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineVersion {
+    /// 1.0 or 1.1, which the tokeniser knows too.
+    Known(Version),
+    /// 1.2 to 1.9: read as 1.1 (RFC 9110, 2.5).
+    Later,
+}
+
+impl LineVersion {
+    pub(crate) fn spoken(self) -> Version {
+        match self {
+            Self::Known(version) => version,
+            Self::Later => Version::Http11,
+        }
+    }
+}
+
+impl FirstLine for RequestLine<'_> {
+    const TOO_LONG: RefusalReason = RefusalReason::TargetTooLong;
+
+    fn bytes_max(limits: &Limits) -> usize {
+        METHOD_BYTES_MAX.saturating_add(limits.target_bytes_max).saturating_add(REST_BYTES)
+    }
+
+    fn check(line: &[u8], limits: &Limits) -> Result<(), RefusalReason> {
+        match RequestLine::parse(line, limits)? {
+            Some(parsed) => parsed.target().map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'a> RequestLine<'a> {
+    /// Reads the request line at the start of `input`; none if it is not complete and in order so far.
+    pub(crate) fn parse(input: &'a [u8], limits: &Limits) -> Result<Option<Self>, RefusalReason> {
+        let Some(method_len) = method_len(input)? else { return Ok(None) };
+        let after_method = &input[method_len + 1..];
+        let Some((target_len, path_len)) = target_len(after_method, limits)? else { return Ok(None) };
+        let after_target = &after_method[target_len + 1..];
+        let Some(version) = parse_version(after_target)? else { return Ok(None) };
+        let Some(method) = Method::from_token(&input[..method_len]) else { return Err(RefusalReason::BadMethod) };
+        Ok(Some(Self {
+            method,
+            target: &after_method[..target_len],
+            path_len,
+            version,
+            len: method_len + 1 + target_len + 1 + VERSION_BYTES,
+        }))
+    }
+
+    /// The target in its form (RFC 9112, 3.2).
+    pub(crate) fn target(&self) -> Result<Target<'a>, RefusalReason> {
+        let target = std::str::from_utf8(self.target).map_err(|_| RefusalReason::BadTarget)?;
+        match self.method {
+            Method::Connect => authority_form(target),
+            _ if target.starts_with('/') => {
+                let (path, query) = split_query(target, self.path_len);
+                Ok(Target::Origin { path, query })
+            }
+            Method::Options if target == "*" => Ok(Target::Asterisk),
+            _ => absolute_form(target, self.path_len),
+        }
+    }
+}
+
+/// Where the method ends.
+fn method_len(input: &[u8]) -> Result<Option<usize>, RefusalReason> {
+    let window = &input[..input.len().min(METHOD_BYTES_MAX + 1)];
+    let len = token_run(window);
+    match window.get(len) {
+        None if len > METHOD_BYTES_MAX => Err(RefusalReason::MethodTooLong),
+        None => Ok(None),
+        Some(b' ') if len > 0 => Ok(Some(len)),
+        Some(b'\n') => Err(RefusalReason::BareLineFeed),
+        Some(b' ' | b'\r') => Err(RefusalReason::BadRequestLine),
+        Some(_) => Err(RefusalReason::BadMethod),
+    }
+}
+
+/// Where the target ends, and where its query begins.
+fn target_len(rest: &[u8], limits: &Limits) -> Result<Option<(usize, usize)>, RefusalReason> {
+    let path_len = path_run(rest);
+    let len = if rest.get(path_len) == Some(&b'?') { path_len + query_run(&rest[path_len..]) } else { path_len };
+    if len > limits.target_bytes_max {
+        return Err(RefusalReason::TargetTooLong);
+    }
+    match rest.get(len) {
+        None => Ok(None),
+        Some(b' ') if len > 0 => Ok(Some((len, path_len))),
+        Some(b' ' | b'\r' | b'\n') => Err(RefusalReason::BadRequestLine),
+        Some(_) => Err(RefusalReason::BadTarget),
+    }
+}
+
+/// `HTTP/1.1` with CRLF.
+pub(crate) const VERSION_BYTES: usize = 10;
+
+fn parse_version(rest: &[u8]) -> Result<Option<LineVersion>, RefusalReason> {
+    match rest.first_chunk::<VERSION_BYTES>() {
+        Some(b"HTTP/1.1\r\n") => return Ok(Some(LineVersion::Known(Version::Http11))),
+        Some(b"HTTP/1.0\r\n") => return Ok(Some(LineVersion::Known(Version::Http10))),
+        _ => {}
+    }
+    for (index, &byte) in rest.iter().take(VERSION_BYTES).enumerate() {
+        let fits = match index {
+            5 | 7 => byte.is_ascii_digit(),
+            _ => byte == b"HTTP/_._\r\n"[index],
+        };
+        if !fits {
+            return Err(match (index, byte) {
+                (8, b'\n') => RefusalReason::BareLineFeed,
+                (9, _) => RefusalReason::BareCarriageReturn,
+                _ => RefusalReason::BadVersion,
+            });
+        }
+    }
+    match rest.first_chunk::<VERSION_BYTES>() {
+        None => Ok(None),
+        Some(version) if version[5] == b'1' => Ok(Some(LineVersion::Later)),
+        Some(_) => Err(RefusalReason::UnsupportedVersion),
+    }
+}
+
+fn split_query(target: &str, path_len: usize) -> (&str, Option<&str>) {
+    (&target[..path_len], target.get(path_len + 1..))
+}
+
+/// RFC 9112, 3.2.3: a host and its port, which must be there.
+fn authority_form(target: &str) -> Result<Target<'_>, RefusalReason> {
+    match Authority::parse(target.as_bytes()) {
+        Some(Authority { has_port: true }) => Ok(Target::Authority(target)),
+        _ if target.starts_with('/') || target == "*" || target.contains("://") => Err(RefusalReason::BadTargetForm),
+        _ => Err(RefusalReason::BadTargetAuthority),
+    }
+}
+
+/// RFC 9112, 3.2.2.
+fn absolute_form(target: &str, path_len: usize) -> Result<Target<'_>, RefusalReason> {
+    let (before_query, query) = split_query(target, path_len);
+    let Some((scheme, rest)) = before_query.split_once("://") else { return Err(RefusalReason::BadTargetForm) };
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return Err(RefusalReason::BadTargetForm);
+    }
+    let (authority, path) = match rest.find('/') {
+        Some(slash) => rest.split_at(slash),
+        None => (rest, "/"),
+    };
+    if Authority::parse(authority.as_bytes()).is_none() {
+        return Err(RefusalReason::BadTargetAuthority);
+    }
+    Ok(Target::Absolute { scheme, authority, path, query })
+}
+
+/// What a valid authority (RFC 3986, 3.2, without user information) holds.
+pub(crate) struct Authority {
+    /// A port that is not empty.
+    has_port: bool,
+}
+
+impl Authority {
+    /// None if `bytes` is not a host with an optional port. An empty host is not one (RFC 9110, 4.2.1).
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let host_len = if bytes.first() == Some(&b'[') { literal_len(bytes)? } else { name_len(bytes)? };
+        match &bytes[host_len..] {
+            [] => Some(Self { has_port: false }),
+            [b':', port @ ..] if is_port(port) => Some(Self { has_port: !port.is_empty() }),
+            _ => None,
+        }
+    }
+}
+
+/// A registered name or an IPv4 address; every `%` must begin an encoded byte.
+fn name_len(bytes: &[u8]) -> Option<usize> {
+    let len = host_run(bytes);
+    let name = &bytes[..len];
+    let encoded = |at: usize| name.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+    (len > 0 && memchr::memchr_iter(b'%', name).all(encoded)).then_some(len)
+}
+
+/// An IPv6 address in brackets. The grammar's "future" addresses do not exist and are not accepted.
+fn literal_len(bytes: &[u8]) -> Option<usize> {
+    let end = memchr::memchr(b']', bytes)?;
+    let address = std::str::from_utf8(&bytes[1..end]).ok()?;
+    address.parse::<std::net::Ipv6Addr>().ok()?;
+    Some(end + 1)
+}
+
+/// A port may be empty (RFC 3986, 3.2.3).
+fn is_port(port: &[u8]) -> bool {
+    port.len() <= 5
+        && port.iter().all(u8::is_ascii_digit)
+        && port.iter().fold(0_u32, |number, digit| number * 10 + u32::from(digit - b'0')) <= u32::from(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Target<'_>>, RefusalReason> {
+        match RequestLine::parse(line.as_bytes(), &Limits::default())? {
+            Some(parsed) => parsed.target().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    #[test]
+    fn every_form_with_the_method_it_belongs_to() {
+        let check = |line: &str, expected: Target<'_>| {
+            let line = format!("{line} HTTP/1.1\r\n");
+            assert_eq!(parse(&line), Ok(Some(expected)), "{line}");
+            for end in 0..line.len() {
+                assert_eq!(parse(&line[..end]), Ok(None), "{}", &line[..end]);
+            }
+        };
+        check("GET /", Target::Origin { path: "/", query: None });
+        check("GET /a%20b?c?d", Target::Origin { path: "/a%20b", query: Some("c?d") });
+        check("GET /?", Target::Origin { path: "/", query: Some("") });
+        check("GET //host/x", Target::Origin { path: "//host/x", query: None });
+        check("OPTIONS *", Target::Asterisk);
+        check("CONNECT a.example:443", Target::Authority("a.example:443"));
+        check("CONNECT [::1]:1", Target::Authority("[::1]:1"));
+        let absolute = |scheme, authority, path, query| Target::Absolute { scheme, authority, path, query };
+        check("GET http://a", absolute("http", "a", "/", None));
+        check("GET HTTPS://a:80/x?y=/z", absolute("HTTPS", "a:80", "/x", Some("y=/z")));
+        check("PUT http://a?q", absolute("http", "a", "/", Some("q")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        use RefusalReason::*;
+        let long = "/".repeat(Limits::default().target_bytes_max + 1);
+        for (line, expected) in [
+            ("GET / HTTP/1.1\n", BareLineFeed),
+            ("GET / HTTP/1.1\rX", BareCarriageReturn),
+            ("GET / HTTP/1.1 \r\n", BadVersion),
+            ("GET / HTTP/1.x\r\n", BadVersion),
+            ("GET / HTTP/11.1\r\n", BadVersion),
+            ("GET / http/1.1\r\n", BadVersion),
+            ("GET / HTTP/2.0\r\n", UnsupportedVersion),
+            ("GET / HTTP/0.9\r\n", UnsupportedVersion),
+            ("PRI * HTTP/2.0\r\n", UnsupportedVersion),
+            ("GET /\r\n", BadRequestLine),
+            ("GET\r\n", BadRequestLine),
+            ("GET  / HTTP/1.1\r\n", BadRequestLine),
+            (" GET / HTTP/1.1\r\n", BadRequestLine),
+            ("GET /  HTTP/1.1\r\n", BadVersion),
+            ("GET\t/ HTTP/1.1\r\n", BadMethod),
+            ("G@T / HTTP/1.1\r\n", BadMethod),
+            ("\x16\x03\x01", BadMethod),
+            ("GET /a#b HTTP/1.1\r\n", BadTarget),
+            ("GET /é HTTP/1.1\r\n", BadTarget),
+            ("GET /\0 HTTP/1.1\r\n", BadTarget),
+            ("GET /a\tb HTTP/1.1\r\n", BadTarget),
+            ("GET /a\\b HTTP/1.1\r\n", BadTarget),
+            ("GET /a\"b HTTP/1.1\r\n", BadTarget),
+            ("GET a HTTP/1.1\r\n", BadTargetForm),
+            ("GET * HTTP/1.1\r\n", BadTargetForm),
+            ("GET ? HTTP/1.1\r\n", BadTargetForm),
+            ("GET ftp://a/ HTTP/1.1\r\n", BadTargetForm),
+            ("GET a.example:80 HTTP/1.1\r\n", BadTargetForm),
+            ("GET http:/a HTTP/1.1\r\n", BadTargetForm),
+            ("GET http:///a HTTP/1.1\r\n", BadTargetAuthority),
+            ("GET http://u@a/ HTTP/1.1\r\n", BadTargetAuthority),
+            ("GET http://a:99999/ HTTP/1.1\r\n", BadTargetAuthority),
+            ("CONNECT / HTTP/1.1\r\n", BadTargetForm),
+            ("CONNECT http://a:1 HTTP/1.1\r\n", BadTargetForm),
+            ("CONNECT a HTTP/1.1\r\n", BadTargetAuthority),
+            ("CONNECT a: HTTP/1.1\r\n", BadTargetAuthority),
+            (&"M".repeat(METHOD_BYTES_MAX + 1), MethodTooLong),
+            (&format!("GET {long}"), TargetTooLong),
+        ] {
+            assert_eq!(parse(line), Err(expected), "{line:.60}");
+        }
+    }
+
+    #[test]
+    fn authorities() {
+        for good in ["a", "a.b-c_d~e", "1.2.3.4", "a:", "a:0", "a:65535", "[::1]", "[fe80::1]:80", "%41"] {
+            assert!(Authority::parse(good.as_bytes()).is_some(), "{good}");
+        }
+        for bad in [
+            "",
+            ":80",
+            "a b",
+            "a,b",
+            "a/b",
+            "u@a",
+            "a:b",
+            "a:-1",
+            "a:65536",
+            "a:000080",
+            "a:1:2",
+            "[::1",
+            "[x]",
+            "[::1]a",
+            "[fe80::1%25eth0]",
+            "::1",
+            "a?b",
+            "a#b",
+            "a\\b",
+            "%4",
+            "%zz",
+            "é",
+        ] {
+            assert!(Authority::parse(bad.as_bytes()).is_none(), "{bad}");
+        }
+    }
+}

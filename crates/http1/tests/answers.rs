@@ -1,0 +1,352 @@
+//! What the server sends, and what becomes of content that was not wanted.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod transcript;
+
+use breme_http1::{
+    Content, FieldBlock, FieldStorage, Framing, Limits, Progress, Refusal, RefusalReason, ServerConnection,
+    reason_phrase,
+};
+use transcript::{DATE, small_limits};
+
+/// A connection that has just read this head; the input holds nothing else.
+fn asked(head: &str, limits: &Limits) -> ServerConnection {
+    let mut connection = ServerConnection::new();
+    step(&mut connection, head.as_bytes(), limits);
+    assert!(connection.has_answer_due());
+    connection
+}
+
+/// One call, named by its outcome.
+fn step(connection: &mut ServerConnection, input: &[u8], limits: &Limits) -> String {
+    match connection.receive(input, false, limits, &mut FieldStorage::new()) {
+        Ok(Progress::NeedMore { taken }) => format!("more {taken}"),
+        Ok(Progress::Head { taken, .. }) => format!("head {taken}"),
+        Ok(Progress::Content { bytes, taken }) => format!("content {} {taken}", bytes.escape_ascii()),
+        Ok(Progress::End { taken }) => format!("end {taken}"),
+        Ok(Progress::Blocked) => "blocked".to_owned(),
+        Ok(Progress::Over) => "over".to_owned(),
+        Err(refusal) => format!("refused {:?}", refusal.reason),
+    }
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const OLD: &str = "GET / HTTP/1.0\r\n\r\n";
+const OLD_STAYS: &str = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[track_caller]
+fn check(request: &str, limits: &Limits, status: u16, framing: Framing, expected: &str, content: Content) {
+    let mut connection = asked(request, limits);
+    let mut out = Vec::new();
+    assert_eq!(connection.respond(status, framing, DATE, &mut out).end(), content);
+    let head = String::from_utf8(out).unwrap();
+    let fields =
+        head.strip_suffix(&format!("Date: {}\r\n\r\n", String::from_utf8_lossy(DATE))).expect("Date stands last");
+    assert_eq!(fields, expected);
+    assert_eq!(connection.has_answer_due(), content == Content::Expected);
+}
+
+#[test]
+fn framing_of_each_answer() {
+    use Content::{Expected, Omitted};
+    use Framing::{Chunked, Length, None, UntilClose};
+    let check_http = |request, status, framing, expected: &str, content| {
+        check(request, &Limits::default(), status, framing, expected, content);
+    };
+    check_http(GET, 200, Length(5), "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n", Expected);
+    check_http(GET, 200, Length(0), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n", Omitted);
+    check_http(GET, 404, None, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n", Omitted);
+    check_http(GET, 204, Length(5), "HTTP/1.1 204 No Content\r\n", Omitted);
+    check_http(GET, 204, Chunked, "HTTP/1.1 204 No Content\r\n", Omitted);
+    check_http(GET, 205, Length(5), "HTTP/1.1 205 Reset Content\r\nContent-Length: 0\r\n", Omitted);
+    check_http(GET, 304, None, "HTTP/1.1 304 Not Modified\r\n", Omitted);
+    check_http(GET, 304, Length(7), "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n", Omitted);
+    check_http(GET, 200, Chunked, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n", Expected);
+    check_http(GET, 200, UntilClose, "HTTP/1.1 200 OK\r\nConnection: close\r\n", Expected);
+    check_http(GET, 799, Length(1), "HTTP/1.1 799 \r\nContent-Length: 1\r\n", Expected);
+    check_http(HEAD, 200, Length(5), "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n", Omitted);
+    check_http(HEAD, 200, Chunked, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n", Omitted);
+    check_http(HEAD, 200, None, "HTTP/1.1 200 OK\r\n", Omitted);
+    check_http(OLD, 200, Length(5), "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n", Expected);
+    check_http(
+        OLD_STAYS,
+        200,
+        Length(5),
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n",
+        Expected,
+    );
+    check_http(OLD_STAYS, 200, Chunked, "HTTP/1.1 200 OK\r\nConnection: close\r\n", Expected);
+
+    let old_build = Limits { http10_only: true, ..Limits::default() };
+    check(GET, &old_build, 200, Length(1), "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n", Expected);
+    let stays = "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n";
+    check(
+        stays,
+        &old_build,
+        200,
+        Length(1),
+        "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive\r\n",
+        Expected,
+    );
+    check(stays, &old_build, 200, Chunked, "HTTP/1.0 200 OK\r\nConnection: close\r\n", Expected);
+    let last = Limits { requests_max: 1, ..Limits::default() };
+    check(GET, &last, 200, Length(0), "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n", Omitted);
+}
+
+#[test]
+fn fields_of_an_answer() {
+    let mut connection = asked(GET, &Limits::default());
+    let mut block = FieldBlock::new();
+    block.push("Server", b"breme").unwrap();
+    let mut out = Vec::new();
+    let mut response = connection.respond(200, Framing::Length(0), DATE, &mut out);
+    response.block(&block);
+    response.field("X", b"y").unwrap();
+    for (name, value) in [
+        ("X", "a\r\nSet-Cookie: b"),
+        ("X\r\n", "a"),
+        ("X", "\0"),
+        ("Content-Length", "9"),
+        ("transfer-encoding", "chunked"),
+    ] {
+        assert_eq!(response.field(name, value.as_bytes()).unwrap_err().name, name);
+    }
+    assert_eq!(response.end(), Content::Omitted);
+    assert!(String::from_utf8(out).unwrap().ends_with(" GMT\r\nServer: breme\r\nX: y\r\n\r\n"));
+}
+
+#[test]
+fn chunks_out() {
+    let chunks = |request: &str| {
+        let mut connection = asked(request, &Limits::default());
+        let mut out = Vec::new();
+        assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut out).end(), Content::Expected);
+        out.clear();
+        for bytes in [&b"hello"[..], b"", &[b'x'; 17]] {
+            connection.chunk(bytes, &mut out);
+        }
+        connection.end_chunks(&mut out);
+        assert!(!connection.has_answer_due());
+        (String::from_utf8(out).unwrap(), connection.will_close())
+    };
+    let x = "x".repeat(17);
+    assert_eq!(chunks(GET), (format!("5\r\nhello\r\n11\r\n{x}\r\n0\r\n\r\n"), false));
+    assert_eq!(chunks(OLD_STAYS), (format!("hello{x}"), true));
+}
+
+#[test]
+fn the_next_request_waits_for_the_answer() {
+    let limits = Limits::default();
+    let mut connection = asked(GET, &limits);
+    let mut out = Vec::new();
+    assert_eq!(step(&mut connection, GET.as_bytes(), &limits), "blocked");
+    assert_eq!(connection.respond(200, Framing::Length(1), DATE, &mut out).end(), Content::Expected);
+    assert_eq!(step(&mut connection, GET.as_bytes(), &limits), "blocked");
+    connection.content_sent();
+    assert!(connection.is_idle());
+    assert_eq!(step(&mut connection, GET.as_bytes(), &limits), format!("head {}", GET.len()));
+    assert_eq!(connection.request_count(), 2);
+}
+
+fn answer_at_once(connection: &mut ServerConnection) -> String {
+    let mut out = Vec::new();
+    assert_eq!(connection.respond(404, Framing::None, DATE, &mut out).end(), Content::Omitted);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn unwanted_content_is_drained_up_to_a_limit() {
+    let limits = small_limits(); // drains 32 bytes
+    let post = |length| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+
+    let mut connection = asked(&post(10), &limits);
+    assert_eq!(step(&mut connection, b"01", &limits), "content 01 2");
+    assert_eq!(connection.content_received(), 2);
+    assert!(!answer_at_once(&mut connection).contains("close"));
+    assert!(connection.awaiting_content() && !connection.is_idle() && !connection.will_close());
+    assert_eq!(step(&mut connection, b"234", &limits), "more 3");
+    let rest = format!("56789{GET}");
+    assert_eq!(step(&mut connection, rest.as_bytes(), &limits), format!("head {}", rest.len()));
+
+    let mut connection = asked(&post(33), &limits);
+    assert!(answer_at_once(&mut connection).contains("\r\nConnection: close\r\n"));
+    assert!(connection.will_close());
+    assert_eq!(step(&mut connection, b"0", &limits), "over");
+
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut connection = asked(chunked, &limits);
+    assert!(!answer_at_once(&mut connection).contains("close"));
+    let rest = format!("3\r\nabc\r\n0\r\nX: y\r\n\r\n{GET}");
+    assert_eq!(step(&mut connection, rest.as_bytes(), &limits), format!("head {}", rest.len()));
+
+    let mut connection = asked(chunked, &limits);
+    answer_at_once(&mut connection);
+    assert_eq!(step(&mut connection, b"3\r\nabc\r\n", &limits), "more 8");
+    assert_eq!(step(&mut connection, b"20\r\n01234567890123456789012345678901\r\n", &limits), "over");
+
+    let mut connection = asked(chunked, &limits);
+    answer_at_once(&mut connection);
+    assert_eq!(step(&mut connection, b"bad", &limits), "more 3"); // a size so far
+    assert_eq!(step(&mut connection, b"!", &limits), "over");
+    let mut out = Vec::new();
+    connection.refuse(Refusal::new(RefusalReason::ContentTimeout), DATE, &mut out);
+    assert_eq!(out, b"", "the request was answered");
+}
+
+#[test]
+fn only_the_rest_of_the_content_counts() {
+    let limits = small_limits(); // drains 32 bytes
+    let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n", &limits);
+    assert_eq!(step(&mut connection, b"01234567", &limits), "content 01234567 8");
+    assert!(!answer_at_once(&mut connection).contains("close"));
+    assert!(connection.awaiting_content());
+    connection.close_after_this();
+    assert_eq!(step(&mut connection, b"89", &limits), "over");
+}
+
+#[test]
+fn a_tunnel_is_the_end_of_http() {
+    let connect = "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let limits = Limits::default();
+    check(connect, &limits, 200, Framing::Length(3), "HTTP/1.1 200 OK\r\nConnection: close\r\n", Content::Omitted);
+    let mut connection = asked(connect, &limits);
+    assert!(!answer_at_once(&mut connection).contains("close"));
+    assert!(connection.is_idle());
+}
+
+#[test]
+fn a_request_leaves_nothing_to_the_next() {
+    let limits = Limits::default();
+    let mut connection = asked(HEAD, &limits);
+    answer_at_once(&mut connection);
+    let mut out = Vec::new();
+    connection.refuse(Refusal::new(RefusalReason::HeadTimeout), DATE, &mut out);
+    assert!(out.ends_with(b"in time.\n"), "this is no answer to HEAD");
+}
+
+#[test]
+fn content_goes_on_while_an_answer_streams() {
+    let limits = Limits::default();
+    let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", &limits);
+    let mut out = Vec::new();
+    assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut out).end(), Content::Expected);
+    assert_eq!(step(&mut connection, b"ab", &limits), "content ab 2");
+    connection.chunk(b"ab", &mut out);
+    assert_eq!(step(&mut connection, b"cd", &limits), "content cd 2");
+    assert_eq!(step(&mut connection, b"", &limits), "end 0");
+    assert_eq!(step(&mut connection, b"", &limits), "blocked");
+    connection.end_chunks(&mut out);
+    assert!(connection.is_idle());
+}
+
+#[test]
+fn who_waits_for_100_is_told_once_or_left() {
+    let limits = Limits::default();
+    let waiting = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    let mut out = Vec::new();
+
+    let mut connection = asked(waiting, &limits);
+    connection.send_continue(&mut out);
+    connection.send_continue(&mut out);
+    assert_eq!(out, b"HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(!answer_at_once(&mut connection).contains("close"), "it was told to send: its content can be drained");
+
+    out.clear();
+    let mut connection = asked(waiting, &limits);
+    assert_eq!(step(&mut connection, b"", &limits), "more 0");
+    assert_eq!(step(&mut connection, b"a", &limits), "content a 1");
+    connection.send_continue(&mut out);
+    assert_eq!(out, b"", "it did not wait");
+
+    let mut connection = asked(waiting, &limits);
+    assert!(answer_at_once(&mut connection).contains("\r\nConnection: close\r\n"));
+    connection.send_continue(&mut out);
+    assert_eq!(out, b"");
+    assert_eq!(step(&mut connection, b"ab", &limits), "over");
+
+    let mut connection = asked(waiting, &limits);
+    assert_eq!(connection.respond(200, Framing::Chunked, DATE, &mut Vec::new()).end(), Content::Expected);
+    connection.send_continue(&mut out);
+    assert_eq!(out, b"", "the final answer has begun");
+
+    let mut connection = asked(GET, &limits);
+    connection.send_continue(&mut out);
+    assert_eq!(out, b"");
+}
+
+#[test]
+fn refusals_are_whole_answers() {
+    let refuse = |head: &[u8], limits: &Limits| {
+        let mut connection = ServerConnection::new();
+        let refusal = connection.receive(head, false, limits, &mut FieldStorage::new()).expect_err("it is refused");
+        let mut out = Vec::new();
+        connection.refuse(refusal, DATE, &mut out);
+        connection.refuse(refusal, DATE, &mut out);
+        assert_eq!(step(&mut connection, GET.as_bytes(), limits), "over");
+        String::from_utf8(out).unwrap()
+    };
+    let limits = Limits::default();
+    assert_eq!(
+        refuse(b"GET / HTTP/1.1\r\n\r\n", &limits),
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 41\r\nConnection: close\r\n\
+         Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nHTTP/1.1 requests must have a Host field.\n"
+            .replace("41", &(RefusalReason::MissingHost.message().len() + 1).to_string())
+    );
+    assert!(refuse(b"HEAD / HTTP/1.1\r\n\r\n", &limits).ends_with("GMT\r\n\r\n"));
+    assert!(refuse(b"HEAD / HTTP/1.1\r\nX\r\n\r\n", &limits).ends_with("GMT\r\n\r\n"));
+    let old_build = Limits { http10_only: true, ..Limits::default() };
+    assert!(refuse(b"GET / HTTP/3.0\r\n", &old_build).starts_with("HTTP/1.0 505 HTTP Version Not Supported\r\n"));
+}
+
+#[test]
+fn a_begun_answer_is_not_followed_by_a_refusal() {
+    let limits = Limits::default();
+    let mut connection = asked("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", &limits);
+    let mut out = Vec::new();
+    assert_eq!(connection.respond(200, Framing::Length(9), DATE, &mut out).end(), Content::Expected);
+    out.clear();
+    assert_eq!(step(&mut connection, b"x", &limits), "refused BadChunkSize");
+    connection.refuse(Refusal::new(RefusalReason::BadChunkSize), DATE, &mut out);
+    assert_eq!(out, b"");
+    assert_eq!(step(&mut connection, b"", &limits), "over");
+}
+
+#[test]
+fn what_a_role_asks() {
+    let limits = Limits::default();
+    let mut connection = ServerConnection::new();
+    assert!(connection.is_idle() && !connection.in_head() && !connection.awaiting_content());
+    assert_eq!(step(&mut connection, b"\r\nGE", &limits), "more 2");
+    assert!(!connection.is_idle() && connection.in_head());
+    assert_eq!(step(&mut connection, GET.as_bytes(), &limits), format!("head {}", GET.len()));
+    assert!(!connection.is_idle() && !connection.in_head() && connection.has_answer_due() && !connection.will_close());
+    connection.close_after_this();
+    assert!(answer_at_once(&mut connection).contains("Connection: close"));
+    assert!(connection.will_close() && connection.is_idle());
+    assert_eq!(step(&mut connection, GET.as_bytes(), &limits), "over");
+}
+
+#[test]
+fn a_slow_request_is_given_up() {
+    let mut connection = ServerConnection::new();
+    step(&mut connection, b"GET / HT", &Limits::default());
+    let mut out = Vec::new();
+    connection.refuse(Refusal::new(RefusalReason::HeadTimeout), DATE, &mut out);
+    assert!(out.starts_with(b"HTTP/1.1 408 Request Timeout\r\n"));
+    assert_eq!(step(&mut connection, b"GET / HT", &Limits::default()), "over");
+}
+
+#[test]
+fn registered_reasons() {
+    for status in [400, 408, 413, 414, 417, 431, 501, 505] {
+        assert_ne!(reason_phrase(status), "", "{status}");
+    }
+    assert_eq!(reason_phrase(299), "");
+}
+
+#[test]
+fn a_connection_is_small() {
+    assert!(size_of::<ServerConnection>() <= 64, "{}", size_of::<ServerConnection>());
+}

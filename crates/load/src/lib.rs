@@ -1,0 +1,61 @@
+//! The load generator: a closed loop of users who ask, wait for the answer, think, and ask again.
+//!
+//! ```text
+//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, seconds, progress)
+//!                                 │ one for each shard
+//!                                 ▼
+//!                    driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
+//! ```
+//!
+//! | module | what it is about |
+//! |---|---|
+//! | `target`, `template`, `request` | what is sent: URLs, placeholders, requests that are built once |
+//! | `plan` | the settings, checked before the clock starts |
+//! | `node`, `user`, `window` | the closed loop |
+//! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
+//! | `tally`, `series`, `run` | what is counted: per shard, per second, together |
+//! | `outcome`, `text`, `csv` | the result |
+//!
+//! Each request has four instants: **due** (when it could be sent: after the answer before it and the time to think), **sent**,
+//! **first byte** and **done**. *Service time* is sent → done, *lateness* due → sent; connecting is timed apart. Times are
+//! kept in histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram at its limit.
+//!
+//! This crate knows no sockets, clocks, threads and files: it is a [node](breme_node::Node), so that it can be run against a simulated
+//! server from a seed. It does not resolve names and does not know how long its own thread was busy; both are told to it.
+
+mod checks;
+mod cookies;
+mod csv;
+mod node;
+mod outcome;
+mod plan;
+mod request;
+mod run;
+mod series;
+mod tally;
+mod target;
+mod template;
+mod text;
+mod user;
+mod window;
+mod zipf;
+
+pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
+pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
+pub use csv::write as write_csv;
+pub use node::{
+    CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, PAUSE_MAX, PAUSE_MIN,
+    PAUSE_SPACING,
+};
+pub use outcome::{
+    Bytes, Connections, Generator, GeneratorUse, Outcome, Requests, SettingsSummary, THREAD_SHARE_MAX, TimeSummary,
+};
+pub use plan::{
+    CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings, Think,
+};
+pub use run::{Progress, Run};
+pub use series::{Interval, Observer, ROWS_MAX, Row};
+pub use tally::ErrorKind;
+pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
+pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
+pub use text::{Style, duration as duration_text, render as render_text};

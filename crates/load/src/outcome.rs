@@ -1,0 +1,424 @@
+//! The result of a run: the shards' counts put together, and a verdict on whether they may be believed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use breme_base::{Instant, UnixSeconds};
+use breme_http1::Version;
+use breme_stats::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::node::Load;
+use crate::plan::Settings;
+use crate::run::Run;
+use crate::series::Row;
+use crate::tally::{ErrorKind, Tally};
+
+/// A thread that was busy for a larger share of the time was the limit, not the server.
+pub const THREAD_SHARE_MAX: f64 = 0.95;
+/// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or goes.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The result of `breme load`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Outcome {
+    /// The version of this layout.
+    pub schema_version: u32,
+    /// The version of breme.
+    pub breme_version: String,
+    /// When the run began, in seconds since 1970-01-01 00:00:00 UTC.
+    pub started_at_unix_s: u64,
+    /// Whether the numbers say something about the server. If not, `invalid_reasons` say why.
+    pub valid: bool,
+    /// Why the numbers say more about the generator than about the server; empty if `valid`.
+    pub invalid_reasons: Vec<String>,
+    /// What should be known besides.
+    pub notes: Vec<String>,
+    /// The user ended the run before its time.
+    pub interrupted: bool,
+    /// From the beginning to the last answer or the end of the duration.
+    pub elapsed_ns: u64,
+    /// Requests begun per second. A closed loop has no schedule: it offers what it sends.
+    pub offered_rate: f64,
+    /// Answers per second.
+    pub achieved_rate: f64,
+    /// The longest that a request waited for the generator, from due to sent.
+    pub lateness_max_ns: u64,
+    /// What the generator itself used.
+    pub generator: GeneratorUse,
+    /// Requests, by what became of them.
+    pub requests: Requests,
+    /// Errors by kind, those that happened. `status` and `assertion` are of answered requests, the others of failed ones.
+    pub errors: BTreeMap<String, u64>,
+    /// Answers by status.
+    pub statuses: BTreeMap<String, u64>,
+    /// Bytes.
+    pub bytes: Bytes,
+    /// Connections.
+    pub connections: Connections,
+    /// Sent → done, of answers of every status; time-outs are in it at their limit.
+    pub service_time: TimeSummary,
+    /// Sent → first byte of the answer.
+    pub first_byte_time: TimeSummary,
+    /// From asking for a connection to having it.
+    pub connect_time: TimeSummary,
+    /// Second by second (coarser for runs of more than an hour).
+    pub series: Vec<Row>,
+    /// What was asked for.
+    pub settings: SettingsSummary,
+}
+
+/// Requests, by what became of them: `issued = answered + failed + unfinished`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Requests {
+    /// Begun: sent, or failed because no connection could be opened for them.
+    pub issued: u64,
+    /// Handed to the kernel, each counted once.
+    pub sent: u64,
+    /// Answered, whatever the status.
+    pub answered: u64,
+    /// Answered as expected.
+    pub ok: u64,
+    /// Without an answer.
+    pub failed: u64,
+    /// Under way when the run ended and not answered in the time that was left to them.
+    pub unfinished: u64,
+    /// Sent once more, since the server ended a pipeline before them.
+    pub resent: u64,
+}
+
+/// Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Bytes {
+    /// Received, with heads and framing.
+    pub received: u64,
+    /// Sent, with heads and framing.
+    pub sent: u64,
+    /// Content of answers.
+    pub content: u64,
+}
+
+/// Connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Connections {
+    /// Opened.
+    pub opened: u64,
+    /// Of these, in place of one that had ended.
+    pub reconnects: u64,
+    /// On which bytes came that no request had asked for.
+    pub unexpected: u64,
+}
+
+/// What the generator itself used.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct GeneratorUse {
+    /// CPU time of the whole process, in user and system mode.
+    pub cpu_ns: Option<u64>,
+    /// CPU time per request.
+    pub cpu_ns_per_request: Option<f64>,
+    /// The CPU time's share of the elapsed time; 1 is one processor.
+    pub cpu_share: Option<f64>,
+    /// The same for each of its threads.
+    pub thread_shares: Vec<f64>,
+    /// Processors that it may use.
+    pub processors: u64,
+}
+
+/// A distribution of times. The quantiles are those of all samples together, to three significant digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct TimeSummary {
+    /// Samples.
+    pub count: u64,
+    /// The mean.
+    pub mean_ns: f64,
+    /// The standard deviation.
+    pub stdev_ns: f64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// 75 %.
+    pub p75_ns: u64,
+    /// 90 %.
+    pub p90_ns: u64,
+    /// 95 %.
+    pub p95_ns: u64,
+    /// 99 %.
+    pub p99_ns: u64,
+    /// 99.9 %.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// Samples beyond what the histogram tells apart (an hour).
+    pub saturated: u64,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SettingsSummary {
+    /// The first target.
+    pub url: String,
+    /// How many targets there are.
+    pub targets: u64,
+    /// The address that was loaded.
+    pub address: Option<String>,
+    /// The method of the first target.
+    pub method: String,
+    /// `1.0` or `1.1`.
+    pub http: String,
+    /// Connections.
+    pub connections: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Pipeline depth.
+    pub pipeline_depth: u64,
+    /// Number of requests, if that ends the run.
+    pub requests: Option<u64>,
+    /// Duration, if that ends the run.
+    pub duration_ns: Option<u64>,
+    /// Whether connections are used again.
+    pub keep_alive: bool,
+    /// Shortest time to think.
+    pub think_min_ns: u64,
+    /// Longest time to think.
+    pub think_max_ns: u64,
+    /// Time over which the connections start.
+    pub ramp_ns: u64,
+    /// Time that a request may take.
+    pub timeout_ns: u64,
+    /// Whether each connection keeps cookies.
+    pub cookies: bool,
+    /// The seed of everything random.
+    pub seed: u64,
+}
+
+/// What only the outside of the node can know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Generator {
+    /// CPU time of the process during the run.
+    pub process_cpu: Option<Duration>,
+    /// Processors that it may use.
+    pub processors: usize,
+    /// The user ended the run.
+    pub interrupted: bool,
+    /// When the run began, on the calendar.
+    pub started_at: UnixSeconds,
+}
+
+impl Outcome {
+    /// Puts together what the shards counted. Call it once, when all have ended.
+    #[must_use]
+    pub fn of(run: &Run, shards: &mut [Load], generator: Generator) -> Self {
+        let mut tally = Tally::new();
+        shards.iter_mut().for_each(Load::close);
+        shards.iter().for_each(|shard| tally.merge(&shard.tally));
+        let started = run.started().unwrap_or_default();
+        let ended = shards.iter().map(|shard| shard.span.ended).max().unwrap_or_default();
+        let window = window(run, started, ended, generator.interrupted);
+        let mut series = run.series();
+        series.finish(ended.since(started));
+        let requests = requests(&tally);
+        let per_second = |count: u64| if window.is_zero() { 0.0 } else { count as f64 / window.as_secs_f64() };
+        let mut outcome = Self {
+            schema_version: SCHEMA_VERSION,
+            breme_version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at_unix_s: generator.started_at.0,
+            valid: true,
+            invalid_reasons: Vec::new(),
+            notes: Vec::new(),
+            interrupted: generator.interrupted,
+            elapsed_ns: nanos(window),
+            offered_rate: per_second(requests.issued),
+            achieved_rate: per_second(tally.answered - tally.answered_late),
+            lateness_max_ns: nanos(tally.lateness_max),
+            generator: generator_use(shards, generator, ended.since(started), requests.issued),
+            requests,
+            errors: errors(&tally),
+            statuses: statuses(&tally),
+            bytes: Bytes { received: tally.bytes_received, sent: tally.bytes_sent, content: tally.content_bytes },
+            connections: Connections {
+                opened: tally.connections_opened,
+                reconnects: tally.reconnects,
+                unexpected: tally.unexpected,
+            },
+            service_time: TimeSummary::of(&series.total().service),
+            first_byte_time: TimeSummary::of(&series.total().first_byte),
+            connect_time: TimeSummary::of(&tally.connect_times),
+            series: series.rows().to_vec(),
+            settings: settings(run),
+        };
+        drop(series);
+        outcome.invalid_reasons = invalid_reasons(run, &outcome);
+        outcome.valid = outcome.invalid_reasons.is_empty();
+        outcome.notes = notes(&outcome);
+        outcome
+    }
+
+    /// Whether anything that the user expected of the answers was not so.
+    #[must_use]
+    pub fn expectations_failed(&self, run: &Run) -> bool {
+        let count = |kind: ErrorKind| self.errors.get(kind.name()).copied().unwrap_or(0);
+        run.plan().settings().expectations.any() && count(ErrorKind::Status) + count(ErrorKind::Assertion) > 0
+    }
+
+    /// The distribution of the service times, for files.
+    #[must_use]
+    pub fn service_histogram(run: &Run) -> Histogram {
+        run.series().total().service.clone()
+    }
+}
+
+impl TimeSummary {
+    /// Sums up a histogram.
+    #[must_use]
+    pub fn of(histogram: &Histogram) -> Self {
+        Self {
+            count: histogram.count(),
+            mean_ns: histogram.mean(),
+            stdev_ns: histogram.stdev(),
+            min_ns: histogram.min(),
+            p50_ns: histogram.quantile(0.5),
+            p75_ns: histogram.quantile(0.75),
+            p90_ns: histogram.quantile(0.9),
+            p95_ns: histogram.quantile(0.95),
+            p99_ns: histogram.quantile(0.99),
+            p999_ns: histogram.quantile(0.999),
+            max_ns: histogram.max(),
+            saturated: histogram.saturated(),
+        }
+    }
+}
+
+/// The time that rates refer to: what is waited for at the end does not dilute them.
+fn window(run: &Run, started: Instant, ended: Instant, interrupted: bool) -> Duration {
+    let elapsed = ended.since(started);
+    match run.plan().settings().duration {
+        Some(duration) if !interrupted => elapsed.min(duration),
+        _ => elapsed,
+    }
+}
+
+fn requests(tally: &Tally) -> Requests {
+    let wrong = tally.errors_of(ErrorKind::Status) + tally.errors_of(ErrorKind::Assertion);
+    Requests {
+        issued: tally.issued,
+        sent: tally.sent,
+        answered: tally.answered,
+        ok: tally.answered - wrong,
+        failed: tally.failed(),
+        unfinished: tally.unfinished,
+        resent: tally.resent,
+    }
+}
+
+fn errors(tally: &Tally) -> BTreeMap<String, u64> {
+    let counts = ErrorKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), tally.errors_of(kind)));
+    counts.filter(|(_, count)| *count > 0).collect()
+}
+
+fn statuses(tally: &Tally) -> BTreeMap<String, u64> {
+    let counts = tally.statuses.iter().enumerate().filter(|(_, count)| **count > 0);
+    counts.map(|(status, count)| (status.to_string(), *count)).collect()
+}
+
+fn generator_use(shards: &[Load], generator: Generator, elapsed: Duration, issued: u64) -> GeneratorUse {
+    let share = |cpu: Duration, elapsed: Duration| {
+        if elapsed.is_zero() { 0.0 } else { cpu.as_secs_f64() / elapsed.as_secs_f64() }
+    };
+    let thread_shares = shards
+        .iter()
+        .filter_map(|shard| Some(share(shard.span.cpu?, shard.span.ended.since(shard.span.started))))
+        .collect();
+    GeneratorUse {
+        cpu_ns: generator.process_cpu.map(nanos),
+        cpu_ns_per_request: generator
+            .process_cpu
+            .filter(|_| issued > 0)
+            .map(|cpu| cpu.as_nanos() as f64 / issued as f64),
+        cpu_share: generator.process_cpu.map(|cpu| share(cpu, elapsed)),
+        thread_shares,
+        processors: generator.processors as u64,
+    }
+}
+
+fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if run.gave_up() {
+        let authority = &run.plan().authority().text;
+        reasons.push(format!("no connection to {authority} could be opened; is the server running there?"));
+    } else if outcome.requests.answered == 0 {
+        reasons.push("nothing was answered".to_owned());
+    }
+    if let Some(count) = outcome.errors.get(ErrorKind::NoResources.name()) {
+        reasons.push(format!(
+            "this machine ran out of file descriptors, ports or memory {count} times; use fewer connections, or keep them open"
+        ));
+    }
+    let busiest = outcome.generator.thread_shares.iter().copied().fold(0.0, f64::max);
+    if busiest > THREAD_SHARE_MAX {
+        reasons.push(format!(
+            "the generator was the limit: its busiest thread used {:.0} % of a processor; use more threads (-t) or a second machine",
+            busiest * 100.0
+        ));
+    }
+    reasons
+}
+
+fn notes(outcome: &Outcome) -> Vec<String> {
+    let mut notes = Vec::new();
+    let Outcome { requests, connections, service_time, .. } = outcome;
+    if outcome.interrupted {
+        notes.push("interrupted: the result is partial".to_owned());
+    }
+    if requests.unfinished > 0 {
+        notes.push(format!(
+            "{} requests were still under way at the end; their times are not in the result",
+            requests.unfinished
+        ));
+    }
+    if requests.resent > 0 {
+        notes.push(format!(
+            "{} requests were sent again, since the server had ended their connection before them",
+            requests.resent
+        ));
+    }
+    if connections.unexpected > 0 {
+        notes.push(format!(
+            "on {} connections the server sent bytes that no request had asked for",
+            connections.unexpected
+        ));
+    }
+    if service_time.saturated > 0 {
+        notes.push(format!("{} service times were longer than an hour and count as one hour", service_time.saturated));
+    }
+    notes
+}
+
+fn settings(run: &Run) -> SettingsSummary {
+    let plan = run.plan();
+    let settings: &Settings = plan.settings();
+    SettingsSummary {
+        url: settings.targets.first().map(|target| target.url.clone()).unwrap_or_default(),
+        targets: settings.targets.len() as u64,
+        address: run.addresses().get(run.preferred_address()).map(ToString::to_string),
+        method: plan.method_name(),
+        http: if settings.version == Version::Http10 { "1.0" } else { "1.1" }.to_owned(),
+        connections: settings.connections as u64,
+        threads: run.shard_count() as u64,
+        pipeline_depth: settings.pipeline_depth as u64,
+        requests: settings.requests,
+        duration_ns: settings.duration.map(nanos),
+        keep_alive: settings.keep_alive,
+        think_min_ns: settings.think.map_or(0, |think| nanos(think.min)),
+        think_max_ns: settings.think.map_or(0, |think| nanos(think.max)),
+        ramp_ns: nanos(settings.ramp),
+        timeout_ns: nanos(settings.timeout),
+        cookies: settings.cookies,
+        seed: settings.seed,
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,331 @@
+//! The plan of a run: what the user wants, checked once, so that nothing needs to be checked while the clock runs.
+
+use std::fmt;
+use std::time::Duration;
+
+use breme_http1::{ClientConnection, Version};
+
+use crate::checks::Expectations;
+use crate::request::{Parts, Request};
+use crate::target::{Authority, Target, TargetError, Url};
+use crate::template::{RANDOM_BYTES_MAX, Template};
+
+/// The most connections of one run.
+pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
+/// The deepest pipeline of one connection.
+pub const PIPELINE_DEPTH_MAX: usize = 4_096;
+/// The longest content of a request.
+pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Requests that all connections together may have outstanding: each takes a few bytes of memory.
+pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
+
+/// What the user wants.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What is asked for, in turn.
+    pub targets: Vec<Target>,
+    /// Connections that are kept busy.
+    pub connections: usize,
+    /// End after this many requests.
+    pub requests: Option<u64>,
+    /// End after this time.
+    pub duration: Option<Duration>,
+    /// Requests that one connection may have outstanding.
+    pub pipeline_depth: usize,
+    /// The method, where a target names none. None: GET, or POST if there is content.
+    pub method: Option<String>,
+    /// Fields of every request; values may hold placeholders.
+    pub fields: Vec<(String, Vec<u8>)>,
+    /// The content, where a target names none; may hold placeholders.
+    pub content: Option<Vec<u8>>,
+    /// The version that is spoken.
+    pub version: Version,
+    /// Use a connection for many requests.
+    pub keep_alive: bool,
+    /// Time between an answer and the next request.
+    pub think: Option<Think>,
+    /// The connections start spread over this time.
+    pub ramp: Duration,
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// Each connection is a user with cookies of its own.
+    pub cookies: bool,
+    /// What every answer must be like.
+    pub expectations: Expectations,
+    /// Everything random comes from it.
+    pub seed: u64,
+}
+
+/// A think time: drawn evenly from a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Think {
+    /// The shortest.
+    pub min: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+impl Settings {
+    /// One URL, and the defaults: 10 connections for 10 seconds.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        Self {
+            targets: vec![Target::url(url)],
+            connections: 10,
+            requests: None,
+            duration: Some(Duration::from_secs(10)),
+            pipeline_depth: 1,
+            method: None,
+            fields: Vec::new(),
+            content: None,
+            version: Version::Http11,
+            keep_alive: true,
+            think: None,
+            ramp: Duration::ZERO,
+            timeout: Duration::from_secs(30),
+            cookies: false,
+            expectations: Expectations::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// A plan that cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanError {
+    /// One of the targets.
+    Target(TargetError),
+    /// A setting, with what would be right.
+    Setting(String),
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target(error) => error.fmt(formatter),
+            Self::Setting(problem) => formatter.write_str(problem),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// Settings that were checked, with every request built.
+#[derive(Debug)]
+pub struct Plan {
+    settings: Settings,
+    requests: Vec<Request>,
+    authority: Authority,
+}
+
+impl Plan {
+    /// Checks the settings and builds the requests.
+    ///
+    /// # Errors
+    /// At the first setting or target that cannot be carried out.
+    pub fn new(settings: Settings) -> Result<Self, PlanError> {
+        check_bounds(&settings)?;
+        check_fields(&settings)?;
+        let fields = compile_fields(&settings)?;
+        let content = settings.content.as_deref().map(compile_content).transpose()?;
+        let mut authority: Option<Authority> = None;
+        let mut requests = Vec::with_capacity(settings.targets.len());
+        for target in &settings.targets {
+            let fault = |problem: String| PlanError::Target(TargetError { line: target.line, problem });
+            let url = Url::parse(&target.url).map_err(fault)?;
+            let first = authority.get_or_insert_with(|| url.authority.clone());
+            if (&first.host, first.port) != (&url.authority.host, url.authority.port) {
+                return Err(fault(format!(
+                    "{} is another server than the first target's, {}; all targets of a run share host and port: run `breme load` once for each",
+                    url.authority.text, first.text
+                )));
+            }
+            let own_content = target.content.as_deref().map(compile_content).transpose()?;
+            let content = own_content.as_ref().or(content.as_ref());
+            let method = method_of(&settings, target, content.is_some()).map_err(fault)?;
+            if method == "HEAD" && settings.pipeline_depth > ClientConnection::HEAD_OUTSTANDING_MAX {
+                return Err(fault(format!(
+                    "HEAD can be pipelined at most {} deep",
+                    ClientConnection::HEAD_OUTSTANDING_MAX
+                )));
+            }
+            let parts = Parts {
+                method,
+                target: &url.path,
+                authority: &url.authority.text,
+                version: settings.version,
+                keep_alive: settings.keep_alive,
+                fields: &fields,
+                content,
+            };
+            requests.push(Request::build(parts).map_err(fault)?);
+        }
+        let authority = authority.ok_or_else(|| PlanError::Setting("there is no target; name a URL".to_owned()))?;
+        Ok(Self { settings, requests, authority })
+    }
+
+    /// What was wanted.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Where the targets are.
+    #[must_use]
+    pub const fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The method of the first target.
+    #[must_use]
+    pub fn method_name(&self) -> String {
+        self.requests.first().map(|request| request.method_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Targets take turns: that of request number `ordinal`, from 0.
+    #[inline]
+    pub(crate) fn request(&self, ordinal: u64) -> &Request {
+        match self.requests.as_slice() {
+            [only] => only,
+            all => &all[(ordinal % all.len() as u64) as usize],
+        }
+    }
+}
+
+fn check_bounds(settings: &Settings) -> Result<(), PlanError> {
+    let fault = |problem: String| Err(PlanError::Setting(problem));
+    if !(1..=CONNECTION_COUNT_MAX).contains(&settings.connections) {
+        return fault(format!("{} connections: it must be 1 to {CONNECTION_COUNT_MAX}", settings.connections));
+    }
+    if !(1..=PIPELINE_DEPTH_MAX).contains(&settings.pipeline_depth) {
+        return fault(format!("pipeline depth {}: it must be 1 to {PIPELINE_DEPTH_MAX}", settings.pipeline_depth));
+    }
+    if settings.connections * settings.pipeline_depth > OUTSTANDING_MAX {
+        return fault(format!("connections × pipeline depth is above {OUTSTANDING_MAX}; lower one of them"));
+    }
+    if settings.pipeline_depth > 1 && (!settings.keep_alive || settings.version == Version::Http10) {
+        return fault("a pipeline needs HTTP/1.1 connections that stay open; leave out the pipeline depth, --no-keepalive or --http 1.0".to_owned());
+    }
+    if settings.timeout.is_zero() {
+        return fault("a time-out of 0 lets no request succeed; give it some time, as in 30s".to_owned());
+    }
+    if settings.requests == Some(0) || settings.duration == Some(Duration::ZERO) {
+        return fault("nothing is to be done: the number of requests and the duration must be above 0".to_owned());
+    }
+    if settings.requests.is_none() && settings.duration.is_none() {
+        return fault("the run has no end; give a number of requests, a duration, or both".to_owned());
+    }
+    if settings.think.is_some_and(|think| think.min > think.max) {
+        return fault("the think time's range is reversed; write the shorter time first".to_owned());
+    }
+    Ok(())
+}
+
+/// Fields that would contradict what is sent.
+fn check_fields(settings: &Settings) -> Result<(), PlanError> {
+    let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
+    for (name, _) in &settings.fields {
+        if is(name, "Content-Length") || is(name, "Transfer-Encoding") {
+            return Err(PlanError::Setting(format!("field {name:?} is made from the content; leave it out")));
+        }
+        if is(name, "Cookie") && settings.cookies {
+            return Err(PlanError::Setting(
+                "a Cookie field and --cookies exclude each other; leave one out".to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, PlanError> {
+    let mut fields = Vec::new();
+    for (name, value) in &settings.fields {
+        let template =
+            Template::parse_if_any(value).map_err(|error| PlanError::Setting(format!("field {name:?}, {error}")))?;
+        fields.push((name.clone(), template));
+    }
+    if !settings.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("User-Agent")) {
+        let agent = concat!("breme/", env!("CARGO_PKG_VERSION"));
+        fields.push(("User-Agent".to_owned(), Template::parse_if_any(agent.as_bytes()).unwrap_or_default()));
+    }
+    Ok(fields)
+}
+
+fn compile_content(content: &[u8]) -> Result<Template, PlanError> {
+    const { assert!(RANDOM_BYTES_MAX <= CONTENT_BYTES_MAX) };
+    if content.len() > CONTENT_BYTES_MAX {
+        return Err(PlanError::Setting(format!(
+            "the content has {} bytes; at most {CONTENT_BYTES_MAX} can be sent",
+            content.len()
+        )));
+    }
+    Template::parse_if_any(content).map_err(|error| PlanError::Setting(format!("content, {error}")))
+}
+
+fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) -> Result<&'a str, String> {
+    let method =
+        target.method.as_deref().or(settings.method.as_deref()).unwrap_or(if has_content { "POST" } else { "GET" });
+    let is_token = !method.is_empty()
+        && method.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+    match method {
+        "CONNECT" => Err("CONNECT makes a tunnel, which is not in this version; use another method".to_owned()),
+        _ if is_token => Ok(method),
+        _ => Err(format!("{method:?} is no method; write GET, HEAD, POST, PUT, PATCH, DELETE or another token")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(change: impl FnOnce(&mut Settings)) -> String {
+        let mut settings = Settings::new("http://a/");
+        change(&mut settings);
+        Plan::new(settings).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn faults_name_the_setting_and_the_remedy() {
+        let check = |expected: &str, change: &dyn Fn(&mut Settings)| {
+            let error = error(change);
+            assert!(error.contains(expected), "{error}");
+        };
+        check("0 connections", &|s| s.connections = 0);
+        check("pipeline depth 5000", &|s| s.pipeline_depth = 5_000);
+        check("lower one of them", &|s| (s.connections, s.pipeline_depth) = (100_000, 4_096));
+        check("a pipeline needs", &|s| (s.keep_alive, s.pipeline_depth) = (false, 2));
+        check("time-out of 0", &|s| s.timeout = Duration::ZERO);
+        check("nothing is to be done", &|s| s.requests = Some(0));
+        check("no end", &|s| (s.requests, s.duration) = (None, None));
+        check("shorter time first", &|s| {
+            s.think = Some(Think { min: Duration::from_secs(2), max: Duration::from_secs(1) });
+        });
+        check("made from the content", &|s| s.fields.push(("content-length".into(), b"1".to_vec())));
+        check("exclude each other", &|s| (s.cookies, s.fields) = (true, vec![("cookie".into(), b"a=b".to_vec())]));
+        check("field \"X\", column 2: {seq:1}", &|s| s.fields.push(("X".into(), b"a{seq:1} {seq}".to_vec())));
+        check("content, column 1", &|s| s.content = Some(b"{x} {seq}".to_vec()));
+        check("\"G ET\" is no method", &|s| s.method = Some("G ET".into()));
+        check("tunnel", &|s| s.method = Some("CONNECT".into()));
+        check("no target", &|s| s.targets.clear());
+        check("line 3: b is another server than the first target's, a", &|s| {
+            s.targets.push(Target { line: Some(3), ..Target::url("http://b/") });
+        });
+    }
+
+    #[test]
+    fn targets_take_turns() {
+        let mut settings = Settings::new("http://a/");
+        settings.targets.push(Target { method: Some("HEAD".into()), ..Target::url("http://a/x") });
+        let plan = Plan::new(settings).unwrap();
+        let heads: Vec<bool> =
+            (0..4).map(|ordinal| plan.request(ordinal).method() == breme_http1::Method::Head).collect();
+        assert_eq!(heads, [false, true, false, true]);
+    }
+
+    #[test]
+    fn content_makes_a_post() {
+        let mut settings = Settings::new("http://a/");
+        settings.content = Some(b"x".to_vec());
+        assert_eq!(Plan::new(settings).unwrap().request(0).method(), breme_http1::Method::Post);
+    }
+}

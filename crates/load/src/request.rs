@@ -1,0 +1,376 @@
+//! Requests, built once.
+//!
+//! A request without placeholders is one string of bytes for the whole run. One with placeholders is encoded once with markers in
+//! their places and cut apart there, so that the rules of encoding stay in `http1` and a send only joins pieces.
+
+use breme_base::{Instant, Random};
+use breme_http1::{FieldBlock, Method, RequestEncoder, Version};
+use breme_node::{Actions, ConnectionId};
+use bytes::Bytes;
+
+use crate::cookies::Jar;
+use crate::template::{Placeholder, Template, push_number};
+
+/// From here on a request is handed over as a shared segment, not copied.
+const SHARED_BYTES_MIN: usize = 4096;
+
+/// One kind of request of the run.
+#[derive(Debug)]
+pub(crate) struct Request {
+    method: String,
+    /// The whole request, if it is always the same.
+    whole: Option<Bytes>,
+    head: Vec<HeadPiece>,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum HeadPiece {
+    Literal(Vec<u8>),
+    Placeholder(Placeholder),
+    ContentLength,
+}
+
+#[derive(Debug)]
+enum Content {
+    Fixed(Bytes),
+    Template(Template),
+}
+
+/// What a request is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub method: &'a str,
+    pub target: &'a Template,
+    pub authority: &'a str,
+    pub version: Version,
+    pub keep_alive: bool,
+    pub fields: &'a [(String, Template)],
+    pub content: Option<&'a Template>,
+}
+
+/// What changes from send to send.
+pub(crate) struct Variables<'a> {
+    pub sequence: u64,
+    pub random: &'a mut Random,
+    pub scratch: &'a mut Vec<u8>,
+    pub jar: Option<&'a mut Jar>,
+    pub now: Instant,
+}
+
+impl Request {
+    pub(crate) fn build(parts: Parts<'_>) -> Result<Self, String> {
+        let mut markers = Markers::avoiding(&parts);
+        let target = String::from_utf8(markers.mark(parts.target)).map_err(|_| "the target is not ASCII".to_owned())?;
+        let mut fields = FieldBlock::new();
+        for (name, value) in parts.fields {
+            fields.push(name, &markers.mark(value)).map_err(|_| bad_field(name))?;
+        }
+        let content_bytes = match parts.content.map(|content| content.as_fixed()) {
+            Some(Some(bytes)) => Some(bytes.len() as u64),
+            Some(None) => Some(LENGTH_MARKER),
+            // Without it some servers answer 411 (RFC 9110, 8.6).
+            None => matches!(parts.method, "POST" | "PUT" | "PATCH").then_some(0),
+        };
+        let encoder = RequestEncoder {
+            method: method(parts.method),
+            target: &target,
+            version: parts.version,
+            authority: parts.authority,
+            fields: &fields,
+            keep_alive: parts.keep_alive,
+        };
+        let mut head = Vec::new();
+        encoder
+            .encode(content_bytes, &mut head)
+            .map_err(|error| format!("the request cannot be built: {} is not valid", error.name))?;
+        let has_length_marker = content_bytes == Some(LENGTH_MARKER);
+        Ok(Self::assemble(parts, markers.cut(&head, has_length_marker)))
+    }
+
+    fn assemble(parts: Parts<'_>, head: Vec<HeadPiece>) -> Self {
+        let content = match parts.content {
+            Some(template) => match template.as_fixed() {
+                Some(bytes) => Content::Fixed(Bytes::copy_from_slice(bytes)),
+                None => Content::Template(template.clone()),
+            },
+            None => Content::Fixed(Bytes::new()),
+        };
+        let whole = match (head.as_slice(), &content) {
+            ([HeadPiece::Literal(head)], Content::Fixed(content)) => Some([head.as_slice(), content].concat().into()),
+            _ => None,
+        };
+        Self { method: parts.method.to_owned(), whole, head, content }
+    }
+
+    pub(crate) fn method(&self) -> Method<'_> {
+        method(&self.method)
+    }
+
+    pub(crate) fn method_name(&self) -> &str {
+        &self.method
+    }
+
+    /// Appends the request to what is sent on `connection`; its length in bytes.
+    #[inline]
+    pub(crate) fn send(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> usize {
+        match &self.whole {
+            Some(whole) if variables.jar.is_none() => {
+                if whole.len() < SHARED_BYTES_MIN {
+                    actions.send(connection).extend_from_slice(whole);
+                } else {
+                    actions.send_shared(connection, whole.clone());
+                }
+                whole.len()
+            }
+            _ => self.render(connection, variables, actions),
+        }
+    }
+
+    fn render(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> usize {
+        let Variables { sequence, random, scratch, jar, now } = variables;
+        scratch.clear();
+        let content = match &self.content {
+            Content::Fixed(bytes) => bytes.as_ref(),
+            Content::Template(template) => {
+                template.render(sequence, random, scratch);
+                scratch
+            }
+        };
+        let out = actions.send(connection);
+        let start = out.len();
+        for piece in &self.head {
+            match piece {
+                HeadPiece::Literal(bytes) => out.extend_from_slice(bytes),
+                HeadPiece::Placeholder(placeholder) => placeholder.render(sequence, random, out),
+                HeadPiece::ContentLength => push_number(content.len() as u64, out),
+            }
+        }
+        if let Some(jar) = jar {
+            add_cookies(jar, now, start, out);
+        }
+        let head_bytes = out.len() - start;
+        match &self.content {
+            Content::Fixed(bytes) if bytes.len() >= SHARED_BYTES_MIN => actions.send_shared(connection, bytes.clone()),
+            _ => out.extend_from_slice(content),
+        }
+        head_bytes + content.len()
+    }
+}
+
+/// Puts a Cookie field before the empty line that ends the head.
+fn add_cookies(jar: &mut Jar, now: Instant, start: usize, out: &mut Vec<u8>) {
+    let path = path_of(&out[start..]).to_vec();
+    out.truncate(out.len() - b"\r\n".len());
+    jar.write_field(&path, now, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The path of a request line, without its query.
+fn path_of(head: &[u8]) -> &[u8] {
+    let target = head.split(|&byte| byte == b' ').nth(1).unwrap_or(b"/");
+    target.split(|&byte| byte == b'?').next().unwrap_or(b"/")
+}
+
+fn method(name: &str) -> Method<'_> {
+    match name {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" => Method::Post,
+        "PUT" => Method::Put,
+        "DELETE" => Method::Delete,
+        "CONNECT" => Method::Connect,
+        "OPTIONS" => Method::Options,
+        "TRACE" => Method::Trace,
+        "PATCH" => Method::Patch,
+        other => Method::Other(other),
+    }
+}
+
+fn bad_field(name: &str) -> String {
+    format!(
+        "field {name:?} cannot be sent: a name is letters, digits and dashes, and a value has no line breaks or control bytes"
+    )
+}
+
+/// A length that no real content has, to be found again in the encoded head.
+const LENGTH_MARKER: u64 = 9_876_543_210_987_654_321;
+/// Digits behind a marker's name.
+const MARKER_DIGITS: usize = 6;
+
+/// Stands in for placeholders while the head is encoded.
+struct Markers {
+    name: String,
+    placeholders: Vec<Placeholder>,
+}
+
+impl Markers {
+    /// A name that stands in none of the texts.
+    fn avoiding(parts: &Parts<'_>) -> Self {
+        let texts: Vec<Vec<u8>> = std::iter::once(parts.target)
+            .chain(parts.fields.iter().map(|(_, value)| value))
+            .map(|template| template.with_markers(|_| String::new()))
+            .collect();
+        let is_free = |name: &String| texts.iter().all(|text| memchr::memmem::find(text, name.as_bytes()).is_none());
+        let name = (0_u64..).map(|number| format!("Q{number}placeholder")).find(is_free).unwrap_or_default();
+        Self { name, placeholders: Vec::new() }
+    }
+
+    fn mark(&mut self, template: &Template) -> Vec<u8> {
+        template.with_markers(|placeholder| {
+            self.placeholders.push(placeholder.clone());
+            format!("{}{:0MARKER_DIGITS$}", self.name, self.placeholders.len() - 1)
+        })
+    }
+
+    /// Cuts the encoded head at the markers.
+    fn cut(mut self, head: &[u8], has_length_marker: bool) -> Vec<HeadPiece> {
+        let mut cuts: Vec<(usize, usize, HeadPiece)> = Vec::new();
+        for (index, placeholder) in self.placeholders.drain(..).enumerate() {
+            let marker = format!("{}{index:0MARKER_DIGITS$}", self.name);
+            if let Some(at) = memchr::memmem::find(head, marker.as_bytes()) {
+                cuts.push((at, marker.len(), HeadPiece::Placeholder(placeholder)));
+            }
+        }
+        let length_line = format!("ontent-Length: {LENGTH_MARKER}");
+        if has_length_marker && let Some(at) = memchr::memmem::find(head, length_line.as_bytes()) {
+            let digits = LENGTH_MARKER.to_string().len();
+            cuts.push((at + length_line.len() - digits, digits, HeadPiece::ContentLength));
+        }
+        cuts.sort_by_key(|(at, ..)| *at);
+        let mut pieces = Vec::new();
+        let mut position = 0;
+        for (at, length, piece) in cuts {
+            pieces.push(HeadPiece::Literal(head[position..at].to_vec()));
+            pieces.push(piece);
+            position = at + length;
+        }
+        pieces.push(HeadPiece::Literal(head[position..].to_vec()));
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sender {
+        request: Request,
+        random: Random,
+        jar: Option<Jar>,
+    }
+
+    impl Sender {
+        fn new(method: &str, target: &str, fields: &[(&str, &str)], content: Option<&str>) -> Self {
+            let fields: Vec<(String, Template)> = fields
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), Template::parse_if_any(value.as_bytes()).unwrap()))
+                .collect();
+            let content = content.map(|content| Template::parse_if_any(content.as_bytes()).unwrap());
+            let request = Request::build(Parts {
+                method,
+                target: &Template::parse(target.as_bytes()).unwrap(),
+                authority: "a:80",
+                version: Version::Http11,
+                keep_alive: true,
+                fields: &fields,
+                content: content.as_ref(),
+            });
+            Self { request: request.unwrap(), random: Random::new(1), jar: None }
+        }
+
+        fn sent(&mut self, sequence: u64) -> String {
+            let connection = ConnectionId::new(0, 0);
+            let mut actions = Actions::new();
+            let variables = Variables {
+                sequence,
+                random: &mut self.random,
+                scratch: &mut vec![b'x'; 7],
+                jar: self.jar.as_mut(),
+                now: Instant::ZERO,
+            };
+            let length = self.request.send(connection, variables, &mut actions);
+            let mut bytes = Vec::new();
+            for index in 0..actions.len() {
+                match actions.get(index) {
+                    Some(breme_node::Action::SendShared(_, shared)) => bytes.extend_from_slice(shared),
+                    _ => bytes.extend_from_slice(actions.bytes(index)),
+                }
+            }
+            assert_eq!(bytes.len(), length);
+            String::from_utf8(bytes).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_fixed_request_is_one_string() {
+        let mut sender = Sender::new("GET", "/x?y", &[("Accept", "*/*")], None);
+        let sent = sender.sent(1);
+        assert!(sent.starts_with("GET /x?y HTTP/1.1\r\n") && sent.ends_with("\r\n\r\n"), "{sent}");
+        assert!(sent.contains("\r\nHost: a:80\r\n") && sent.contains("\r\nAccept: */*\r\n"), "{sent}");
+        assert_eq!(sent, sender.sent(2));
+        assert!(sender.request.whole.is_some());
+    }
+
+    #[test]
+    fn placeholders_stand_in_target_field_and_content() {
+        let mut sender = Sender::new("POST", "/p/{seq}?n={uniform:5:5}", &[("X-Number", "n{seq}")], Some("seq={seq}"));
+        let sent = sender.sent(9);
+        assert!(sent.starts_with("POST /p/9?n=5 HTTP/1.1\r\n"), "{sent}");
+        assert!(sent.contains("\r\nX-Number: n9\r\n") && sent.contains("\r\nContent-Length: 5\r\n"), "{sent}");
+        assert!(sent.ends_with("\r\n\r\nseq=9"), "{sent}");
+        let longer = sender.sent(1_000);
+        assert!(longer.contains("\r\nContent-Length: 8\r\n") && longer.ends_with("\r\n\r\nseq=1000"), "{longer}");
+    }
+
+    #[test]
+    fn text_that_looks_like_a_marker_is_left_alone() {
+        let mut sender = Sender::new("GET", "/Q0placeholder000000/{seq}", &[("X", "Q1placeholder")], None);
+        let sent = sender.sent(3);
+        assert!(sent.starts_with("GET /Q0placeholder000000/3 HTTP/1.1\r\n"), "{sent}");
+        assert!(sent.contains("\r\nX: Q1placeholder\r\n"), "{sent}");
+    }
+
+    #[test]
+    fn large_content_is_shared() {
+        let content = "c".repeat(10_000);
+        let mut sender = Sender::new("PUT", "/{seq}", &[], Some(&content));
+        let sent = sender.sent(1);
+        assert!(sent.ends_with(&content) && sent.contains("\r\nContent-Length: 10000\r\n"));
+        let sent = Sender::new("PUT", "/", &[], Some(&content)).sent(1);
+        assert!(sent.ends_with(&content) && sent.contains("\r\nContent-Length: 10000\r\n"));
+    }
+
+    #[test]
+    fn content_is_announced_where_the_method_makes_it_expected() {
+        assert!(Sender::new("POST", "/", &[], None).sent(1).contains("\r\nContent-Length: 0\r\n"));
+        assert!(!Sender::new("GET", "/", &[], None).sent(1).contains("Content-Length"));
+    }
+
+    #[test]
+    fn cookies_stand_in_the_head() {
+        let mut sender = Sender::new("GET", "/shop/1?x=/y", &[], None);
+        sender.jar = Some(Jar::default());
+        assert!(!sender.sent(1).contains("Cookie"));
+        let jar = sender.jar.as_mut().unwrap();
+        jar.store(b"id=7; Path=/shop", "a", Instant::ZERO, breme_base::UnixSeconds(0));
+        jar.store(b"no=1; Path=/y", "a", Instant::ZERO, breme_base::UnixSeconds(0));
+        let sent = sender.sent(1);
+        assert!(sent.ends_with("\r\nCookie: id=7\r\n\r\n"), "{sent}");
+    }
+
+    #[test]
+    fn a_field_that_would_end_the_head_is_refused() {
+        let value = Template::parse_if_any(b"x\r\nEvil: 1").unwrap();
+        let parts = Parts {
+            method: "GET",
+            target: &Template::parse(b"/").unwrap(),
+            authority: "a",
+            version: Version::Http11,
+            keep_alive: true,
+            fields: &[("X".to_owned(), value)],
+            content: None,
+        };
+        assert!(Request::build(parts).unwrap_err().contains("field \"X\" cannot be sent"));
+    }
+}

@@ -1,0 +1,219 @@
+//! One run of a plan: what its shards share.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use breme_base::{Instant, WallClock};
+
+use crate::plan::Plan;
+use crate::series::{Observer, Series};
+
+/// Request numbers that a shard takes at a time: enough that the shared counter costs nothing.
+const CLAIM_MAX: u64 = 64;
+
+/// What the shards of a run share. It is made once and given to each [`crate::Load`].
+#[derive(Debug)]
+pub struct Run {
+    plan: Plan,
+    addresses: Vec<SocketAddr>,
+    wall: WallClock,
+    /// The CPU time of the calling thread, if the outside can tell it.
+    thread_cpu: Option<fn() -> Duration>,
+    started: AtomicU64,
+    claimed: AtomicU64,
+    claim_size: u64,
+    is_connected: AtomicBool,
+    gave_up: AtomicBool,
+    preferred_address: AtomicUsize,
+    shards: Box<[ShardProgress]>,
+    series: Mutex<Series>,
+}
+
+/// What one shard tells while it runs. On a cache line of its own, so that shards do not slow each other.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct ShardProgress {
+    pub answered: AtomicU64,
+    pub errors: AtomicU64,
+    pub open: AtomicU64,
+    pub bytes_received: AtomicU64,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Answers so far.
+    pub answered: u64,
+    /// Errors so far.
+    pub errors: u64,
+    /// Connections that are open.
+    pub open: u64,
+    /// Bytes received so far.
+    pub bytes_received: u64,
+}
+
+impl Run {
+    /// A run of `plan` against the first of `addresses` that answers, by `shard_count` shards.
+    #[must_use]
+    pub fn new(plan: Plan, addresses: Vec<SocketAddr>, shard_count: usize, wall: WallClock) -> Self {
+        let claim_size = match plan.settings().requests {
+            // Small enough that no shard is left with much more to do than another at the end.
+            Some(total) => (total / (plan.settings().connections as u64 * 8)).clamp(1, CLAIM_MAX),
+            None => CLAIM_MAX,
+        };
+        Self {
+            plan,
+            addresses,
+            wall,
+            thread_cpu: None,
+            started: AtomicU64::new(u64::MAX),
+            claimed: AtomicU64::new(0),
+            claim_size,
+            is_connected: AtomicBool::new(false),
+            gave_up: AtomicBool::new(false),
+            preferred_address: AtomicUsize::new(0),
+            shards: (0..shard_count).map(|_| ShardProgress::default()).collect(),
+            series: Mutex::new(Series::new(shard_count, None)),
+        }
+    }
+
+    /// Lets `observer` see every second of the run.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Observer) -> Self {
+        self.series = Mutex::new(Series::new(self.shards.len(), Some(observer)));
+        self
+    }
+
+    /// Lets the shards ask for the CPU time of their own thread.
+    #[must_use]
+    pub fn with_thread_cpu(mut self, thread_cpu: fn() -> Duration) -> Self {
+        self.thread_cpu = Some(thread_cpu);
+        self
+    }
+
+    /// What is carried out.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The addresses that are tried.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub const fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.shards.iter().fold(Progress::default(), |sum, shard| Progress {
+            answered: sum.answered + shard.answered.load(Ordering::Relaxed),
+            errors: sum.errors + shard.errors.load(Ordering::Relaxed),
+            open: sum.open + shard.open.load(Ordering::Relaxed),
+            bytes_received: sum.bytes_received + shard.bytes_received.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Whether the run was ended because no connection could be opened at all.
+    #[must_use]
+    pub fn gave_up(&self) -> bool {
+        self.gave_up.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn shard_progress(&self, shard: usize) -> Option<&ShardProgress> {
+        self.shards.get(shard)
+    }
+
+    pub(crate) const fn wall(&self) -> &WallClock {
+        &self.wall
+    }
+
+    pub(crate) fn thread_cpu(&self) -> Option<Duration> {
+        self.thread_cpu.map(|read| read())
+    }
+
+    /// The instant at which the first shard began: the same for all.
+    pub(crate) fn begin(&self, now: Instant) -> Instant {
+        match self.started.compare_exchange(u64::MAX, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => now,
+            Err(started) => Instant::from_nanos(started),
+        }
+    }
+
+    /// When the run began; none if it has not.
+    pub(crate) fn started(&self) -> Option<Instant> {
+        let started = Instant::from_nanos(self.started.load(Ordering::Relaxed));
+        (started != Instant::FAR).then_some(started)
+    }
+
+    /// The numbers of the next requests, at most a few; empty when there are no more.
+    pub(crate) fn claim(&self) -> Range<u64> {
+        let start = self.claimed.fetch_add(self.claim_size, Ordering::Relaxed);
+        let end = self.plan.settings().requests.unwrap_or(u64::MAX);
+        start.min(end)..start.saturating_add(self.claim_size).min(end)
+    }
+
+    pub(crate) fn note_connected(&self, address_index: usize) {
+        if !self.is_connected.load(Ordering::Relaxed) {
+            self.preferred_address.store(address_index, Ordering::Relaxed);
+            self.is_connected.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any connection was opened so far.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn give_up(&self) {
+        self.gave_up.store(true, Ordering::Relaxed);
+    }
+
+    /// The place in the list of the address that answered, or else of the first.
+    pub(crate) fn preferred_address(&self) -> usize {
+        self.preferred_address.load(Ordering::Relaxed)
+    }
+
+    /// A panic elsewhere leaves whole numbers behind, so the lock's poison says nothing.
+    pub(crate) fn series(&self) -> MutexGuard<'_, Series> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_base::UnixSeconds;
+
+    use super::*;
+    use crate::plan::Settings;
+
+    #[test]
+    fn exactly_the_asked_number_is_claimed() {
+        for total in [1, 63, 64, 65, 1_000, 100_000] {
+            let settings = Settings { requests: Some(total), ..Settings::new("http://a/") };
+            let run = Run::new(Plan::new(settings).unwrap(), Vec::new(), 1, WallClock::starting_at(UnixSeconds(0)));
+            let claims: Vec<u64> =
+                std::iter::repeat_with(|| run.claim()).take_while(|claim| !claim.is_empty()).flatten().collect();
+            assert!(claims.iter().copied().eq(0..total));
+            assert!(run.claim().is_empty());
+        }
+    }
+
+    #[test]
+    fn the_first_shard_sets_the_start() {
+        let plan = Plan::new(Settings::new("http://a/")).unwrap();
+        let run = Run::new(plan, Vec::new(), 2, WallClock::starting_at(UnixSeconds(0)));
+        assert_eq!(run.started(), None);
+        assert_eq!(run.begin(Instant::from_nanos(7)), Instant::from_nanos(7));
+        assert_eq!(run.begin(Instant::from_nanos(9)), Instant::from_nanos(7));
+    }
+}

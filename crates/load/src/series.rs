@@ -1,0 +1,332 @@
+//! The run second by second.
+//!
+//! Each shard keeps the histograms of the current second only and hands them in when it is over; here the shards' seconds are
+//! put together, so that a second's quantiles are those of all its requests. That is one lock a second for each shard, and
+//! the memory does not grow with the run: after [`ROWS_MAX`] rows, two become one.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use breme_stats::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Rows that are kept: an hour of seconds; a longer run has rows of 2, 4, 8 … seconds.
+pub const ROWS_MAX: usize = 3_600;
+/// Seconds that wait for a shard which has not handed in its part. Past it they are closed without it, and its part counts in a later one.
+const PENDING_MAX: usize = 16;
+
+/// A row of the time series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Row {
+    /// When it begins, in seconds of the run.
+    pub start_s: f64,
+    /// How long it is, in seconds.
+    pub length_s: f64,
+    /// Answers.
+    pub answered: u64,
+    /// Errors of every kind.
+    pub errors: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Mean service time.
+    pub service_mean_ns: f64,
+    /// Median service time. In a row that was made from two: the larger of both, as for the following ones.
+    pub service_p50_ns: u64,
+    /// Nine of ten service times are not longer.
+    pub service_p90_ns: u64,
+    /// 99 of 100 service times are not longer.
+    pub service_p99_ns: u64,
+    /// The longest service time.
+    pub service_max_ns: u64,
+}
+
+/// What was measured in one second, or what a shard measured of it.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    /// Answers.
+    pub answered: u64,
+    /// Errors of every kind.
+    pub errors: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// From sending to the end of the answer; time-outs at their limit.
+    pub service: Histogram,
+    /// From sending to the first byte of the answer.
+    pub first_byte: Histogram,
+}
+
+impl Interval {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.merge_row(other);
+        self.first_byte.merge(&other.first_byte);
+    }
+
+    /// Only what a row shows.
+    fn merge_row(&mut self, other: &Self) {
+        self.answered += other.answered;
+        self.errors += other.errors;
+        self.received_bytes += other.received_bytes;
+        self.service.merge(&other.service);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        (self.answered, self.errors, self.received_bytes) = (0, 0, 0);
+        self.service.clear();
+        self.first_byte.clear();
+    }
+}
+
+/// Is told every second when it is complete: its beginning, its length, what was measured. Called by a shard's thread, so it must not wait.
+pub type Observer = Box<dyn FnMut(Duration, Duration, &Interval) + Send>;
+
+/// The seconds of all shards.
+pub(crate) struct Series {
+    total: Interval,
+    rows: Vec<Row>,
+    rows_max: usize,
+    seconds_per_row: u64,
+    /// What is in the row that is not complete yet.
+    open_row: Interval,
+    pending: VecDeque<Pending>,
+    spare: Vec<Interval>,
+    /// The first second that is not closed.
+    next_second: u64,
+    /// Each shard has handed in every second before this.
+    handed_in: Vec<u64>,
+    observer: Option<Observer>,
+}
+
+struct Pending {
+    second: u64,
+    interval: Interval,
+}
+
+/// A shard that will hand in nothing more.
+const DONE: u64 = u64::MAX;
+
+impl Series {
+    pub(crate) fn new(shard_count: usize, observer: Option<Observer>) -> Self {
+        Self {
+            total: Interval::default(),
+            rows: Vec::new(),
+            rows_max: ROWS_MAX,
+            seconds_per_row: 1,
+            open_row: Interval::default(),
+            pending: VecDeque::new(),
+            spare: Vec::new(),
+            next_second: 0,
+            handed_in: vec![0; shard_count],
+            observer,
+        }
+    }
+
+    /// Takes what a shard measured in `second`, and its word that it hands in nothing before `next`.
+    pub(crate) fn hand_in(&mut self, shard: usize, second: u64, next: u64, interval: &Interval) {
+        self.total.merge(interval);
+        let second = second.max(self.next_second);
+        let place = self.pending.partition_point(|pending| pending.second < second);
+        if self.pending.get(place).is_none_or(|pending| pending.second != second) {
+            let interval = self.spare.pop().unwrap_or_default();
+            self.pending.insert(place, Pending { second, interval });
+        }
+        self.pending[place].interval.merge(interval);
+        if let Some(handed_in) = self.handed_in.get_mut(shard) {
+            *handed_in = next;
+        }
+        self.close_complete();
+    }
+
+    pub(crate) fn finish_shard(&mut self, shard: usize, second: u64, interval: &Interval) {
+        self.hand_in(shard, second, DONE, interval);
+    }
+
+    fn close_complete(&mut self) {
+        let complete = self.handed_in.iter().copied().min().unwrap_or(DONE);
+        while let Some(second) = self.pending.front().map(|pending| pending.second) {
+            // The last seconds wait for `finish`, which knows how long the very last one was.
+            let is_complete = complete != DONE && second < complete;
+            if !is_complete && self.pending.len() <= PENDING_MAX {
+                return;
+            }
+            self.close_until(second);
+            self.close_front(Duration::from_secs(1));
+        }
+    }
+
+    /// Closes the seconds before `second`, in which nothing was measured.
+    fn close_until(&mut self, second: u64) {
+        while self.next_second < second {
+            self.next_second += 1;
+            self.close_row_at_boundary();
+        }
+    }
+
+    fn close_front(&mut self, length: Duration) {
+        let Some(Pending { second, mut interval }) = self.pending.pop_front() else { return };
+        if let Some(observer) = &mut self.observer {
+            observer(Duration::from_secs(second), length, &interval);
+        }
+        self.open_row.merge_row(&interval);
+        interval.clear();
+        self.spare.push(interval);
+        self.next_second = second + 1;
+        if length == Duration::from_secs(1) {
+            self.close_row_at_boundary();
+        }
+    }
+
+    fn close_row_at_boundary(&mut self) {
+        if self.next_second.is_multiple_of(self.seconds_per_row) {
+            self.close_row(self.seconds_per_row as f64);
+        }
+    }
+
+    fn close_row(&mut self, length_s: f64) {
+        let start_s = self.rows.last().map_or(0.0, |row| row.start_s + row.length_s);
+        let Interval { answered, errors, received_bytes, service, .. } = &self.open_row;
+        self.rows.push(Row {
+            start_s,
+            length_s,
+            answered: *answered,
+            errors: *errors,
+            received_bytes: *received_bytes,
+            service_mean_ns: service.mean(),
+            service_p50_ns: service.quantile(0.5),
+            service_p90_ns: service.quantile(0.9),
+            service_p99_ns: service.quantile(0.99),
+            service_max_ns: service.max(),
+        });
+        self.open_row.clear();
+        if self.rows.len() >= self.rows_max {
+            self.rows = self.rows.chunks(2).map(merged).collect();
+            self.seconds_per_row *= 2;
+        }
+    }
+
+    /// Closes what is left, of a run that lasted `elapsed`.
+    pub(crate) fn finish(&mut self, elapsed: Duration) {
+        while let Some(second) = self.pending.front().map(|pending| pending.second) {
+            self.close_until(second);
+            // The last one is as long as the run: what was waited for at the end is in it.
+            let is_last = self.pending.len() == 1;
+            let rest = elapsed.saturating_sub(Duration::from_secs(second)).max(Duration::from_nanos(1));
+            self.close_front(if is_last { rest } else { Duration::from_secs(1) });
+        }
+        let closed_s = self.rows.last().map_or(0.0, |row| row.start_s + row.length_s);
+        let has_rest = self.open_row.answered + self.open_row.errors > 0;
+        if has_rest {
+            self.close_row((elapsed.as_secs_f64() - closed_s).max(1e-9));
+        }
+        self.observer = None;
+    }
+
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    pub(crate) const fn total(&self) -> &Interval {
+        &self.total
+    }
+}
+
+impl std::fmt::Debug for Series {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Series").field("rows", &self.rows.len()).finish_non_exhaustive()
+    }
+}
+
+fn merged(rows: &[Row]) -> Row {
+    let first = rows[0];
+    rows[1..].iter().fold(first, |sum, row| {
+        let answered = sum.answered + row.answered;
+        let weight = |row: &Row| row.service_mean_ns * row.answered as f64 / (answered.max(1)) as f64;
+        Row {
+            start_s: sum.start_s,
+            length_s: sum.length_s + row.length_s,
+            answered,
+            errors: sum.errors + row.errors,
+            received_bytes: sum.received_bytes + row.received_bytes,
+            service_mean_ns: weight(&sum) + weight(row),
+            service_p50_ns: sum.service_p50_ns.max(row.service_p50_ns),
+            service_p90_ns: sum.service_p90_ns.max(row.service_p90_ns),
+            service_p99_ns: sum.service_p99_ns.max(row.service_p99_ns),
+            service_max_ns: sum.service_max_ns.max(row.service_max_ns),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    fn interval(times: &[u64]) -> Interval {
+        let mut interval = Interval { answered: times.len() as u64, ..Interval::default() };
+        times.iter().for_each(|&time| interval.service.record(time));
+        interval
+    }
+
+    #[test]
+    fn a_second_is_closed_when_every_shard_has_handed_it_in() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let observed = Arc::clone(&seen);
+        let observer: Observer =
+            Box::new(move |start, length, interval| observed.lock().unwrap().push((start, length, interval.answered)));
+        let mut series = Series::new(2, Some(observer));
+        series.hand_in(0, 0, 1, &interval(&[10, 20]));
+        series.hand_in(0, 1, 2, &interval(&[30]));
+        assert!(series.rows().is_empty(), "shard 1 may still have something");
+        series.hand_in(1, 0, 1, &interval(&[40]));
+        assert_eq!(series.rows().len(), 1);
+        assert_eq!((series.rows()[0].answered, series.rows()[0].service_max_ns), (3, 40));
+        series.finish_shard(1, 1, &interval(&[]));
+        series.finish_shard(0, 2, &interval(&[5]));
+        series.finish(Duration::from_millis(2_500));
+        let rows: Vec<(f64, f64, u64)> =
+            series.rows().iter().map(|row| (row.start_s, row.length_s, row.answered)).collect();
+        assert_eq!(rows, [(0.0, 1.0, 3), (1.0, 1.0, 1), (2.0, 0.5, 1)]);
+        assert_eq!((series.total().answered, series.total().service.count()), (5, 5));
+        let second = Duration::from_secs(1);
+        let expected = [(Duration::ZERO, second, 3), (second, second, 1), (second * 2, second / 2, 1)];
+        assert_eq!(*seen.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn seconds_without_anything_are_rows_too() {
+        let mut series = Series::new(1, None);
+        series.hand_in(0, 0, 3, &interval(&[1]));
+        series.hand_in(0, 3, 4, &interval(&[1]));
+        assert_eq!(series.rows().iter().map(|row| row.answered).collect::<Vec<_>>(), [1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_shard_that_is_stuck_holds_up_only_a_bounded_number_of_seconds_and_loses_nothing() {
+        let mut series = Series::new(2, None);
+        for second in 0..100 {
+            series.hand_in(0, second, second + 1, &interval(&[1]));
+        }
+        assert!(series.pending.len() <= PENDING_MAX);
+        series.hand_in(1, 0, 100, &interval(&[1]));
+        series.finish(Duration::from_secs(100));
+        assert_eq!(series.rows().iter().map(|row| row.answered).sum::<u64>(), 101);
+        assert_eq!(series.rows().len(), 100);
+    }
+
+    #[test]
+    fn a_long_run_gets_coarser_rows() {
+        let mut series = Series { rows_max: 40, ..Series::new(1, None) };
+        let seconds = 111;
+        for second in 0..seconds {
+            series.hand_in(0, second, second + 1, &interval(&[second + 1]));
+        }
+        series.finish(Duration::from_secs(seconds));
+        assert!(series.rows().len() <= 40);
+        assert_eq!(series.rows().iter().map(|row| row.answered).sum::<u64>(), seconds);
+        let whole: f64 = series.rows().iter().map(|row| row.length_s).sum();
+        assert_eq!(whole, seconds as f64);
+        assert!(series.rows().windows(2).all(|pair| pair[0].start_s + pair[0].length_s == pair[1].start_s));
+        assert_eq!(series.rows()[0].service_mean_ns, 2.5, "seconds 1 to 4");
+    }
+}

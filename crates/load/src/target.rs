@@ -1,0 +1,258 @@
+//! What is asked for: URLs, and files of them.
+
+use std::fmt;
+
+use crate::template::{Template, TemplateError};
+
+/// The most targets that one run may have.
+pub const TARGET_COUNT_MAX: usize = 1_000_000;
+
+/// One thing to ask for, as the user wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The URL; may hold placeholders behind the authority.
+    pub url: String,
+    /// The method, where it differs from the run's.
+    pub method: Option<String>,
+    /// The content, where it differs from the run's.
+    pub content: Option<Vec<u8>>,
+    /// Its line, if it comes from a file.
+    pub line: Option<usize>,
+}
+
+impl Target {
+    /// A URL by itself.
+    #[must_use]
+    pub fn url(url: &str) -> Self {
+        Self { url: url.to_owned(), ..Self::default() }
+    }
+
+    /// Reads a file of targets: a URL, or `METHOD URL [content]`, on each line. Empty lines and lines that begin with `#` do not count.
+    ///
+    /// # Errors
+    /// If it names no target, too many, or is no text.
+    pub fn parse_file(file: &[u8]) -> Result<Vec<Self>, TargetError> {
+        let text = std::str::from_utf8(file).map_err(|error| TargetError {
+            line: None,
+            problem: format!("is not text (byte {} is not UTF-8)", error.valid_up_to()),
+        })?;
+        let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+        let targets = lines
+            .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+            .map(|(number, line)| Self::parse_line(number, line))
+            .take(TARGET_COUNT_MAX + 1)
+            .collect::<Result<Vec<_>, _>>()?;
+        match targets.len() {
+            0 => Err(TargetError { line: None, problem: "names no target; write a URL on each line".to_owned() }),
+            count if count > TARGET_COUNT_MAX => Err(TargetError {
+                line: None,
+                problem: format!("names more than {TARGET_COUNT_MAX} targets; use a template"),
+            }),
+            _ => Ok(targets),
+        }
+    }
+
+    fn parse_line(number: usize, line: &str) -> Result<Self, TargetError> {
+        let (first, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        if first.contains("://") {
+            return match rest.trim() {
+                "" => Ok(Self { url: first.to_owned(), line: Some(number), ..Self::default() }),
+                _ => Err(TargetError {
+                    line: Some(number),
+                    problem: "has more than a URL; write METHOD URL CONTENT to send content".to_owned(),
+                }),
+            };
+        }
+        let (url, content) = rest.trim_start().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
+        if url.is_empty() {
+            return Err(TargetError {
+                line: Some(number),
+                problem: "has no URL; write URL, or METHOD URL [CONTENT]".to_owned(),
+            });
+        }
+        let content =
+            Some(content.trim()).filter(|content| !content.is_empty()).map(|content| content.as_bytes().to_vec());
+        Ok(Self { url: url.to_owned(), method: Some(first.to_owned()), content, line: Some(number) })
+    }
+}
+
+/// A target that cannot be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetError {
+    /// Its line, if it comes from a file.
+    pub line: Option<usize>,
+    /// What is wrong, and what would be right.
+    pub problem: String,
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(formatter, "line {line}: {}", self.problem),
+            None => formatter.write_str(&self.problem),
+        }
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+/// A URL taken apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Url {
+    pub authority: Authority,
+    /// Path and query.
+    pub path: Template,
+}
+
+/// Where a URL points to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// A name or an address, without the brackets of an IPv6 address.
+    pub host: String,
+    /// 80 if the URL names none.
+    pub port: u16,
+    /// As the URL wrote it: the value of Host.
+    pub text: String,
+}
+
+impl Url {
+    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+        let rest = without_scheme(url)?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let authority = Authority::parse(&rest[..end]).map_err(|problem| format!("URL {url:?}: {problem}"))?;
+        let path = rest[end..].split('#').next().unwrap_or_default();
+        let before = url.len() - rest.len() + end;
+        check_characters(path, before).map_err(|problem| format!("URL {url:?}, {problem}"))?;
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let path =
+            Template::parse(format!("{slash}{path}").as_bytes()).map_err(|TemplateError { column, problem }| {
+                format!("URL {url:?}, column {}: {problem}", column - slash.len() + before)
+            })?;
+        Ok(Self { authority, path })
+    }
+}
+
+fn without_scheme(url: &str) -> Result<&str, String> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" => Ok(rest),
+        "https" => Err(format!(
+            "URL {url:?}: https is not in this version, which speaks no TLS; measure http://, or put a TLS proxy before it"
+        )),
+        "" => Err(format!("URL {url:?} has no scheme; write http://{rest}")),
+        other => Err(format!("URL {url:?}: scheme {other:?} is not known; only http:// is")),
+    }
+}
+
+impl Authority {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.contains('@') {
+            return Err("names a user; send an Authorization field with -H instead".to_owned());
+        }
+        if text.contains(['{', '}']) {
+            return Err("has a placeholder in its host or port; placeholders may stand behind the host only".to_owned());
+        }
+        let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
+            Some(Some((host, rest))) => (host, rest.strip_prefix(':')),
+            Some(None) => return Err("has an IPv6 address without a closing ']'".to_owned()),
+            None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+        };
+        if host.is_empty() || host.bytes().any(|byte| byte <= b' ' || byte >= 0x7F) {
+            return Err("has no usable host; write http://HOST[:PORT]/PATH in ASCII".to_owned());
+        }
+        let port = match port {
+            None | Some("") => 80,
+            Some(port) => port
+                .parse()
+                .ok()
+                .filter(|&port| port > 0)
+                .ok_or_else(|| format!("port {port:?} is not from 1 to 65535"))?,
+        };
+        Ok(Self { host: host.to_owned(), port, text: text.to_owned() })
+    }
+}
+
+/// A request target holds visible ASCII only (RFC 9112, 3.2).
+fn check_characters(path: &str, before: usize) -> Result<(), String> {
+    match path.char_indices().find(|(_, character)| !character.is_ascii_graphic()) {
+        None => Ok(()),
+        Some((at, character)) => {
+            let mut bytes = [0; 4];
+            let encoded: String =
+                character.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect();
+            Err(format!(
+                "column {}: {character:?} cannot stand in a URL; write {encoded}",
+                path[..at].chars().count() + before + 1
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> (String, u16, String) {
+        let url = Url::parse(text).unwrap();
+        (url.authority.host, url.authority.port, String::from_utf8(url.path.as_fixed().unwrap().to_vec()).unwrap())
+    }
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let check = |text, host: &str, port, path: &str| {
+            assert_eq!(url(text), (host.to_owned(), port, path.to_owned()), "{text}");
+        };
+        check("http://a", "a", 80, "/");
+        check("HTTP://a:8080", "a", 8080, "/");
+        check("http://a:8080/x?y=1#z", "a", 8080, "/x?y=1");
+        check("http://a?y", "a", 80, "/?y");
+        check("http://[::1]:81/x", "::1", 81, "/x");
+        check("http://[::1]/x/%7B", "::1", 80, "/x/%7B");
+    }
+
+    #[test]
+    fn url_faults_name_the_place_and_the_remedy() {
+        let cases = [
+            ("a.example/x", "write http://a.example/x"),
+            ("https://a/", "https is not in this version"),
+            ("ftp://a/", "\"ftp\" is not known"),
+            ("http:///x", "no usable host"),
+            ("http://a:0/", "port \"0\" is not from 1 to 65535"),
+            ("http://a:99999/", "port \"99999\""),
+            ("http://[::1/", "closing ']'"),
+            ("http://u:p@a/", "Authorization"),
+            ("http://{seq}.example/", "behind the host only"),
+            ("http://a/b c", "column 11: ' ' cannot stand in a URL; write %20"),
+            ("http://a/ä", "write %C3%A4"),
+            ("http://a/x/{sek}", "column 12: {sek} is not a placeholder"),
+            ("http://a?{sek}", "column 10: {sek} is not a placeholder"),
+        ];
+        for (text, problem) in cases {
+            let error = Url::parse(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn files_of_targets() {
+        let file = b"# pages\nhttp://a/1\n\nPOST http://a/2 some text \n  DELETE\thttp://a/3\n";
+        let targets = Target::parse_file(file).unwrap();
+        assert_eq!(targets[0], Target { line: Some(2), ..Target::url("http://a/1") });
+        let post = Target {
+            method: Some("POST".into()),
+            content: Some(b"some text".to_vec()),
+            line: Some(4),
+            ..Target::url("http://a/2")
+        };
+        assert_eq!(targets[1], post);
+        assert_eq!(targets[2], Target { method: Some("DELETE".into()), line: Some(5), ..Target::url("http://a/3") });
+    }
+
+    #[test]
+    fn faults_in_files_name_the_line() {
+        assert_eq!(Target::parse_file(b"\n#\n").unwrap_err().line, None);
+        assert_eq!(Target::parse_file(b"http://a/\nGET\n").unwrap_err().line, Some(2));
+        assert_eq!(Target::parse_file(b"http://a/ x\n").unwrap_err().line, Some(1));
+        assert!(Target::parse_file(b"\xff").unwrap_err().problem.contains("UTF-8"));
+    }
+}

@@ -1,0 +1,254 @@
+//! The result as text for a person at a terminal.
+//!
+//! First the question whether it may be believed, and the rate; then the distribution, a row for each quantile and a column for each
+//! kind of time, each with the unit that fits it; then what went wrong.
+
+use std::fmt::Write;
+
+use crate::outcome::{Outcome, TimeSummary};
+
+/// Whether to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// ANSI colours; not when the output is no terminal, or when `NO_COLOR` is set.
+    pub colours: bool,
+}
+
+const BOLD: &str = "1";
+const GREEN: &str = "32";
+const RED: &str = "31";
+const DIM: &str = "2";
+
+impl Style {
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// The whole result.
+#[must_use]
+pub fn render(outcome: &Outcome, style: Style) -> String {
+    let mut text = String::new();
+    let parts = [head(outcome, style), verdict(outcome, style), times(outcome, style), counts(outcome, style)];
+    for part in parts {
+        text.push_str(&part);
+        text.push('\n');
+    }
+    for note in &outcome.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+fn head(outcome: &Outcome, style: Style) -> String {
+    let settings = &outcome.settings;
+    let more = if settings.targets > 1 {
+        format!(" and {} more targets", grouped(settings.targets - 1))
+    } else {
+        String::new()
+    };
+    let pipeline = if settings.pipeline_depth > 1 {
+        format!(", {} deep pipeline", settings.pipeline_depth)
+    } else {
+        String::new()
+    };
+    let closing = if settings.keep_alive { "" } else { ", a connection for each request" };
+    let mut text = style.paint(BOLD, &format!("{} {}{more}", settings.method, settings.url));
+    let _ = writeln!(
+        text,
+        "\n{}, {}, closed loop, HTTP/{}{pipeline}{closing}, {}",
+        plural(settings.connections, "connection"),
+        plural(settings.threads, "thread"),
+        settings.http,
+        duration(outcome.elapsed_ns),
+    );
+    text
+}
+
+fn verdict(outcome: &Outcome, style: Style) -> String {
+    let mut text = if outcome.valid { String::new() } else { style.paint(RED, "INVALID") + "\n" };
+    for reason in &outcome.invalid_reasons {
+        let _ = writeln!(text, "  {reason}");
+    }
+    if !outcome.valid {
+        text.push('\n');
+    }
+    let rate = style.paint(BOLD, &format!("{:>12}", rate(outcome.achieved_rate)));
+    let _ = writeln!(text, "achieved   {rate} answers/s       offered {} requests/s", self::rate(outcome.offered_rate));
+    let generator = &outcome.generator;
+    let busiest = generator.thread_shares.iter().copied().fold(0.0, f64::max);
+    let cpu = match generator.cpu_share {
+        Some(share) => format!(
+            "{} of {}, busiest thread {}",
+            percent(share),
+            plural(generator.processors, "processor"),
+            percent(busiest)
+        ),
+        None => "not known".to_owned(),
+    };
+    let per_request =
+        generator.cpu_ns_per_request.map_or(String::new(), |nanos| format!(", {} a request", duration(nanos as u64)));
+    let _ = writeln!(text, "generator  CPU {cpu}{per_request}");
+    let _ = writeln!(text, "           peak lateness {}", duration(outcome.lateness_max_ns));
+    text
+}
+
+/// A row's name, and what stands in it.
+type TimeRow = (&'static str, fn(&TimeSummary) -> u64);
+
+const TIME_ROWS: [TimeRow; 10] = [
+    ("mean", |time| time.mean_ns.round() as u64),
+    ("stdev", |time| time.stdev_ns.round() as u64),
+    ("min", |time| time.min_ns),
+    ("50 %", |time| time.p50_ns),
+    ("75 %", |time| time.p75_ns),
+    ("90 %", |time| time.p90_ns),
+    ("95 %", |time| time.p95_ns),
+    ("99 %", |time| time.p99_ns),
+    ("99.9 %", |time| time.p999_ns),
+    ("max", |time| time.max_ns),
+];
+
+fn times(outcome: &Outcome, style: Style) -> String {
+    let columns = [&outcome.service_time, &outcome.first_byte_time, &outcome.connect_time];
+    let names = format!("{:<10} {:>12} {:>12} {:>12}", "latency", "service", "first byte", "connect");
+    let mut text = style.paint(DIM, &names) + "\n";
+    for (name, pick) in TIME_ROWS {
+        let _ = write!(text, "{name:>8}  ");
+        for column in columns {
+            let cell = if column.count == 0 { "-".to_owned() } else { duration(pick(column)) };
+            let _ = write!(text, " {cell:>12}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn counts(outcome: &Outcome, style: Style) -> String {
+    let (requests, bytes, connections) = (&outcome.requests, &outcome.bytes, &outcome.connections);
+    let errors: u64 = outcome.errors.values().sum();
+    let mut text = String::new();
+    let _ = write!(text, "requests   {} sent, {} answered, ", grouped(requests.sent), grouped(requests.answered));
+    let error_text = plural(errors, "error");
+    let _ =
+        writeln!(text, "{}", if errors == 0 { style.paint(GREEN, &error_text) } else { style.paint(RED, &error_text) });
+    let statuses: Vec<String> =
+        outcome.statuses.iter().map(|(status, count)| format!("{status}: {}", grouped(*count))).collect();
+    if !statuses.is_empty() {
+        let _ = writeln!(text, "statuses   {}", statuses.join("   "));
+    }
+    let kinds: Vec<String> =
+        outcome.errors.iter().map(|(kind, count)| format!("{kind}: {}", grouped(*count))).collect();
+    if !kinds.is_empty() {
+        let _ = writeln!(text, "errors     {}", style.paint(RED, &kinds.join("   ")));
+    }
+    let _ = writeln!(
+        text,
+        "bytes      {} received, {} of it content; {} sent",
+        size(bytes.received),
+        size(bytes.content),
+        size(bytes.sent)
+    );
+    let _ = writeln!(
+        text,
+        "opened     {}, {} of them anew",
+        plural(connections.opened, "connection"),
+        grouped(connections.reconnects)
+    );
+    let _ = writeln!(text, "seed       {}", outcome.settings.seed);
+    text
+}
+
+/// A time with the unit that fits it: `850 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`, `2 min 5 s`.
+#[must_use]
+pub fn duration(nanos: u64) -> String {
+    match nanos {
+        0..1_000 => format!("{nanos} ns"),
+        1_000..1_000_000 => format!("{} µs", three_digits(nanos as f64 / 1e3)),
+        1_000_000..1_000_000_000 => format!("{} ms", three_digits(nanos as f64 / 1e6)),
+        1_000_000_000..120_000_000_000 => format!("{} s", three_digits(nanos as f64 / 1e9)),
+        _ => {
+            let seconds = nanos / 1_000_000_000;
+            let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+            if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes} min {seconds} s") }
+        }
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+fn rate(rate: f64) -> String {
+    if rate < 99.95 { format!("{rate:.1}") } else { grouped(rate.round() as u64) }
+}
+
+fn percent(share: f64) -> String {
+    if share < 0.0995 { format!("{:.1} %", share * 100.0) } else { format!("{:.0} %", share * 100.0) }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{} kB", three_digits(bytes as f64 / 1e3)),
+        1_000_000..1_000_000_000 => format!("{} MB", three_digits(bytes as f64 / 1e6)),
+        _ => format!("{} GB", three_digits(bytes as f64 / 1e9)),
+    }
+}
+
+fn plural(count: u64, name: &str) -> String {
+    format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// 1234567 as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let cases = [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 µs"),
+            (12_345, "12.3 µs"),
+            (999_499, "999 µs"),
+            (4_560_000, "4.56 ms"),
+            (9_999_000, "10.0 ms"),
+            (1_230_000_000, "1.23 s"),
+            (119_900_000_000, "120 s"),
+            (125_000_000_000, "2 min 5 s"),
+            (7_260_000_000_000, "2 h 1 min"),
+        ];
+        for (nanos, expected) in cases {
+            assert_eq!(duration(nanos), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0.04, 99.9, 68_412.4].map(rate), ["0.0", "99.9", "68,412"]);
+        assert_eq!([12, 1_500, 2_000_000, 3_210_000_000].map(size), ["12 B", "1.50 kB", "2.00 MB", "3.21 GB"]);
+    }
+}

@@ -1,0 +1,128 @@
+//! One user of the closed loop: a connection, what it has outstanding on it, and its cookies.
+
+use breme_base::Instant;
+use breme_http1::ClientConnection;
+use breme_node::ConnectionId;
+
+use crate::checks::CheckState;
+use crate::cookies::Jar;
+use crate::window::Window;
+
+/// Small, since there is one for each connection: with a pipeline depth of 1 all of it is here.
+#[derive(Debug)]
+pub(crate) struct User {
+    pub state: State,
+    pub protocol: ClientConnection,
+    /// On an open connection: requests that were sent. Else: requests that wait for one.
+    pub window: Window,
+    pub answer: Answer,
+    /// When the next request could be sent.
+    pub due: Instant,
+    /// Connections in a row that failed or brought no answer, the present one included.
+    pub failures: u32,
+    /// It had a connection before.
+    pub was_connected: bool,
+    /// Counts the connections; tells the outcome of an old attempt from that of the present one.
+    pub attempt: u32,
+    /// The address that is tried, by its place in the list.
+    pub address_index: u32,
+    pub jar: Option<Box<Jar>>,
+}
+
+/// What a user is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Has no connection and waits for its timer: the ramp, thinking, or a pause after a failure.
+    Waiting,
+    /// Has no connection and waits in the queue for one to be opened.
+    Queued,
+    /// Its connection is being opened, since then.
+    Connecting(Instant),
+    Open(ConnectionId),
+    /// There is nothing more for it to do.
+    Done,
+}
+
+/// The answer that is being read.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub status: u16,
+    pub content_bytes: u64,
+    /// Only where the content is looked at.
+    pub check: Option<Box<CheckState>>,
+}
+
+impl User {
+    pub(crate) fn new(depth: usize, has_jar: bool, reads_content: bool) -> Self {
+        Self {
+            state: State::Waiting,
+            protocol: ClientConnection::new(),
+            window: Window::new(depth),
+            answer: Answer { check: reads_content.then(Box::default), ..Answer::default() },
+            due: Instant::ZERO,
+            failures: 0,
+            was_connected: false,
+            attempt: 0,
+            address_index: 0,
+            jar: has_jar.then(Box::default),
+        }
+    }
+}
+
+/// Whose a connection is, by its index.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    generation: u32,
+    owner: Owner,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    User(u32),
+    /// Its last answer said that the server closes it; the server is given a moment to do so.
+    Lingering,
+    /// It is not ours any more.
+    Nobody,
+}
+
+impl Owners {
+    pub(crate) fn set(&mut self, connection: ConnectionId, owner: Owner) {
+        if connection.index() >= self.entries.len() {
+            self.entries.resize(connection.index() + 1, Entry { generation: 0, owner: Owner::Nobody });
+        }
+        self.entries[connection.index()] = Entry { generation: connection.generation(), owner };
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, connection: ConnectionId) -> Owner {
+        match self.entries.get(connection.index()) {
+            Some(entry) if entry.generation == connection.generation() => entry.owner,
+            _ => Owner::Nobody,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_is_used_again_is_another_connection() {
+        let mut owners = Owners::default();
+        let (old, new) = (ConnectionId::new(3, 0), ConnectionId::new(3, 1));
+        assert_eq!(owners.of(old), Owner::Nobody);
+        owners.set(old, Owner::User(5));
+        owners.set(new, Owner::Lingering);
+        assert_eq!((owners.of(old), owners.of(new)), (Owner::Nobody, Owner::Lingering));
+    }
+
+    #[test]
+    fn a_user_is_small() {
+        assert!(size_of::<User>() <= 512, "{}", size_of::<User>());
+    }
+}

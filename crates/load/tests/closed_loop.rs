@@ -1,0 +1,425 @@
+//! The closed loop against servers made by hand, in virtual time.
+
+mod world;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use breme_base::Instant;
+use breme_load::{
+    CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Expectations, Needle, Outcome, Settings,
+    StatusSet, Target, Think,
+};
+use breme_node::ConnectError;
+use world::{Reply, Request, Then, World, address, ok, unruly};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const URL: &str = "http://a/";
+
+fn counted(requests: u64, connections: usize) -> Settings {
+    Settings { requests: Some(requests), duration: None, connections, ..Settings::new(URL) }
+}
+
+fn timed(duration: Duration, connections: usize) -> Settings {
+    Settings { duration: Some(duration), connections, ..Settings::new(URL) }
+}
+
+fn error(outcome: &Outcome, kind: &str) -> u64 {
+    outcome.errors.get(kind).copied().unwrap_or(0)
+}
+
+/// To three significant digits.
+fn assert_close(nanos: u64, expected: Duration) {
+    let expected = expected.as_nanos() as f64;
+    assert!((nanos as f64 / expected - 1.0).abs() < 0.002, "{nanos} is not {expected}");
+}
+
+fn at(duration: Duration) -> Instant {
+    Instant::from_nanos(1_000) + duration
+}
+
+#[test]
+fn exactly_the_asked_number_is_sent_and_answered() {
+    for (requests, connections, shards, depth, bytewise) in [
+        (1, 1, 1, 1, false),
+        (1, 10, 4, 1, false),
+        (1_000, 7, 2, 1, true),
+        (999, 5, 3, 4, false),
+        (1_000, 3, 2, 16, true),
+    ] {
+        let settings = Settings { pipeline_depth: depth, ..counted(requests, connections) };
+        let mut world = World::new(settings, shards, |_| ok("hello").after(MILLISECOND));
+        world.bytewise = bytewise;
+        let outcome = world.finish();
+        assert_eq!(
+            (outcome.requests.sent, outcome.requests.answered, outcome.requests.ok),
+            (requests, requests, requests)
+        );
+        assert_eq!(world.requests.len() as u64, requests);
+        assert_eq!(outcome.statuses["200"], requests);
+        assert_eq!(outcome.bytes.content, 5 * requests);
+        assert_eq!(outcome.service_time.count, requests);
+        assert!(outcome.errors.is_empty() && outcome.valid, "{:?}", outcome.invalid_reasons);
+        assert!(outcome.connections.opened <= requests.min(connections as u64), "no connection without a request");
+    }
+}
+
+#[test]
+fn service_time_and_first_byte_are_those_of_the_wire() {
+    let outcome = World::new(counted(2, 1), 1, |_| ok("x").after(5 * MILLISECOND)).finish();
+    assert_close(outcome.service_time.min_ns, 5 * MILLISECOND);
+    assert_close(outcome.service_time.max_ns, 5 * MILLISECOND);
+    assert_close(outcome.first_byte_time.max_ns, 5 * MILLISECOND);
+    assert_close(outcome.connect_time.max_ns, Duration::from_micros(100));
+    assert_eq!(outcome.lateness_max_ns, 0);
+}
+
+#[test]
+fn in_a_pipeline_each_request_has_its_own_time() {
+    let settings = Settings { pipeline_depth: 4, ..counted(4, 1) };
+    let outcome = World::new(settings, 1, |_| ok("x").after(10 * MILLISECOND)).finish();
+    let times = outcome.service_time;
+    assert_close(times.min_ns, 10 * MILLISECOND);
+    assert_close(times.p50_ns, 20 * MILLISECOND);
+    assert_close(times.p75_ns, 30 * MILLISECOND);
+    assert_close(times.max_ns, 40 * MILLISECOND);
+    assert_eq!(times.mean_ns, 25e6, "the mean is exact");
+    assert_close(outcome.first_byte_time.min_ns, 10 * MILLISECOND);
+}
+
+#[test]
+fn a_pipeline_is_refilled_with_one_send() {
+    let settings = Settings { pipeline_depth: 8, ..counted(80, 1) };
+    let mut world = World::new(settings, 1, |request| {
+        ok("x").after(if request.before % 8 == 0 { MILLISECOND } else { Duration::ZERO })
+    });
+    let outcome = world.finish();
+    assert_eq!(outcome.requests.answered, 80);
+    assert!(world.requests.iter().any(|request| request.before == 79), "all on one connection");
+}
+
+#[test]
+fn a_request_that_takes_too_long_enters_the_times_at_its_limit() {
+    let settings = Settings { timeout: 50 * MILLISECOND, pipeline_depth: 3, ..counted(9, 1) };
+    // The first connection never answers its second request.
+    let mut world = World::new(settings, 1, |request| match (request.connection, request.before) {
+        (0, 1) => Reply::default().after(Duration::from_secs(1_000)),
+        _ => ok("x").after(MILLISECOND),
+    });
+    let outcome = world.finish();
+    // The second and third, sent with the first, are too late at 50 ms; the fourth was sent 1 ms later and goes with them.
+    assert_eq!((error(&outcome, "timeout"), error(&outcome, "aborted")), (2, 1));
+    assert_eq!((outcome.requests.issued, outcome.requests.answered, outcome.requests.failed), (9, 6, 3));
+    assert_close(outcome.service_time.max_ns, 50 * MILLISECOND);
+    assert_eq!(outcome.service_time.count, 8, "six answers, and twice the limit");
+    assert_eq!((outcome.connections.opened, outcome.connections.reconnects), (2, 1));
+}
+
+#[test]
+fn users_think_between_answer_and_request() {
+    let think = Some(Think { min: 90 * MILLISECOND, max: 90 * MILLISECOND });
+    let mut world =
+        World::new(Settings { think, ..timed(Duration::from_secs(1), 2) }, 1, |_| ok("x").after(10 * MILLISECOND));
+    let outcome = world.finish();
+    assert_eq!(outcome.requests.answered, 20, "one each 100 ms");
+    let first: Vec<Instant> =
+        world.requests.iter().filter(|request| request.connection == 0).map(|request| request.at).collect();
+    assert!(first.windows(2).all(|pair| pair[1] - pair[0] == 100 * MILLISECOND), "{first:?}");
+    assert_close(outcome.service_time.max_ns, 10 * MILLISECOND);
+}
+
+#[test]
+fn thinking_is_kept_where_the_server_closes_after_each_answer() {
+    let think = Some(Think { min: 100 * MILLISECOND, max: 200 * MILLISECOND });
+    for announce in [false, true] {
+        let reply = move |_: &Request| match announce {
+            false => ok("x").then(Then::End),
+            true => Reply {
+                bytes: b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_vec(),
+                ..Reply::default()
+            },
+        };
+        let outcome = World::new(Settings { think, ..timed(Duration::from_secs(10), 1) }, 1, reply).finish();
+        assert!((50..=100).contains(&outcome.requests.answered), "{}", outcome.requests.answered);
+        assert!(outcome.errors.is_empty());
+        assert!(outcome.connections.reconnects >= 49);
+    }
+}
+
+#[test]
+fn a_ramp_spreads_the_connections() {
+    let settings = Settings { ramp: Duration::from_secs(1), ..timed(Duration::from_secs(2), 10) };
+    let mut world = World::new(settings, 2, |_| ok("x").after(MILLISECOND));
+    world.finish();
+    let starts: Vec<u64> =
+        world.attempts.iter().map(|(instant, _)| (*instant - at(Duration::ZERO)).as_millis() as u64).collect();
+    assert_eq!(starts, [0, 100, 200, 300, 400, 500, 600, 700, 800, 900]);
+}
+
+#[test]
+fn a_refused_target_is_not_hammered_and_given_up() {
+    let mut world =
+        World::new(timed(Duration::from_secs(60), 20), 1, |_| ok("x")).door(|_, _| Err(ConnectError::Refused));
+    let outcome = world.finish();
+    assert!(!outcome.valid && outcome.invalid_reasons[0].contains("no connection to a could be opened"), "{outcome:?}");
+    assert!(Duration::from_nanos(outcome.elapsed_ns) < 2 * CONNECT_GIVE_UP);
+    assert!(world.attempts.len() < 20 * 8, "{}", world.attempts.len());
+    let refused = error(&outcome, "refused");
+    assert!((1..=20).contains(&(world.attempts.len() as u64 - refused)), "only the last ones were still under way");
+    assert_eq!((outcome.requests.sent, outcome.requests.issued, outcome.requests.failed), (0, refused, refused));
+}
+
+#[test]
+fn a_counted_run_against_a_refused_target_counts_each() {
+    let outcome = World::new(counted(10, 10), 2, |_| ok("x")).door(|_, _| Err(ConnectError::Refused)).finish();
+    assert_eq!((error(&outcome, "refused"), outcome.requests.issued, outcome.requests.sent), (10, 10, 0));
+}
+
+#[test]
+fn a_server_that_comes_back_is_used_again() {
+    let door = |_, now: Instant| {
+        let is_down = now > at(Duration::from_secs(1)) && now < at(Duration::from_secs(3));
+        if is_down { Err(ConnectError::Refused) } else { Ok(()) }
+    };
+    let server =
+        |request: &Request| match request.at > at(Duration::from_secs(1)) && request.at < at(Duration::from_secs(3)) {
+            true => Reply { then: Then::Reset, ..Reply::default() },
+            false => ok("x").after(10 * MILLISECOND),
+        };
+    let outcome = World::new(timed(Duration::from_secs(6), 5), 1, server).door(door).finish();
+    assert_eq!(error(&outcome, "reset"), 5);
+    assert!((10..40).contains(&error(&outcome, "refused")), "{:?}", outcome.errors);
+    assert!((1_400..2_000).contains(&outcome.requests.answered), "{}", outcome.requests.answered);
+}
+
+#[test]
+fn the_first_address_that_answers_is_used() {
+    let addresses = vec![address(1), address(2), address(3)];
+    let mut world = World::with_addresses(counted(20, 2), 1, addresses, |_| ok("x"))
+        .door(|address, _| if address.port() == 2 { Ok(()) } else { Err(ConnectError::Unreachable) });
+    let outcome = world.finish();
+    assert_eq!(outcome.requests.answered, 20);
+    assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+    assert_eq!(outcome.settings.address.as_deref(), Some("127.0.0.1:2"));
+    assert_eq!(
+        world.attempts.iter().filter(|(_, address)| address.port() == 1).count(),
+        2,
+        "only until one has answered"
+    );
+}
+
+#[test]
+fn connections_are_not_opened_all_at_once() {
+    let mut world = World::new(timed(Duration::from_secs(1), 1_000), 1, |_| ok("x").after(300 * MILLISECOND));
+    let outcome = world.finish();
+    let first = world.attempts[0].0;
+    assert_eq!(world.attempts.iter().filter(|(at, _)| *at == first).count(), CONNECTING_MAX);
+    assert_eq!(outcome.connections.opened, 1_000);
+}
+
+#[test]
+fn an_idle_connection_that_the_server_closes_is_opened_again_silently() {
+    // Every tenth answer is the last of its connection, unannounced.
+    let server = |request: &Request| if request.before == 9 { ok("x").then(Then::End) } else { ok("x") };
+    let think = Some(Think { min: MILLISECOND, max: MILLISECOND });
+    let outcome = World::new(Settings { think, ..counted(100, 2) }, 1, server).finish();
+    assert_eq!((outcome.requests.answered, outcome.errors.len()), (100, 0));
+    assert!(outcome.connections.reconnects >= 8);
+}
+
+#[test]
+fn requests_behind_an_announced_close_are_sent_again() {
+    // As a server with a limit of requests per connection: the fifth answer is the last.
+    let server = |request: &Request| match request.before {
+        0..4 => ok("x"),
+        _ => Reply {
+            bytes: b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx".to_vec(),
+            then: Then::End,
+            ..Reply::default()
+        },
+    };
+    let settings = Settings { pipeline_depth: 8, targets: vec![Target::url("http://a/{seq}")], ..counted(100, 3) };
+    let mut world = World::new(settings, 2, server);
+    let outcome = world.finish();
+    assert_eq!((outcome.requests.issued, outcome.requests.sent, outcome.requests.answered), (100, 100, 100));
+    assert!(outcome.errors.is_empty() && outcome.requests.resent > 0, "{outcome:?}");
+    let targets: BTreeSet<&str> = world.requests.iter().map(Request::target).collect();
+    assert_eq!((targets.len(), world.requests.len()), (100, 100), "the server has seen each once");
+}
+
+#[test]
+fn without_keep_alive_each_request_has_its_connection_and_the_server_closes_first() {
+    let reply = |_: &Request| Reply {
+        bytes: b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx".to_vec(),
+        ..Reply::default()
+    };
+    let mut world = World::new(Settings { keep_alive: false, ..counted(50, 5) }, 1, reply);
+    let outcome = world.finish();
+    assert_eq!((outcome.requests.answered, outcome.connections.opened), (50, 50));
+    assert!(world.requests.iter().all(|request| request.text.contains("Connection: close\r\n")));
+    assert!(
+        world.connections.iter().filter(|connection| connection.is_closed).count() < 50,
+        "it is left to the server"
+    );
+}
+
+#[test]
+fn whatever_the_server_does_each_request_is_accounted_for() {
+    for seed in 0..150 {
+        let (requests, depth) = (40 + seed, [1, 2, 5][seed as usize % 3]);
+        let settings = Settings {
+            pipeline_depth: depth,
+            timeout: 20 * MILLISECOND,
+            seed,
+            ..counted(requests, 1 + seed as usize % 7)
+        };
+        let mut world = World::new(settings, 1 + seed as usize % 3, unruly(seed));
+        world.bytewise = seed % 2 == 0;
+        let outcome = world.finish();
+        let counts = outcome.requests;
+        assert_eq!(counts.issued, requests, "seed {seed}: never more, never fewer");
+        assert_eq!(counts.issued, counts.answered + counts.failed + counts.unfinished, "seed {seed}");
+        assert_eq!(counts.unfinished, 0, "seed {seed}: the run waits for all");
+        assert_eq!(outcome.statuses.values().sum::<u64>(), counts.answered, "seed {seed}");
+        let failed: u64 = outcome.errors.iter().filter(|(kind, _)| *kind != "status").map(|(_, count)| count).sum();
+        assert_eq!(failed, counts.failed, "seed {seed}");
+        assert_eq!(outcome.service_time.count, counts.answered + error(&outcome, "timeout"), "seed {seed}");
+        assert!(counts.answered > 0 && counts.failed > 0, "seed {seed}: {outcome:?}");
+        assert_eq!(outcome.series.iter().map(|row| row.answered).sum::<u64>(), counts.answered, "seed {seed}");
+        assert_eq!(
+            outcome.series.iter().map(|row| row.errors).sum::<u64>(),
+            outcome.errors.values().sum::<u64>(),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = |seed| {
+        let settings = Settings {
+            targets: vec![Target::url("http://a/{zipf:1000:0.9}/{random:8}")],
+            timeout: 20 * MILLISECOND,
+            seed,
+            ..counted(200, 3)
+        };
+        let mut world = World::new(settings, 2, unruly(5));
+        world.finish();
+        world.requests.iter().map(|request| (request.at, request.text.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn at_the_end_of_the_time_what_is_under_way_is_waited_for() {
+    let mut world = World::new(timed(Duration::from_secs(1), 3), 1, |_| ok("x").after(400 * MILLISECOND));
+    let outcome = world.finish();
+    assert_eq!((outcome.requests.answered, outcome.requests.unfinished), (9, 0));
+    assert_eq!(world.requests.len(), 9, "the server's own count");
+    assert_eq!(outcome.elapsed_ns, 1_000_000_000, "the rate refers to the time that was asked for");
+    assert_eq!(outcome.achieved_rate, 6.0, "answers after the end do not count for the rate");
+    assert_eq!(outcome.series.len(), 1);
+}
+
+#[test]
+fn the_waiting_at_the_end_is_bounded() {
+    let mut world = World::new(timed(Duration::from_secs(1), 3), 1, |_| ok("x").after(Duration::from_secs(20)));
+    let outcome = world.finish();
+    assert_eq!((outcome.requests.sent, outcome.requests.answered, outcome.requests.unfinished), (3, 0, 3));
+    assert_eq!(world.now, at(Duration::from_secs(1) + DRAIN_MAX));
+    assert!(outcome.notes[0].contains("3 requests were still under way"));
+    assert!(!outcome.valid);
+}
+
+#[test]
+fn an_interrupted_run_has_a_partial_result() {
+    let mut world = World::new(timed(Duration::from_secs(60), 4), 2, |request| {
+        ok("x").after(if request.connection == 0 { Duration::from_secs(30) } else { 10 * MILLISECOND })
+    });
+    world.stop_at = Some(at(2 * Duration::from_secs(1)));
+    let outcome = world.finish();
+    assert_eq!(world.now, at(2 * Duration::from_secs(1) + DRAIN_INTERRUPTED_MAX));
+    assert!(outcome.interrupted && outcome.requests.answered > 500);
+    assert_eq!(outcome.requests.unfinished, 1);
+    assert_eq!(outcome.requests.issued, outcome.requests.answered + 1);
+}
+
+#[test]
+fn answers_are_checked() {
+    let check = |expectations: Expectations, reply: fn(&Request) -> Reply, kind: Option<&str>| {
+        for bytewise in [false, true] {
+            let mut world = World::new(Settings { expectations: expectations.clone(), ..counted(4, 1) }, 1, reply);
+            world.bytewise = bytewise;
+            let outcome = world.finish();
+            assert_eq!(outcome.requests.answered, 4);
+            assert_eq!(outcome.requests.ok, if kind.is_some() { 0 } else { 4 }, "{expectations:?}");
+            if let Some(kind) = kind {
+                assert_eq!(error(&outcome, kind), 4, "{expectations:?}");
+            }
+        }
+    };
+    let none = Expectations::default;
+    let missing =
+        |_: &Request| Reply { bytes: b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec(), ..Reply::default() };
+    check(none(), |_| ok("abc"), None);
+    check(none(), missing, Some("status"));
+    check(Expectations { status: StatusSet::parse("404").ok(), ..none() }, missing, None);
+    check(Expectations { status: StatusSet::parse("404").ok(), ..none() }, |_| ok("abc"), Some("status"));
+    check(Expectations { content_bytes: Some(3), ..none() }, |_| ok("abc"), None);
+    check(Expectations { content_bytes: Some(4), ..none() }, |_| ok("abc"), Some("assertion"));
+    check(Expectations { contains: Some(Needle::new(b"bc")), ..none() }, |_| ok("abc"), None);
+    check(Expectations { contains: Some(Needle::new(b"bd")), ..none() }, |_| ok("abc"), Some("assertion"));
+    let digest = breme_load::parse_sha256("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad").ok();
+    check(Expectations { content_sha256: digest, ..none() }, |_| ok("abc"), None);
+    check(Expectations { content_sha256: digest, ..none() }, |_| ok("abd"), Some("assertion"));
+}
+
+#[test]
+fn each_user_keeps_its_own_cookies() {
+    let server = |request: &Request| {
+        let cookie = format!("Set-Cookie: id={}; Path=/\r\n", request.connection);
+        let set = if request.before == 0 { cookie.as_str() } else { "" };
+        let bytes = format!("HTTP/1.1 200 OK\r\n{set}Content-Length: 0\r\n\r\n").into_bytes();
+        Reply { bytes, ..Reply::default() }.after(MILLISECOND)
+    };
+    let mut world = World::new(Settings { cookies: true, ..counted(30, 3) }, 1, server);
+    world.finish();
+    for request in &world.requests {
+        let expected = format!("Cookie: id={}\r\n", request.connection);
+        assert_eq!(request.text.contains(&expected), request.before > 0, "{}", request.text);
+    }
+}
+
+#[test]
+fn targets_and_numbers_are_dealt_evenly() {
+    let settings = Settings {
+        targets: vec![
+            Target::url("http://a/x/{seq}"),
+            Target { method: Some("POST".into()), content: Some(b"n={seq}".to_vec()), ..Target::url("http://a/y") },
+        ],
+        ..counted(100, 4)
+    };
+    let mut world = World::new(settings, 2, |_| ok("x"));
+    world.finish();
+    let posts: BTreeSet<&str> =
+        world.requests.iter().filter(|r| r.target() == "/y").map(|r| r.text.split("n=").last().unwrap()).collect();
+    assert_eq!(posts.len(), 50);
+    let numbers: BTreeSet<u64> =
+        world.requests.iter().filter_map(|r| r.target().strip_prefix("/x/")?.parse().ok()).collect();
+    assert!(numbers.iter().copied().eq((1..100).step_by(2)), "odd numbers go to the first target");
+}
+
+#[test]
+fn bytes_that_nobody_asked_for_are_told() {
+    let server = |request: &Request| {
+        let mut reply = ok("x");
+        if request.before == 2 {
+            reply.bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+        reply.after(MILLISECOND)
+    };
+    let outcome = World::new(counted(9, 1), 1, server).finish();
+    assert_eq!((outcome.requests.answered, outcome.connections.unexpected), (9, 3));
+    assert!(outcome.notes[0].contains("no request had asked for"));
+}

@@ -1,0 +1,213 @@
+//! What a node wants done, as a log that its driver carries out in order when the call has returned.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{ConnectTicket, ConnectionId, ShardId};
+
+/// The log of one or several calls. The driver owns it and uses it again, so that a small answer costs no allocation.
+#[derive(Debug, Default)]
+pub struct Actions {
+    /// Every byte of every [`Action::Send`], one after another.
+    bytes: Vec<u8>,
+    log: Vec<Action>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Send bytes of the log's buffer; see [`Actions::bytes`].
+    Send(ConnectionId, SendRange),
+    /// Send a shared segment.
+    SendShared(ConnectionId, Bytes),
+    /// Send a part of a file.
+    SendFile(ConnectionId, FileRange),
+    /// When all that was sent before has left, end the sending (half-close).
+    Finish(ConnectionId),
+    /// End the connection.
+    Close(ConnectionId, Close),
+    /// Read and lend nothing more of this connection.
+    Pause(ConnectionId),
+    /// Read again, and lend again what was not taken.
+    Resume(ConnectionId),
+    /// Open a connection.
+    Connect(ConnectTicket, Endpoint),
+    /// Call [`crate::Node::handle_woken`] of another shard's node.
+    Wake(ShardId, u64),
+    /// This node is done: drop what is open and return it.
+    Exit,
+}
+
+/// Where the bytes of an [`Action::Send`] begin in the buffer; they end where the next one's begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendRange {
+    start: usize,
+}
+
+/// A part of a file, to be sent without passing through the node.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    /// The open file. Its length may have changed since: a driver that finds it shorter ends the connection.
+    pub file: Arc<File>,
+    /// Where the part begins, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub length: u64,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// Send what is queued, end the sending, and read the peer's rest into nothing for a bounded time and amount, so that
+    /// what was sent is not destroyed by a reset (RFC 9112, 9.6).
+    Graceful,
+    /// At once, by a reset; what is queued is lost.
+    Abort,
+}
+
+/// Where to connect to.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Endpoint {
+    /// The address.
+    pub address: SocketAddr,
+}
+
+impl Endpoint {
+    /// Plain TCP to an address.
+    #[must_use]
+    pub const fn tcp(address: SocketAddr) -> Self {
+        Self { address }
+    }
+}
+
+impl Actions {
+    /// An empty log.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The buffer to append to for `connection`. **Only append**: what stands in it belongs to earlier sends.
+    ///
+    /// Appending for the same connection again, with nothing else between, prolongs the same send.
+    pub fn send(&mut self, connection: ConnectionId) -> &mut Vec<u8> {
+        let continues = matches!(self.log.last(), Some(Action::Send(last, _)) if *last == connection);
+        if !continues {
+            self.log.push(Action::Send(connection, SendRange { start: self.bytes.len() }));
+        }
+        &mut self.bytes
+    }
+
+    /// Sends a shared segment without copying it. For less than about 2 kB, appending to [`Actions::send`] is cheaper.
+    pub fn send_shared(&mut self, connection: ConnectionId, segment: Bytes) {
+        if !segment.is_empty() {
+            self.log.push(Action::SendShared(connection, segment));
+        }
+    }
+
+    /// Sends a part of a file.
+    pub fn send_file(&mut self, connection: ConnectionId, range: FileRange) {
+        if range.length > 0 {
+            self.log.push(Action::SendFile(connection, range));
+        }
+    }
+
+    /// Ends the sending when all before has left; receiving goes on.
+    pub fn finish(&mut self, connection: ConnectionId) {
+        self.log.push(Action::Finish(connection));
+    }
+
+    /// Ends the connection.
+    pub fn close(&mut self, connection: ConnectionId, how: Close) {
+        self.log.push(Action::Close(connection, how));
+    }
+
+    /// Reads and lends nothing more of this connection until [`Actions::resume`].
+    pub fn pause(&mut self, connection: ConnectionId) {
+        self.log.push(Action::Pause(connection));
+    }
+
+    /// Ends a pause; also asks for the bytes that the node has not taken to be lent again.
+    pub fn resume(&mut self, connection: ConnectionId) {
+        self.log.push(Action::Resume(connection));
+    }
+
+    /// Opens a connection; the outcome comes to [`crate::Node::handle_connected`] with `ticket`.
+    pub fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
+        self.log.push(Action::Connect(ticket, endpoint));
+    }
+
+    /// Calls [`crate::Node::handle_woken`] of the node of `shard`, from its own thread.
+    pub fn wake(&mut self, shard: ShardId, message: u64) {
+        self.log.push(Action::Wake(shard, message));
+    }
+
+    /// This node is done.
+    pub fn exit(&mut self) {
+        self.log.push(Action::Exit);
+    }
+
+    /// Whether nothing is to be done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// For drivers: how many things are to be done.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.log.len()
+    }
+
+    /// For drivers: one of them.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&Action> {
+        self.log.get(index)
+    }
+
+    /// For drivers: the bytes of the [`Action::Send`] at `index`; nothing for any other action.
+    #[must_use]
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        let Some(Action::Send(_, SendRange { start })) = self.log.get(index) else {
+            return &[];
+        };
+        let end = self.log[index + 1..].iter().find_map(|action| match action {
+            Action::Send(_, SendRange { start }) => Some(*start),
+            _ => None,
+        });
+        &self.bytes[*start..end.unwrap_or(self.bytes.len())]
+    }
+
+    /// For drivers: forgets everything, keeps the memory (up to `bytes_kept` of it).
+    pub fn clear(&mut self, bytes_kept: usize) {
+        self.log.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(bytes_kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_for_one_connection_are_one_send() {
+        let (first, second) = (ConnectionId::new(0, 0), ConnectionId::new(1, 0));
+        let mut actions = Actions::new();
+        actions.send(first).extend_from_slice(b"one ");
+        actions.send(first).extend_from_slice(b"send");
+        actions.close(second, Close::Abort);
+        actions.send(second).extend_from_slice(b"other");
+        actions.send_shared(second, Bytes::new());
+        assert_eq!(actions.len(), 3);
+        assert_eq!(actions.bytes(0), b"one send");
+        assert_eq!(actions.bytes(1), b"");
+        assert_eq!(actions.bytes(2), b"other");
+        actions.clear(0);
+        assert!(actions.is_empty());
+    }
+}

@@ -1,0 +1,133 @@
+//! The contract between a **node** and its **driver**.
+//!
+//! A node is a deterministic state machine: a server, a proxy, a load generator. A driver owns the sockets,
+//! the clock and the threads, and moves bytes. Nodes know no sockets, clocks or threads; drivers know no HTTP.
+//!
+//! ```text
+//!              accepted, connected, received, sent, closed, deadline, woken, stopping
+//!   driver  ───────────────────────────────────────────────────────────────────────►  node
+//!           ◄───────────────────────────────────────────────────────────────────────
+//!              Actions: send, connect, pause, resume, finish, close, wake, exit  +  next_deadline
+//! ```
+//!
+//! The shape is that of completion, which readiness can imitate, not the reverse:
+//!
+//! - **Receiving.** The driver lends bytes for one call. The node says how many it took. The rest waits in
+//!   the driver and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the
+//!   node [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
+//!   keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call.
+//! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared segments
+//!   and file ranges. Nothing leaves before the call returns; all that one call produced for a connection leaves in one
+//!   system call where the kernel allows. What the kernel does not take stays in the driver's queue of that connection. While that
+//!   queue is long, the driver lends no more bytes of that connection.
+//! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when the
+//!   node itself asked for the end. After [`Actions::close`] nothing more is lent.
+//! - **Time.** Each call carries the instant of its event, read for that event. [`Node::next_deadline`] is asked after each batch of
+//!   events; [`Node::handle_deadline`] comes at that instant or a little later.
+//!
+//! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node can
+//! [wake](Actions::wake) another shard's.
+
+mod actions;
+mod identity;
+
+pub use actions::{Action, Actions, Close, Endpoint, FileRange, SendRange};
+use breme_base::Instant;
+pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
+
+/// A deterministic state machine over connections. See the crate's documentation for the rules.
+pub trait Node {
+    /// The first call. A client opens its connections here.
+    fn handle_started(&mut self, _now: Instant, _actions: &mut Actions) {}
+
+    /// A peer connected to one of the listeners.
+    fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, accepted: Accepted, actions: &mut Actions);
+
+    /// What became of an [`Actions::connect`].
+    fn handle_connected(
+        &mut self,
+        _now: Instant,
+        _ticket: ConnectTicket,
+        _outcome: Result<ConnectionId, ConnectError>,
+        _actions: &mut Actions,
+    ) {
+    }
+
+    /// Bytes, or the end of the peer's sending, or both. Returns how many bytes it took.
+    fn handle_received(
+        &mut self,
+        now: Instant,
+        connection: ConnectionId,
+        received: Received<'_>,
+        actions: &mut Actions,
+    ) -> usize;
+
+    /// The send queue of a connection became long (`unsent_bytes` above 0: stop producing) or empty again (0).
+    ///
+    /// Nothing is said of a send that left at once.
+    fn handle_sent(&mut self, _now: Instant, _connection: ConnectionId, _unsent_bytes: u64, _actions: &mut Actions) {}
+
+    /// The connection is gone; its id will not come again.
+    fn handle_closed(&mut self, now: Instant, connection: ConnectionId, reason: CloseReason, actions: &mut Actions);
+
+    /// [`Node::next_deadline`] has come.
+    fn handle_deadline(&mut self, _now: Instant, _actions: &mut Actions) {}
+
+    /// Another shard, or somebody outside, sent a wake-up with this message.
+    fn handle_woken(&mut self, _now: Instant, _message: u64, _actions: &mut Actions) {}
+
+    /// The program is to end: finish what was accepted, close what is idle, start nothing new. The listeners are
+    /// closed already. The driver returns when the last connection is gone (or at its own limit of time), or at [`Actions::exit`].
+    fn handle_stopping(&mut self, now: Instant, actions: &mut Actions);
+
+    /// When the node wants [`Node::handle_deadline`] next.
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// Bytes lent for one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// All bytes of the connection that the node has not taken yet.
+    pub bytes: &'a [u8],
+    /// The peer has ended its sending after these bytes (it may still receive).
+    pub ended: bool,
+}
+
+/// Who connected, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Accepted {
+    /// The listener, by its place in the list that the driver was given.
+    pub listener: ListenerId,
+    /// The peer's address.
+    pub peer: std::net::SocketAddr,
+}
+
+/// Why a connection could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConnectError {
+    /// Nothing listens there.
+    Refused,
+    /// The peer or the network did not answer.
+    TimedOut,
+    /// No way to that address.
+    Unreachable,
+    /// This machine has no more file descriptors, ports or memory for it.
+    NoResources,
+    /// Something else.
+    Other(std::io::ErrorKind),
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// The node asked for it, and everything it had sent was handed over.
+    Requested,
+    /// The peer reset it.
+    Reset,
+    /// The driver ended it: its limit of time for closing passed, or the program stops.
+    Dropped,
+    /// Another error of the transport.
+    Failed(std::io::ErrorKind),
+}

@@ -1,0 +1,259 @@
+//! Conditional requests (RFC 9110, 13): is what the client has still good?
+//!
+//! The order of 13.2.2 is in [`evaluate`]: If-Match, else If-Unmodified-Since; then If-None-Match, else If-Modified-Since. A date that
+//! cannot be read, or that stands there twice, is no condition (13.1.3). If-Range decides about [`range`](crate::range) alone.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use breme_base::UnixSeconds;
+
+/// What identifies a representation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Validators {
+    /// The opaque part with its quotes: `"5f-1a"`.
+    pub(crate) tag: Box<str>,
+    /// The tag is weak: the file may yet change without changing it (8.8.1).
+    pub(crate) weak: bool,
+    /// Last-Modified, if the file's time can be told and is not in the future.
+    pub(crate) modified: Option<UnixSeconds>,
+}
+
+impl Validators {
+    /// The ETag field's value.
+    pub(crate) fn entity_tag(&self) -> String {
+        format!("{}{}", if self.weak { "W/" } else { "" }, self.tag)
+    }
+}
+
+/// The conditions of a request, as sent. Lists hold one member for each field line.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions<'a> {
+    pub(crate) if_match: Vec<&'a [u8]>,
+    pub(crate) if_none_match: Vec<&'a [u8]>,
+    pub(crate) if_modified_since: Option<&'a [u8]>,
+    pub(crate) if_unmodified_since: Option<&'a [u8]>,
+}
+
+/// What the conditions say about a GET or HEAD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Answer as if there were none.
+    Proceed,
+    /// 304.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+/// The order of RFC 9110, 13.2.2, for the methods that can be served from a file.
+pub(crate) fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict {
+    if !conditions.if_match.is_empty() {
+        if !any_tag(&conditions.if_match, |tag| strong_match(tag, validators)) {
+            return Verdict::Failed;
+        }
+    } else if let (Some(limit), Some(modified)) = (date(conditions.if_unmodified_since), validators.modified)
+        && modified > limit
+    {
+        return Verdict::Failed;
+    }
+    let unchanged = if conditions.if_none_match.is_empty() {
+        matches!((date(conditions.if_modified_since), validators.modified), (Some(since), Some(modified)) if modified <= since)
+    } else {
+        any_tag(&conditions.if_none_match, |tag| tag.opaque == validators.tag.as_bytes())
+    };
+    if unchanged { Verdict::NotModified } else { Verdict::Proceed }
+}
+
+/// Whether a Range field counts: If-Range names exactly this representation, by a strong tag or by its exact date (13.1.5).
+pub(crate) fn if_range_holds(value: &[u8], validators: &Validators) -> bool {
+    if value.starts_with(b"\"") || value.starts_with(b"W/") {
+        return matches!(Tags::new(value).next(), Some(Member::Tag(tag)) if tag.length == value.len() && strong_match(tag, validators));
+    }
+    // A weak tag means that the file changed within the clock's resolution: then its date is weak as well (8.8.2.2).
+    !validators.weak && validators.modified.is_some() && date(Some(value)) == validators.modified
+}
+
+/// An entity tag as received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tag<'a> {
+    weak: bool,
+    /// With its quotes.
+    opaque: &'a [u8],
+    /// With `W/`.
+    length: usize,
+}
+
+fn strong_match(tag: Tag<'_>, validators: &Validators) -> bool {
+    !tag.weak && !validators.weak && tag.opaque == validators.tag.as_bytes()
+}
+
+/// Whether a member of these lists is `*` or a tag for which `matches` holds.
+fn any_tag(lines: &[&[u8]], matches: impl Fn(Tag<'_>) -> bool) -> bool {
+    lines.iter().flat_map(|line| Tags::new(line)).any(|member| match member {
+        Member::Any => true,
+        Member::Tag(tag) => matches(tag),
+    })
+}
+
+enum Member<'a> {
+    Any,
+    Tag(Tag<'a>),
+}
+
+/// The members of one list, up to the first that is malformed. Commas may stand inside a tag (8.8.3), so that a split at commas would be wrong.
+struct Tags<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tags<'a> {
+    const fn new(line: &'a [u8]) -> Self {
+        Self { rest: line }
+    }
+}
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = Member<'a>;
+
+    fn next(&mut self) -> Option<Member<'a>> {
+        while let [b' ' | b'\t' | b',', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+        if self.rest == b"*" {
+            self.rest = b"";
+            return Some(Member::Any);
+        }
+        let weak = self.rest.starts_with(b"W/");
+        let prefix = if weak { 2 } else { 0 };
+        let quoted = &self.rest[prefix..];
+        let closing = quoted.strip_prefix(b"\"")?.iter().position(|&byte| byte == b'"')?;
+        let length = prefix + closing + 2;
+        let tag = Tag { weak, opaque: &quoted[..closing + 2], length };
+        self.rest = &self.rest[length..];
+        Some(Member::Tag(tag))
+    }
+}
+
+/// An HTTP date in any of the three formats (5.6.7).
+fn date(value: Option<&[u8]>) -> Option<UnixSeconds> {
+    let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
+    Some(UnixSeconds(time.duration_since(UNIX_EPOCH).ok()?.as_secs()))
+}
+
+/// The last second that the format of HTTP dates can tell: 9999-12-31 23:59:59.
+const LAST_DATE: u64 = 253_402_300_799;
+
+/// The date as HTTP writes it; a time past the year 9999 is told as its end.
+pub(crate) fn format_date(time: UnixSeconds) -> [u8; 29] {
+    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(time.0.min(LAST_DATE));
+    let mut text = [b' '; 29];
+    for (to, from) in text.iter_mut().zip(httpdate::fmt_http_date(time).bytes()) {
+        *to = from;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: UnixSeconds = UnixSeconds(784_111_777);
+    const THEN: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+    fn validators() -> Validators {
+        Validators { tag: "\"a,b\"".into(), weak: false, modified: Some(AT) }
+    }
+
+    fn weak() -> Validators {
+        Validators { weak: true, ..validators() }
+    }
+
+    /// `conditions` as field lines in short: `m` If-Match, `n` If-None-Match, `s` If-Modified-Since, `u` If-Unmodified-Since.
+    fn verdict(conditions: &[(char, &'static str)], validators: &Validators) -> Verdict {
+        let mut parsed = Conditions::default();
+        for &(kind, value) in conditions {
+            let value = value.as_bytes();
+            match kind {
+                'm' => parsed.if_match.push(value),
+                'n' => parsed.if_none_match.push(value),
+                's' => parsed.if_modified_since = Some(value),
+                _ => parsed.if_unmodified_since = Some(value),
+            }
+        }
+        evaluate(&parsed, validators)
+    }
+
+    #[test]
+    fn a_strong_representation() {
+        use Verdict::{Failed, NotModified, Proceed};
+        let table: &[(&[(char, &'static str)], Verdict)] = &[
+            (&[], Proceed),
+            (&[('n', "\"a,b\"")], NotModified),
+            (&[('n', "W/\"a,b\"")], NotModified),
+            (&[('n', "\"x\", W/\"y\" ,\"a,b\"")], NotModified),
+            (&[('n', "\"x\""), ('n', "\"a,b\"")], NotModified),
+            (&[('n', "*")], NotModified),
+            (&[('n', "\"a\"")], Proceed),
+            (&[('n', "a,b")], Proceed),
+            (&[('n', "\"a,b")], Proceed),
+            (&[('n', "\"x"), ('n', "\"a,b\"")], NotModified),
+            (&[('s', THEN)], NotModified),
+            (&[('s', AFTER)], NotModified),
+            (&[('s', BEFORE)], Proceed),
+            (&[('s', "Sunday, 06-Nov-94 08:49:37 GMT")], NotModified),
+            (&[('s', "Sun Nov  6 08:49:37 1994")], NotModified),
+            (&[('s', "yesterday")], Proceed),
+            // If-None-Match takes the place of If-Modified-Since.
+            (&[('n', "\"x\""), ('s', AFTER)], Proceed),
+            (&[('m', "\"a,b\"")], Proceed),
+            (&[('m', "*")], Proceed),
+            (&[('m', "\"x\"")], Failed),
+            (&[('m', "W/\"a,b\"")], Failed),
+            (&[('m', "rubbish")], Failed),
+            (&[('u', THEN)], Proceed),
+            (&[('u', BEFORE)], Failed),
+            (&[('u', "never")], Proceed),
+            // If-Match takes the place of If-Unmodified-Since.
+            (&[('m', "\"a,b\""), ('u', BEFORE)], Proceed),
+            (&[('m', "\"a,b\""), ('n', "\"a,b\"")], NotModified),
+            (&[('m', "\"x\""), ('n', "\"a,b\"")], Failed),
+        ];
+        for (conditions, expected) in table {
+            assert_eq!(verdict(conditions, &validators()), *expected, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn a_weak_tag_never_matches_strongly() {
+        assert_eq!(verdict(&[('m', "W/\"a,b\"")], &weak()), Verdict::Failed);
+        assert_eq!(verdict(&[('m', "\"a,b\"")], &weak()), Verdict::Failed);
+        assert_eq!(verdict(&[('n', "\"a,b\"")], &weak()), Verdict::NotModified);
+    }
+
+    #[test]
+    fn without_a_date_the_dates_are_no_conditions() {
+        let undated = Validators { modified: None, ..validators() };
+        assert_eq!(verdict(&[('s', AFTER)], &undated), Verdict::Proceed);
+        assert_eq!(verdict(&[('u', BEFORE)], &undated), Verdict::Proceed);
+        assert!(!if_range_holds(b"yesterday", &undated));
+    }
+
+    #[test]
+    fn if_range_needs_the_very_same() {
+        let holds = |value: &str| if_range_holds(value.as_bytes(), &validators());
+        assert!(holds("\"a,b\""));
+        assert!(holds(THEN));
+        for value in ["W/\"a,b\"", "\"x\"", AFTER, BEFORE, "*", "", "\"a,b\", \"x\"", "\"a,b"] {
+            assert!(!holds(value), "{value}");
+        }
+        assert!(!if_range_holds(b"\"a,b\"", &weak()));
+        assert!(!if_range_holds(THEN.as_bytes(), &weak()));
+    }
+
+    #[test]
+    fn dates_are_written_as_http_does() {
+        assert_eq!(&format_date(AT), THEN.as_bytes());
+        assert_eq!(&format_date(UnixSeconds(u64::MAX)), b"Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+}

@@ -1,0 +1,59 @@
+//! The Date field, written once for each second and not for each answer.
+
+use breme_base::{Instant, UnixSeconds, WallClock};
+
+use crate::conditional::format_date;
+
+/// How long the calendar is not asked again: how late the Date field may be at most.
+const ASKED_EVERY_NS: u64 = 50_000_000;
+
+/// The current second, as a number and as HTTP writes it.
+#[derive(Debug)]
+pub(crate) struct DateLine {
+    clock: WallClock,
+    asked: Instant,
+    second: UnixSeconds,
+    text: [u8; 29],
+}
+
+impl DateLine {
+    pub(crate) fn new(clock: WallClock) -> Self {
+        let second = clock.at(Instant::ZERO);
+        Self { clock, asked: Instant::ZERO, second, text: format_date(second) }
+    }
+
+    /// To be called with each event.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        if now.nanos_since(self.asked) >= ASKED_EVERY_NS {
+            self.asked = now;
+            let second = self.clock.at(now);
+            if second != self.second {
+                self.second = second;
+                self.text = format_date(second);
+            }
+        }
+    }
+
+    pub(crate) const fn second(&self) -> UnixSeconds {
+        self.second
+    }
+
+    pub(crate) const fn text(&self) -> &[u8; 29] {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_follows_the_clock() {
+        let mut date = DateLine::new(WallClock::starting_at(UnixSeconds(784_111_776)));
+        date.advance(Instant::from_nanos(999_999_999));
+        assert_eq!(date.text(), b"Sun, 06 Nov 1994 08:49:36 GMT");
+        date.advance(Instant::from_nanos(1_049_999_999));
+        assert_eq!(date.text(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date.second(), UnixSeconds(784_111_777));
+    }
+}

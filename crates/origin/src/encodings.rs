@@ -1,0 +1,148 @@
+//! Precompressed siblings (`a.css.br` beside `a.css`) and the Accept-Encoding field that chooses among them (RFC 9110, 12.5.3).
+//!
+//! The highest weight wins; among equals the smallest file. A client that names no coding gets the file itself. A
+//! client that refuses even that (`identity;q=0`) with nothing else to offer gets it too, which 12.5.3 permits: an answer that
+//! can most likely be read is of more use than a 406.
+
+/// A content coding for which a site may hold siblings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Brotli,
+    Zstandard,
+    Gzip,
+}
+
+impl Coding {
+    pub(crate) const ALL: [Self; 3] = [Self::Brotli, Self::Zstandard, Self::Gzip];
+
+    /// The Content-Encoding field's value.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Zstandard => "zstd",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// What the sibling's name ends in.
+    pub(crate) const fn suffix(self) -> &'static str {
+        match self {
+            Self::Brotli => ".br",
+            Self::Zstandard => ".zst",
+            Self::Gzip => ".gz",
+        }
+    }
+
+    fn is_named(self, name: &str) -> bool {
+        name.eq_ignore_ascii_case(self.name()) || (self == Self::Gzip && name.eq_ignore_ascii_case("x-gzip"))
+    }
+}
+
+/// Thousandths, as RFC 9110, 12.4.2 writes weights.
+type Weight = u16;
+
+/// Which of `available` (coding and length in bytes) the field's members ask for; none = the file itself.
+pub(crate) fn choose<'a>(
+    members: &(impl Iterator<Item = &'a [u8]> + Clone),
+    available: &[(Coding, u64)],
+) -> Option<Coding> {
+    let identity = weight(members.clone(), |name| name.eq_ignore_ascii_case("identity"));
+    let (best, best_weight, _) = available
+        .iter()
+        .map(|&(coding, length)| (coding, weight(members.clone(), |name| coding.is_named(name)).unwrap_or(0), length))
+        .filter(|&(_, weight, _)| weight > 0)
+        .max_by_key(|&(_, weight, length)| (weight, std::cmp::Reverse(length)))?;
+    // An identity that is not named is acceptable, but nobody asked for it.
+    (best_weight >= identity.unwrap_or(0)).then_some(best)
+}
+
+/// The weight of the coding that `matches` knows: its own member's, else that of `*`; none if neither is there.
+fn weight<'a>(members: impl Iterator<Item = &'a [u8]>, matches: impl Fn(&str) -> bool) -> Option<Weight> {
+    let mut of_star = None;
+    for (name, weight) in members.filter_map(parse_member) {
+        if matches(name) {
+            return Some(weight);
+        }
+        if name == "*" {
+            of_star = Some(weight);
+        }
+    }
+    of_star
+}
+
+fn parse_member(member: &[u8]) -> Option<(&str, Weight)> {
+    let member = std::str::from_utf8(member).ok()?;
+    let Some((name, parameter)) = member.split_once(';') else { return Some((member.trim(), 1000)) };
+    let value = parameter.trim().strip_prefix(['q', 'Q'])?.trim_start().strip_prefix('=')?;
+    Some((name.trim(), parse_weight(value.trim())?))
+}
+
+/// `0`, `0.5`, `1.000`: at most three digits behind the point, at most 1.
+fn parse_weight(text: &str) -> Option<Weight> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_fraction = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    if !matches!(whole, "0" | "1") || !is_fraction {
+        return None;
+    }
+    let thousandths = fraction
+        .bytes()
+        .chain(std::iter::repeat(b'0'))
+        .take(3)
+        .fold(0, |sum, digit| sum * 10 + Weight::from(digit - b'0'));
+    let weight = if whole == "1" { 1000 + thousandths } else { thousandths };
+    (weight <= 1000).then_some(weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Coding::{Brotli, Gzip, Zstandard};
+    use super::*;
+
+    fn check(field: &str, available: &[(Coding, u64)], expected: Option<Coding>) {
+        let members = field.split(',').map(|member| member.trim().as_bytes());
+        assert_eq!(choose(&members, available), expected, "{field}");
+    }
+
+    #[test]
+    fn the_best_weight_wins_then_the_smallest_file() {
+        let all = [(Brotli, 80), (Zstandard, 85), (Gzip, 90)];
+        check("gzip, deflate, br, zstd", &all, Some(Brotli));
+        check("gzip, zstd", &all, Some(Zstandard));
+        check("gzip", &all, Some(Gzip));
+        check("x-gzip", &all, Some(Gzip));
+        check("GZIP", &all, Some(Gzip));
+        check("br;q=0.5, gzip;q=0.8", &all, Some(Gzip));
+        check("br;q=0, gzip", &all, Some(Gzip));
+        check("*", &all, Some(Brotli));
+        check("br;q=0, *", &all, Some(Zstandard));
+        check("*;q=0", &all, None);
+        check("identity", &all, None);
+        check("identity, gzip;q=0.5", &all, None);
+        check("identity;q=0.5, gzip", &all, Some(Gzip));
+        check("identity;q=0, gzip;q=0.1", &all, Some(Gzip));
+        check("identity;q=0", &all, None);
+        check("deflate", &all, None);
+        check("", &all, None);
+        check("br", &[(Gzip, 90)], None);
+        check("gzip", &[], None);
+    }
+
+    #[test]
+    fn weights_are_read_strictly() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1", Some(1000)),
+            ("0.5", Some(500)),
+            ("0.001", Some(1)),
+            ("1.000", Some(1000)),
+            ("0.", Some(0)),
+        ] {
+            assert_eq!(parse_weight(text), expected, "{text}");
+        }
+        for text in ["", "2", "1.001", "0.0001", "-1", "0.x", ".5", "1e3"] {
+            assert_eq!(parse_weight(text), None, "{text}");
+        }
+        check("gzip;level=9", &[(Gzip, 1)], None);
+        check("gzip ; Q = 0.3", &[(Gzip, 1)], Some(Gzip));
+    }
+}

@@ -1,0 +1,163 @@
+//! A request for a file: which representation, whether the client has it already, which part of it.
+
+use std::sync::Arc;
+
+use breme_http1::{FieldBlock, Fields};
+use breme_node::FileRange;
+use bytes::Bytes;
+
+use crate::answer::{Answer, Body, Caching, Lines, Part, representation};
+use crate::conditional::{Conditions, Verdict, evaluate, if_range_holds};
+use crate::encodings;
+use crate::entry::{Entry, Representation, SiteFile, StoredBody, line};
+use crate::range::{self, ByteRange, Ranges};
+
+/// Fields of a request that can change how a file is answered, found in one pass, so that most requests pay for that alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Present {
+    conditions: bool,
+    range: bool,
+    accept_encoding: bool,
+}
+
+impl Present {
+    pub(crate) fn of(fields: Fields<'_, '_>) -> Self {
+        let mut present = Self::default();
+        for field in fields.iter() {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            // Lengths first: hardly any other field has one of these.
+            match field.name.len() {
+                5 => present.range |= is("range"),
+                8 => present.conditions |= is("if-match"),
+                13 => present.conditions |= is("if-none-match"),
+                15 => present.accept_encoding |= is("accept-encoding"),
+                17 => present.conditions |= is("if-modified-since"),
+                19 => present.conditions |= is("if-unmodified-since"),
+                _ => {}
+            }
+        }
+        present
+    }
+}
+
+/// A GET or HEAD of a file. `boundary` is asked for when parts of it are to be told from each other.
+pub(crate) fn answer(
+    entry: Arc<Entry>,
+    file: &SiteFile,
+    fields: Fields<'_, '_>,
+    is_get: bool,
+    boundary: impl FnOnce() -> u64,
+) -> Answer {
+    let present = Present::of(fields);
+    let index = if present.accept_encoding { choose(file, fields) } else { 0 };
+    let Some(chosen) = representation(&entry, index) else { return Answer::error(500) };
+    if present.conditions {
+        match evaluate(&conditions(fields), &chosen.validators) {
+            Verdict::Proceed => {}
+            Verdict::NotModified => return not_modified(entry.clone(), index),
+            Verdict::Failed => return Answer::error(412),
+        }
+    }
+    if present.range && is_get && range_counts(fields, chosen) {
+        match fields.first("range").map_or(Ranges::Ignored, |value| range::parse(value, chosen.length)) {
+            Ranges::Ignored => {}
+            Ranges::One(range) => return one_part(entry.clone(), index, chosen, range),
+            Ranges::Several(ranges) => return several_parts(entry.clone(), index, chosen, &ranges, boundary()),
+            Ranges::Unsatisfiable => {
+                return Answer::error(416).with("Content-Range", format!("bytes */{}", chosen.length).as_bytes());
+            }
+        }
+    }
+    let body = part(chosen, ByteRange { start: 0, end: chosen.length }).into();
+    Answer { status: 200, lines: Lines::File(entry, index), extra: FieldBlock::new(), caching: Caching::Site, body }
+}
+
+/// Index of the representation that Accept-Encoding asks for.
+fn choose(file: &SiteFile, fields: Fields<'_, '_>) -> usize {
+    if file.siblings.is_empty() {
+        return 0;
+    }
+    let members: Vec<&[u8]> = fields.list("accept-encoding").collect();
+    let chosen = encodings::choose(&members.iter().copied(), &file.siblings);
+    let place = chosen.and_then(|coding| file.siblings.iter().position(|&(sibling, _)| sibling == coding));
+    place.map_or(0, |place| place + 1)
+}
+
+fn conditions<'a>(fields: Fields<'a, '_>) -> Conditions<'a> {
+    Conditions {
+        if_match: fields.all("if-match").collect(),
+        if_none_match: fields.all("if-none-match").collect(),
+        if_modified_since: only(fields, "if-modified-since"),
+        if_unmodified_since: only(fields, "if-unmodified-since"),
+    }
+}
+
+/// The value of a field that may stand once; one that stands there twice says nothing.
+fn only<'a>(fields: Fields<'a, '_>, name: &str) -> Option<&'a [u8]> {
+    let mut values = fields.all(name);
+    let first = values.next();
+    if values.next().is_some() { None } else { first }
+}
+
+/// One Range field, and no If-Range that says otherwise.
+fn range_counts(fields: Fields<'_, '_>, chosen: &Representation) -> bool {
+    let is_single = fields.all("range").nth(1).is_none();
+    is_single && fields.all("if-range").all(|value| if_range_holds(value, &chosen.validators))
+}
+
+fn not_modified(entry: Arc<Entry>, index: usize) -> Answer {
+    Answer { lines: Lines::FileBrief(entry, index), caching: Caching::Site, ..Answer::empty(304) }
+}
+
+fn one_part(entry: Arc<Entry>, index: usize, chosen: &Representation, range: ByteRange) -> Answer {
+    let mut extra = FieldBlock::new();
+    line(&mut extra, "Content-Range", content_range(range, chosen.length).as_bytes());
+    let body = part(chosen, range).into();
+    Answer { status: 206, lines: Lines::File(entry, index), extra, caching: Caching::Site, body }
+}
+
+/// `multipart/byteranges` (RFC 9110, 14.6).
+fn several_parts(
+    entry: Arc<Entry>,
+    index: usize,
+    chosen: &Representation,
+    ranges: &[ByteRange],
+    boundary: u64,
+) -> Answer {
+    let boundary = format!("breme-{boundary:016x}");
+    let mut parts = Vec::with_capacity(ranges.len() * 2 + 1);
+    let mut lead = "";
+    for &range in ranges {
+        let head = format!(
+            "{lead}--{boundary}\r\nContent-Type: {}\r\nContent-Range: {}\r\n\r\n",
+            chosen.media_type,
+            content_range(range, chosen.length)
+        );
+        parts.push(Part::Bytes(head.into()));
+        parts.push(part(chosen, range));
+        lead = "\r\n";
+    }
+    parts.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into()));
+    let mut extra = FieldBlock::new();
+    line(&mut extra, "Content-Type", format!("multipart/byteranges; boundary={boundary}").as_bytes());
+    let lines = Lines::FileUntyped(entry, index);
+    Answer { status: 206, lines, extra, caching: Caching::Site, body: Body::Parts(parts) }
+}
+
+fn content_range(range: ByteRange, length: u64) -> String {
+    format!("bytes {}-{}/{length}", range.start, range.end - 1)
+}
+
+fn part(chosen: &Representation, range: ByteRange) -> Part {
+    match &chosen.body {
+        StoredBody::Memory(bytes) => Part::Bytes(slice(bytes, range)),
+        StoredBody::File(file) => {
+            Part::File(FileRange { file: file.clone(), offset: range.start, length: range.length() })
+        }
+    }
+}
+
+fn slice(bytes: &Bytes, range: ByteRange) -> Bytes {
+    // A content in memory is as long as its representation says, so both ends fit.
+    bytes.slice(range.start as usize..range.end as usize)
+}

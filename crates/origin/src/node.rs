@@ -1,0 +1,515 @@
+//! The origin server as a node: its connections, their deadlines, and the turn that serves one of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_base::{Instant, Random, Timers};
+use breme_http1::{FieldStorage, Framing, Progress, Refusal, RefusalReason, RequestHead};
+use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received, Shard};
+
+use crate::answer::{Answer, Body};
+use crate::connection::{Connection, ContentExchange, Echo, Plan, Waiting};
+use crate::date::DateLine;
+use crate::file_cache::Recent;
+use crate::router::{Reaction, Router};
+use crate::sending::{self, Sending};
+use crate::site::Shared;
+
+/// Content that one connection may hand over in one turn before others have theirs.
+const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The node of one shard of a [`Site`](crate::Site).
+#[derive(Debug)]
+pub struct Origin {
+    shared: Arc<Shared>,
+    shard_index: usize,
+    connections: Vec<Option<Connection>>,
+    timers: Timers,
+    date: DateLine,
+    recent: Recent,
+    random: Random,
+    is_stopping: bool,
+}
+
+impl Origin {
+    pub(crate) fn new(shared: Arc<Shared>, shard: Shard) -> Self {
+        let seed = shared.settings.seed;
+        Self {
+            shard_index: shard.id.0,
+            connections: Vec::new(),
+            timers: Timers::new(),
+            date: DateLine::new(shared.clock.clone()),
+            recent: Recent::new(seed),
+            random: Random::stream(seed, shard.id.0 as u64),
+            is_stopping: false,
+            shared,
+        }
+    }
+
+    /// What is needed to serve one connection; none if it is gone or has been closed by us.
+    fn turn<'a>(&'a mut self, now: Instant, index: usize, actions: &'a mut Actions) -> Option<Turn<'a>> {
+        let connection = self.connections.get_mut(index)?.as_mut().filter(|connection| connection.is_open)?;
+        self.date.advance(now);
+        Some(Turn {
+            id: connection.id,
+            connection,
+            shared: &self.shared,
+            shard_index: self.shard_index,
+            timers: &mut self.timers,
+            date: &self.date,
+            recent: &mut self.recent,
+            random: &mut self.random,
+            is_stopping: self.is_stopping,
+            now,
+            actions,
+            answered_count: 0,
+            content_bytes: 0,
+        })
+    }
+
+    fn turn_of<'a>(&'a mut self, now: Instant, id: ConnectionId, actions: &'a mut Actions) -> Option<Turn<'a>> {
+        self.turn(now, id.index(), actions).filter(|turn| turn.id == id)
+    }
+}
+
+impl Node for Origin {
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+        let index = id.index();
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(Connection::new(id));
+        if let Some(mut turn) = self.turn_of(now, id, actions) {
+            turn.wait_for_request();
+        }
+    }
+
+    fn handle_received(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        received: Received<'_>,
+        actions: &mut Actions,
+    ) -> usize {
+        match self.turn_of(now, id, actions) {
+            Some(mut turn) => turn.receive(received),
+            None => received.bytes.len(),
+        }
+    }
+
+    fn handle_sent(&mut self, now: Instant, id: ConnectionId, unsent_bytes: u64, actions: &mut Actions) {
+        if let Some(mut turn) = self.turn_of(now, id, actions) {
+            if unsent_bytes > 0 { turn.handle_queue_long() } else { turn.handle_queue_empty() }
+        }
+    }
+
+    fn handle_closed(&mut self, _now: Instant, id: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
+        if let Some(place) = self.connections.get_mut(id.index())
+            && place.as_ref().is_some_and(|connection| connection.id == id)
+        {
+            *place = None;
+            self.timers.clear(id.key());
+        }
+    }
+
+    fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
+        while let Some(key) = self.timers.pop_due(now) {
+            if let Some(mut turn) = self.turn(now, key as usize, actions) {
+                turn.handle_deadline();
+            }
+        }
+    }
+
+    fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
+        self.is_stopping = true;
+        for index in 0..self.connections.len() {
+            if let Some(mut turn) = self.turn(now, index, actions)
+                && matches!(turn.connection.waiting, Waiting::Idle)
+            {
+                turn.wait_for_request();
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+}
+
+/// One event of one connection.
+struct Turn<'a> {
+    id: ConnectionId,
+    connection: &'a mut Connection,
+    shared: &'a Shared,
+    shard_index: usize,
+    timers: &'a mut Timers,
+    date: &'a DateLine,
+    recent: &'a mut Recent,
+    random: &'a mut Random,
+    is_stopping: bool,
+    now: Instant,
+    actions: &'a mut Actions,
+    answered_count: usize,
+    /// Content handed over in this turn.
+    content_bytes: u64,
+}
+
+/// Receiving.
+impl Turn<'_> {
+    /// Serves as many requests as are there, up to the turn's bounds. Tells how many bytes were taken.
+    fn receive(&mut self, received: Received<'_>) -> usize {
+        self.connection.ended = received.ended;
+        self.connection.has_pending = !received.bytes.is_empty();
+        if self.connection.is_blocked() {
+            return 0;
+        }
+        let length = received.bytes.len();
+        let mut taken = 0;
+        loop {
+            let mut storage = FieldStorage::new();
+            let limits = &self.shared.settings.limits;
+            let input = &received.bytes[taken..];
+            let progress = self.connection.http.receive(input, received.ended, limits, &mut storage);
+            let step = match &progress {
+                Ok(
+                    Progress::NeedMore { taken }
+                    | Progress::Head { taken, .. }
+                    | Progress::Content { taken, .. }
+                    | Progress::End { taken },
+                ) => *taken,
+                Ok(Progress::Blocked | Progress::Over) | Err(_) => 0,
+            };
+            taken += step;
+            self.connection.has_pending = taken < length;
+            match progress {
+                Ok(Progress::Head { head, .. }) => self.handle_head(&head),
+                Ok(Progress::Content { bytes, .. }) => self.handle_content(bytes),
+                Ok(Progress::End { .. }) => self.handle_end(),
+                Ok(Progress::NeedMore { .. }) if received.ended => self.close(Close::Graceful),
+                Ok(Progress::NeedMore { .. } | Progress::Blocked) => break,
+                Ok(Progress::Over) => self.close(Close::Graceful),
+                Err(refusal) => self.refuse(refusal),
+            }
+            if !self.connection.is_open {
+                return length;
+            }
+            if self.connection.is_blocked() {
+                return taken;
+            }
+            if self.connection.has_pending && self.is_turn_over() {
+                self.actions.resume(self.id);
+                break;
+            }
+        }
+        self.wait_for_more();
+        taken
+    }
+
+    fn is_turn_over(&self) -> bool {
+        self.answered_count >= self.shared.settings.limits.pipeline_depth_max
+            || self.content_bytes >= TURN_CONTENT_BYTES_MAX
+    }
+
+    fn handle_head(&mut self, head: &RequestHead<'_, '_>) {
+        let mut router = Router {
+            shared: self.shared,
+            recent: self.recent,
+            random: self.random,
+            now: self.now,
+            wall: self.date.second(),
+        };
+        let reaction = router.route(head);
+        if head.has_content() {
+            return self.expect_content(head, reaction);
+        }
+        match reaction {
+            Reaction::Answer(answer) => self.answer(answer),
+            Reaction::Delay(answer, delay) => self.delay(answer, delay),
+            Reaction::Echo(lines) => {
+                let echo = Answer { extra: lines, ..Answer::empty(200) };
+                self.answer(echo);
+            }
+        }
+    }
+
+    /// A request with content is answered when all of it has come, so that malformed content is refused as such. But a client that
+    /// asks first is answered at once, and nobody waits for content that is not wanted and long.
+    fn expect_content(&mut self, head: &RequestHead<'_, '_>, reaction: Reaction) {
+        let length = match head.framing {
+            Framing::Length(length) => Some(length),
+            _ => None,
+        };
+        let is_long = length.is_some_and(|length| length > self.shared.settings.limits.drain_bytes_max);
+        let plan = match reaction {
+            Reaction::Echo(lines) => {
+                self.connection.http.send_continue(self.actions.send(self.id));
+                Plan::Echo(Echo { lines, length, held: Vec::new(), has_begun: false })
+            }
+            Reaction::Answer(answer) if head.expects_continue || is_long => return self.answer_early(answer),
+            Reaction::Delay(answer, _) if head.expects_continue || is_long => return self.answer_early(answer),
+            Reaction::Answer(answer) => Plan::Hold(answer, Duration::ZERO),
+            Reaction::Delay(answer, delay) => Plan::Hold(answer, delay),
+        };
+        self.connection.waiting = Waiting::Content(Box::new(ContentExchange::new(plan, self.now)));
+    }
+
+    fn answer_early(&mut self, answer: Answer) {
+        self.answer(answer);
+        if self.connection.is_open && !self.connection.is_blocked() {
+            self.connection.waiting = Waiting::Drained;
+            self.set_deadline(self.now + self.shared.settings.limits.body_timeout);
+        }
+    }
+
+    fn handle_content(&mut self, bytes: &[u8]) {
+        let Waiting::Content(mut exchange) = std::mem::replace(&mut self.connection.waiting, Waiting::Idle) else {
+            return;
+        };
+        exchange.last = self.now;
+        exchange.bytes += bytes.len() as u64;
+        let is_long = exchange.bytes > self.shared.settings.limits.drain_bytes_max;
+        match exchange.plan {
+            // More content than is read into nothing: answer now.
+            Plan::Hold(answer, _) if is_long => return self.answer_early(answer),
+            Plan::Hold(..) => {}
+            Plan::Echo(ref mut echo) => self.echo(echo, bytes),
+        }
+        self.connection.waiting = Waiting::Content(exchange);
+    }
+
+    fn handle_end(&mut self) {
+        let Waiting::Content(exchange) = std::mem::replace(&mut self.connection.waiting, Waiting::Idle) else { return };
+        match exchange.plan {
+            Plan::Hold(answer, delay) if delay.is_zero() => self.answer(answer),
+            Plan::Hold(answer, delay) => self.delay(answer, delay),
+            Plan::Echo(echo) if echo.has_begun => self.end_echo(&echo),
+            Plan::Echo(Echo { lines, held, .. }) => {
+                self.answer(Answer { extra: lines, body: Body::Bytes(held.into()), ..Answer::empty(200) });
+            }
+        }
+    }
+}
+
+/// Answering.
+impl Turn<'_> {
+    fn answer(&mut self, answer: Answer) {
+        self.announce_close();
+        let Connection { http, .. } = &mut *self.connection;
+        let sending = sending::begin(answer, &self.shared.lines, self.date.text(), http, self.id, self.actions);
+        self.advance(sending);
+    }
+
+    /// When the program is to end, the answer to the last request that has come says that there will be no other.
+    fn announce_close(&mut self) {
+        if self.is_stopping && !self.connection.has_pending {
+            self.connection.http.close_after_this();
+        }
+    }
+
+    fn advance(&mut self, sending: Sending) {
+        match sending {
+            Sending::Complete { content_bytes } => self.finish(content_bytes),
+            Sending::Pattern { sent, length } => {
+                self.connection.waiting = Waiting::Pattern { sent, length };
+                if !self.connection.queue_is_long {
+                    // If the driver's queue becomes long it says so before this moment comes.
+                    self.set_deadline(self.now + Duration::from_nanos(1));
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, content_bytes: u64) {
+        self.connection.waiting = Waiting::Idle;
+        self.content_bytes += content_bytes;
+        self.answered_count += 1;
+        self.shared.counters.count(self.shard_index);
+    }
+
+    fn delay(&mut self, answer: Answer, delay: Duration) {
+        self.connection.waiting = Waiting::Delay(Box::new(answer));
+        self.set_deadline(self.now + delay);
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        if self.is_echo_begun() {
+            // Half an answer is out. Only a reset cannot be taken for its end.
+            return self.close(Close::Abort);
+        }
+        let out = self.actions.send(self.id);
+        let length_before = out.len();
+        self.connection.http.refuse(refusal, self.date.text(), out);
+        if out.len() > length_before {
+            self.shared.counters.count(self.shard_index);
+        }
+        self.close(Close::Graceful);
+    }
+
+    fn close(&mut self, how: Close) {
+        self.connection.is_open = false;
+        self.connection.waiting = Waiting::Idle;
+        self.timers.clear(self.id.key());
+        self.actions.close(self.id, how);
+    }
+}
+
+/// Sending a request's content back.
+impl Turn<'_> {
+    fn echo(&mut self, echo: &mut Echo, bytes: &[u8]) {
+        if !echo.has_begun {
+            if echo.held.len() + bytes.len() <= self.shared.settings.echo_held_bytes_max {
+                return echo.held.extend_from_slice(bytes);
+            }
+            self.begin_echo(echo);
+        }
+        self.echo_piece(echo.length, bytes);
+    }
+
+    fn begin_echo(&mut self, echo: &mut Echo) {
+        if self.is_stopping {
+            self.connection.http.close_after_this();
+        }
+        let framing = echo.length.map_or(Framing::Chunked, Framing::Length);
+        let out = self.actions.send(self.id);
+        let mut writer = self.connection.http.respond(200, framing, self.date.text(), out);
+        writer.block(&echo.lines);
+        // A content that is too long to hold is never left out.
+        let _ = writer.end();
+        echo.has_begun = true;
+        let held = std::mem::take(&mut echo.held);
+        self.echo_piece(echo.length, &held);
+    }
+
+    fn echo_piece(&mut self, length: Option<u64>, bytes: &[u8]) {
+        self.content_bytes += bytes.len() as u64;
+        let out = self.actions.send(self.id);
+        match length {
+            Some(_) => out.extend_from_slice(bytes),
+            None => self.connection.http.chunk(bytes, out),
+        }
+    }
+
+    fn end_echo(&mut self, echo: &Echo) {
+        match echo.length {
+            Some(_) => self.connection.http.content_sent(),
+            None => self.connection.http.end_chunks(self.actions.send(self.id)),
+        }
+        self.finish(0);
+    }
+
+    fn is_echo_begun(&self) -> bool {
+        match &self.connection.waiting {
+            Waiting::Content(exchange) => matches!(&exchange.plan, Plan::Echo(echo) if echo.has_begun),
+            _ => false,
+        }
+    }
+}
+
+/// Waiting.
+impl Turn<'_> {
+    fn set_deadline(&mut self, at: Instant) {
+        self.timers.set(self.id.key(), at);
+    }
+
+    /// All that has come was used.
+    fn wait_for_more(&mut self) {
+        let is_idle = !self.connection.has_pending && self.connection.http.is_idle();
+        match &self.connection.waiting {
+            Waiting::Content(exchange) => {
+                let deadline = exchange.deadline(&self.shared.settings.limits);
+                self.set_deadline(deadline);
+            }
+            _ if is_idle => self.wait_for_request(),
+            Waiting::Idle => self.wait_for_head(),
+            // The time of what is under way runs since it began.
+            Waiting::Head | Waiting::Drained | Waiting::Delay(_) | Waiting::Pattern { .. } => {}
+        }
+    }
+
+    fn wait_for_request(&mut self) {
+        self.connection.waiting = Waiting::Idle;
+        let linger = self.shared.settings.stopping_linger;
+        if self.is_stopping && linger.is_zero() {
+            self.close(Close::Graceful);
+        } else if !self.connection.queue_is_long {
+            let patience = if self.is_stopping { linger } else { self.shared.settings.limits.idle_timeout };
+            self.set_deadline(self.now + patience);
+        }
+    }
+
+    fn wait_for_head(&mut self) {
+        self.connection.waiting = Waiting::Head;
+        self.set_deadline(self.now + self.shared.settings.limits.head_timeout);
+    }
+
+    /// After an answer that was given outside of [`Turn::receive`]: are there more requests, or is this the end?
+    fn go_on(&mut self) {
+        if self.connection.is_blocked() {
+            return;
+        }
+        if self.connection.has_pending {
+            self.actions.resume(self.id);
+            return self.wait_for_head();
+        }
+        let limits = &self.shared.settings.limits;
+        match self.connection.http.receive(b"", self.connection.ended, limits, &mut FieldStorage::new()) {
+            Ok(Progress::Over) => self.close(Close::Graceful),
+            Err(refusal) => self.refuse(refusal),
+            Ok(_) => self.wait_for_more(),
+        }
+    }
+
+    fn handle_queue_long(&mut self) {
+        self.connection.queue_is_long = true;
+        // It is the peer who must read, and the driver who waits for that.
+        if !matches!(self.connection.waiting, Waiting::Delay(_)) {
+            self.timers.clear(self.id.key());
+        }
+    }
+
+    fn handle_queue_empty(&mut self) {
+        self.connection.queue_is_long = false;
+        let limits = &self.shared.settings.limits;
+        match &mut self.connection.waiting {
+            Waiting::Idle => self.wait_for_request(),
+            Waiting::Head => self.wait_for_head(),
+            Waiting::Drained => self.set_deadline(self.now + limits.body_timeout),
+            Waiting::Content(exchange) => {
+                exchange.forgive(self.now);
+                let deadline = exchange.deadline(limits);
+                self.set_deadline(deadline);
+            }
+            Waiting::Delay(_) => {}
+            Waiting::Pattern { .. } => self.send_more_pattern(),
+        }
+    }
+
+    fn handle_deadline(&mut self) {
+        let limits = &self.shared.settings.limits;
+        match &self.connection.waiting {
+            Waiting::Idle | Waiting::Drained => self.close(Close::Graceful),
+            Waiting::Head => self.refuse(Refusal::new(RefusalReason::HeadTimeout)),
+            Waiting::Content(exchange) => self.refuse(Refusal::new(exchange.lateness(self.now, limits))),
+            Waiting::Delay(_) => self.end_delay(),
+            Waiting::Pattern { .. } => self.send_more_pattern(),
+        }
+    }
+
+    fn end_delay(&mut self) {
+        if let Waiting::Delay(answer) = std::mem::replace(&mut self.connection.waiting, Waiting::Idle) {
+            self.answer(*answer);
+            self.go_on();
+        }
+    }
+
+    fn send_more_pattern(&mut self) {
+        let Waiting::Pattern { sent, length } = self.connection.waiting else { return };
+        if self.connection.queue_is_long {
+            return;
+        }
+        let http = &mut self.connection.http;
+        let sending = sending::send_pattern(sent, length, http, self.id, self.actions);
+        self.advance(sending);
+        self.go_on();
+    }
+}

@@ -1,0 +1,173 @@
+//! From an answer to the driver's actions: what is small is copied behind its head and leaves with it in one piece; what is large is
+//! handed over without being touched.
+
+use breme_http1::{Content, FieldBlock, Framing, ResponseWriter, ServerConnection};
+use breme_node::{Actions, ConnectionId};
+use bytes::Bytes;
+
+use crate::answer::{Answer, Body, Caching, Lines, Part, representation};
+use crate::entry::line;
+
+/// A content up to this length is copied; past it sharing is cheaper.
+const COPIED_BYTES_MAX: usize = 2048;
+/// Content of `/bytes/N` that is handed over at once. The next comes when the driver's queue is empty.
+pub(crate) const PATTERN_BATCH_BYTES: u64 = 1024 * 1024;
+const PATTERN_LINE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n";
+
+/// The content of `/bytes/N`: lines of 64 characters, over and over, so that a client can tell from any place what must stand there.
+pub(crate) static PATTERN: [u8; 64 * 1024] = pattern();
+
+const fn pattern() -> [u8; 64 * 1024] {
+    let mut bytes = [0; 64 * 1024];
+    let mut place = 0;
+    while place < bytes.len() {
+        bytes[place] = PATTERN_LINE[place % PATTERN_LINE.len()];
+        place += 1;
+    }
+    bytes
+}
+
+/// Field lines of many answers, built once.
+#[derive(Debug)]
+pub(crate) struct SharedLines {
+    plain: FieldBlock,
+    html: FieldBlock,
+    octets: FieldBlock,
+    caching_site: FieldBlock,
+    caching_private: FieldBlock,
+    caching_no_store: FieldBlock,
+}
+
+impl SharedLines {
+    pub(crate) fn new(caching_site: FieldBlock) -> Self {
+        let one = |name, value: &str| {
+            let mut lines = FieldBlock::new();
+            line(&mut lines, name, value.as_bytes());
+            lines
+        };
+        let mut plain = one("Content-Type", "text/plain; charset=utf-8");
+        line(&mut plain, "X-Content-Type-Options", b"nosniff");
+        Self {
+            plain,
+            html: one("Content-Type", "text/html; charset=utf-8"),
+            octets: one("Content-Type", "application/octet-stream"),
+            caching_site,
+            caching_private: one("Cache-Control", "private"),
+            caching_no_store: one("Cache-Control", "no-store"),
+        }
+    }
+}
+
+/// How far an answer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sending {
+    /// All of it was handed over: so many bytes of content.
+    Complete { content_bytes: u64 },
+    /// A pattern of which more is to come.
+    Pattern { sent: u64, length: u64 },
+}
+
+/// Hands over the answer, or its beginning.
+pub(crate) fn begin(
+    answer: Answer,
+    shared: &SharedLines,
+    date: &[u8; 29],
+    http: &mut ServerConnection,
+    connection: ConnectionId,
+    actions: &mut Actions,
+) -> Sending {
+    let out = actions.send(connection);
+    let mut writer = http.respond(answer.status, framing(&answer.body), date, out);
+    write_lines(&answer, shared, &mut writer);
+    if writer.end() == Content::Omitted {
+        return Sending::Complete { content_bytes: 0 };
+    }
+    let content_bytes = match answer.body {
+        Body::Nothing => 0,
+        Body::Bytes(bytes) => send_bytes(bytes, connection, actions),
+        Body::File(range) => send_part(Part::File(range), connection, actions),
+        Body::Parts(parts) => parts.into_iter().map(|part| send_part(part, connection, actions)).sum(),
+        Body::Pattern(length) => return send_pattern(0, length, http, connection, actions),
+    };
+    http.content_sent();
+    Sending::Complete { content_bytes }
+}
+
+/// Hands over the next of a pattern, from byte `sent` on.
+pub(crate) fn send_pattern(
+    sent: u64,
+    length: u64,
+    http: &mut ServerConnection,
+    connection: ConnectionId,
+    actions: &mut Actions,
+) -> Sending {
+    let end = length.min(sent + PATTERN_BATCH_BYTES);
+    let mut place = sent;
+    while place < end {
+        let start = (place % PATTERN.len() as u64) as usize;
+        let take = (PATTERN.len() - start).min(usize::try_from(end - place).unwrap_or(usize::MAX));
+        send_bytes(Bytes::from_static(&PATTERN[start..start + take]), connection, actions);
+        place += take as u64;
+    }
+    if end < length {
+        return Sending::Pattern { sent: end, length };
+    }
+    http.content_sent();
+    Sending::Complete { content_bytes: length - sent }
+}
+
+fn framing(body: &Body) -> Framing {
+    match body {
+        Body::Nothing => Framing::None,
+        Body::Bytes(bytes) => Framing::Length(bytes.len() as u64),
+        Body::File(range) => Framing::Length(range.length),
+        Body::Parts(parts) => Framing::Length(parts.iter().map(Part::length).sum()),
+        Body::Pattern(length) => Framing::Length(*length),
+    }
+}
+
+fn write_lines(answer: &Answer, shared: &SharedLines, writer: &mut ResponseWriter<'_, '_>) {
+    match &answer.lines {
+        Lines::None => {}
+        Lines::Plain => writer.block(&shared.plain),
+        Lines::Html => writer.block(&shared.html),
+        Lines::Octets => writer.block(&shared.octets),
+        Lines::File(entry, index) => {
+            representation(entry, *index).into_iter().for_each(|one| writer.block(&one.lines));
+        }
+        Lines::FileUntyped(entry, index) => {
+            representation(entry, *index).into_iter().for_each(|one| writer.block(&one.untyped_lines));
+        }
+        Lines::FileBrief(entry, index) => {
+            representation(entry, *index).into_iter().for_each(|one| writer.block(&one.brief_lines));
+        }
+    }
+    writer.block(&answer.extra);
+    match answer.caching {
+        Caching::Unsaid => {}
+        Caching::Site => writer.block(&shared.caching_site),
+        Caching::Private => writer.block(&shared.caching_private),
+        Caching::NoStore => writer.block(&shared.caching_no_store),
+    }
+}
+
+fn send_part(part: Part, connection: ConnectionId, actions: &mut Actions) -> u64 {
+    match part {
+        Part::Bytes(bytes) => send_bytes(bytes, connection, actions),
+        Part::File(range) => {
+            let length = range.length;
+            actions.send_file(connection, range);
+            length
+        }
+    }
+}
+
+fn send_bytes(bytes: Bytes, connection: ConnectionId, actions: &mut Actions) -> u64 {
+    let length = bytes.len() as u64;
+    if bytes.len() <= COPIED_BYTES_MAX {
+        actions.send(connection).extend_from_slice(&bytes);
+    } else {
+        actions.send_shared(connection, bytes);
+    }
+    length
+}

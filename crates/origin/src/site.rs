@@ -1,0 +1,155 @@
+//! What all shards of one site share, and the factory of their nodes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use breme_base::WallClock;
+use breme_http1::FieldBlock;
+use breme_node::Shard;
+
+use crate::counters::Counters;
+use crate::file_cache::FileCache;
+use crate::node::Origin;
+use crate::root::Root;
+use crate::sending::SharedLines;
+use crate::settings::Settings;
+use crate::visitors::Visitors;
+
+/// Shards that count on a place of their own. More than that share places, which costs time but no count.
+const COUNTER_PLACES: usize = 64;
+
+/// A site: settings, files, visitors and counters, for any number of shards.
+#[derive(Clone, Debug)]
+pub struct Site {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) files: Option<FileCache>,
+    pub(crate) visitors: Option<Visitors>,
+    pub(crate) counters: Counters,
+    pub(crate) lines: SharedLines,
+    pub(crate) clock: WallClock,
+}
+
+/// Settings that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// The value is not a list of cache directives (RFC 9111, 5.2).
+    CacheControl(String),
+    /// The name of an index file is not the name of a file.
+    IndexName(String),
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CacheControl(value) => {
+                write!(
+                    formatter,
+                    "`{value}` is no Cache-Control value; write directives such as `public, max-age=3600`"
+                )
+            }
+            Self::IndexName(name) => {
+                write!(
+                    formatter,
+                    "`{name}` is no name of an index file; write one such as `index.html`, without a slash"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl Site {
+    /// A site over `root` (none: the lab's answers alone), counting visitors if there is a table for them.
+    ///
+    /// # Errors
+    /// When a setting cannot work.
+    pub fn new(
+        settings: Settings,
+        root: Option<Arc<dyn Root>>,
+        visitors: Option<Visitors>,
+        clock: WallClock,
+    ) -> Result<Self, SettingsError> {
+        for name in &settings.index_names {
+            if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+                return Err(SettingsError::IndexName(name.clone()));
+            }
+        }
+        let lines = SharedLines::new(cache_control(settings.cache_control.as_deref())?);
+        let files = root.map(|root| FileCache::new(root, &settings));
+        let counters = Counters::new(COUNTER_PLACES);
+        Ok(Self { shared: Arc::new(Shared { settings, files, visitors, counters, lines, clock }) })
+    }
+
+    /// The node of one shard.
+    #[must_use]
+    pub fn node(&self, shard: Shard) -> Origin {
+        Origin::new(self.shared.clone(), shard)
+    }
+
+    /// How many requests were answered, by all shards.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.shared.counters.answered()
+    }
+}
+
+fn cache_control(value: Option<&str>) -> Result<FieldBlock, SettingsError> {
+    let mut lines = FieldBlock::new();
+    if let Some(value) = value {
+        let is_list = value.split(',').all(|directive| is_directive(directive.trim()));
+        if !is_list || lines.push("Cache-Control", value.trim().as_bytes()).is_err() {
+            return Err(SettingsError::CacheControl(value.to_owned()));
+        }
+    }
+    Ok(lines)
+}
+
+/// `name`, `name=token` or `name="text"`.
+fn is_directive(directive: &str) -> bool {
+    let is_token = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    };
+    let is_quoted = |text: &str| {
+        text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).is_some_and(|text| !text.contains(['"', '\\']))
+    };
+    match directive.split_once('=') {
+        None => is_token(directive),
+        Some((name, argument)) => is_token(name) && (is_token(argument) || is_quoted(argument)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_base::UnixSeconds;
+
+    use super::*;
+
+    fn site(settings: Settings) -> Result<Site, SettingsError> {
+        Site::new(settings, None, None, WallClock::starting_at(UnixSeconds(0)))
+    }
+
+    #[test]
+    fn cache_control_is_checked() {
+        for value in ["no-store", "public, max-age=60", "private=\"x-user\", max-age=0", " immutable "] {
+            assert!(cache_control(Some(value)).is_ok(), "{value}");
+        }
+        for value in ["", "public,", "max age", "a=b=c", "no-cache=\"a", "x\r\nSet-Cookie: y", "café"] {
+            let settings = Settings { cache_control: Some(value.to_owned()), ..Settings::default() };
+            assert_eq!(site(settings).unwrap_err(), SettingsError::CacheControl(value.to_owned()));
+        }
+    }
+
+    #[test]
+    fn an_index_name_is_a_name() {
+        for name in ["", "..", "a/b"] {
+            let settings = Settings { index_names: vec![name.to_owned()], ..Settings::default() };
+            assert_eq!(site(settings).unwrap_err(), SettingsError::IndexName(name.to_owned()));
+        }
+    }
+}

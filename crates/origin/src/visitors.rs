@@ -1,0 +1,403 @@
+//! Who comes again: a cookie for each new visitor, and how many requests each has made.
+//!
+//! The server that study 4 measured gave its visitors one of 256 ids and used them again, so that two people could share one. Here:
+//!
+//! - An id is 128 random bits from the operating system. It is given out once; nothing is ever derived from a counter that could wrap or
+//!   restart.
+//! - The cookie carries an HMAC of the id (SHA-256, cut to 128 bits), so a made-up id is not adopted: its sender gets a new one.
+//! - A count is 64 bits wide and stays at its largest value.
+//! - The table is bounded. When it is full, the visitor who was not seen for the longest is forgotten. **Its id is not given to
+//!   anybody else**; if it comes back with its cookie it keeps the id, and its count begins again at 1. How many were forgotten is told.
+//!
+//! ```text
+//!   Cookie: breme-visitor=<id, 32 hex digits>.<mac, 32 hex digits>
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+/// The cookie's name.
+pub(crate) const COOKIE: &str = "breme-visitor";
+/// How long a browser keeps it: 400 days, the most that browsers grant.
+const COOKIE_MAX_AGE_SECONDS: u32 = 400 * 24 * 3600;
+/// The fewest bytes that a key may have.
+pub const VISITOR_KEY_BYTES_MIN: usize = 16;
+/// Visitors that the report names.
+const REPORTED_MAX: usize = 100;
+/// Tables with a lock each, so that shards seldom wait for each other. Small bounds get one table, so that the bound is exact.
+const TABLE_COUNT: usize = 16;
+const TABLE_VISITORS_MIN: usize = 1024;
+
+/// 128 fresh random bits from the operating system; none if it has none to give.
+pub type RandomSource = Box<dyn Fn() -> Option<u128> + Send + Sync>;
+
+/// All visitors, of all shards.
+pub struct Visitors {
+    mac: Hmac<Sha256>,
+    random: RandomSource,
+    tables: Vec<Mutex<Table>>,
+}
+
+/// What became of a request's cookie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Visit {
+    /// The cookie is good.
+    Known,
+    /// The Set-Cookie field's value for a new visitor.
+    New(String),
+    /// There is no randomness for a new id.
+    Uncounted,
+}
+
+/// A key that is too short to keep anybody from making up cookies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortKey;
+
+impl std::fmt::Display for ShortKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "a visitor key needs at least {VISITOR_KEY_BYTES_MIN} bytes")
+    }
+}
+
+impl std::error::Error for ShortKey {}
+
+impl Visitors {
+    /// No visitors yet, and room for `visitors_max`.
+    ///
+    /// # Errors
+    /// If `key` has fewer than [`VISITOR_KEY_BYTES_MIN`] bytes.
+    pub fn new(key: &[u8], visitors_max: usize, random: RandomSource) -> Result<Self, ShortKey> {
+        if key.len() < VISITOR_KEY_BYTES_MIN {
+            return Err(ShortKey);
+        }
+        // A key of any length becomes one of the block's length.
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&Sha256::digest(key));
+        let table_count = if visitors_max >= TABLE_COUNT * TABLE_VISITORS_MIN { TABLE_COUNT } else { 1 };
+        let tables = (0..table_count).map(|_| Mutex::new(Table::new((visitors_max / table_count).max(1)))).collect();
+        Ok(Self { mac: Hmac::new(&block.into()), random, tables })
+    }
+
+    /// Counts a request with these values of the cookie; the first that is good is the visitor's.
+    pub(crate) fn visit<'a>(&self, values: impl Iterator<Item = &'a [u8]>) -> Visit {
+        for value in values {
+            if self.count_known(value) {
+                return Visit::Known;
+            }
+        }
+        self.welcome()
+    }
+
+    fn count_known(&self, value: &[u8]) -> bool {
+        let Some((id, mac)) = parse_value(value) else { return false };
+        let mut table = self.table(id);
+        // A visitor who is in the table needs no HMAC computed, only compared.
+        if let Some(known_mac) = table.mac(id) {
+            let is_good = same(known_mac, mac);
+            if is_good {
+                table.count(id, mac);
+            }
+            return is_good;
+        }
+        drop(table);
+        if !same(self.authenticate(id), mac) {
+            return false;
+        }
+        self.table(id).count(id, mac);
+        true
+    }
+
+    fn welcome(&self) -> Visit {
+        let Some(id) = (self.random)() else { return Visit::Uncounted };
+        let mac = self.authenticate(id);
+        self.table(id).count(id, mac);
+        Visit::New(format!(
+            "{COOKIE}={id:032x}.{mac:032x}; Path=/; Max-Age={COOKIE_MAX_AGE_SECONDS}; HttpOnly; SameSite=Lax"
+        ))
+    }
+
+    fn authenticate(&self, id: u128) -> u128 {
+        let mut mac = self.mac.clone();
+        mac.update(&id.to_be_bytes());
+        mac.finalize().into_bytes().iter().take(16).fold(0, |bits, &byte| bits << 8 | u128::from(byte))
+    }
+
+    fn table(&self, id: u128) -> MutexGuard<'_, Table> {
+        // Ids are random, so their last bits spread them evenly.
+        let table = &self.tables[id as usize % self.tables.len()];
+        table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The counts as text: totals, then the visitors seen last. Ids are cut, since a whole one is half a secret.
+    pub(crate) fn report(&self) -> String {
+        let mut totals = Totals::default();
+        let mut lines = String::new();
+        for table in &self.tables {
+            let table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            totals.visitors += table.index.len() as u64;
+            totals.requests = totals.requests.saturating_add(table.requests);
+            totals.forgotten += table.forgotten;
+            for slot in table.newest_first().take(REPORTED_MAX / self.tables.len()) {
+                // Writing to a string cannot fail.
+                let _ = writeln!(lines, "visitor {:08x} {}", (slot.id >> 96) as u32, slot.count);
+            }
+        }
+        let Totals { visitors, requests, forgotten } = totals;
+        format!("visitors {visitors}\nrequests {requests}\nforgotten {forgotten}\n{lines}")
+    }
+}
+
+impl std::fmt::Debug for Visitors {
+    /// Without the key.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Visitors").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    visitors: u64,
+    requests: u64,
+    forgotten: u64,
+}
+
+/// Compares without telling by its duration where the difference is.
+fn same(one: u128, other: u128) -> bool {
+    std::hint::black_box(one ^ other) == 0
+}
+
+fn parse_value(value: &[u8]) -> Option<(u128, u128)> {
+    if value.len() != 65 || value[32] != b'.' {
+        return None;
+    }
+    Some((parse_hex(&value[..32])?, parse_hex(&value[33..])?))
+}
+
+/// Small hex digits only: one id has one spelling.
+fn parse_hex(digits: &[u8]) -> Option<u128> {
+    digits.iter().try_fold(0_u128, |number, &digit| {
+        let value = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        Some(number << 4 | u128::from(value))
+    })
+}
+
+const NOBODY: u32 = u32::MAX;
+
+/// Visitors in the order in which they were last seen: a list through the slots, so that the oldest is found at once.
+#[derive(Debug)]
+struct Table {
+    visitors_max: usize,
+    index: HashMap<u128, u32>,
+    slots: Vec<Slot>,
+    newest: u32,
+    oldest: u32,
+    requests: u64,
+    forgotten: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    id: u128,
+    mac: u128,
+    count: u64,
+    newer: u32,
+    older: u32,
+}
+
+impl Table {
+    fn new(visitors_max: usize) -> Self {
+        Self {
+            visitors_max: visitors_max.min(NOBODY as usize),
+            index: HashMap::new(),
+            slots: Vec::new(),
+            newest: NOBODY,
+            oldest: NOBODY,
+            requests: 0,
+            forgotten: 0,
+        }
+    }
+
+    fn mac(&self, id: u128) -> Option<u128> {
+        Some(self.slots[*self.index.get(&id)? as usize].mac)
+    }
+
+    /// One request more of the visitor `id`, who is added if need be.
+    fn count(&mut self, id: u128, mac: u128) {
+        self.requests = self.requests.saturating_add(1);
+        let place = match self.index.get(&id) {
+            Some(&place) => {
+                self.unlink(place);
+                place
+            }
+            None => self.free_place(),
+        };
+        let is_known = self.index.insert(id, place).is_some();
+        let slot = &mut self.slots[place as usize];
+        let count = if is_known { slot.count.saturating_add(1) } else { 1 };
+        *slot = Slot { id, mac, count, newer: NOBODY, older: self.newest };
+        match self.newest {
+            NOBODY => self.oldest = place,
+            newest => self.slots[newest as usize].newer = place,
+        }
+        self.newest = place;
+    }
+
+    fn free_place(&mut self) -> u32 {
+        if self.slots.len() < self.visitors_max {
+            self.slots.push(Slot { id: 0, mac: 0, count: 0, newer: NOBODY, older: NOBODY });
+            return self.slots.len() as u32 - 1;
+        }
+        let place = self.oldest;
+        self.unlink(place);
+        self.index.remove(&self.slots[place as usize].id);
+        self.forgotten += 1;
+        place
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Slot { newer, older, .. } = self.slots[place as usize];
+        match newer {
+            NOBODY => self.newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
+        match older {
+            NOBODY => self.oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
+    }
+
+    fn newest_first(&self) -> impl Iterator<Item = &Slot> {
+        std::iter::successors(self.slots.get(self.newest as usize), |slot| self.slots.get(slot.older as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use breme_base::Random;
+
+    fn visitors(visitors_max: usize) -> Visitors {
+        let random = Mutex::new(Random::new(5));
+        let source = move || {
+            let mut random = random.lock().unwrap();
+            Some(u128::from(random.next_u64()) << 64 | u128::from(random.next_u64()))
+        };
+        Visitors::new(b"sixteen byte key", visitors_max, Box::new(source)).unwrap()
+    }
+
+    fn new_cookie(visitors: &Visitors) -> String {
+        let Visit::New(field) = visitors.visit(std::iter::empty()) else { panic!("a visitor without a cookie is new") };
+        assert!(field.ends_with("; Path=/; Max-Age=34560000; HttpOnly; SameSite=Lax"), "{field}");
+        field.split(['=', ';']).nth(1).unwrap().to_owned()
+    }
+
+    fn visit(visitors: &Visitors, cookie: &str) -> Visit {
+        visitors.visit(std::iter::once(cookie.as_bytes()))
+    }
+
+    #[test]
+    fn a_visitor_is_known_again_and_counted() {
+        let visitors = visitors(10);
+        let (first, second) = (new_cookie(&visitors), new_cookie(&visitors));
+        assert_ne!(first[..32], second[..32]);
+        for _ in 0..3 {
+            assert_eq!(visit(&visitors, &first), Visit::Known);
+        }
+        let report = visitors.report();
+        let expected =
+            format!("visitors 2\nrequests 5\nforgotten 0\nvisitor {} 4\nvisitor {} 1\n", &first[..8], &second[..8]);
+        assert_eq!(report, expected);
+    }
+
+    #[test]
+    fn made_up_cookies_are_not_adopted() {
+        let visitors = visitors(10);
+        let good = new_cookie(&visitors);
+        let swapped = |at: usize| {
+            let mut bytes = good.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
+            String::from_utf8(bytes).unwrap()
+        };
+        let other_key = Visitors::new(b"another key, 16+", 10, Box::new(|| Some(7))).unwrap();
+        let foreign = new_cookie(&other_key);
+        let made_up = [
+            swapped(0),
+            swapped(31),
+            swapped(33),
+            swapped(64),
+            good.to_uppercase(),
+            good[..64].to_owned(),
+            foreign,
+            String::new(),
+        ];
+        for cookie in made_up {
+            assert!(matches!(visit(&visitors, &cookie), Visit::New(_)), "{cookie}");
+        }
+        assert_eq!(visit(&visitors, &good), Visit::Known);
+        // A good one behind a made-up one of the same name counts.
+        let values = [b"junk".as_slice(), good.as_bytes()];
+        assert_eq!(visitors.visit(values.into_iter()), Visit::Known);
+    }
+
+    #[test]
+    fn the_longest_unseen_is_forgotten_and_keeps_its_id() {
+        let visitors = visitors(2);
+        let (first, second) = (new_cookie(&visitors), new_cookie(&visitors));
+        assert_eq!(visit(&visitors, &first), Visit::Known);
+        let third = new_cookie(&visitors);
+        assert!(visitors.report().starts_with("visitors 2\nrequests 4\nforgotten 1\n"));
+        assert_eq!(visit(&visitors, &second), Visit::Known);
+        let report = visitors.report();
+        assert!(report.contains(&format!("visitor {} 1\nvisitor {} 1\n", &second[..8], &third[..8])), "{report}");
+    }
+
+    #[test]
+    fn a_count_does_not_wrap() {
+        let mut table = Table::new(1);
+        table.count(1, 2);
+        table.slots[0].count = u64::MAX;
+        table.count(1, 2);
+        assert_eq!(table.slots[0].count, u64::MAX);
+    }
+
+    #[test]
+    fn a_short_key_and_a_lack_of_randomness_are_told() {
+        assert!(Visitors::new(b"short", 1, Box::new(|| None)).is_err());
+        let starved = Visitors::new(&[1; 32], 1, Box::new(|| None)).unwrap();
+        assert_eq!(starved.visit(std::iter::empty()), Visit::Uncounted);
+    }
+
+    #[test]
+    fn the_table_agrees_with_a_plain_list_over_random_histories() {
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let mut table = Table::new(4);
+            let mut seen: Vec<u128> = Vec::new();
+            let mut counts: BTreeMap<u128, u64> = BTreeMap::new();
+            for _ in 0..200 {
+                let id = u128::from(random.below(8));
+                table.count(id, id);
+                seen.retain(|&other| other != id);
+                seen.push(id);
+                *counts.entry(id).or_default() += 1;
+                if seen.len() > 4 {
+                    counts.remove(&seen.remove(0));
+                }
+                let newest_first: Vec<(u128, u64)> = table.newest_first().map(|slot| (slot.id, slot.count)).collect();
+                let expected: Vec<(u128, u64)> = seen.iter().rev().map(|id| (*id, counts[id])).collect();
+                assert_eq!(newest_first, expected, "seed {seed}");
+                assert_eq!(table.index.len(), seen.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A driver made of memory: one connection to one node, whole or byte by byte, in virtual time.
+#![allow(dead_code)]
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_node::{
+    Accepted, Action, Actions, Close, CloseReason, ConnectionId, ListenerId, Node, Received, Shard, ShardId,
+};
+use breme_origin::{MemoryRoot, Origin, Settings, Site, Visitors};
+
+/// Sun, 06 Nov 1994 08:49:37 GMT.
+pub const THEN: u64 = 784_111_777;
+pub const THEN_NS: i128 = THEN as i128 * 1_000_000_000;
+/// When the tests run: a day later.
+pub const TODAY: u64 = THEN + 86_400;
+
+pub fn lab() -> Settings {
+    Settings { lab: true, ..Settings::default() }
+}
+
+pub fn site(settings: Settings, root: Option<MemoryRoot>, visitors: Option<Visitors>) -> Site {
+    let root = root.map(|root| Arc::new(root) as Arc<dyn breme_origin::Root>);
+    Site::new(settings, root, visitors, WallClock::starting_at(UnixSeconds(TODAY))).unwrap()
+}
+
+pub fn node(site: &Site) -> Origin {
+    site.node(Shard { id: ShardId(0), count: 1 })
+}
+
+/// A client of a node of its own.
+pub struct Peer {
+    pub node: Origin,
+    pub now: Instant,
+    id: ConnectionId,
+    unread: Vec<u8>,
+    ended: bool,
+    pub output: Vec<u8>,
+    pub closed: Option<Close>,
+    /// Shared segments and file ranges among what was sent.
+    pub handed_over: usize,
+    /// The queue past which the node is told that it is long; then nothing is lent until `read_all`.
+    pub queue_max: usize,
+    queued: usize,
+    is_long: bool,
+}
+
+impl Peer {
+    pub fn new(site: &Site) -> Self {
+        Self::of_node(node(site))
+    }
+
+    pub fn of_node(node: Origin) -> Self {
+        let id = ConnectionId::new(3, 1);
+        let mut peer = Self {
+            node,
+            now: Instant::ZERO,
+            id,
+            unread: Vec::new(),
+            ended: false,
+            output: Vec::new(),
+            closed: None,
+            handed_over: 0,
+            queue_max: usize::MAX,
+            queued: 0,
+            is_long: false,
+        };
+        let accepted = Accepted { listener: ListenerId(0), peer: "192.0.2.1:1".parse().unwrap() };
+        peer.act(|node, now, actions| node.handle_accepted(now, id, accepted, actions));
+        peer
+    }
+
+    /// Lends bytes, and again as long as the node wants it.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.unread.extend_from_slice(bytes.as_ref());
+        self.lend();
+    }
+
+    pub fn end(&mut self) {
+        self.ended = true;
+        self.lend();
+    }
+
+    /// The driver's queue has left.
+    pub fn read_all(&mut self) {
+        self.queued = 0;
+        self.is_long = false;
+        let id = self.id;
+        self.act(|node, now, actions| node.handle_sent(now, id, 0, actions));
+        self.lend();
+    }
+
+    pub fn stop(&mut self) {
+        self.act(|node, now, actions| node.handle_stopping(now, actions));
+    }
+
+    /// Lets time pass, with every deadline on the way.
+    pub fn wait(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while let Some(at) = self.node.next_deadline().filter(|&at| at <= end) {
+            self.now = self.now.max(at);
+            self.act(|node, now, actions| node.handle_deadline(now, actions));
+        }
+        self.now = end;
+    }
+
+    pub fn drop_connection(&mut self) {
+        let id = self.id;
+        self.act(|node, now, actions| node.handle_closed(now, id, CloseReason::Reset, actions));
+    }
+
+    fn lend(&mut self) {
+        if self.closed.is_some() || self.queued > self.queue_max {
+            return;
+        }
+        let mut actions = Actions::new();
+        let received = Received { bytes: &self.unread, ended: self.ended };
+        let taken = self.node.handle_received(self.now, self.id, received, &mut actions);
+        self.unread.drain(..taken);
+        self.carry_out(&actions);
+    }
+
+    fn act(&mut self, call: impl FnOnce(&mut Origin, Instant, &mut Actions)) {
+        let mut actions = Actions::new();
+        call(&mut self.node, self.now, &mut actions);
+        self.carry_out(&actions);
+    }
+
+    fn carry_out(&mut self, actions: &Actions) {
+        let (mut resumed, before) = (false, self.output.len());
+        for index in 0..actions.len() {
+            match actions.get(index).unwrap() {
+                Action::Send(..) => self.output.extend_from_slice(actions.bytes(index)),
+                Action::SendShared(_, bytes) => {
+                    self.handed_over += 1;
+                    self.output.extend_from_slice(bytes);
+                }
+                Action::SendFile(_, range) => {
+                    self.handed_over += 1;
+                    let mut bytes = vec![0; range.length as usize];
+                    range.file.read_exact_at(&mut bytes, range.offset).unwrap();
+                    self.output.extend_from_slice(&bytes);
+                }
+                Action::Close(_, how) => {
+                    assert_eq!(self.closed.replace(*how), None, "closed twice");
+                }
+                Action::Resume(_) => resumed = true,
+                other => panic!("an origin does not ask for {other:?}"),
+            }
+        }
+        self.queued += self.output.len() - before;
+        if self.queued > self.queue_max {
+            let (id, queued) = (self.id, self.queued as u64);
+            if !std::mem::replace(&mut self.is_long, true) {
+                self.act(|node, now, actions| node.handle_sent(now, id, queued, actions));
+            }
+        } else {
+            self.queued = 0;
+            if resumed {
+                self.lend();
+            }
+        }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+
+    /// The answers so far, split by their lengths.
+    pub fn answers(&self) -> Vec<Answer> {
+        let mut rest = &self.output[..];
+        let mut answers = Vec::new();
+        while !rest.is_empty() {
+            let (answer, taken) = Answer::parse(rest);
+            answers.push(answer);
+            rest = &rest[taken..];
+        }
+        answers
+    }
+}
+
+/// An answer as a client sees it. (HEAD answers have no body here only if nothing follows them.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub fields: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    fn parse(bytes: &[u8]) -> (Self, usize) {
+        let head_len = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a complete head") + 4;
+        let head = std::str::from_utf8(&bytes[..head_len]).unwrap();
+        let mut lines = head.trim_end().split("\r\n");
+        let status = lines.next().unwrap()[9..12].parse().unwrap();
+        let fields: Vec<(String, String)> = lines
+            .map(|line| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned())).expect(line))
+            .collect();
+        let mut answer = Self { status, fields, body: Vec::new() };
+        let length = answer.field("Content-Length").map_or(0, |length| length.parse().unwrap());
+        let end = bytes.len().min(head_len + length);
+        answer.body = bytes[head_len..end].to_vec();
+        (answer, end)
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        let value = values.next();
+        assert!(values.next().is_none(), "{name} stands twice in {self:?}");
+        value.map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// A request without content.
+pub fn request(method: &str, target: &str, fields: &[&str]) -> String {
+    let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    format!("{method} {target} HTTP/1.1\r\nHost: site.example\r\n{fields}\r\n")
+}
+
+/// The answer to one request on a connection of its own.
+pub fn ask(site: &Site, method: &str, target: &str, fields: &[&str]) -> Answer {
+    let mut peer = Peer::new(site);
+    peer.send(request(method, target, fields));
+    let mut answers = peer.answers();
+    assert_eq!(answers.len(), 1, "{method} {target}: {answers:?}");
+    answers.remove(0)
+}

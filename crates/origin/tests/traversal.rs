@@ -1,0 +1,177 @@
+//! The corpus of ways out of a site, against a real folder with links in it: the whole way from request to system call.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use breme_base::{UnixSeconds, WallClock};
+use breme_origin::{Content, FileCacheLimits, Listed, ListedEntry, OpenError, Opened, Root, Settings, Site, Stamp};
+use breme_sys::{RootError, SiteRoot};
+use support::{Peer, TODAY, ask, request};
+
+/// As the binary does it.
+struct Folder(SiteRoot);
+
+fn told(error: &RootError) -> OpenError {
+    match error {
+        RootError::NotFound => OpenError::NotFound,
+        RootError::Forbidden => OpenError::Forbidden,
+        RootError::NoResources => OpenError::NoResources,
+        RootError::Failed(_) => OpenError::Failed,
+    }
+}
+
+impl Root for Folder {
+    fn open(&self, name: &str) -> Result<Opened, OpenError> {
+        let (file, metadata) = self.0.open(name).map_err(|error| told(&error))?;
+        let content = if metadata.is_dir() { Content::Directory } else { Content::File(Arc::new(file)) };
+        Ok(Opened { stamp: Stamp::of(&metadata), content })
+    }
+
+    fn list(&self, name: &str, entries_max: usize) -> Result<Listed, OpenError> {
+        let found = self.0.list(name, entries_max).map_err(|error| told(&error))?;
+        let entries = found.entries.into_iter().map(|entry| ListedEntry {
+            name: entry.name,
+            is_directory: entry.is_directory,
+            length: entry.length,
+            modified_ns: entry.modified_ns,
+        });
+        Ok(Listed { entries: entries.collect(), truncated: found.truncated })
+    }
+}
+
+fn site_of(folder: &Path, follow_links: bool, settings: Settings) -> Site {
+    let root = Folder(SiteRoot::open_folder(folder, follow_links).unwrap());
+    Site::new(settings, Some(Arc::new(root)), None, WallClock::starting_at(UnixSeconds(TODAY))).unwrap()
+}
+
+/// A file as old as the tests' calendar says, so that it is not young.
+fn write_old(path: &Path, content: impl AsRef<[u8]>) {
+    fs::write(path, content).unwrap();
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(support::THEN)).unwrap();
+}
+
+fn folder() -> tempfile::TempDir {
+    let around = tempfile::tempdir().unwrap();
+    let site = around.path().join("site");
+    fs::create_dir_all(site.join("in/deep")).unwrap();
+    fs::create_dir_all(around.path().join("site-private")).unwrap();
+    write_old(&around.path().join("secret"), "SECRET");
+    write_old(&around.path().join("site-private/secret"), "SECRET");
+    write_old(&site.join(".secret"), "SECRET");
+    write_old(&site.join("in/page.html"), "page");
+    write_old(&site.join("in/large"), vec![b'L'; 200_000]);
+    for (link, target) in [
+        ("out", "../secret"),
+        ("up", ".."),
+        ("beside", "../site-private"),
+        ("root", "/"),
+        ("magic", "/proc/self/root"),
+        ("in/deep/out", "../../../secret"),
+        ("inside", "in/page.html"),
+    ] {
+        symlink(target, site.join(link)).unwrap();
+    }
+    around
+}
+
+#[test]
+fn nothing_outside_is_ever_sent() {
+    let around = folder();
+    let site = around.path().join("site");
+    let climbs =
+        ["..", "%2e%2e", ".%2e", "%2e.", "%2E%2E", "%252e%252e", "%c0%ae%c0%ae", "..%00", "..;", "...", "%5c..", "up"];
+    let slashes = ["/", "%2f", "%2F", "%5c", "%252f", "//", "/./", "%c0%af", "%u2215"];
+    let mut targets: Vec<String> = Vec::new();
+    for climb in climbs {
+        for slash in slashes {
+            for depth in 1..4 {
+                let way = format!("{climb}{slash}").repeat(depth);
+                targets.extend([
+                    format!("/{way}secret"),
+                    format!("/in/{way}secret"),
+                    format!("/in/deep/{way}secret"),
+                    format!("/{way}site-private/secret"),
+                    format!("//{way}secret"),
+                    format!("/{way}etc/passwd"),
+                ]);
+            }
+        }
+    }
+    targets.extend(
+        [
+            "/out",
+            "/beside/secret",
+            "/root/etc/passwd",
+            "/magic/etc/passwd",
+            "/in/deep/out",
+            "/.secret",
+            "/%2esecret",
+            "/in/../.secret",
+        ]
+        .map(str::to_owned),
+    );
+    let absolute = format!("/{}/secret", around.path().display());
+    targets.push(absolute.clone());
+    targets.push(format!("/{absolute}"));
+    for follow_links in [false, true] {
+        let site = site_of(&site, follow_links, Settings { listing: true, ..Settings::default() });
+        for target in &targets {
+            let mut peer = Peer::new(&site);
+            peer.send(request("GET", target, &[]));
+            let text = peer.text();
+            let status: u16 = text[9..12].parse().unwrap();
+            assert!(matches!(status, 400 | 403 | 404), "{target} follow {follow_links}: {text}");
+            assert!(!text.contains("SECRET") && !text.contains("root:"), "{target}: {text}");
+        }
+    }
+}
+
+#[test]
+fn links_inside_by_setting_only() {
+    let around = folder();
+    let folder = around.path().join("site");
+    assert_eq!(ask(&site_of(&folder, true, Settings::default()), "GET", "/inside", &[]).text(), "page");
+    assert_eq!(ask(&site_of(&folder, false, Settings::default()), "GET", "/inside", &[]).status, 403);
+}
+
+#[test]
+fn large_files_are_sent_from_where_they_are() {
+    let around = folder();
+    let site = site_of(&around.path().join("site"), false, Settings::default());
+    let mut peer = Peer::new(&site);
+    peer.send(request("GET", "/in/large", &[]) + &request("GET", "/in/large", &["Range: bytes=1-2,199999-"]));
+    let answers = peer.answers();
+    assert_eq!((answers[0].status, answers[0].body.len(), peer.handed_over), (200, 200_000, 3));
+    assert_eq!(answers[1].text().matches('L').count(), 3);
+}
+
+#[test]
+fn a_file_that_changes_is_noticed() {
+    let around = folder();
+    let page = around.path().join("site/in/page.html");
+    let site = site_of(&around.path().join("site"), false, Settings::default());
+    let mut peer = Peer::new(&site);
+    let get = |peer: &mut Peer| {
+        peer.output.clear();
+        peer.send(request("GET", "/in/page.html", &[]));
+        peer.answers().remove(0)
+    };
+    let first = get(&mut peer);
+    // Same length, same date: only that it is another file tells.
+    let next = page.with_extension("next");
+    write_old(&next, "PAGE");
+    fs::rename(&next, &page).unwrap();
+    assert_eq!(get(&mut peer), first);
+    peer.wait(FileCacheLimits::default().trusted_for);
+    let second = get(&mut peer);
+    assert_eq!(second.text(), "PAGE");
+    fs::remove_file(&page).unwrap();
+    peer.wait(FileCacheLimits::default().trusted_for);
+    assert_eq!(get(&mut peer).status, 404);
+}

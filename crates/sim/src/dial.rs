@@ -1,0 +1,135 @@
+//! Connecting: the attempt travels to the listener, the answer back; the server may hear of the connection before the client does, or after.
+
+use std::net::SocketAddr;
+
+use breme_node::{Accepted, ConnectError, ConnectTicket, ListenerId};
+
+use crate::Simulation;
+use crate::agenda::Event;
+use crate::link::{CLIENT, EndIndex, Link, Phase, SERVER};
+use crate::trace::What;
+
+/// Ports of clients begin here and are used in turn.
+const FIRST_PORT: usize = 32_768;
+const PORT_COUNT: usize = 28_000;
+
+impl Simulation {
+    pub(crate) fn dial(&mut self, shard_index: usize, ticket: ConnectTicket, address: SocketAddr) {
+        self.shards[shard_index].dialling_count += 1;
+        let travel = self.network.delay.draw(&mut self.random);
+        let faults = self.network.faults;
+        if self.random.chance(faults.unanswered) {
+            self.summary.failed_connect_count += 1;
+            let at = self.now + self.network.connect_timeout;
+            self.agenda.arrange(at, Event::ConnectFailed { shard_index, ticket, error: ConnectError::TimedOut });
+            return;
+        }
+        let is_fault = self.random.chance(faults.refused);
+        self.summary.failed_connect_count += u64::from(is_fault);
+        let host_index = self.hosts.iter().position(|host| host.is_server && host.address == address);
+        let Some(host_index) = host_index.filter(|_| !is_fault) else {
+            let at = self.now + travel * 2;
+            self.agenda.arrange(at, Event::ConnectFailed { shard_index, ticket, error: ConnectError::Refused });
+            return;
+        };
+        let link_index = self.links.len();
+        self.links.push(Link { host_index, ..Link::new(shard_index, ticket, &self.network, &mut self.random) });
+        self.agenda.arrange(self.now + travel, Event::Knock { link_index });
+    }
+
+    /// The attempt reaches the host: the kernel accepts it if the host listens.
+    pub(crate) fn knock(&mut self, link_index: usize) {
+        let Link { host_index, ticket, ends: [client, _], .. } = &self.links[link_index];
+        let (host_index, ticket, client_shard) = (*host_index, *ticket, client.shard_index);
+        let back = self.now + self.network.delay.draw(&mut self.random);
+        let host = &self.hosts[host_index];
+        let awake: Vec<usize> = host.shards.clone().filter(|&shard_index| !self.shards[shard_index].is_done).collect();
+        if !host.is_listening || awake.is_empty() {
+            let error = ConnectError::Refused;
+            self.agenda.arrange(back, Event::ConnectFailed { shard_index: client_shard, ticket, error });
+            return;
+        }
+        let chosen = awake[self.random.below(awake.len() as u64) as usize];
+        self.links[link_index].ends[SERVER].shard_index = chosen;
+        let accepted = self.now + self.network.lateness.draw(&mut self.random);
+        self.agenda.arrange(accepted, Event::Accept { link_index });
+        self.agenda.arrange(back, Event::Connected { link_index });
+        self.arrange_faults(link_index);
+    }
+
+    fn arrange_faults(&mut self, link_index: usize) {
+        let faults = self.network.faults;
+        for (probability, event) in
+            [(faults.reset, Event::Cut { link_index }), (faults.silence, Event::Silence { link_index })]
+        {
+            if self.random.chance(probability) {
+                let at = self.now + faults.begin.draw(&mut self.random);
+                self.agenda.arrange(at, event);
+            }
+        }
+    }
+
+    pub(crate) fn accept(&mut self, link_index: usize) {
+        let end = EndIndex::new(link_index, SERVER);
+        let shard_index = self.end(end).shard_index;
+        let is_listening = self.hosts[self.links[link_index].host_index].is_listening;
+        if !is_listening || self.shards[shard_index].is_done {
+            self.end_mut(end).phase = Phase::Gone;
+            self.send_reset(end);
+            return;
+        }
+        let id = self.open(end);
+        let client_host = self.shards[self.end(end.peer()).shard_index].host_index;
+        let port = FIRST_PORT + link_index % PORT_COUNT;
+        let mut peer = self.hosts[client_host].address;
+        peer.set_port(u16::try_from(port).unwrap_or(u16::MAX));
+        let accepted = Accepted { listener: ListenerId(0), peer };
+        self.call(shard_index, Some(id), What::Accepted, |node, now, actions| {
+            node.handle_accepted(now, id, accepted, actions);
+        });
+        self.take_up(end);
+    }
+
+    pub(crate) fn connected(&mut self, link_index: usize) {
+        let end = EndIndex::new(link_index, CLIENT);
+        let shard_index = self.end(end).shard_index;
+        let ticket = self.links[link_index].ticket;
+        self.shards[shard_index].dialling_count -= 1;
+        if self.shards[shard_index].is_done {
+            self.end_mut(end).phase = Phase::Gone;
+            self.send_reset(end);
+            return;
+        }
+        self.summary.connected_count += 1;
+        let id = self.open(end);
+        self.call(shard_index, Some(id), What::Connected(ticket), |node, now, actions| {
+            node.handle_connected(now, ticket, Ok(id), actions);
+        });
+        self.take_up(end);
+    }
+
+    pub(crate) fn connect_failed(&mut self, shard_index: usize, ticket: ConnectTicket, error: ConnectError) {
+        self.shards[shard_index].dialling_count -= 1;
+        self.call(shard_index, None, What::ConnectFailed(ticket, error), |node, now, actions| {
+            node.handle_connected(now, ticket, Err(error), actions);
+        });
+    }
+
+    fn open(&mut self, end: EndIndex) -> breme_node::ConnectionId {
+        let shard_index = self.end(end).shard_index;
+        let id = self.shards[shard_index].table.insert(end);
+        let state = self.end_mut(end);
+        state.id = id;
+        state.phase = Phase::Open;
+        id
+    }
+
+    /// Turns to what came before the node had heard of the connection.
+    fn take_up(&mut self, end: EndIndex) {
+        if self.end(end).incoming.was_reset {
+            self.reset_end(end);
+        } else {
+            self.lend_soon(end);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! One connection between two nodes: at each end what its driver keeps, and for each direction what is on its way.
+//!
+//! ```text
+//!   node ─► queue ─► wire: [ arrived, unread │ on its way ] ─► inbox ─► node
+//!            this end's driver   at most the window           the peer's driver: at most lent_bytes_max
+//! ```
+
+use std::collections::VecDeque;
+
+use breme_base::{Instant, Random};
+use breme_node::{ConnectTicket, ConnectionId, FileRange};
+use bytes::Bytes;
+
+use crate::Network;
+
+/// A connection, or the attempt at one.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) ends: [End; 2],
+    pub(crate) ticket: ConnectTicket,
+    pub(crate) host_index: usize,
+    pub(crate) is_silent: bool,
+}
+
+/// One end of one link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndIndex {
+    pub(crate) link_index: usize,
+    pub(crate) side: usize,
+}
+
+/// The side that connected.
+pub(crate) const CLIENT: usize = 0;
+/// The side that accepted.
+pub(crate) const SERVER: usize = 1;
+
+impl EndIndex {
+    pub(crate) const fn new(link_index: usize, side: usize) -> Self {
+        Self { link_index, side }
+    }
+
+    pub(crate) const fn peer(self) -> Self {
+        Self { link_index: self.link_index, side: 1 - self.side }
+    }
+}
+
+/// What one driver knows of a connection, and the direction in which it sends.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) shard_index: usize,
+    pub(crate) id: ConnectionId,
+    pub(crate) phase: Phase,
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
+    /// Grows with all that gets on while the connection is closed.
+    pub(crate) closing_progress: u64,
+    pub(crate) closing_until: Instant,
+    pub(crate) discarded_bytes: u64,
+    pub(crate) is_resend_limited: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The node has not heard of it yet.
+    Unborn,
+    Open,
+    /// The node has closed it gracefully.
+    Closing,
+    /// It is over, and the node is about to be told.
+    Ending,
+    Gone,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    /// Read, and not taken by the node.
+    pub(crate) inbox: Vec<u8>,
+    pub(crate) is_paused: bool,
+    pub(crate) is_lend_due: bool,
+    /// The node has asked for what it has not taken, or its queue has drained.
+    pub(crate) is_relend_due: bool,
+    pub(crate) has_peer_ended: bool,
+    pub(crate) is_end_told: bool,
+    /// Reset before the node had heard of it.
+    pub(crate) was_reset: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) queue: VecDeque<Segment>,
+    pub(crate) unsent_bytes: u64,
+    pub(crate) queue_state: QueueState,
+    pub(crate) long_queue_bytes: u64,
+    pub(crate) finish: Finish,
+    pub(crate) wire: VecDeque<u8>,
+    /// What is on its way, with the instant at which it arrives.
+    pub(crate) parcels: VecDeque<(Instant, Parcel)>,
+    /// How much of the wire has arrived and waits to be read.
+    pub(crate) arrived_bytes: usize,
+    pub(crate) window_bytes: usize,
+    pub(crate) bytes_per_second: Option<u64>,
+    /// When a slow direction can take the next segment.
+    pub(crate) free_at: Instant,
+    pub(crate) last_arrival: Instant,
+    pub(crate) is_flush_due: bool,
+}
+
+/// What is queued.
+#[derive(Debug)]
+pub(crate) enum Segment {
+    Memory(Bytes),
+    File(FileRange),
+}
+
+/// What travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Parcel {
+    /// So many bytes of the wire.
+    Bytes(usize),
+    /// The end of the sending.
+    End,
+    Reset,
+}
+
+/// Whether the queue counts as long, and whether the node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueState {
+    Short,
+    Long,
+    LongAndTold,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finish {
+    NotAsked,
+    Asked,
+    Done,
+}
+
+impl Link {
+    pub(crate) fn new(client_shard: usize, ticket: ConnectTicket, network: &Network, random: &mut Random) -> Self {
+        let mut end = || End::new(client_shard, network, random);
+        Self { ends: [end(), end()], ticket, host_index: 0, is_silent: false }
+    }
+}
+
+impl End {
+    fn new(shard_index: usize, network: &Network, random: &mut Random) -> Self {
+        Self {
+            shard_index,
+            id: ConnectionId::new(u32::MAX, u32::MAX),
+            phase: Phase::Unborn,
+            incoming: Incoming::default(),
+            outgoing: Outgoing::new(network, random),
+            closing_progress: 0,
+            closing_until: Instant::FAR,
+            discarded_bytes: 0,
+            is_resend_limited: false,
+        }
+    }
+
+    pub(crate) fn may_lend(&self) -> bool {
+        let is_queue_short = self.outgoing.queue_state == QueueState::Short;
+        self.phase == Phase::Open && !self.incoming.is_paused && is_queue_short
+    }
+
+    pub(crate) fn may_send(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Closing)
+    }
+
+    /// Whether the node has it, or is about to.
+    pub(crate) fn is_alive(&self) -> bool {
+        matches!(self.phase, Phase::Unborn | Phase::Open | Phase::Closing)
+    }
+
+    /// Forgets what was not sent and not taken.
+    pub(crate) fn discard(&mut self) {
+        self.incoming.inbox = Vec::new();
+        self.outgoing.queue = VecDeque::new();
+        self.outgoing.unsent_bytes = 0;
+    }
+}
+
+impl Outgoing {
+    fn new(network: &Network, random: &mut Random) -> Self {
+        let is_slow = random.chance(network.slow);
+        Self {
+            queue: VecDeque::new(),
+            unsent_bytes: 0,
+            queue_state: QueueState::Short,
+            long_queue_bytes: network.long_queue_bytes.draw(random),
+            finish: Finish::NotAsked,
+            wire: VecDeque::new(),
+            parcels: VecDeque::new(),
+            arrived_bytes: 0,
+            window_bytes: usize::try_from(network.window_bytes.draw(random).max(1)).unwrap_or(usize::MAX),
+            bytes_per_second: is_slow.then(|| network.slow_rate.draw(random).max(1)),
+            free_at: Instant::ZERO,
+            last_arrival: Instant::ZERO,
+            is_flush_due: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, segment: Segment) {
+        self.unsent_bytes += match &segment {
+            Segment::Memory(bytes) => bytes.len() as u64,
+            Segment::File(range) => range.length,
+        };
+        self.queue.push_back(segment);
+    }
+
+    /// How many bytes the window leaves room for.
+    pub(crate) fn room(&self) -> usize {
+        let room = self.window_bytes.saturating_sub(self.wire.len());
+        room.min(usize::try_from(self.unsent_bytes).unwrap_or(usize::MAX))
+    }
+
+    /// Moves bytes from the queue to the wire. Returns whether they were there: a file may be shorter than it was.
+    pub(crate) fn put_on_wire(&mut self, bytes: usize) -> bool {
+        let mut missing = bytes;
+        while missing > 0 {
+            let Some(segment) = self.queue.front_mut() else { return false };
+            let moved = match segment {
+                Segment::Memory(memory) => take_memory(memory, missing, &mut self.wire),
+                Segment::File(range) => take_file(range, missing, &mut self.wire),
+            };
+            let Some((moved, is_spent)) = moved else { return false };
+            if is_spent {
+                self.queue.pop_front();
+            }
+            missing -= moved;
+            self.unsent_bytes -= moved as u64;
+        }
+        true
+    }
+
+    /// Moves arrived bytes from the wire to an inbox.
+    pub(crate) fn read(&mut self, bytes: usize, inbox: &mut Vec<u8>) {
+        let (front, back) = self.wire.as_slices();
+        let from_front = bytes.min(front.len());
+        inbox.extend_from_slice(&front[..from_front]);
+        inbox.extend_from_slice(&back[..bytes - from_front]);
+        self.discard(bytes);
+    }
+
+    /// Takes arrived bytes off the wire.
+    pub(crate) fn discard(&mut self, bytes: usize) {
+        self.arrived_bytes -= bytes;
+        self.wire.drain(..bytes);
+    }
+}
+
+fn take_memory(memory: &mut Bytes, limit: usize, wire: &mut VecDeque<u8>) -> Option<(usize, bool)> {
+    let part = memory.split_to(limit.min(memory.len()));
+    wire.extend(&part[..]);
+    Some((part.len(), memory.is_empty()))
+}
+
+/// None if the file has no such bytes.
+fn take_file(range: &mut FileRange, limit: usize, wire: &mut VecDeque<u8>) -> Option<(usize, bool)> {
+    use std::os::unix::fs::FileExt;
+    let length = usize::try_from(range.length).unwrap_or(usize::MAX).min(limit);
+    let mut part = vec![0; length];
+    range.file.read_exact_at(&mut part, range.offset).ok()?;
+    wire.extend(&part);
+    range.offset += length as u64;
+    range.length -= length as u64;
+    Some((length, range.length == 0))
+}

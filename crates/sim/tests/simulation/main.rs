@@ -1,0 +1,7 @@
+//! The simulation passes the suite of all drivers, plays alike from the same seed, and finds nodes that are wrong.
+
+mod determinism;
+mod faults;
+mod suite;
+mod world;
+mod wrong_nodes;

@@ -1,0 +1,61 @@
+//! The simulation as a world of the suite.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_node::{Node, Shard};
+use breme_sim::{Network, Simulation};
+use breme_testkit::{Limits, Played, Shape, Surroundings, World};
+
+pub(crate) struct SimulatedWorld {
+    pub(crate) seed: u64,
+    pub(crate) network: Network,
+    pub(crate) bulk_bytes: u64,
+    /// Kept, so that an assertion that fails afterwards shows what happened.
+    pub(crate) last: RefCell<Option<Simulation>>,
+}
+
+impl SimulatedWorld {
+    pub(crate) fn new(seed: u64, network: Network, bulk_bytes: u64) -> Self {
+        Self { seed, network, bulk_bytes, last: RefCell::new(None) }
+    }
+}
+
+impl World for SimulatedWorld {
+    fn name(&self) -> String {
+        format!("sim with seed {}", self.seed)
+    }
+
+    fn limits(&self) -> Limits {
+        let lent_bytes_max = self.network.lent_bytes_max;
+        // Twice the smallest window of the networks here, nearly.
+        let circle_bytes = 1_000;
+        Limits { lent_bytes_max, bulk_bytes: self.bulk_bytes, circle_bytes, patience: Duration::from_secs(3_600) }
+    }
+
+    fn run<S, C>(
+        &self,
+        shape: Shape,
+        server: impl Fn(Shard) -> S + Send + Sync + 'static,
+        client: impl Fn(Shard, &Surroundings) -> C + Send + Sync + 'static,
+    ) -> Played<S, C>
+    where
+        S: Node + Send + 'static,
+        C: Node + Send + 'static,
+    {
+        let mut simulation = Simulation::new(self.seed, self.network.clone());
+        let servers = simulation.serve("server", shape.server_shards, server);
+        let stopper = simulation.stopper(servers);
+        let surroundings = Surroundings {
+            server: simulation.address(servers),
+            nobody: Simulation::nobody(),
+            stop_server: Arc::new(move || stopper.stop()),
+        };
+        let clients = simulation.client("client", shape.client_shards, |shard| client(shard, &surroundings));
+        simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+        let played = Played { servers: simulation.take(servers), clients: simulation.take(clients) };
+        self.last.replace(Some(simulation));
+        played
+    }
+}

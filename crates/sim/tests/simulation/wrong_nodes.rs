@@ -1,0 +1,147 @@
+//! Nodes that are wrong on purpose: a simulation that does not find them is worth nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_base::Instant;
+use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received, ShardId};
+use breme_sim::{Network, Simulation};
+use breme_testkit::{Client, Content, Script, Surroundings, suite};
+
+use crate::world::SimulatedWorld;
+
+/// What is wrong with a node.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// Drops every byte that is lent alone: on a calm network nobody notices.
+    DropsLoneBytes,
+    TakesMoreThanLent,
+    /// Waits for more than it gets.
+    WaitsForMore,
+    SendsAfterFinish,
+    WakesNobody,
+}
+
+struct Wrong(Fault);
+
+impl Node for Wrong {
+    fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
+
+    fn handle_received(
+        &mut self,
+        _: Instant,
+        id: ConnectionId,
+        received: Received<'_>,
+        actions: &mut Actions,
+    ) -> usize {
+        let lent = received.bytes.len();
+        if received.ended {
+            actions.close(id, Close::Graceful);
+        }
+        match self.0 {
+            Fault::DropsLoneBytes if lent == 1 => return 1,
+            Fault::TakesMoreThanLent => return lent + 2,
+            Fault::WaitsForMore => return 0,
+            Fault::SendsAfterFinish => actions.finish(id),
+            Fault::WakesNobody => actions.wake(ShardId(7), 0),
+            Fault::DropsLoneBytes => {}
+        }
+        actions.send(id).extend_from_slice(received.bytes);
+        lent
+    }
+
+    fn handle_closed(&mut self, _: Instant, _: ConnectionId, _: CloseReason, _: &mut Actions) {}
+
+    fn handle_stopping(&mut self, _: Instant, _: &mut Actions) {}
+}
+
+/// What the client found; or the panic.
+fn failures(seed: u64, network: Network, fault: Fault) -> Result<Vec<String>, String> {
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        let mut simulation = Simulation::new(seed, network);
+        let server = simulation.serve("server", 1, |_| Wrong(fault));
+        let surroundings = Surroundings {
+            server: simulation.address(server),
+            nobody: Simulation::nobody(),
+            stop_server: Arc::new(|| {}),
+        };
+        let content = Content::pattern(1, 600);
+        let script = Script::new().connect().exchange(content.clone(), content);
+        let client = simulation
+            .client("client", 1, |_| Client::new(&surroundings, Duration::from_secs(9), vec![script.clone()]));
+        simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+        simulation.take(client)[0].failures().to_vec()
+    }));
+    played.map_err(|panic| panic.downcast_ref::<String>().cloned().unwrap_or_default())
+}
+
+#[test]
+fn an_echo_that_drops_lone_bytes_is_found_by_cutting() {
+    assert_eq!(failures(0, Network::calm(), Fault::DropsLoneBytes), Ok(Vec::new()));
+    let found = failures(0, Network::bytewise(), Fault::DropsLoneBytes).unwrap();
+    assert!(found[0].contains("expected [") || found[0].contains("no progress"), "{found:?}");
+    let rough = (0..50).filter(|&seed| failures(seed, Network::rough(), Fault::DropsLoneBytes) != Ok(Vec::new()));
+    assert!(rough.count() > 0, "random cuts find it too");
+}
+
+#[test]
+fn taking_more_than_was_lent_is_found() {
+    let panic = failures(0, Network::calm(), Fault::TakesMoreThanLent).unwrap_err();
+    assert_eq!(panic, "server/0 took 602 of the 600 bytes that were lent on #0.0");
+}
+
+#[test]
+fn waiting_for_what_does_not_come_is_found() {
+    let found = failures(0, Network::calm(), Fault::WaitsForMore).unwrap();
+    assert!(found[0].contains("600 sent, 0 received") && found[0].contains("no progress within 9s"), "{found:?}");
+}
+
+#[test]
+fn sending_after_finish_is_found() {
+    let panic = failures(0, Network::calm(), Fault::SendsAfterFinish).unwrap_err();
+    assert_eq!(panic, "server/0 sends 600 bytes on #0.0 after it has finished its sending");
+}
+
+#[test]
+fn waking_a_shard_that_is_not_there_is_found() {
+    let panic = failures(0, Network::calm(), Fault::WakesNobody).unwrap_err();
+    assert_eq!(panic, "server/0 wakes shard 7, of 1");
+}
+
+/// A client that has no deadline of its own and waits for ever.
+struct Patient(Surroundings);
+
+impl Node for Patient {
+    fn handle_started(&mut self, _: Instant, actions: &mut Actions) {
+        actions.connect(breme_node::ConnectTicket(0), breme_node::Endpoint::tcp(self.0.server));
+    }
+    fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
+    fn handle_received(&mut self, _: Instant, _: ConnectionId, _: Received<'_>, _: &mut Actions) -> usize {
+        0
+    }
+    fn handle_closed(&mut self, _: Instant, _: ConnectionId, _: CloseReason, _: &mut Actions) {}
+    fn handle_stopping(&mut self, _: Instant, _: &mut Actions) {}
+}
+
+#[test]
+fn a_dead_end_is_reported_with_what_is_open() {
+    let mut simulation = Simulation::new(3, Network::calm());
+    let server = simulation.serve("server", 1, |_| Wrong(Fault::WaitsForMore));
+    let surroundings =
+        Surroundings { server: simulation.address(server), nobody: Simulation::nobody(), stop_server: Arc::new(|| {}) };
+    simulation.client("client", 1, |_| Patient(surroundings.clone()));
+    let report = simulation.run().unwrap_err().to_string();
+    assert!(report.contains("seed 3") && report.contains("nothing is due"), "{report}");
+    assert!(report.contains("client/0 #0.0: Open") && report.contains("server/0 #0.0: Open"), "{report}");
+}
+
+#[test]
+fn a_failing_case_is_named_with_its_seed() {
+    // A world without room between two nodes' queues cannot give what the suite wants to see: bulk that is no bulk.
+    let outcome = catch_unwind(|| {
+        suite::run("a_client_that_does_not_read", &SimulatedWorld::new(42, Network::calm(), 16));
+    });
+    let panic = outcome.unwrap_err().downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(panic.contains("case `a_client_that_does_not_read` on sim with seed 42"), "{panic}");
+}

@@ -1,0 +1,27 @@
+//! Histograms of times, and the files in which they are kept.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Histogram`] | counts of times from 1 ns to 1 h with three significant digits; merging loses nothing |
+//! | [`log`] | `.hlog`: one histogram for each interval of a run (HdrHistogram log 1.3, with tags) |
+//! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for the known plotters |
+//!
+//! A quantile of a run is read from the **merged** histogram, never averaged over parts.
+//!
+//! This crate knows no clock, no file and no thread: it writes to any [`std::io::Write`] and reads from bytes.
+//!
+//! ```
+//! use breme_stats::Histogram;
+//!
+//! let mut histogram = Histogram::new();
+//! (1..=1_000).for_each(|micros| histogram.record(micros * 1_000));
+//! assert_eq!(histogram.count(), 1_000);
+//! assert!((histogram.quantile(0.99) as f64 / 990_000.0 - 1.0).abs() < 0.001);
+//! ```
+
+mod histogram;
+pub mod log;
+mod quantile_text;
+
+pub use histogram::{Histogram, TIME_NS_MAX};
+pub use quantile_text::write as write_quantile_text;

@@ -1,0 +1,65 @@
+//! Processors. An experiment pins both sides, so that they do not take each other's time; a thread may only use the
+//! processors that its process was given (`taskset`, a container's cpuset).
+
+use std::io;
+
+/// The processors that this thread may run on, by number, ascending.
+#[must_use]
+pub fn cpus_allowed() -> Vec<usize> {
+    #[cfg(target_os = "linux")]
+    if let Ok(set) = rustix::thread::sched_getaffinity(None) {
+        return (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    }
+    (0..parallelism()).collect()
+}
+
+/// How many threads can run at the same time.
+#[must_use]
+pub fn parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Lets the calling thread run only on `cpus`.
+///
+/// # Errors
+/// When none of them exists or may be used; where the operating system does not offer it.
+#[cfg(target_os = "linux")]
+pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    for &cpu in cpus.iter().filter(|&&cpu| cpu < rustix::thread::CpuSet::MAX_CPU) {
+        set.set(cpu);
+    }
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+/// Lets the calling thread run only on `cpus`: not offered here.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn pin_current_thread(_cpus: &[usize]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_pinned_to_one_of_the_allowed() {
+        let allowed = cpus_allowed();
+        let last = *allowed.last().unwrap();
+        let pinned = std::thread::spawn(move || {
+            pin_current_thread(&[last]).unwrap();
+            cpus_allowed()
+        });
+        assert_eq!(pinned.join().unwrap(), [last]);
+        assert_eq!(cpus_allowed(), allowed, "pinning one thread must leave the others");
+    }
+
+    #[test]
+    fn a_processor_that_does_not_exist_is_refused() {
+        let refused = std::thread::spawn(|| pin_current_thread(&[100_000]).is_err());
+        assert!(refused.join().unwrap());
+    }
+}

@@ -1,0 +1,91 @@
+//! The limit of open files. Each connection is one; the usual soft limit of 1024 is too low for a server, and running
+//! into it in the middle of a measurement spoils it. So it is raised at the start, and a lack is told then.
+
+use std::fmt;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The limits of open files of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorLimit {
+    /// What holds now.
+    pub soft: u64,
+    /// Up to where the process may raise it by itself.
+    pub hard: u64,
+}
+
+/// There may not be as many open files as are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooFewDescriptors {
+    /// How many are needed.
+    pub needed: u64,
+    /// How many there may be.
+    pub allowed: u64,
+}
+
+impl fmt::Display for TooFewDescriptors {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needed, allowed } = self;
+        write!(
+            formatter,
+            "too few file descriptors: {needed} are needed, {allowed} are allowed; raise the limit with \
+             `ulimit -Hn {needed} && ulimit -n {needed}` as root (or LimitNOFILE={needed} in a systemd unit, \
+             --ulimit nofile={needed} in a container), or use fewer connections"
+        )
+    }
+}
+
+impl std::error::Error for TooFewDescriptors {}
+
+/// The limits as they are.
+#[must_use]
+pub fn descriptor_limit() -> DescriptorLimit {
+    let limit = getrlimit(Resource::Nofile);
+    DescriptorLimit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
+}
+
+/// Raises the soft limit to the hard one, as far as the system lets it, and tells the result.
+pub fn raise_descriptor_limit() -> DescriptorLimit {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        // A refusal leaves the limit as it was; who needs more than that is told by `descriptors_needed`.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    descriptor_limit()
+}
+
+/// Raises the limit if it is lower than `needed`.
+///
+/// # Errors
+/// When it cannot be raised that far.
+pub fn descriptors_needed(needed: u64) -> Result<(), TooFewDescriptors> {
+    if descriptor_limit().soft >= needed {
+        return Ok(());
+    }
+    let allowed = raise_descriptor_limit().soft;
+    if allowed >= needed { Ok(()) } else { Err(TooFewDescriptors { needed, allowed }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_names_the_number_and_the_remedy() {
+        let lack = TooFewDescriptors { needed: 10_100, allowed: 4_096 };
+        let message = lack.to_string();
+        assert!(message.contains("10100 are needed, 4096 are allowed"), "{message}");
+        assert!(message.contains("ulimit -n 10100"), "{message}");
+    }
+
+    #[test]
+    fn the_limit_is_raised_to_the_hard_one_and_not_beyond() {
+        let raised = raise_descriptor_limit();
+        assert_eq!(raised.soft, raised.hard);
+        assert_eq!(descriptors_needed(raised.hard), Ok(()));
+        if raised.hard < u64::MAX {
+            let needed = raised.hard + 1;
+            assert_eq!(descriptors_needed(needed), Err(TooFewDescriptors { needed, allowed: raised.hard }));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What breme asks of the operating system, behind safe functions. The only crate that may hold `unsafe`.
+//!
+//! | module | what |
+//! |---|---|
+//! | `clock` | the run's monotonic time, and the calendar's |
+//! | `cpu` | which processors there are for us, and pinning a thread to some |
+//! | `descriptors` | the limit of open files: raising it, and saying what lacks |
+//! | `root` | opening files below a folder out of which nothing leads |
+//! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
+//! | `usage` | CPU time of the process and of a thread, resident memory |
+//!
+//! It knows no nodes, no connections' lives and no HTTP: it turns one wish into one or two system calls.
+
+mod clock;
+mod cpu;
+mod descriptors;
+mod root;
+mod socket;
+mod usage;
+
+pub use clock::Clock;
+pub use cpu::{cpus_allowed, parallelism, pin_current_thread};
+pub use descriptors::{
+    DescriptorLimit, TooFewDescriptors, descriptor_limit, descriptors_needed, raise_descriptor_limit,
+};
+pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
+pub use socket::{accept, connect, connect_outcome, listen, listen_beside, reset_on_close};
+pub use usage::{CpuTime, cpu_time_of_process, cpu_time_of_thread, resident_bytes};

@@ -1,0 +1,324 @@
+//! Files below one folder, out of which no name leads: not by `..`, not by a link, not by one that is made while we look.
+//!
+//! On Linux one call does it: `openat2` with `RESOLVE_BENEATH` (since 5.6). Elsewhere, or where a sandbox forbids that call, each
+//! part of a name is opened by itself and no link is followed. What is neither a regular file nor a directory is refused, and opening never
+//! waits (`O_NONBLOCK`: a FIFO without a writer would).
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+/// The kernel gives up with `EAGAIN` when the tree is moved about while it resolves a name; then it is asked again.
+#[cfg(target_os = "linux")]
+const RESOLVE_ATTEMPTS_MAX: usize = 8;
+
+/// An open folder, and the rules for opening what is in it.
+#[derive(Debug)]
+pub struct SiteRoot {
+    folder: OwnedFd,
+    follow_links: bool,
+    resolver: Resolver,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resolver {
+    /// `openat2`.
+    #[cfg(target_os = "linux")]
+    Kernel,
+    /// Part by part.
+    Steps,
+}
+
+/// Why a name could not be opened.
+#[derive(Debug)]
+pub enum RootError {
+    /// There is no such file.
+    NotFound,
+    /// It may not be read, leads out of the folder, is a link, or is neither a regular file nor a directory.
+    Forbidden,
+    /// Too few file descriptors or too little memory.
+    NoResources,
+    /// Something else.
+    Failed(io::Error),
+}
+
+/// What stands in a directory.
+#[derive(Debug, Default)]
+pub struct FoundEntries {
+    /// Regular files and directories whose names are UTF-8, in no order.
+    pub entries: Vec<FoundEntry>,
+    /// There was more than was asked for.
+    pub truncated: bool,
+}
+
+/// One name of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundEntry {
+    /// Without its directory.
+    pub name: String,
+    /// A directory, else a regular file.
+    pub is_directory: bool,
+    /// Bytes.
+    pub length: u64,
+    /// Nanoseconds since 1970.
+    pub modified_ns: i128,
+}
+
+impl From<Errno> for RootError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Self::NotFound,
+            // XDEV: RESOLVE_BENEATH says no. LOOP: a link that is not to be followed, or leads round in circles. NXIO: a socket.
+            Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO => Self::Forbidden,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::NoResources,
+            other => Self::Failed(other.into()),
+        }
+    }
+}
+
+impl SiteRoot {
+    /// Opens the folder. With `follow_links`, symbolic links are followed as long as they stay beneath it (only where the kernel can
+    /// check that; else never).
+    ///
+    /// # Errors
+    /// When it cannot be opened, is not a folder, or may not be listed.
+    pub fn open_folder(path: &Path, follow_links: bool) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty())?;
+        let mut root = Self { folder, follow_links, resolver: Resolver::Steps };
+        #[cfg(target_os = "linux")]
+        if root.open_by_kernel(".").is_ok() {
+            root.resolver = Resolver::Kernel;
+        }
+        Ok(root)
+    }
+
+    /// Opens a regular file or directory by its name below the folder, which itself is `""`.
+    ///
+    /// # Errors
+    /// See [`RootError`].
+    pub fn open(&self, name: &str) -> Result<(File, Metadata), RootError> {
+        let file = File::from(self.open_any(name)?);
+        let metadata = file.metadata().map_err(RootError::Failed)?;
+        if metadata.is_file() || metadata.is_dir() { Ok((file, metadata)) } else { Err(RootError::Forbidden) }
+    }
+
+    /// What stands in a directory, at most `entries_max` names.
+    ///
+    /// # Errors
+    /// See [`RootError`].
+    pub fn list(&self, name: &str, entries_max: usize) -> Result<FoundEntries, RootError> {
+        let directory = self.open_any(name)?;
+        let mut found = FoundEntries::default();
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            let bytes = entry.file_name().to_bytes();
+            let Ok(entry_name) = std::str::from_utf8(bytes) else { continue };
+            if matches!(entry_name, "." | "..") {
+                continue;
+            }
+            if found.entries.len() >= entries_max {
+                found.truncated = true;
+                break;
+            }
+            found.entries.extend(self.look_at(name, directory.as_fd(), entry_name));
+        }
+        Ok(found)
+    }
+
+    /// Size, time and kind of a name in a directory; none if it is to be passed over.
+    fn look_at(&self, directory_name: &str, directory: BorrowedFd<'_>, name: &str) -> Option<FoundEntry> {
+        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Directory => Some(found_entry(name, &stat)),
+            FileType::Symlink if self.follow_links => {
+                let path = if directory_name.is_empty() { name.to_owned() } else { format!("{directory_name}/{name}") };
+                let (file, _) = self.open(&path).ok()?;
+                Some(found_entry(name, &rustix::fs::fstat(file).ok()?))
+            }
+            _ => None,
+        }
+    }
+
+    fn open_any(&self, name: &str) -> Result<OwnedFd, RootError> {
+        // The kernel would let `a/../b` pass, which stays beneath. Nobody who asks for a file writes that.
+        let is_strange = |part: &str| matches!(part, "" | "." | "..") || part.contains('\0');
+        if !name.is_empty() && name.split('/').any(is_strange) {
+            return Err(RootError::Forbidden);
+        }
+        let name = if name.is_empty() { "." } else { name };
+        match self.resolver {
+            #[cfg(target_os = "linux")]
+            Resolver::Kernel => Ok(self.open_by_kernel(name)?),
+            Resolver::Steps => Ok(self.open_by_steps(name)?),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_by_kernel(&self, name: &str) -> Result<OwnedFd, Errno> {
+        use rustix::fs::ResolveFlags;
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        resolve.set(ResolveFlags::NO_SYMLINKS, !self.follow_links);
+        let mut outcome = Err(Errno::AGAIN);
+        for _ in 0..RESOLVE_ATTEMPTS_MAX {
+            outcome = rustix::fs::openat2(&self.folder, name, OPEN_FLAGS, Mode::empty(), resolve);
+            if !matches!(outcome, Err(Errno::AGAIN | Errno::INTR)) {
+                break;
+            }
+        }
+        outcome
+    }
+
+    fn open_by_steps(&self, name: &str) -> Result<OwnedFd, Errno> {
+        let mut place: Option<OwnedFd> = None;
+        let (directories, last) = name.rsplit_once('/').map_or((None, name), |(all, last)| (Some(all), last));
+        for part in directories.into_iter().flat_map(|all| all.split('/')) {
+            let from = place.as_ref().map_or(self.folder.as_fd(), AsFd::as_fd);
+            place = Some(open_step(from, part, OPEN_FLAGS | OFlags::DIRECTORY)?);
+        }
+        open_step(place.as_ref().map_or(self.folder.as_fd(), AsFd::as_fd), last, OPEN_FLAGS)
+    }
+}
+
+const OPEN_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+fn open_step(from: BorrowedFd<'_>, part: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(from, OsStr::from_bytes(part.as_bytes()), flags | OFlags::NOFOLLOW, Mode::empty())
+}
+
+fn found_entry(name: &str, stat: &Stat) -> FoundEntry {
+    FoundEntry {
+        name: name.to_owned(),
+        is_directory: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
+        length: u64::try_from(stat.st_size).unwrap_or(0),
+        modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A site with links in it, beside a secret.
+    fn site() -> (tempfile::TempDir, std::path::PathBuf) {
+        let around = tempfile::tempdir().unwrap();
+        let site = around.path().join("site");
+        std::fs::create_dir_all(site.join("a/b")).unwrap();
+        std::fs::write(around.path().join("secret"), "secret").unwrap();
+        std::fs::write(site.join("a/file"), "good").unwrap();
+        for (link, target) in [
+            ("out", "../secret"),
+            ("absolute", "/etc/passwd"),
+            ("up", ".."),
+            ("a/b/out", "../../../secret"),
+            ("round", "round"),
+            ("magic", "/proc/self/root"),
+            ("inside", "a/file"),
+            ("folder", "a"),
+        ] {
+            symlink(target, site.join(link)).unwrap();
+        }
+        let socket = std::os::unix::net::UnixListener::bind(site.join("socket")).unwrap();
+        drop(socket);
+        rustix::fs::mknodat(rustix::fs::CWD, site.join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        (around, site)
+    }
+
+    fn roots(follow_links: bool) -> (tempfile::TempDir, Vec<SiteRoot>) {
+        let (around, path) = site();
+        let by_kernel = SiteRoot::open_folder(&path, follow_links).unwrap();
+        let by_steps = SiteRoot { resolver: Resolver::Steps, ..SiteRoot::open_folder(&path, follow_links).unwrap() };
+        (around, vec![by_kernel, by_steps])
+    }
+
+    fn read(root: &SiteRoot, name: &str) -> Result<String, RootError> {
+        let (mut file, metadata) = root.open(name)?;
+        assert!(metadata.is_file());
+        let mut content = String::new();
+        file.read_to_string(&mut content).unwrap();
+        Ok(content)
+    }
+
+    const LEADING_OUT: [&str; 8] =
+        ["out", "absolute", "up/secret", "a/b/out", "round", "magic/etc/passwd", "folder/b/out", "up/site/out"];
+
+    #[test]
+    fn nothing_leads_out() {
+        for follow_links in [false, true] {
+            let (_around, roots) = roots(follow_links);
+            for root in &roots {
+                for name in LEADING_OUT {
+                    assert!(read(root, name).is_err(), "{name} {root:?}");
+                }
+                for name in ["..", "../secret", "a/../a/file", "/etc/passwd", "a//file", "./a/file", "a/file\0"] {
+                    assert!(matches!(root.open(name), Err(RootError::Forbidden)), "{name} {root:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn links_inside_are_followed_only_if_allowed() {
+        let (_around, strict) = roots(false);
+        for root in &strict {
+            assert_eq!(read(root, "a/file").unwrap(), "good");
+            assert!(read(root, "inside").is_err() && read(root, "folder/file").is_err());
+        }
+        let (_around, lax) = roots(true);
+        for root in lax.iter().filter(|root| root.resolver != Resolver::Steps) {
+            assert_eq!(read(root, "inside").unwrap(), "good");
+            assert_eq!(read(root, "folder/file").unwrap(), "good");
+        }
+    }
+
+    #[test]
+    fn special_files_are_refused_without_waiting() {
+        let (_around, roots) = roots(false);
+        for root in &roots {
+            assert!(matches!(root.open("fifo"), Err(RootError::Forbidden)));
+            assert!(matches!(root.open("socket"), Err(RootError::Forbidden)));
+            assert!(matches!(root.open("none"), Err(RootError::NotFound)));
+            assert!(matches!(root.open("a/file/x"), Err(RootError::NotFound)));
+            assert!(root.open("a").unwrap().1.is_dir());
+            assert!(root.open("").unwrap().1.is_dir());
+        }
+    }
+
+    #[test]
+    fn a_directory_is_listed_without_what_cannot_be_opened() {
+        let names = |root: &SiteRoot, name| {
+            let mut names: Vec<String> =
+                root.list(name, 100).unwrap().entries.into_iter().map(|entry| entry.name).collect();
+            names.sort_unstable();
+            names
+        };
+        let (_around, strict) = roots(false);
+        for root in &strict {
+            assert_eq!(names(root, ""), ["a"]);
+            assert_eq!(names(root, "a"), ["b", "file"]);
+            assert!(matches!(root.list("a/file", 100), Err(RootError::NotFound)));
+            let cut = root.list("a", 1).unwrap();
+            assert!(cut.truncated && cut.entries.len() == 1);
+        }
+        let (_around, lax) = roots(true);
+        for root in lax.iter().filter(|root| root.resolver != Resolver::Steps) {
+            assert_eq!(names(root, ""), ["a", "folder", "inside"]);
+        }
+    }
+
+    #[test]
+    fn a_root_that_is_no_folder_is_an_error() {
+        let (around, _) = site();
+        assert!(SiteRoot::open_folder(&around.path().join("secret"), false).is_err());
+        assert!(SiteRoot::open_folder(&around.path().join("none"), false).is_err());
+    }
+}

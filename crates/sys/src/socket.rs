@@ -1,0 +1,212 @@
+//! Sockets: what std does not offer, or offers only with waiting.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+/// A listener at `address` that no other program may share, not waiting, whose connections send small segments at once.
+///
+/// # Errors
+/// Those of `bind` and `listen`: the address is in use, is not of this machine, or the port is a privileged one.
+pub fn listen(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+    let socket = new_listening_socket(address)?;
+    // Bound without sharing, so that a port in use is found out even if its owner shares it; shared with our own
+    // other sockets only from here on. Linux asks for both at the time of the second bind.
+    socket.bind(&address.into())?;
+    share_port(&socket)?;
+    socket.listen(backlog_of(backlog))?;
+    Ok(socket.into())
+}
+
+/// One more listener at the address of `first`: on Linux its own queue of connections, chosen by a hash of the peer's
+/// address; elsewhere, where the kernel does not spread, the same queue once more.
+///
+/// # Errors
+/// Those of `bind` and `listen`, or of duplicating.
+pub fn listen_beside(first: &TcpListener, backlog: u32) -> io::Result<TcpListener> {
+    if !cfg!(target_os = "linux") {
+        return first.try_clone();
+    }
+    let address = first.local_addr()?;
+    let socket = new_listening_socket(address)?;
+    share_port(&socket)?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog_of(backlog))?;
+    Ok(socket.into())
+}
+
+fn new_listening_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    // So that a restart need not wait for connections in TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    // Accepted connections inherit it: no call for each of them.
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket)
+}
+
+#[cfg(target_os = "linux")]
+fn share_port(socket: &Socket) -> io::Result<()> {
+    socket.set_reuse_port(true)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn share_port(_socket: &Socket) -> io::Result<()> {
+    Ok(())
+}
+
+fn backlog_of(backlog: u32) -> i32 {
+    i32::try_from(backlog).unwrap_or(i32::MAX)
+}
+
+/// Accepts one connection; it does not wait, and neither will the connection.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] when there is none, and those of `accept`.
+#[cfg(target_os = "linux")]
+pub fn accept(listener: &TcpListener) -> io::Result<(OwnedFd, SocketAddr)> {
+    use rustix::net::SocketFlags;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (socket, peer) = rustix::net::acceptfrom_with(listener, flags)?;
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).ok_or(io::ErrorKind::ConnectionAborted)?;
+    Ok((socket, peer))
+}
+
+/// Accepts one connection; it does not wait, and neither will the connection.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] when there is none, and those of `accept`.
+#[cfg(not(target_os = "linux"))]
+pub fn accept(listener: &TcpListener) -> io::Result<(OwnedFd, SocketAddr)> {
+    let (socket, peer) = listener.accept()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket.into(), peer))
+}
+
+/// Begins to connect to `address`, without waiting for the outcome; see [`connect_outcome`].
+///
+/// # Errors
+/// What is wrong at once: no descriptor, no port, no route, or (at this machine's own addresses) a refusal.
+pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = new_connecting_socket(address)?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if !is_in_progress(&error) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn new_connecting_socket(address: SocketAddr) -> io::Result<Socket> {
+    // The flag spares the calls that set it afterwards.
+    Socket::new_raw(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn new_connecting_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn is_in_progress(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::INPROGRESS | Errno::INTR))
+}
+
+/// What became of a connection that was begun; none while it is still undecided.
+pub fn connect_outcome(socket: impl AsFd) -> Option<io::Result<()>> {
+    let socket = SockRef::from(&socket);
+    match socket.take_error() {
+        Ok(Some(error)) | Err(error) => Some(Err(error)),
+        Ok(None) => match socket.peer_addr() {
+            Ok(_) => Some(Ok(())),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
+            Err(error) => Some(Err(error)),
+        },
+    }
+}
+
+/// Closing this socket will reset the connection and destroy what it has not sent.
+pub fn reset_on_close(socket: impl AsFd) {
+    // It fails only on a socket that is dead already, which needs no reset.
+    let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpStream};
+
+    use super::*;
+
+    fn anywhere() -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, 0).into()
+    }
+
+    #[test]
+    fn our_own_sockets_share_a_port_and_a_stranger_does_not() {
+        let first = listen(anywhere(), 16).unwrap();
+        let address = first.local_addr().unwrap();
+        let second = listen_beside(&first, 16).unwrap();
+        assert_eq!(second.local_addr().unwrap(), address);
+        let stranger = listen(address, 16).map(drop).map_err(|error| error.kind());
+        assert_eq!(stranger, Err(io::ErrorKind::AddrInUse));
+    }
+
+    #[test]
+    fn accepted_connections_do_not_wait_nor_delay() {
+        let listener = listen(anywhere(), 16).unwrap();
+        let none = accept(&listener).map(drop).map_err(|error| error.kind());
+        assert_eq!(none, Err(io::ErrorKind::WouldBlock));
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, peer) = accept(&listener).unwrap();
+        assert_eq!(peer, client.local_addr().unwrap());
+        let mut accepted = TcpStream::from(socket);
+        assert!(accepted.nodelay().unwrap());
+        let nothing = accepted.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(nothing, Err(io::ErrorKind::WouldBlock));
+    }
+
+    #[test]
+    fn connecting_tells_its_outcome() {
+        let listener = listen(anywhere(), 16).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connecting = connect(address).unwrap();
+        let mut outcome = connect_outcome(&connecting);
+        while outcome.is_none() {
+            std::thread::yield_now();
+            outcome = connect_outcome(&connecting);
+        }
+        assert!(outcome.unwrap().is_ok());
+        drop(listener);
+        let refused = match connect(address) {
+            Err(error) => error,
+            Ok(connecting) => loop {
+                if let Some(outcome) = connect_outcome(&connecting) {
+                    break outcome.unwrap_err();
+                }
+                std::thread::yield_now();
+            },
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_reset_reaches_the_peer() {
+        let listener = TcpListener::bind(anywhere()).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        accepted.write_all(b"lost").unwrap();
+        let mut first = [0];
+        client.read_exact(&mut first).unwrap();
+        reset_on_close(&accepted);
+        drop(accepted);
+        let mut rest = Vec::new();
+        let error = client.read_to_end(&mut rest).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+}

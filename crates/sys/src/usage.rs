@@ -1,0 +1,95 @@
+//! What a process costs: the instruments that stand beside every measurement.
+
+use std::time::Duration;
+
+/// CPU time used, by mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// In the program.
+    pub user: Duration,
+    /// In the kernel on its behalf.
+    pub system: Duration,
+}
+
+impl CpuTime {
+    /// Both together.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.user + self.system
+    }
+
+    /// What was used from `earlier` to this.
+    #[must_use]
+    pub fn since(&self, earlier: Self) -> Self {
+        Self { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
+    }
+}
+
+/// CPU time of all threads of this process, those that ended too.
+#[must_use]
+pub fn cpu_time_of_process() -> CpuTime {
+    cpu_time(libc::RUSAGE_SELF)
+}
+
+/// CPU time of the calling thread; where the system does not tell it (outside Linux), that of the process.
+#[must_use]
+pub fn cpu_time_of_thread() -> CpuTime {
+    #[cfg(target_os = "linux")]
+    return cpu_time(libc::RUSAGE_THREAD);
+    #[cfg(not(target_os = "linux"))]
+    cpu_time_of_process()
+}
+
+/// Memory of this process that stands in RAM, in bytes; none where the system does not tell it.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    // The second number of statm counts resident pages (proc(5)).
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+#[allow(unsafe_code)]
+fn cpu_time(who: libc::c_int) -> CpuTime {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is a writable rusage; getrusage writes nothing else.
+    let outcome = unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
+    if outcome != 0 {
+        return CpuTime::default();
+    }
+    // SAFETY: zeroed is a valid rusage (plain numbers), and the call has filled it.
+    let usage = unsafe { usage.assume_init() };
+    CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_grows_with_work_and_a_thread_is_a_part_of_the_process() {
+        let before = cpu_time_of_process();
+        let mut spun = 0_u64;
+        while cpu_time_of_process().since(before).total() < Duration::from_millis(2) {
+            spun = std::hint::black_box(spun + 1);
+        }
+        let thread = cpu_time_of_thread().total();
+        assert!(thread > Duration::ZERO && thread <= cpu_time_of_process().total());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn resident_memory_sees_what_is_touched() {
+        let before = resident_bytes().unwrap();
+        let touched = std::hint::black_box(vec![1_u8; 64 << 20]);
+        let after = resident_bytes().unwrap();
+        assert!(after >= before + (32 << 20), "{before} {after}");
+        drop(touched);
+    }
+}

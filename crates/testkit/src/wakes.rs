@@ -1,0 +1,97 @@
+//! A ring of shards that wake each other.
+
+use std::time::Duration;
+
+use breme_base::Instant;
+use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received, Shard, ShardId};
+
+/// Tells a shard to exit.
+const EXIT: u64 = u64::MAX;
+
+/// Shard 0 wakes shard 1 many times in one call; when all have arrived, shard 1 wakes the next, and so on around the ring; the last
+/// wake-up comes back to shard 0, which lets all exit.
+#[derive(Debug)]
+pub struct Wakes {
+    shard: Shard,
+    burst: u64,
+    patience: Duration,
+    gives_up_at: Option<Instant>,
+    arrived: u64,
+    gave_up: bool,
+}
+
+impl Wakes {
+    /// The node of one shard, of at least two.
+    #[must_use]
+    pub fn new(shard: Shard, burst: u64, patience: Duration) -> Self {
+        Self { shard, burst, patience, gives_up_at: None, arrived: 0, gave_up: false }
+    }
+
+    /// Whether something did not come in time.
+    #[must_use]
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+
+    fn wake_next(&self, actions: &mut Actions) {
+        let next = ShardId((self.shard.id.0 + 1) % self.shard.count);
+        for message in 0..self.burst {
+            actions.wake(next, message);
+        }
+    }
+
+    fn let_all_exit(&self, actions: &mut Actions) {
+        (1..self.shard.count).for_each(|other| actions.wake(ShardId(other), EXIT));
+        actions.exit();
+    }
+}
+
+impl Node for Wakes {
+    fn handle_started(&mut self, now: Instant, actions: &mut Actions) {
+        self.gives_up_at = Some(now + self.patience);
+        if self.shard.id.0 == 0 {
+            self.wake_next(actions);
+        }
+    }
+
+    fn handle_woken(&mut self, _now: Instant, message: u64, actions: &mut Actions) {
+        if message == EXIT {
+            actions.exit();
+            return;
+        }
+        self.arrived += 1;
+        if self.arrived < self.burst {
+            return;
+        }
+        if self.shard.id.0 == 0 {
+            self.let_all_exit(actions);
+        } else {
+            self.wake_next(actions);
+        }
+    }
+
+    fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
+        if self.gives_up_at.is_some_and(|at| at <= now) {
+            self.gave_up = true;
+            actions.exit();
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.gives_up_at.filter(|_| !self.gave_up)
+    }
+
+    fn handle_stopping(&mut self, _now: Instant, actions: &mut Actions) {
+        actions.exit();
+    }
+
+    fn handle_accepted(&mut self, _now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+        actions.close(connection, Close::Abort);
+    }
+
+    fn handle_received(&mut self, _: Instant, _: ConnectionId, received: Received<'_>, _: &mut Actions) -> usize {
+        received.bytes.len()
+    }
+
+    fn handle_closed(&mut self, _: Instant, _: ConnectionId, _: CloseReason, _: &mut Actions) {}
+}

@@ -1,0 +1,115 @@
+//! The architecture as a table: which crate may know which. Read from `cargo metadata`, so that it cannot lie.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{Outcome, cargo};
+
+/// For each crate, the crates of this project that it may depend on.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("node", &["base"]),
+    // pure cores: no node, no driver
+    ("http1", &[]),
+    ("stats", &["base"]),
+    // roles: never a driver, never the operating system
+    ("origin", &["base", "node", "http1"]),
+    ("load", &["base", "node", "http1", "stats"]),
+    // world: never HTTP
+    ("sys", &["base"]),
+    ("driver", &["base", "node", "sys"]),
+    ("sim", &["base", "node"]),
+    // where roles meet drivers
+    ("breme", &["base", "node", "http1", "stats", "origin", "load", "sys", "driver"]),
+    // workshop
+    ("testkit", &["base", "node"]),
+    ("conformance", &[]),
+    ("bench", &["base", "sys"]),
+    ("xtask", &[]),
+];
+
+/// What tests of a crate may know besides.
+const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
+    ("driver", &["testkit"]),
+    ("sim", &["testkit"]),
+    ("origin", &["sim", "testkit", "sys"]),
+    ("load", &["sim", "testkit", "origin"]),
+    ("breme", &["conformance", "testkit", "sim"]),
+];
+
+const PREFIX: &str = "breme-";
+
+pub(crate) fn check() -> Outcome {
+    eprintln!("── arrows");
+    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
+    let metadata: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cargo metadata printed something else than JSON: {error}"))?;
+    let wrong = wrong_arrows(&metadata);
+    if wrong.is_empty() { Ok(()) } else { Err(format!("arrows against the architecture:\n  {}", wrong.join("\n  "))) }
+}
+
+fn wrong_arrows(metadata: &Value) -> Vec<String> {
+    let allowed: BTreeMap<_, _> = ALLOWED.iter().copied().collect();
+    let in_tests: BTreeMap<_, _> = ALLOWED_IN_TESTS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for package in array(&metadata["packages"]) {
+        let name = short(&package["name"]);
+        let Some(may) = allowed.get(name) else {
+            wrong.push(format!("crate {name} is not in the table of crates/xtask/src/arrows.rs"));
+            continue;
+        };
+        for dependency in array(&package["dependencies"]) {
+            let Some(target) = dependency["name"].as_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+            let is_test = dependency["kind"].as_str() == Some("dev");
+            let may_in_test = is_test && in_tests.get(name).is_some_and(|list| list.contains(&target));
+            if !may.contains(&target) && !may_in_test {
+                wrong.push(format!("{name} → {target}{}", if is_test { " (tests)" } else { "" }));
+            }
+        }
+    }
+    wrong
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn short(name: &Value) -> &str {
+    let name = name.as_str().unwrap_or_default();
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn workspace(name: &str, dependency: &str, kind: &Value) -> Value {
+        json!({"packages": [{"name": name, "dependencies": [{"name": dependency, "kind": kind}]}]})
+    }
+
+    #[test]
+    fn a_driver_that_knows_http_is_found() {
+        let wrong = wrong_arrows(&workspace("breme-driver", "breme-http1", &Value::Null));
+        assert_eq!(wrong, ["driver → http1"]);
+    }
+
+    #[test]
+    fn tests_may_know_more_than_the_crate() {
+        assert!(wrong_arrows(&workspace("breme-driver", "breme-testkit", &json!("dev"))).is_empty());
+        assert_eq!(wrong_arrows(&workspace("breme-driver", "breme-testkit", &Value::Null)), ["driver → testkit"]);
+    }
+
+    #[test]
+    fn an_unknown_crate_is_found() {
+        assert_eq!(wrong_arrows(&workspace("breme-else", "serde", &Value::Null)).len(), 1);
+    }
+
+    #[test]
+    fn the_project_keeps_its_arrows() {
+        assert_eq!(check(), Ok(()));
+    }
+}

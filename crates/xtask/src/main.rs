@@ -1,0 +1,88 @@
+//! `cargo xtask`: everything that people and CI do with the project, in one place and one language.
+//!
+//! | command | what it does |
+//! |---|---|
+//! | `cargo xtask demo` | builds in release, measures `breme site` and nginx with `breme load`, prints the result |
+//! | `cargo xtask test` | installs what the tests need, then runs every check and every test |
+//! | `cargo xtask check` | format, lints, arrows between crates, tests; installs nothing |
+//! | `cargo xtask bench [NAME…]` | CPU time per request, interleaved with peers |
+//!
+
+mod arrows;
+mod packages;
+mod tests_run;
+
+use std::process::{Command, ExitCode};
+
+/// What the user reads when a step fails.
+type Outcome = Result<(), String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = match command {
+        "demo" => packages::install(packages::PEERS).and_then(|()| bench(&[String::from("demo")])),
+        "test" => packages::install(packages::PEERS).and_then(|()| check()),
+        "check" => check(),
+        "bench" => packages::install(packages::PEERS).and_then(|()| bench(rest)),
+        "arrows" => arrows::check(),
+        "help" | "--help" | "-h" => {
+            println!("usage: cargo xtask demo | test | check | arrows | bench [NAME…]");
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            eprintln!("xtask: there is no command {other:?}; `cargo xtask help` lists them");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Format, lints, arrows, tests: in the order in which they are cheap.
+fn check() -> Outcome {
+    step("format", cargo(&["fmt", "--all", "--check"]))?;
+    arrows::check()?;
+    step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    tests_run::run()
+}
+
+/// The benches are a program of their own: they start servers and pin them, and want release code.
+fn bench(arguments: &[String]) -> Outcome {
+    step("build", cargo(&["build", "--release", "--package", "breme", "--package", "breme-bench"]))?;
+    let mut command = Command::new(release_binary("breme-bench"));
+    command.args(arguments);
+    step("bench", command)
+}
+
+fn release_binary(name: &str) -> std::path::PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), std::path::PathBuf::from);
+    target.join("release").join(name)
+}
+
+/// The folder of the workspace.
+fn root() -> std::path::PathBuf {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs a command; what it prints goes where ours goes.
+fn step(name: &str, mut command: Command) -> Outcome {
+    eprintln!("── {name}");
+    let status = command.status().map_err(|error| format!("{name}: cannot start {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
+}

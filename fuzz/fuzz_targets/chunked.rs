@@ -1,0 +1,8 @@
+//! Chunked content, of a request and of a response.
+
+#![no_main]
+
+#[path = "../../crates/http1/tests/transcript/mod.rs"]
+mod transcript;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| transcript::fuzz_chunked(input));

@@ -1,0 +1,8 @@
+//! Responses: every cut of the input gives one verdict.
+
+#![no_main]
+
+#[path = "../../crates/http1/tests/transcript/mod.rs"]
+mod transcript;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| transcript::fuzz_client(input));

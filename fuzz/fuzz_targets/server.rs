@@ -1,0 +1,8 @@
+//! Requests: every cut of the input gives one verdict, and what is accepted stays one message.
+
+#![no_main]
+
+#[path = "../../crates/http1/tests/transcript/mod.rs"]
+mod transcript;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| transcript::fuzz_server(input));
