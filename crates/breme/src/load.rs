@@ -46,8 +46,9 @@ impl Failure {
 }
 
 /// Carries out the command.
+#[expect(clippy::needless_pass_by_value, reason = "a command is carried out once")]
 pub fn run(args: Args) -> ExitCode {
-    match measure(args) {
+    match measure(&args) {
         Ok(code) => code,
         Err(failure) => {
             eprintln!("breme load: {}", failure.message);
@@ -56,7 +57,7 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
-fn measure(args: Args) -> Result<ExitCode, Failure> {
+fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
@@ -136,11 +137,23 @@ fn run_date(clock: Clock) -> breme_base::UnixSeconds {
     clock.wall_clock().at(clock.now())
 }
 
+/// Names the server, what became of the requests, and what to look at.
+fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
+    let addresses: Vec<String> = run.addresses().iter().map(SocketAddr::to_string).collect();
+    let kinds: Vec<String> = outcome.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    format!(
+        "nothing was answered by {} ({}); check that the server runs there and that the address and port are right",
+        addresses.join(", "),
+        if kinds.is_empty() { String::from("no request ended") } else { kinds.join(", ") }
+    )
+}
+
 fn exit_code(run: &Run, outcome: &Outcome, interruption: Option<Interruption>) -> ExitCode {
     if let Some(interruption) = interruption {
         return ExitCode::from(interruption.exit_code());
     }
     if outcome.requests.answered == 0 {
+        eprintln!("breme load: {}", nothing_answered(run, outcome));
         return ExitCode::from(FAILED);
     }
     ExitCode::from(if outcome.expectations_failed(run) { EXPECTATION_FAILED } else { 0 })

@@ -783,6 +783,9 @@ impl Node for Load {
         let Owner::User(index) = owner else {
             return self.owners.set(connection, Owner::Nobody);
         };
+        if self.phase == Phase::Over {
+            return; // the books are closed; the driver drops what was open
+        }
         self.detach(index, connection);
         let is_idle = self.users[index as usize].window.is_empty();
         let loss = match reason {

@@ -5,7 +5,7 @@ use breme_base::{Instant, UnixSeconds, WallClock};
 use crate::conditional::format_date;
 
 /// How long the calendar is not asked again: how late the Date field may be at most.
-const ASKED_EVERY_NS: u64 = 50_000_000;
+const ASKED_EVERY_NS: u64 = 10_000_000;
 
 /// The current second, as a number and as HTTP writes it.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ mod tests {
         let mut date = DateLine::new(WallClock::starting_at(UnixSeconds(784_111_776)));
         date.advance(Instant::from_nanos(999_999_999));
         assert_eq!(date.text(), b"Sun, 06 Nov 1994 08:49:36 GMT");
-        date.advance(Instant::from_nanos(1_049_999_999));
+        date.advance(Instant::from_nanos(1_009_999_999));
         assert_eq!(date.text(), b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(date.second(), UnixSeconds(784_111_777));
     }

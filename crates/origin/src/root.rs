@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 /// A folder out of which nothing leads.
 ///
-/// Names are those of [`path`](crate): relative, without `.`, `..`, empty segments or a slash at the end; the root itself is `""`.
+/// Names are relative, without `.`, `..`, empty segments or a slash at the end; the root itself is `""`.
 /// An implementation must keep to its folder whatever the name is, links included.
 pub trait Root: Send + Sync {
     /// Opens a regular file or a directory, without waiting.

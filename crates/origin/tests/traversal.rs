@@ -1,5 +1,7 @@
 //! The corpus of ways out of a site, against a real folder with links in it: the whole way from request to system call.
 
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
 mod support;
 
 use std::fs;

@@ -66,7 +66,7 @@ impl Outputs {
         }
         let observer = (!feeds.is_empty()).then(|| -> Observer {
             Box::new(move |start, length, interval| {
-                feeds.iter_mut().for_each(|feed| feed.offer(start, length, interval))
+                feeds.iter_mut().for_each(|feed| feed.offer(start, length, interval));
             })
         });
         Ok((observer, LogWriters { threads }))

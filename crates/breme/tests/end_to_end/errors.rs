@@ -37,9 +37,9 @@ fn of_the_load() {
     refused(&["load", "http://127.0.0.1/{uniform:9:1}"], 2, &["uniform"]);
     refused(&["load", "http://127.0.0.1/{nothing}"], 2, &["nothing"]);
     refused(&["load", "http://127.0.0.1/{seq"], 2, &["seq"]);
-    refused(&["load", "-c", "0", "http://127.0.0.1/"], 2, &["-c"]);
+    refused(&["load", "-c", "0", "http://127.0.0.1/"], 2, &["0 connections"]);
     refused(&["load", "-n", "ten", "http://127.0.0.1/"], 2, &["ten"]);
     refused(&["load", "-H", "no colon", "http://127.0.0.1/"], 2, &["no colon"]);
     refused(&["load", "-H", "A: b\nC: d", "http://127.0.0.1/"], 2, &["A"]);
-    refused(&["load", "-b", "@/no/such/file", "http://127.0.0.1/"], 1, &["/no/such/file"]);
+    refused(&["load", "-b", "@/no/such/file", "http://127.0.0.1/"], 2, &["/no/such/file"]);
 }

@@ -66,7 +66,7 @@ fn thousands_of_idle_connections_cost_little_and_others_are_served() {
             }
             Err(error) => panic!("after {} connections: {error}", held.len()),
         }
-        if held.len() % 100 == 0 {
+        if held.len().is_multiple_of(100) {
             assert_eq!(site.get("/bytes/3").0, 200);
         }
     }

@@ -1,5 +1,7 @@
 //! The real binary, against real peers: one test program, so that it is linked once.
 
+#![allow(clippy::unwrap_used)] // in a test, a panic with its place is the report
+
 mod clean_end;
 mod conformance;
 mod errors;

@@ -19,7 +19,7 @@ fn play_all(seed: u64, network: &Network, bulk_bytes: u64) {
 
 #[test]
 fn rough() {
-    seeds(60, |seed| play_all(seed, &Network::rough(), 160 << 10));
+    seeds(50, |seed| play_all(seed, &Network::rough(), 160 << 10));
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn bytewise() {
     // Small windows, so that little is bulk: each byte is an event.
     let window_bytes = Amounts::between(512, 4 << 10);
     let network = Network { window_bytes, long_queue_bytes: Amounts::between(1, 2 << 10), ..Network::bytewise() };
-    seeds(40, |seed| play_all(seed, &network, 10 << 10));
+    seeds(15, |seed| play_all(seed, &network, 10 << 10));
 }
 
 #[test]
