@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// What tests of a crate may know besides.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
+    ("http1", &["base"]),
     ("driver", &["testkit"]),
     ("sim", &["testkit"]),
     ("origin", &["sim", "testkit", "sys"]),
