@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     /// The node wants to see again what it has not taken.
     pub(crate) is_relend_due: bool,
     pub(crate) length: QueueLength,
+    /// Accepted, not opened: while its queue is long, nothing is lent.
+    pub(crate) is_accepted: bool,
     /// The connection stands in the engine's list of those that want a turn.
     pub(crate) is_listed: bool,
 }
@@ -70,7 +72,7 @@ pub(crate) enum Finish {
     Done,
 }
 
-/// Whether the queue became so long that nothing is lent until it is empty.
+/// Whether the queue became so long that the node is to produce no more until it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueLength {
     Short,
@@ -95,13 +97,15 @@ impl Connection {
             is_paused: false,
             is_relend_due: false,
             length: QueueLength::Short,
+            is_accepted: phase == Phase::Open,
             is_listed: false,
         }
     }
 
     /// Whether the node may be shown bytes.
     pub(crate) fn may_lend(&self) -> bool {
-        self.phase == Phase::Open && !self.is_paused && self.length == QueueLength::Short
+        let is_held_back = self.is_accepted && self.length != QueueLength::Short;
+        self.phase == Phase::Open && !self.is_paused && !is_held_back
     }
 
     /// How many bytes more may wait for the node.

@@ -22,7 +22,6 @@ impl World for Sockets {
         Limits {
             lent_bytes_max: Settings::default().receive_bytes_max,
             bulk_bytes: 32 << 20,
-            circle_bytes: 64 << 10,
             patience: common::PATIENCE,
         }
     }

@@ -19,7 +19,9 @@
 //! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared segments
 //!   and file ranges. Nothing leaves before the call returns; all that one call produced for a connection leaves in one
 //!   system call where the kernel allows. What the kernel does not take stays in the driver's queue of that connection. While that
-//!   queue is long, the driver lends no more bytes of that connection.
+//!   queue is long, an *accepted* connection is lent no more bytes: a peer that does not read its answers may not ask for more. A
+//!   connection that the node *opened* is always lent: were both sides to wait until their queues are empty, neither would ever
+//!   read. A node that must hold back a peer it connected to [pauses](Actions::pause) that connection.
 //! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when the
 //!   node itself asked for the end. After [`Actions::close`] nothing more is lent.
 //! - **Time.** Each call carries the instant of its event, read for that event. [`Node::next_deadline`] is asked after each batch of

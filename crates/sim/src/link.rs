@@ -48,6 +48,8 @@ impl EndIndex {
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) shard_index: usize,
+    /// Not opened: held back while its own queue is long.
+    pub(crate) is_accepted: bool,
     pub(crate) id: ConnectionId,
     pub(crate) phase: Phase,
     pub(crate) incoming: Incoming,
@@ -139,15 +141,16 @@ pub(crate) enum Finish {
 
 impl Link {
     pub(crate) fn new(client_shard: usize, ticket: ConnectTicket, network: &Network, random: &mut Random) -> Self {
-        let mut end = || End::new(client_shard, network, random);
-        Self { ends: [end(), end()], ticket, host_index: 0, is_silent: false }
+        let mut end = |is_accepted| End::new(client_shard, is_accepted, network, random);
+        Self { ends: [end(false), end(true)], ticket, host_index: 0, is_silent: false }
     }
 }
 
 impl End {
-    fn new(shard_index: usize, network: &Network, random: &mut Random) -> Self {
+    fn new(shard_index: usize, is_accepted: bool, network: &Network, random: &mut Random) -> Self {
         Self {
             shard_index,
+            is_accepted,
             id: ConnectionId::new(u32::MAX, u32::MAX),
             phase: Phase::Unborn,
             incoming: Incoming::default(),
@@ -160,8 +163,8 @@ impl End {
     }
 
     pub(crate) fn may_lend(&self) -> bool {
-        let is_queue_short = self.outgoing.queue_state == QueueState::Short;
-        self.phase == Phase::Open && !self.incoming.is_paused && is_queue_short
+        let is_held_back = self.is_accepted && self.outgoing.queue_state != QueueState::Short;
+        self.phase == Phase::Open && !self.incoming.is_paused && !is_held_back
     }
 
     pub(crate) fn may_send(&self) -> bool {

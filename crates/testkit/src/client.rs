@@ -16,9 +16,6 @@ use bytes::Bytes;
 use crate::script::Step;
 use crate::{Content, Gate, Script, Surroundings};
 
-/// The most that a client sends in one call.
-const PIECE_BYTES: u64 = 64 << 10;
-
 /// A node that connects, plays its scripts side by side, and exits when all are over, when one has failed, or when its patience ends.
 pub struct Client {
     stage: Stage,
@@ -309,9 +306,7 @@ impl Play {
                 let Surroundings { server, nobody, .. } = &stage.surroundings;
                 self.connect_refused(begins, if *by_server { *server } else { *nobody }, turn)
             }
-            Step::Exchange { send, expect, bytewise } => {
-                self.exchange(send, expect, if *bytewise { 1 } else { PIECE_BYTES }, turn)
-            }
+            Step::Exchange { send, expect, piece_bytes } => self.exchange(send, expect, *piece_bytes, turn),
             Step::ExpectEnd if self.line.ended => Ok(true),
             Step::ExpectEnd => self.line.open().map(|_| false),
             Step::ExpectGone(_) => Ok(self.line.ended || self.line.closed.is_some()),

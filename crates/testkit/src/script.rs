@@ -6,6 +6,9 @@ use breme_node::{Close, CloseReason};
 
 use crate::{Content, Gate};
 
+/// The most that a client sends in one call, where the script does not say.
+const PIECE_BYTES: u64 = 64 << 10;
+
 /// The steps of one connection, in order. A step that cannot be done yet is waited for.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
@@ -17,7 +20,7 @@ pub struct Script {
 pub(crate) enum Step {
     Connect,
     ConnectRefused { by_server: bool },
-    Exchange { send: Content, expect: Content, bytewise: bool },
+    Exchange { send: Content, expect: Content, piece_bytes: u64 },
     ExpectEnd,
     ExpectGone(Content),
     ExpectClosed(Ending),
@@ -83,7 +86,17 @@ impl Script {
     /// Sends one byte with each call.
     #[must_use]
     pub fn send_bytewise(self, content: impl Into<Content>) -> Self {
-        self.then(Step::Exchange { send: content.into(), expect: Content::NOTHING, bytewise: true })
+        self.send_in_pieces(content.into(), 1)
+    }
+
+    /// Sends all with one call, also far more than fits on the way.
+    #[must_use]
+    pub fn send_at_once(self, content: impl Into<Content>) -> Self {
+        self.send_in_pieces(content.into(), u64::MAX)
+    }
+
+    fn send_in_pieces(self, send: Content, piece_bytes: u64) -> Self {
+        self.then(Step::Exchange { send, expect: Content::NOTHING, piece_bytes })
     }
 
     /// Receives exactly this next.
@@ -92,23 +105,16 @@ impl Script {
         self.exchange(Content::NOTHING, content)
     }
 
-    /// Sends `content` and receives the same, piece by piece.
-    ///
-    /// Not all at once: a driver does not lend to a node whose send queue is long, so a node that echoes and one that sends it more
-    /// than fits on the way there and back would wait for each other for ever.
+    /// Sends `content` and receives the same, at the same time, however much fits on the way there and back.
     #[must_use]
-    pub fn echo(self, content: &Content, piece_bytes: u64) -> Self {
-        let starts = (0..content.length()).step_by(usize::try_from(piece_bytes.max(1)).unwrap_or(usize::MAX));
-        starts.fold(self, |script, start| {
-            let piece = content.part(start, piece_bytes);
-            script.send(piece.clone()).expect(piece)
-        })
+    pub fn echo(self, content: &Content) -> Self {
+        self.exchange(content.clone(), content.clone())
     }
 
-    /// Sends one and receives the other, at the same time. See [`Script::echo`] for when this is not wise.
+    /// Sends one and receives the other, at the same time.
     #[must_use]
     pub fn exchange(self, send: impl Into<Content>, expect: impl Into<Content>) -> Self {
-        self.then(Step::Exchange { send: send.into(), expect: expect.into(), bytewise: false })
+        self.then(Step::Exchange { send: send.into(), expect: expect.into(), piece_bytes: PIECE_BYTES })
     }
 
     /// The peer ends its sending, and nothing came before that was not expected.

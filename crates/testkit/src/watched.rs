@@ -65,6 +65,7 @@ struct Seen {
     is_paused: bool,
     is_closing: bool,
     queue_is_long: bool,
+    is_accepted: bool,
 }
 
 impl<N> Watched<N> {
@@ -143,12 +144,12 @@ impl<N> Watched<N> {
         }
     }
 
-    fn note_opened(&mut self, connection: ConnectionId) {
+    fn note_opened(&mut self, connection: ConnectionId, is_accepted: bool) {
         let is_new = !self.gone.contains(&connection) && !self.open.contains_key(&connection);
         let index_is_free = self.open.keys().all(|open| open.index() != connection.index());
         self.require(is_new, || format!("the id {connection:?} came twice"));
         self.require(index_is_free, || format!("the index of {connection:?} belongs to an open connection"));
-        self.open.insert(connection, Seen::default());
+        self.open.insert(connection, Seen { is_accepted, ..Seen::default() });
     }
 
     fn note_lent(&mut self, connection: ConnectionId, received: Received<'_>) {
@@ -167,7 +168,7 @@ impl<N> Watched<N> {
             (!seen.ended || received.ended, "the end was taken back"),
             (!seen.is_paused, "lent while paused"),
             (!seen.is_closing, "lent after close"),
-            (!seen.queue_is_long, "lent while the send queue was long"),
+            (!(seen.is_accepted && seen.queue_is_long), "lent, accepted as it is, while the send queue was long"),
         ];
         let first_end = received.ended && !std::mem::replace(&mut seen.ended, received.ended);
         for (holds, rule) in rules {
@@ -206,7 +207,7 @@ impl<N: Node> Node for Watched<N> {
         let is_stopping = self.record.stopping_count > 0;
         self.require(!is_stopping, || format!("{connection:?} accepted after handle_stopping"));
         self.record.accepted_count += 1;
-        self.note_opened(connection);
+        self.note_opened(connection, true);
         let from = actions.len();
         self.node.handle_accepted(now, connection, accepted, actions);
         self.note_actions(actions, from);
@@ -224,7 +225,7 @@ impl<N: Node> Node for Watched<N> {
         self.require(was_dialled, || format!("an outcome of {ticket:?}, which is not under way"));
         if let Ok(connection) = outcome {
             self.record.connected_count += 1;
-            self.note_opened(connection);
+            self.note_opened(connection, false);
         }
         let from = actions.len();
         self.node.handle_connected(now, ticket, outcome, actions);

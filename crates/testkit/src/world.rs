@@ -41,8 +41,6 @@ pub struct Limits {
     pub lent_bytes_max: usize,
     /// More than fits into everything between two nodes, so that a sender must see a long queue. On real sockets, 32 MiB.
     pub bulk_bytes: u64,
-    /// So many bytes fit on the way to a server that echoes and back, without anybody reading the answer meanwhile. On real sockets, 64 KiB.
-    pub circle_bytes: u64,
     /// After this time, in the world's own, a script that does not get on is given up. A fail-safe: no passing case waits for it.
     pub patience: Duration,
 }

@@ -16,7 +16,7 @@ fn play(seed: u64, content_seed: u64) -> (String, u64, Summary) {
     };
     simulation.client("client", 3, |_| {
         let content = Content::pattern(content_seed, 5_000);
-        let scripts = (0..3).map(|_| Script::new().connect().echo(&content, 900).part());
+        let scripts = (0..3).map(|_| Script::new().connect().echo(&content).part());
         Client::new(&surroundings, Duration::from_secs(60), scripts.collect())
     });
     let summary = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));

@@ -24,7 +24,7 @@ fn run(seed: u64, network: &Network, patience: Duration) -> Run {
         Surroundings { server: simulation.address(server), nobody: Simulation::nobody(), stop_server: Arc::new(|| {}) };
     let client = simulation.client("client", 4, |_| {
         let content = Content::pattern(3, 4_000);
-        let script = Script::new().connect().echo(&content, 900).part();
+        let script = Script::new().connect().echo(&content).part();
         Watched::new(Client::new(&surroundings, patience, vec![script]), most)
     });
     let outcome = simulation.run();

@@ -29,9 +29,7 @@ impl World for SimulatedWorld {
 
     fn limits(&self) -> Limits {
         let lent_bytes_max = self.network.lent_bytes_max;
-        // Twice the smallest window of the networks here, nearly.
-        let circle_bytes = 1_000;
-        Limits { lent_bytes_max, bulk_bytes: self.bulk_bytes, circle_bytes, patience: Duration::from_secs(3_600) }
+        Limits { lent_bytes_max, bulk_bytes: self.bulk_bytes, patience: Duration::from_secs(3_600) }
     }
 
     fn run<S, C>(

@@ -17,7 +17,7 @@ pub(super) fn echo_small<W: World>(stage: &Stage<'_, W>) {
 
 pub(super) fn echo_large<W: World>(stage: &Stage<'_, W>) {
     let content = Content::pattern(1, stage.large_bytes());
-    let scene = stage.play(Echo::new, vec![Script::new().connect().echo(&content, stage.limits().circle_bytes).part()]);
+    let scene = stage.play(Echo::new, vec![Script::new().connect().echo(&content).part()]);
     let taken: u64 = scene.servers.iter().map(|server| server.record().taken_bytes).sum();
     stage.require_equal("taken by the server", taken, stage.large_bytes());
     stage.require_equal("taken by the client", scene.client.taken_bytes, stage.large_bytes());
@@ -38,7 +38,7 @@ pub(super) fn echo_on_many_connections<W: World>(stage: &Stage<'_, W>) {
     let scripts: Vec<_> = (0..16)
         .map(|number| {
             let content = Content::pattern(number, 3_000 + 100 * number);
-            Script::new().connect().echo(&content, stage.limits().circle_bytes).part()
+            Script::new().connect().echo(&content).part()
         })
         .collect();
     let scene = stage.play(Echo::new, scripts);

@@ -69,7 +69,8 @@ cases! { $
         untaken_bytes_are_lent_again_with_more segments_leave_in_order large_file_part short_file_ends_the_connection;
     pressure:
         nibbles_are_lent_on_resume slow_taking_with_pauses a_paused_sender_is_bounded a_pause_holds_bytes_and_end
-        a_client_that_does_not_read a_queue_that_drains_lends_again;
+        a_client_that_does_not_read a_queue_that_drains_lends_again
+        two_long_queues_do_not_wait_for_each_other;
     closing:
         the_end_alone the_end_with_bytes answer_after_the_clients_end answer_before_anything_and_finish
         early_answer_while_the_client_sends bulk_then_close_arrives_whole abort_is_seen_as_reset abort_loses_what_is_queued

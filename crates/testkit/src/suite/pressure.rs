@@ -14,13 +14,13 @@ const SEGMENT_COUNT: u64 = 16;
 pub(super) fn nibbles_are_lent_on_resume<W: World>(stage: &Stage<'_, W>) {
     let content = Content::pattern(1, 2_000);
     let server = || Echo::slow(Taking::AtMost(1), Pace::Resuming);
-    stage.play(server, vec![Script::new().connect().echo(&content, stage.limits().circle_bytes).part()]);
+    stage.play(server, vec![Script::new().connect().echo(&content).part()]);
 }
 
 pub(super) fn slow_taking_with_pauses<W: World>(stage: &Stage<'_, W>) {
     let content = Content::pattern(2, 8_000);
     let server = || Echo::slow(Taking::AtMost(700), Pace::Resting(Duration::from_micros(500)));
-    let script = Script::new().connect().echo(&content, stage.limits().circle_bytes).part();
+    let script = Script::new().connect().echo(&content).part();
     stage.play(server, vec![script.clone(), script]);
 }
 
@@ -56,6 +56,14 @@ pub(super) fn a_client_that_does_not_read<W: World>(stage: &Stage<'_, W>) {
     stage.require(scene.server_sum(|record| record.long_count) > 0, "the server is told that its queue is long");
     let received: Vec<_> = scene.servers.iter().flat_map(|server| server.node().received()).collect();
     stage.require_equal("received by the server", received, vec![&Bytes::from("goand more")]);
+}
+
+/// The server is held back by its own queue, and takes nothing of the client's until the client reads.
+pub(super) fn two_long_queues_do_not_wait_for_each_other<W: World>(stage: &Stage<'_, W>) {
+    let content = Content::pattern(5, stage.limits().bulk_bytes);
+    let script = Script::new().connect().pause().send_at_once(content.clone()).wait(REST).resume();
+    let scene = stage.play(Echo::new, vec![script.expect(content).part()]);
+    stage.require(scene.client.long_count > 0, "a client that sends more than fits is told so");
 }
 
 pub(super) fn a_queue_that_drains_lends_again<W: World>(stage: &Stage<'_, W>) {
