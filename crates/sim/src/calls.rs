@@ -44,7 +44,13 @@ impl Simulation {
         if std::mem::replace(&mut host.is_stopping, true) {
             return;
         }
-        host.is_listening = false;
+        // As the drivers do: who stands in the backlog has connected, and is served.
+        for link_index in 0..self.links.len() {
+            if self.links[link_index].host_index == host_index {
+                self.accept(link_index);
+            }
+        }
+        self.hosts[host_index].is_listening = false;
         let limit = self.now + self.network.stopping_timeout;
         self.agenda.arrange(limit, Event::StopLimit { host_index });
         for shard_index in self.hosts[host_index].shards.clone() {

@@ -51,6 +51,7 @@ impl Simulation {
         }
         let chosen = awake[self.random.below(awake.len() as u64) as usize];
         self.links[link_index].ends[SERVER].shard_index = chosen;
+        self.links[link_index].is_in_backlog = true;
         let accepted = self.now + self.network.lateness.draw(&mut self.random);
         self.agenda.arrange(accepted, Event::Accept { link_index });
         self.agenda.arrange(back, Event::Connected { link_index });
@@ -70,6 +71,9 @@ impl Simulation {
     }
 
     pub(crate) fn accept(&mut self, link_index: usize) {
+        if !std::mem::take(&mut self.links[link_index].is_in_backlog) {
+            return; // accepted already, when the listener closed
+        }
         let end = EndIndex::new(link_index, SERVER);
         let shard_index = self.end(end).shard_index;
         let is_listening = self.hosts[self.links[link_index].host_index].is_listening;

@@ -19,6 +19,8 @@ pub(crate) struct Link {
     pub(crate) ends: [End; 2],
     pub(crate) ticket: ConnectTicket,
     pub(crate) host_index: usize,
+    /// It has reached the listener, and is not accepted yet.
+    pub(crate) is_in_backlog: bool,
     pub(crate) is_silent: bool,
 }
 
@@ -142,7 +144,7 @@ pub(crate) enum Finish {
 impl Link {
     pub(crate) fn new(client_shard: usize, ticket: ConnectTicket, network: &Network, random: &mut Random) -> Self {
         let mut end = |is_accepted| End::new(client_shard, is_accepted, network, random);
-        Self { ends: [end(false), end(true)], ticket, host_index: 0, is_silent: false }
+        Self { ends: [end(false), end(true)], ticket, host_index: 0, is_in_backlog: false, is_silent: false }
     }
 }
 

@@ -1,0 +1,147 @@
+//! What a seed asks for: a workload, a site, limits, shards.
+
+use std::fmt;
+use std::time::Duration;
+
+use breme_base::{Instant, Random};
+use breme_http1::{Limits, Version};
+use breme_load::{Expectations, Settings, Target, Think};
+use breme_origin::{FileCacheLimits, Settings as SiteSettings};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+/// Which of the seed's streams the scenario is drawn from: the network has one of its own.
+const STREAM: u64 = 77;
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub load: Settings,
+    pub site: SiteSettings,
+    pub client_shards: usize,
+    pub server_shards: usize,
+    /// What stands in the file `/file`.
+    pub file: Letters,
+    /// The file is handed over as an open file, not as bytes.
+    pub file_is_open: bool,
+    pub stop_at: Option<Instant>,
+}
+
+impl Scenario {
+    /// A scenario whose contents have at most `content_bytes_max` bytes.
+    pub fn draw(seed: u64, content_bytes_max: u64) -> Self {
+        let random = &mut Random::stream(seed, STREAM);
+        let file = Letters::draw(random, content_bytes_max);
+        let mut scenario = Self {
+            load: load(random),
+            site: site(random),
+            client_shards: 1 + random.below(2) as usize,
+            server_shards: 1 + random.below(3) as usize,
+            file: file.clone(),
+            file_is_open: random.chance(0.3),
+            stop_at: None,
+        };
+        ask_for_something(&mut scenario.load, random, &file.0, content_bytes_max);
+        scenario
+    }
+
+    /// Ends also after this time, since requests that get no answer would be waited for.
+    pub fn for_at_most(mut self, duration: Duration) -> Self {
+        self.load.duration = Some(duration);
+        self
+    }
+
+    /// The server is told to stop at an instant of the run.
+    pub fn stopped_within(mut self, seed: u64) -> Self {
+        let at = Random::stream(seed, STREAM + 1).below(200_000_000);
+        self.stop_at = Some(Instant::from_nanos(at));
+        self
+    }
+}
+
+fn load(random: &mut Random) -> Settings {
+    let version = if random.chance(0.2) { Version::Http10 } else { Version::Http11 };
+    let keep_alive = random.chance(0.8);
+    let may_pipeline = keep_alive && version == Version::Http11;
+    let think = |random: &mut Random| Think { min: Duration::ZERO, max: Duration::from_micros(random.below(20_000)) };
+    Settings {
+        connections: 1 + random.below(6) as usize,
+        requests: Some(1 + random.below(60)),
+        duration: None,
+        pipeline_depth: if may_pipeline && random.chance(0.6) { 1 + random.below(16) as usize } else { 1 },
+        version,
+        keep_alive,
+        think: random.chance(0.3).then(|| think(random)),
+        ramp: Duration::from_micros(if random.chance(0.3) { random.below(50_000) } else { 0 }),
+        // Above all that a slow direction can need: a time-out is a fault, and these are in the network.
+        timeout: Duration::from_secs(3_600),
+        cookies: random.chance(0.2),
+        seed: random.next_u64(),
+        ..Settings::new("http://origin.example/")
+    }
+}
+
+fn site(random: &mut Random) -> SiteSettings {
+    let limits = Limits {
+        requests_max: if random.chance(0.4) { 1 + random.below(8) } else { u64::MAX },
+        pipeline_depth_max: 1 + random.below(20) as usize,
+        http10_only: random.chance(0.1),
+        ..Limits::default()
+    };
+    let files = FileCacheLimits {
+        bytes_max: if random.chance(0.2) { 0 } else { 1 << 20 },
+        file_bytes_max: random.below(40_000),
+        trusted_for: Duration::from_millis(random.below(50)),
+        ..FileCacheLimits::default()
+    };
+    SiteSettings {
+        lab: true,
+        limits,
+        files,
+        echo_held_bytes_max: random.below(20_000) as usize,
+        ..SiteSettings::default()
+    }
+}
+
+/// One kind of request, and what is expected of its answers.
+fn ask_for_something(load: &mut Settings, random: &mut Random, file: &Bytes, content_bytes_max: u64) {
+    let url = |path: &str| vec![Target::url(&format!("http://origin.example{path}"))];
+    let expect_file = Expectations { content_sha256: Some(Sha256::digest(file).into()), ..Expectations::default() };
+    match random.below(6) {
+        0 => (load.targets, load.expectations) = (url("/file"), expect_file),
+        1 => {
+            let length = random.below(content_bytes_max);
+            load.targets = url(&format!("/bytes/{length}"));
+            load.expectations.content_bytes = Some(length);
+        }
+        2 => {
+            // POST answers with the request's content.
+            (load.targets, load.expectations) = (url("/"), expect_file);
+            load.content = Some(file.to_vec());
+        }
+        3 => load.targets = url(&format!("/bytes/{{uniform:0:{content_bytes_max}}}")),
+        4 => load.targets = url(&format!("/delay/{{uniform:0:{}}}", random.below(40))),
+        _ => {
+            load.targets = ["/status/204", "/bytes/7", "/file", "/echo"].into_iter().flat_map(url).collect();
+            load.targets[1].method = Some("HEAD".to_owned());
+            load.targets[3].method = Some("OPTIONS".to_owned());
+        }
+    }
+}
+
+/// Bytes without a brace, which would be a placeholder in a request's content. A report tells only how many.
+#[derive(Clone)]
+pub struct Letters(pub Bytes);
+
+impl Letters {
+    fn draw(random: &mut Random, length_max: u64) -> Self {
+        let length = random.below(length_max);
+        Self((0..length).map(|_| b'a' + random.below(26) as u8).collect())
+    }
+}
+
+impl fmt::Debug for Letters {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} letters", self.0.len())
+    }
+}

@@ -1,0 +1,106 @@
+//! One run of a scenario, and what is left of it.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use breme_base::{UnixSeconds, WallClock};
+use breme_load::{ErrorKind, Load, Plan, Run};
+use breme_origin::{Content, Listed, MemoryRoot, OpenError, Opened, Root, Site, Stamp};
+use breme_sim::{Network, Simulation, Summary};
+use breme_testkit::Watched;
+
+use crate::scenario::Scenario;
+
+/// What the nodes counted.
+pub struct Ending {
+    pub summary: Summary,
+    pub issued: u64,
+    pub answered: u64,
+    pub unfinished: u64,
+    /// Requests without an answer, by kind; only kinds that happened.
+    pub failed: Vec<(ErrorKind, u64)>,
+    /// Answers that were not as expected.
+    pub wrong_answers: u64,
+    pub answered_by_server: u64,
+    pub digest: u64,
+}
+
+/// Plays a scenario to its end.
+///
+/// # Panics
+///
+/// If it has none, or if anybody breaks the contract between nodes and drivers.
+pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
+    let most = network.lent_bytes_max;
+    let wall = WallClock::starting_at(UnixSeconds(1_700_000_000));
+    let site = Site::new(scenario.site.clone(), Some(root(scenario)), None, wall.clone()).unwrap();
+    let mut simulation = Simulation::new(seed, network.clone());
+    let server = simulation.serve("origin", scenario.server_shards, |shard| Watched::new(site.node(shard), most));
+    let plan = Plan::new(scenario.load.clone()).unwrap();
+    let run = Arc::new(Run::new(plan, vec![simulation.address(server)], scenario.client_shards, wall));
+    let client = simulation
+        .client("load", scenario.client_shards, |shard| Watched::new(Load::new(Arc::clone(&run), shard), most));
+    if let Some(at) = scenario.stop_at {
+        simulation.stop_at(server, at);
+    }
+    let summary = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}\n{scenario:?}"));
+    let loads = simulation.take(client);
+    for violations in loads.iter().map(Watched::final_violations) {
+        assert_eq!(violations, [""; 0], "of the load's shards: {scenario:?}");
+    }
+    for violations in simulation.take(server).iter().map(Watched::final_violations) {
+        assert_eq!(violations, [""; 0], "of the origin's shards: {scenario:?}");
+    }
+    let sum = |count: &dyn Fn(&Load) -> u64| loads.iter().map(|load| count(load.node())).sum::<u64>();
+    let errors = ErrorKind::ALL.map(|kind| (kind, sum(&|load| load.errors_of(kind))));
+    let happened = errors.into_iter().filter(|&(_, count)| count > 0);
+    let (wrong, failed): (Vec<_>, Vec<_>) = happened.partition(|(kind, _)| kind.is_answered());
+    Ending {
+        summary,
+        issued: sum(&Load::issued),
+        answered: sum(&Load::answered),
+        unfinished: sum(&Load::unfinished),
+        failed,
+        wrong_answers: wrong.iter().map(|(_, count)| count).sum(),
+        answered_by_server: site.answered(),
+        digest: simulation.trace().digest(),
+    }
+}
+
+fn root(scenario: &Scenario) -> Arc<dyn Root> {
+    if scenario.file_is_open {
+        return Arc::new(OpenFile::holding(&scenario.file.0));
+    }
+    let memory = MemoryRoot::new();
+    memory.write("file", scenario.file.0.clone(), 0);
+    Arc::new(memory)
+}
+
+/// A folder with one real file, so that what is sent from an open file is simulated too.
+struct OpenFile(Arc<File>);
+
+impl OpenFile {
+    fn holding(content: &[u8]) -> Self {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        Self(Arc::new(file))
+    }
+}
+
+impl Root for OpenFile {
+    fn open(&self, name: &str) -> Result<Opened, OpenError> {
+        match name {
+            "file" => {
+                let stamp = Stamp::of(&self.0.metadata().unwrap());
+                Ok(Opened { stamp, content: Content::File(Arc::clone(&self.0)) })
+            }
+            "" => Ok(Opened { stamp: Stamp::default(), content: Content::Directory }),
+            _ => Err(OpenError::NotFound),
+        }
+    }
+
+    fn list(&self, _name: &str, _entries_max: usize) -> Result<Listed, OpenError> {
+        Ok(Listed::default())
+    }
+}
