@@ -1,7 +1,7 @@
 //! Bad input: the message names the thing, the place and the remedy, and the code is right.
 
 use std::net::TcpListener;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::harness::breme;
 
