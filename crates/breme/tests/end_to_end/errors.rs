@@ -43,3 +43,17 @@ fn of_the_load() {
     refused(&["load", "-H", "A: b\nC: d", "http://127.0.0.1/"], 2, &["A"]);
     refused(&["load", "-b", "@/no/such/file", "http://127.0.0.1/"], 2, &["/no/such/file"]);
 }
+
+#[test]
+fn of_too_few_file_descriptors() {
+    let load: &[&str] = &["load", "-n", "10", "-c", "1000", "http://127.0.0.1:9/"];
+    for (arguments, needed) in [(load, "1064"), (&["site", "--lab", "--listen", "127.0.0.1:0"], "are needed")] {
+        let limited = format!("ulimit -Sn 40 && ulimit -Hn 40 && exec {} \"$@\"", env!("CARGO_BIN_EXE_breme"));
+        let output = Command::new("sh").args(["-c", &limited, "sh"]).args(arguments).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {told}");
+        for word in [needed, "40 are allowed", "ulimit -n"] {
+            assert!(told.contains(word), "{arguments:?} does not mention {word:?}:\n{told}");
+        }
+    }
+}
