@@ -13,7 +13,7 @@ use crate::date::DateLine;
 use crate::file_cache::Recent;
 use crate::router::{Reaction, Router};
 use crate::sending::{self, Sending};
-use crate::site::Shared;
+use crate::shared::Shared;
 
 /// Content that one connection may hand over in one turn before others have theirs.
 const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;

@@ -21,7 +21,7 @@ use crate::files;
 use crate::lab;
 use crate::listing::{self, LISTING_ENTRIES_MAX};
 use crate::path::{site_name, url_path};
-use crate::site::Shared;
+use crate::shared::Shared;
 use crate::visitors::{COOKIE, Visit, Visitors};
 
 /// What is to be done about a request.
