@@ -40,6 +40,35 @@ pub fn cpu_time_of_thread() -> CpuTime {
     cpu_time_of_process()
 }
 
+/// CPU time of all children of this process that have ended and were waited for.
+#[must_use]
+pub fn cpu_time_of_ended_children() -> CpuTime {
+    cpu_time(libc::RUSAGE_CHILDREN)
+}
+
+/// CPU time of another process, all its threads together, those that ended too: to the nanosecond, where `/proc/PID/stat`
+/// counts in ticks of 10 ms and the sum over `/proc/PID/task` forgets ended threads.
+///
+/// # Errors
+/// When there is no such process.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub fn cpu_time_of_other(pid: u32) -> std::io::Result<Duration> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+    let mut clock = 0;
+    // SAFETY: `clock` is a writable clockid_t; the call writes nothing else.
+    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+        0 => {}
+        errno => return Err(std::io::Error::from_raw_os_error(errno)),
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a writable timespec; the call writes nothing else.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0)))
+}
+
 /// Memory of this process that stands in RAM, in bytes; none where the system does not tell it.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
@@ -81,6 +110,22 @@ mod tests {
         }
         let thread = cpu_time_of_thread().total();
         assert!(thread > Duration::ZERO && thread <= cpu_time_of_process().total());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_time_of_another_process_keeps_that_of_its_ended_threads() {
+        let me = std::process::id();
+        let before = cpu_time_of_other(me).unwrap();
+        let spun = std::thread::spawn(|| {
+            let mut spun = 0_u64;
+            while cpu_time_of_thread().total() < Duration::from_millis(2) {
+                spun = std::hint::black_box(spun + 1);
+            }
+        });
+        spun.join().unwrap();
+        assert!(cpu_time_of_other(me).unwrap() >= before + Duration::from_millis(2));
+        assert!(cpu_time_of_other(u32::MAX).is_err() && cpu_time_of_other(i32::MAX as u32).is_err());
     }
 
     #[cfg(target_os = "linux")]
