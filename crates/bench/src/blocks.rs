@@ -80,8 +80,9 @@ impl Plan {
         if let Some(lack) = lack(question, workbench) {
             return Err(lack);
         }
-        let (mut contestants, notes) = admit(self.contestants(question), workbench)?;
+        let (mut contestants, mut notes) = admit(self.contestants(question), workbench)?;
         let pace = Pace { seconds: self.seconds, rate: half_of_capacity(question, workbench, self.seconds)? };
+        notes.extend(trial::note_on_connections(&question.ours));
         let mut random = Random::stream(self.seed, seed_of(question.name));
         let mut voids = Vec::new();
         let mut longest = Duration::ZERO;

@@ -47,7 +47,7 @@ pub(crate) fn section(question: &Question, outcome: &Result<Findings, String>) -
             }
             text
         }
-        Err(why) => format!("## {title}\n\nNot measured: {why}. (`{name}`)\n"),
+        Err(why) => format!("## {title}\n\nNot measured: {}. (`{name}`)\n", without_stop(why)),
     }
 }
 
@@ -214,7 +214,7 @@ fn notes(findings: &Findings) -> Vec<String> {
     }
     if let Some(last) = findings.voids.last() {
         let repeated = count(findings.voids.len(), "block");
-        notes.push(format!("Repeated because of errors: {repeated}; the last one: {last}."));
+        notes.push(format!("Repeated because of errors: {repeated}; the last one: {}.", without_stop(last)));
     }
     notes
 }
@@ -253,6 +253,11 @@ fn listed(words: &[impl AsRef<str>]) -> String {
             format!("{} and {}", first.join(", "), last.as_ref())
         }
     }
+}
+
+/// The words of a program as a part of our sentence.
+fn without_stop(text: &str) -> &str {
+    text.trim_end().trim_end_matches('.')
 }
 
 fn count(number: usize, thing: &str) -> String {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::generators::{self, Loaded};
 use crate::idle;
 use crate::questions::{Arm, Measure};
-use crate::servers::Server;
+use crate::servers::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION, Server};
 use crate::workbench::Workbench;
 
 /// What a trial showed.
@@ -30,8 +30,6 @@ pub(crate) struct Pace {
 
 /// Connections with which a server is made warm.
 const WARM_UP_CONNECTIONS: usize = 100;
-/// Descriptors that are not a load's connections.
-const DESCRIPTORS_SPARE: u64 = 500;
 
 /// Starts the arm's server and checks its answers; tells what was agreed on for TLS.
 pub(crate) fn check(arm: &Arm, workbench: &Workbench) -> Result<Option<String>, String> {
@@ -90,8 +88,16 @@ fn generator_memory(arm: &Arm, workbench: &Workbench, pace: Pace) -> Result<Samp
     Ok(Sample { cost: bytes / 1e3 / count as f64, beside: bytes / 1e6, busy: None })
 }
 
-/// As many of `wanted` connections as there may be open files.
+/// As many of the wanted connections as there may be open files, so that every server can hold them.
 fn connections_allowed(wanted: usize) -> usize {
-    let allowed = breme_sys::descriptor_limit().soft.saturating_sub(DESCRIPTORS_SPARE);
-    usize::try_from(allowed).map_or(wanted, |allowed| wanted.min(allowed))
+    let descriptors = usize::try_from(breme_sys::descriptor_limit().soft).unwrap_or(usize::MAX);
+    let allowed = (descriptors / DESCRIPTORS_PER_CONNECTION).saturating_sub(CONNECTIONS_SPARE);
+    wanted.min(allowed).max(1)
+}
+
+/// Tells how many connections there really are, where it is not as many as wanted.
+pub(crate) fn note_on_connections(arm: &Arm) -> Option<String> {
+    let allowed = connections_allowed(arm.load.connections);
+    (allowed < arm.load.connections)
+        .then(|| format!("The limit of descriptors allowed {allowed} connections instead of {}.", arm.load.connections))
 }

@@ -20,7 +20,9 @@ pub(super) struct Place<'a> {
 }
 
 /// Connections beyond those of the load: the checks', the listener.
-const CONNECTIONS_SPARE: usize = 100;
+pub(crate) const CONNECTIONS_SPARE: usize = 100;
+/// What the one that counts worst, lighttpd, wants for a connection.
+pub(crate) const DESCRIPTORS_PER_CONNECTION: usize = 2;
 /// Threads of Apache's only process; each handles one request at a time.
 const APACHE_THREADS: usize = 128;
 
@@ -71,7 +73,7 @@ fn nginx(place: &Place<'_>) -> String {
     )
 }
 
-/// `server.max-connections` is held against `server.max-fds`, which must leave room for the files.
+/// It takes no more connections than half of its descriptors.
 fn lighttpd(place: &Place<'_>) -> String {
     let connections = place.connections + CONNECTIONS_SPARE;
     let mut text = format!(
@@ -86,7 +88,7 @@ fn lighttpd(place: &Place<'_>) -> String {
          mimetype.assign = ( \".html\" => \"text/html\", \"\" => \"text/plain\" )\n",
         place.pages.display(),
         place.address.port(),
-        descriptors(connections),
+        DESCRIPTORS_PER_CONNECTION * connections,
     );
     if let Some(Certificate { chain, key }) = place.certificate {
         let (chain, key) = (chain.display(), key.display());

@@ -15,6 +15,7 @@ use crate::processes::Running;
 use crate::workbench::{Workbench, find_program, printed_by};
 
 use configurations::Place;
+pub(crate) use configurations::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION};
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,9 +135,8 @@ impl Server {
             BufReader::new(output).read_line(&mut line).map_err(|error| format!("breme site: {error}"))?;
         }
         let address = line.trim().split_once("://").and_then(|(_, address)| address.parse().ok());
-        let address = address.ok_or_else(|| {
-            format!("breme site did not say where it listens but {line:?}; {}", tail_of_log(folder.path()))
-        })?;
+        let address = address
+            .ok_or_else(|| format!("breme site did not say where it listens, but {line:?}; {}", said(folder.path())))?;
         Ok(Self { running, address, tls, _folder: folder })
     }
 
@@ -166,7 +166,7 @@ impl Server {
         let begun = Instant::now();
         while TcpStream::connect(self.address).is_err() {
             if let Some(status) = self.running.status() {
-                return Err(format!("ended with {status}; {}", tail_of_log(self._folder.path())));
+                return Err(format!("ended with {status}; {}", said(self._folder.path())));
             }
             if begun.elapsed() > READY_WITHIN {
                 return Err(format!("nothing accepts on {} after {READY_WITHIN:?}", self.address));
@@ -184,11 +184,14 @@ fn log_file(folder: &Path) -> Result<fs::File, String> {
     fs::File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn tail_of_log(folder: &Path) -> String {
+/// How much of a log goes into an error: programs begin with what is wrong and end with advice.
+const LOG_BYTES_SHOWN: usize = 600;
+
+fn said(folder: &Path) -> String {
     let text = fs::read_to_string(folder.join(LOG)).unwrap_or_default();
-    match text.lines().last() {
-        Some(line) => format!("its last words: {line}"),
-        None => String::from("it said nothing"),
+    match text.trim() {
+        "" => String::from("it said nothing"),
+        text => format!("it said: {}", &text[..text.floor_char_boundary(LOG_BYTES_SHOWN)]),
     }
 }
 
