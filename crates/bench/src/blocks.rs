@@ -13,7 +13,7 @@ use crate::workbench::Workbench;
 /// How much is measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// As many as there are time for; fewer give no interval of 95 %.
+    /// So many, if there is time.
     pub(crate) blocks: usize,
     /// Where the intervals are not narrow by then, up to so many.
     pub(crate) blocks_max: usize,
@@ -21,6 +21,15 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Every rival, and ours twice; else only the rivals with a goal.
     pub(crate) whole: bool,
+}
+
+/// When a question has had its time. No block begins that would end later, but for the first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    /// For blocks beyond those that an interval of 95 % needs.
+    pub(crate) for_more: Instant,
+    /// For all.
+    pub(crate) for_any: Instant,
 }
 
 /// What one arm showed, block by block.
@@ -48,10 +57,12 @@ pub(crate) struct Findings {
 
 /// A ratio is known well enough when the ends of its interval are this close.
 const NARROW: f64 = 1.05;
-/// Blocks of a question that may fail before it is given up.
-const VOIDS_MAX: usize = 3;
+/// The fewest blocks that give an interval of 95 %.
+const BLOCKS_SURE: usize = 6;
+/// Blocks that may fail one after another before the question is given up.
+const VOIDS_IN_A_ROW_MAX: usize = 3;
 /// What a trial takes besides its seconds: starting, warming up, ending.
-const OVERHEAD: Duration = Duration::from_millis(500);
+const OVERHEAD: Duration = Duration::from_millis(600);
 
 impl Plan {
     fn contestants<'a>(&self, question: &'a Question) -> Vec<Contestant<'a>> {
@@ -70,12 +81,12 @@ impl Plan {
         trial * u32::try_from(self.contestants(question).len() * self.blocks).unwrap_or(u32::MAX)
     }
 
-    /// Asks the question; no block begins that would end after `deadline`, but for the first.
+    /// Asks the question.
     pub(crate) fn ask(
         &self,
         question: &Question,
         workbench: &Workbench,
-        deadline: Option<Instant>,
+        deadline: Option<Deadline>,
     ) -> Result<Findings, String> {
         if let Some(lack) = lack(question, workbench) {
             return Err(lack);
@@ -85,32 +96,37 @@ impl Plan {
         notes.extend(trial::note_on_connections(&question.ours));
         let mut random = Random::stream(self.seed, seed_of(question.name));
         let mut voids = Vec::new();
-        let mut longest = Duration::ZERO;
+        let (mut longest, mut voids_in_a_row) = (Duration::ZERO, 0);
         while !self.is_done(&contestants, longest, deadline) {
             let begun = Instant::now();
             match block(&contestants, question, workbench, pace, &mut random) {
                 Ok(samples) => {
+                    voids_in_a_row = 0;
                     contestants.iter_mut().zip(samples).for_each(|(one, sample)| one.samples.push(sample));
                     report_progress(question, &contestants);
                 }
                 Err(why) if workbench.processes.interrupted_by().is_some() => return Err(why),
+                Err(why) if voids_in_a_row == VOIDS_IN_A_ROW_MAX => {
+                    return Err(format!("{} blocks failed one after another; the last one: {why}", voids_in_a_row + 1));
+                }
                 Err(why) => {
                     eprintln!("{}: void block: {why}", question.name);
+                    voids_in_a_row += 1;
                     voids.push(why);
                 }
-            }
-            if voids.len() > VOIDS_MAX {
-                return Err(format!("{} blocks failed; the last one: {}", voids.len(), voids[VOIDS_MAX]));
             }
             longest = longest.max(begun.elapsed());
         }
         Ok(Findings::new(question, contestants, self.seconds, voids, notes))
     }
 
-    fn is_done(&self, contestants: &[Contestant<'_>], longest: Duration, deadline: Option<Instant>) -> bool {
+    fn is_done(&self, contestants: &[Contestant<'_>], longest: Duration, deadline: Option<Deadline>) -> bool {
         let done = contestants[0].samples.len();
-        let no_time = deadline.is_some_and(|deadline| Instant::now() + longest > deadline);
-        done > 0 && (no_time || done >= self.blocks_max || (done >= self.blocks && all_narrow(contestants)))
+        let is_past = |end: fn(Deadline) -> Instant| deadline.is_some_and(|at| Instant::now() + longest > end(at));
+        done >= self.blocks_max
+            || (done >= self.blocks && all_narrow(contestants))
+            || (done >= self.blocks.min(BLOCKS_SURE) && is_past(|at| at.for_more))
+            || (done > 0 && is_past(|at| at.for_any))
     }
 }
 
@@ -325,6 +341,24 @@ mod tests {
         assert!(!with(&[]) && !with(&[2.0; 6]) && with(&[2.0; 7]));
         let wide: Vec<f64> = (0..15).map(|index| 1.0 + f64::from(index % 5)).collect();
         assert!(!with(&wide[..14]) && with(&wide));
+    }
+
+    #[test]
+    fn without_time_there_are_enough_blocks_for_an_interval_and_without_any_there_is_one() {
+        let question = &questions::all()[0];
+        let (now, later) = (Instant::now(), Instant::now() + Duration::from_secs(3_600));
+        let fewest = |for_any: Instant| {
+            let mut contestants = plan(false).contestants(question);
+            let deadline = Some(Deadline { for_more: now, for_any });
+            while !plan(false).is_done(&contestants, Duration::from_secs(1), deadline) {
+                contestants.iter_mut().for_each(|one| one.samples.push(Sample { cost: 1.0, beside: 1.0, busy: None }));
+            }
+            contestants[0].samples.len()
+        };
+        assert_eq!((fewest(later), fewest(now)), (BLOCKS_SURE, 1));
+        let ones = vec![1.0; BLOCKS_SURE];
+        assert!(breme_stats::hodges_lehmann(&ones, CONFIDENCE).unwrap().confidence >= CONFIDENCE);
+        assert!(breme_stats::hodges_lehmann(&ones[1..], CONFIDENCE).unwrap().confidence < CONFIDENCE);
     }
 
     #[test]

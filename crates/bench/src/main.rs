@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
-use blocks::Plan;
+use blocks::{Deadline, Plan};
 use document::Outcome;
 use machine::Machine;
 use questions::Question;
@@ -90,7 +90,7 @@ struct PeersArguments {
     #[arg(long, value_name = "N", default_value = "7", value_parser = blocks_in_range())]
     blocks: u64,
 
-    /// Minutes for all questions together: at the end of a question's share no further block begins
+    /// Minutes for all questions together; at the end of its share a question is content with fewer blocks
     #[arg(long, value_name = "MINUTES", default_value = "18")]
     budget: f64,
 
@@ -171,6 +171,9 @@ fn peers(arguments: &PeersArguments, workbench: &Workbench) -> Result<(), String
     Ok(())
 }
 
+/// By how much a question may exceed its share of the time for the blocks that an interval needs.
+const OVERTIME: f64 = 1.3;
+
 /// Asks one question after another and prints what each showed. The time until `end` is shared out by what the questions
 /// cost; what one leaves over goes to those after it.
 fn ask(
@@ -185,7 +188,8 @@ fn ask(
         let share = plan.cost(question).as_secs_f64() / rest.as_secs_f64();
         let deadline = end.map(|end| {
             let now = Instant::now();
-            now + end.saturating_duration_since(now).mul_f64(share)
+            let time = end.saturating_duration_since(now).mul_f64(share);
+            Deadline { for_more: now + time, for_any: now + time.mul_f64(OVERTIME) }
         });
         let outcome = plan.ask(question, workbench, deadline);
         if workbench.processes.interrupted_by().is_some() {
