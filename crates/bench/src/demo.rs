@@ -1,28 +1,32 @@
 //! A short look at the main job: `breme load` measures `breme site` and a stock nginx, and shows what it printed.
 
-use std::process::Command;
+use std::time::Duration;
 
-use crate::cpu::{self, GENERATOR_CPU};
-use crate::servers::{Kind, Server, breme};
+use crate::machine::Machine;
+use crate::servers::{Kind, Server, Subject};
+use crate::workbench::Workbench;
 
-const SECONDS: &str = "5";
-const CONNECTIONS: &str = "50";
+const SECONDS: u64 = 5;
+const CONNECTIONS: usize = 50;
+/// How much longer the generator may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) fn run() -> Result<(), String> {
-    cpu::describe_machine();
+pub(crate) fn run(workbench: &Workbench) -> Result<(), String> {
+    println!("{}", Machine::look(workbench, crate::root())?.in_short());
     for (name, kind) in [("breme site", Kind::BremeSite), ("nginx", Kind::Nginx)] {
-        let server = Server::start(kind)?;
+        let server = Server::start(workbench, Subject { kind, tls: false }, CONNECTIONS)?;
         let url = server.url("/1k.html");
         println!("\n── {name}: breme load -c {CONNECTIONS} -d {SECONDS} {url}\n");
-        let before = cpu::of_process(server.pid())?;
-        let mut command = Command::new("taskset");
-        command.args(["-c", GENERATOR_CPU]).arg(breme()?);
-        command.args(["load", "-t1", "-c", CONNECTIONS, "-d", SECONDS, &url]);
-        let status = command.status().map_err(|error| format!("breme load: {error}"))?;
+        let mut command = workbench.breme_load();
+        command.args(["-t1", "-c", &CONNECTIONS.to_string(), "-d", &SECONDS.to_string(), &url]);
+        let before = server.cpu_time()?;
+        let running = workbench.processes.start(&mut command, Some(workbench.cpus.generator))?;
+        let status = running.finish(Duration::from_secs(SECONDS) + PATIENCE, false)?.status;
         if !status.success() {
             return Err(format!("breme load ended with {status}"));
         }
-        println!("\n{name} itself used {:.2} s of CPU time", (cpu::of_process(server.pid())? - before) / 1e6);
+        let used = server.cpu_time()?.saturating_sub(before);
+        println!("\n{name} itself used {:.2} s of CPU time", used.as_secs_f64());
     }
     Ok(())
 }
