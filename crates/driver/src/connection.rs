@@ -47,6 +47,28 @@ pub(crate) struct Connection {
     pub(crate) is_accepted: bool,
     /// The connection stands in the engine's list of those that want a turn.
     pub(crate) is_listed: bool,
+    pub(crate) operations: Operations,
+}
+
+/// What is in flight in the kernel for a connection, where the driver works by completion.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Operations {
+    pub(crate) receive: Receive,
+    /// It is told when the kernel takes bytes again.
+    pub(crate) is_watching_room: bool,
+    /// It is told when the connection breaks while nothing is received.
+    pub(crate) is_watching_break: bool,
+    /// The submission that its last gathered send belongs to.
+    pub(crate) gathered_in: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Receive {
+    #[default]
+    Idle,
+    Armed,
+    /// Its last completion has not come yet.
+    Cancelled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +121,7 @@ impl Connection {
             length: QueueLength::Short,
             is_accepted: phase == Phase::Open,
             is_listed: false,
+            operations: Operations::default(),
         }
     }
 
@@ -125,6 +148,19 @@ impl Connection {
     /// Whether it waits for the kernel to take something.
     pub(crate) fn wants_to_send(&self) -> bool {
         self.queue.is_some() || matches!(self.phase, Phase::Connecting(_))
+    }
+
+    /// Whether bytes that the kernel brought can go to the node at once.
+    pub(crate) fn takes(&self, count: usize, receive_bytes_max: usize) -> bool {
+        self.transport.is_clear()
+            && self.phase == Phase::Open
+            && self.wants_bytes(receive_bytes_max)
+            && count <= self.room(receive_bytes_max)
+    }
+
+    /// Whether a send would leave at once, as far as is known.
+    pub(crate) fn is_free_to_send(&self) -> bool {
+        self.may_send() && self.queue.is_none() && self.is_writable
     }
 
     fn may_send(&self) -> bool {
@@ -241,6 +277,15 @@ impl Connection {
         self.failure.get_or_insert(reason);
         self.queue = None;
         self.is_readable = true;
+        if self.operations.receive == Receive::Idle {
+            self.transport.ask_for_rest();
+        }
+    }
+
+    /// The kernel took only a part of a send, or nothing: this is the rest. Nothing was sent since.
+    pub(crate) fn wait_with(&mut self, rest: Bytes) {
+        self.is_writable = false;
+        self.queue.get_or_insert_default().push(rest);
     }
 
     /// Ends our sending if that was asked for and everything has left.
@@ -308,7 +353,7 @@ fn end_of_memory(actions: &Actions, range: Range<usize>) -> usize {
     (range.start..end).find(|&index| !is_memory(actions, index)).unwrap_or(end)
 }
 
-fn memory(actions: &Actions, index: usize) -> &[u8] {
+pub(crate) fn memory(actions: &Actions, index: usize) -> &[u8] {
     match actions.get(index) {
         Some(Action::SendShared(_, segment)) => segment,
         _ => actions.bytes(index),

@@ -32,7 +32,7 @@ pub(crate) struct Control {
 #[derive(Debug)]
 pub(crate) enum Alarm {
     Events(mio::Waker),
-    Threads(Bell),
+    Bell(Bell),
 }
 
 impl Alarm {
@@ -40,7 +40,7 @@ impl Alarm {
         match self {
             // It fails only if the descriptor is bad, which would be our own fault.
             Self::Events(waker) => drop(waker.wake()),
-            Self::Threads(bell) => bell.ring(),
+            Self::Bell(bell) => bell.ring(),
         }
     }
 }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     fn control() -> Control {
-        Control::new(vec![Alarm::Threads(Bell::new().unwrap())], None)
+        Control::new(vec![Alarm::Bell(Bell::new().unwrap())], None)
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! What both drivers have in common: one node, its connections, and what becomes of each event.
+//! What all drivers have in common: one node, its connections, and what becomes of each event.
 //!
 //! A driver's loop finds out what the kernel has to say and tells the engine ([`Engine::handle_readiness`]). The engine reads,
 //! lends, carries out the actions and writes. What does not fit into the turn of a connection, or is a consequence of an
 //! action, waits in the list `ready` for [`Engine::handle_turn`]; so no node call happens inside another.
 
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use breme_node::{
 use breme_sys::Clock;
 
 use crate::Settings;
-use crate::connection::{Connection, Finish, Phase, QueueLength};
+use crate::connection::{Connection, Finish, Phase, QueueLength, Receive, memory};
 use crate::control::{Control, Counters, Mailbox, Stop};
+use crate::port::Port;
 use crate::table::Table;
-use crate::transport::{Receipt, Transport};
+use crate::transport::Receipt;
 
 /// The buffer that a shard receives into; one call to the node sees at most so much that is new.
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
@@ -33,12 +34,6 @@ const WAKES_DELAYED_MAX: usize = 4_096;
 /// After how long they are tried again.
 const WAKE_RETRY: Duration = Duration::from_millis(1);
 
-/// Where a new socket is made known to whatever tells its readiness.
-pub(crate) trait Register {
-    /// From now on the readiness of `socket` is told under `id`; closing it ends that.
-    fn register(&mut self, socket: BorrowedFd<'_>, id: ConnectionId) -> std::io::Result<()>;
-}
-
 /// What the kernel has said of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Readiness {
@@ -49,10 +44,31 @@ pub(crate) struct Readiness {
     pub(crate) is_broken: bool,
 }
 
-pub(crate) struct Engine<N, R> {
+/// What the kernel brings, where it brings things by itself.
+#[derive(Clone, Copy)]
+pub(crate) enum Arrival<'a> {
+    Bytes(&'a [u8]),
+    /// The peer has ended its sending.
+    End,
+    Failure(CloseReason),
+    /// It was cancelled, or found no buffer.
+    Nothing,
+}
+
+/// Bytes that the node has not seen.
+#[derive(Clone, Copy)]
+enum Fresh<'a> {
+    None,
+    /// So many in the receive buffer.
+    Received(usize),
+    Brought(&'a [u8]),
+}
+
+pub(crate) struct Engine<N, P> {
+    /// First, so that it is dropped before the sockets that its wishes name are closed.
+    pub(crate) port: P,
     node: N,
     id: ShardId,
-    pub(crate) register: R,
     clock: Clock,
     /// The last reading of the clock.
     now: Instant,
@@ -75,12 +91,12 @@ pub(crate) struct Engine<N, R> {
     has_exited: bool,
 }
 
-impl<N: Node, R: Register> Engine<N, R> {
-    pub(crate) fn new(node: N, id: ShardId, register: R, clock: Clock, shared: (Arc<Settings>, Arc<Control>)) -> Self {
+impl<N: Node, P: Port> Engine<N, P> {
+    pub(crate) fn new(node: N, id: ShardId, port: P, clock: Clock, shared: (Arc<Settings>, Arc<Control>)) -> Self {
         Self {
+            port,
             node,
             id,
-            register,
             clock,
             now: clock.now(),
             settings: shared.0,
@@ -108,15 +124,80 @@ impl<N: Node, R: Register> Engine<N, R> {
 
     /// Takes an accepted socket. None if it could not be registered: then it is closed.
     pub(crate) fn handle_accepted(&mut self, socket: OwnedFd, accepted: Accepted) -> Option<ConnectionId> {
-        let Ok(id) = self.insert(socket, Phase::Open) else {
+        let Ok(transport) = self.port.accepted(socket, self.table.next_id()) else {
             Counters::add(&self.counters().accepts_failed);
             return None;
         };
+        let id = self.table.insert(Connection::new(transport, Phase::Open));
         Counters::add(&self.counters().accepted);
         self.read_clock();
         self.node.handle_accepted(self.now, id, accepted, &mut self.actions);
         self.run_actions();
+        self.keep_in_step(id);
         Some(id)
+    }
+
+    /// The kernel has brought something of a connection. `goes_on`: it will bring more.
+    pub(crate) fn handle_arrival(&mut self, id: ConnectionId, arrival: Arrival<'_>, goes_on: bool) {
+        let receive_bytes_max = self.settings.receive_bytes_max;
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if !goes_on {
+            connection.operations.receive = Receive::Idle;
+        }
+        match arrival {
+            Arrival::Bytes(bytes) if connection.takes(bytes.len(), receive_bytes_max) => {
+                self.lend(id, Fresh::Brought(bytes));
+            }
+            Arrival::Bytes(bytes) => self.keep_arrival(id, bytes),
+            Arrival::End => {
+                connection.transport.keep_end();
+                connection.is_readable = true;
+                connection.is_end_near = true;
+                self.serve(id);
+            }
+            Arrival::Failure(reason) => {
+                connection.fail(reason);
+                self.serve(id);
+            }
+            Arrival::Nothing => {}
+        }
+        if !goes_on {
+            self.handle_receiving_over(id);
+        }
+    }
+
+    /// Bytes that the node does not want now, or that are for nobody.
+    fn keep_arrival(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.phase == Phase::Open {
+            connection.transport.keep(bytes);
+            connection.is_readable = true;
+        } else if connection.discard(bytes.len() as u64) > self.settings.closing_bytes_max {
+            self.give_up_discarding(id);
+        }
+        self.serve(id);
+    }
+
+    /// The kernel brings no more by itself: it is asked again, or the connection is at its end.
+    fn handle_receiving_over(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.failure.is_some() {
+            connection.transport.ask_for_rest();
+            connection.is_readable = true;
+            self.serve(id);
+        }
+        self.keep_in_step(id);
+    }
+
+    /// What became of a connection that the kernel was to open.
+    pub(crate) fn handle_connect_outcome(&mut self, id: ConnectionId, outcome: std::io::Result<()>) {
+        if let Some(connection) = self.table.get_mut(id)
+            && let Phase::Connecting(ticket) = connection.phase
+        {
+            self.conclude_connecting(id, ticket, outcome);
+            self.keep_in_step(id);
+            self.release_if_ended(id);
+        }
     }
 
     /// The kernel has something to say of a connection.
@@ -256,6 +337,10 @@ impl<N: Node, R: Register> Engine<N, R> {
         self.table.contains(id)
     }
 
+    pub(crate) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.table.get_mut(id)
+    }
+
     pub(crate) fn connections(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
         self.table.iter()
     }
@@ -283,6 +368,7 @@ impl<N: Node, R: Register> Engine<N, R> {
 
     /// Drops what is open, tells the node so, and hands it back.
     pub(crate) fn into_node(mut self) -> N {
+        self.submit();
         self.is_exiting = true;
         while let Some((ticket, error)) = self.connects_failed.pop_front() {
             self.tell_connected(ticket, Err(error));
@@ -320,6 +406,7 @@ impl<N: Node, R: Register> Engine<N, R> {
             Phase::Flushing { .. } | Phase::Lingering { .. } => self.serve_closing(id),
             Phase::Ended(_) => {}
         }
+        self.keep_in_step(id);
         self.release_if_ended(id);
     }
 
@@ -384,7 +471,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         if connection.is_relend_due && connection.may_lend() {
             connection.is_relend_due = false;
             if !connection.retained.is_empty() {
-                self.lend(id, 0);
+                self.lend(id, Fresh::None);
             }
         }
     }
@@ -403,7 +490,7 @@ impl<N: Node, R: Register> Engine<N, R> {
                 Ok(Receipt::Bytes(count)) => {
                     // Less than was asked for means that there is no more, unless the end comes behind it.
                     connection.is_readable = count == limit || connection.is_end_near || connection.failure.is_some();
-                    self.lend(id, count);
+                    self.lend(id, Fresh::Received(count));
                 }
                 Ok(Receipt::End) => {
                     connection.has_ended = true;
@@ -411,7 +498,7 @@ impl<N: Node, R: Register> Engine<N, R> {
                     if connection.failure.is_some() {
                         return; // this end is not the peer's: the connection broke
                     }
-                    self.lend(id, 0);
+                    self.lend(id, Fresh::None);
                 }
                 Ok(Receipt::Nothing) => connection.is_readable = false,
                 Err(reason) => {
@@ -423,15 +510,19 @@ impl<N: Node, R: Register> Engine<N, R> {
         self.list_if_readable(id);
     }
 
-    /// Shows the node what it has not taken and the first `count` bytes of the receive buffer.
-    fn lend(&mut self, id: ConnectionId, count: usize) {
+    /// Shows the node what it has not taken and what is fresh.
+    fn lend(&mut self, id: ConnectionId, fresh: Fresh<'_>) {
         if self.is_exiting {
             return;
         }
         self.read_clock();
         let Some(connection) = self.table.get_mut(id) else { return };
         let ended = connection.has_ended;
-        let fresh = &self.receive_buffer[..count];
+        let fresh = match fresh {
+            Fresh::None => &[],
+            Fresh::Received(count) => &self.receive_buffer[..count],
+            Fresh::Brought(bytes) => bytes,
+        };
         if connection.retained.is_empty() {
             let received = Received { bytes: fresh, ended };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
@@ -464,6 +555,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         let receive_bytes_max = self.settings.receive_bytes_max;
         if let Some(connection) = self.table.get_mut(id)
             && let Some(reason) = connection.failure
+            && connection.operations.receive == Receive::Idle
             && !(connection.is_readable && connection.wants_bytes(receive_bytes_max))
         {
             connection.end(reason);
@@ -472,25 +564,29 @@ impl<N: Node, R: Register> Engine<N, R> {
 
     fn serve_connecting(&mut self, id: ConnectionId, ticket: ConnectTicket) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        match breme_sys::connect_outcome(&connection.transport) {
-            None => {}
-            Some(Err(error)) => self.fail_connecting(id, connect_error(&error)),
-            Some(Ok(())) => {
-                connection.phase = Phase::Open;
-                connection.is_writable = true;
-                self.timers.clear(id.key());
-                Counters::add(&self.counters().connected);
-                self.tell_connected(ticket, Ok(id));
-                self.list_if_readable(id);
-            }
+        if let Some(outcome) = breme_sys::connect_outcome(&connection.transport) {
+            self.conclude_connecting(id, ticket, outcome);
         }
+    }
+
+    fn conclude_connecting(&mut self, id: ConnectionId, ticket: ConnectTicket, outcome: std::io::Result<()>) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if let Err(error) = outcome {
+            return self.fail_connecting(id, connect_error(&error));
+        }
+        connection.phase = Phase::Open;
+        connection.is_writable = true;
+        self.timers.clear(id.key());
+        Counters::add(&self.counters().connected);
+        self.tell_connected(ticket, Ok(id));
+        self.list_if_readable(id);
     }
 
     fn fail_connecting(&mut self, id: ConnectionId, error: ConnectError) {
         self.timers.clear(id.key());
         let Some(connection) = self.table.remove(id) else { return };
         if let Phase::Connecting(ticket) = connection.phase {
-            drop(connection);
+            self.port.close(id, connection);
             self.tell_connected(ticket, Err(error));
         }
     }
@@ -573,6 +669,8 @@ impl<N: Node, R: Register> Engine<N, R> {
         }
         if connection.is_writable {
             self.list(id);
+        } else {
+            self.keep_in_step(id);
         }
     }
 
@@ -598,7 +696,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         self.timers.clear(id.key());
         let Some(connection) = self.table.remove(id) else { return };
         if let Phase::Ended(reason) = connection.phase {
-            drop(connection);
+            self.port.close(id, connection);
             Counters::add(&self.counters().closed);
             self.node.handle_closed(self.now, id, reason, &mut self.actions);
         }
@@ -613,10 +711,64 @@ impl<N: Node, R: Register> Engine<N, R> {
         }
     }
 
-    fn insert(&mut self, socket: OwnedFd, phase: Phase) -> std::io::Result<ConnectionId> {
-        let transport = Transport::new(socket);
-        self.register.register(std::os::fd::AsFd::as_fd(&transport), self.table.next_id())?;
-        Ok(self.table.insert(Connection::new(transport, phase)))
+    /// Lets the kernel know what the connection now wants of it.
+    fn keep_in_step(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id) {
+            self.port.keep_in_step(id, connection, self.settings.receive_bytes_max);
+        }
+    }
+
+    // ── Sends that are gathered ──────────────────────────────────────────────────────────────────────────────
+
+    /// Puts a send aside, to leave with those of other connections. A connection has at most one there.
+    fn gather(&mut self, actions: &Actions, index: usize, id: ConnectionId) -> bool {
+        if !P::GATHERS || matches!(actions.get(index), Some(Action::SendFile(..))) {
+            return false;
+        }
+        self.send_gathered(id);
+        let bytes = memory(actions, index);
+        let Some(connection) = self.table.get_mut(id) else { return false };
+        if bytes.is_empty() || !connection.is_free_to_send() || !self.port.gather(id, connection, bytes) {
+            return false;
+        }
+        if self.port.is_full() {
+            self.submit();
+        }
+        true
+    }
+
+    /// If the connection has a send among those that were gathered, they all leave now.
+    fn send_gathered(&mut self, id: ConnectionId) {
+        if P::GATHERS && self.table.get_mut(id).is_some_and(|connection| self.port.has_gathered(connection)) {
+            self.submit();
+        }
+    }
+
+    fn submit(&mut self) {
+        self.port.submit();
+        self.handle_unsent();
+    }
+
+    /// What did not leave of the sends that were gathered waits like any other. To be called when the port has submitted,
+    /// before anything else.
+    pub(crate) fn handle_unsent(&mut self) {
+        while let Some((id, unsent)) = self.port.next_unsent() {
+            let Some(connection) = self.table.get_mut(id) else { continue };
+            if connection.phase != Phase::Open {
+                continue;
+            }
+            match unsent {
+                Err(reason) => {
+                    connection.fail(reason);
+                    self.list(id);
+                }
+                Ok(rest) => {
+                    connection.wait_with(rest);
+                    self.handle_progress(id, true);
+                    self.note_if_long(id);
+                }
+            }
+        }
     }
 
     // ── The node's wishes ────────────────────────────────────────────────────────────────────────────────────
@@ -669,6 +821,10 @@ impl<N: Node, R: Register> Engine<N, R> {
     /// Sends all consecutive segments for one connection, and returns the index behind them.
     fn send(&mut self, actions: &Actions, start: usize, id: ConnectionId) -> usize {
         let end = end_of_run(actions, start, id);
+        if end == start + 1 && self.gather(actions, start, id) {
+            return end;
+        }
+        self.send_gathered(id);
         let Some(connection) = self.table.get_mut(id) else { return end };
         let had_queue = connection.queue.is_some();
         connection.send(actions, start..end);
@@ -684,6 +840,7 @@ impl<N: Node, R: Register> Engine<N, R> {
     }
 
     fn finish(&mut self, id: ConnectionId) {
+        self.send_gathered(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.phase == Phase::Open && connection.finish == Finish::NotAsked {
             connection.finish = Finish::Asked;
@@ -695,6 +852,7 @@ impl<N: Node, R: Register> Engine<N, R> {
     }
 
     fn close(&mut self, id: ConnectionId) {
+        self.send_gathered(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.phase != Phase::Open {
             return;
@@ -705,6 +863,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         if connection.is_readable || connection.failure.is_some() || matches!(connection.phase, Phase::Ended(_)) {
             self.list(id);
         }
+        self.keep_in_step(id);
     }
 
     fn abort(&mut self, id: ConnectionId) {
@@ -732,10 +891,11 @@ impl<N: Node, R: Register> Engine<N, R> {
     }
 
     fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
-        let begun =
-            breme_sys::connect(endpoint.address).and_then(|socket| self.insert(socket, Phase::Connecting(ticket)));
-        match begun {
-            Ok(id) => self.timers.set(id.key(), self.now + self.settings.connect_timeout),
+        match self.port.connect(endpoint.address, self.table.next_id()) {
+            Ok(transport) => {
+                let id = self.table.insert(Connection::new(transport, Phase::Connecting(ticket)));
+                self.timers.set(id.key(), self.now + self.settings.connect_timeout);
+            }
             Err(error) => self.connects_failed.push_back((ticket, connect_error(&error))),
         }
     }

@@ -4,8 +4,8 @@
 //! then on, so the usual request costs one wait (shared with all that came meanwhile), one receive and one send.
 
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use breme_base::Instant;
 use breme_node::{Accepted, ConnectionId, ListenerId, Node};
@@ -15,7 +15,9 @@ use mio::{Interest, Poll, Registry, Token};
 
 use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
 use crate::control::{Counters, Stop};
-use crate::engine::{Engine, Readiness, Register};
+use crate::engine::{Engine, Readiness};
+use crate::port::Port;
+use crate::transport::Transport;
 
 /// Events fetched by one wait.
 const EVENTS_PER_TURN: usize = 256;
@@ -39,11 +41,24 @@ fn listener_token(listener: ListenerId) -> Token {
     Token(WAKER.0 - 1 - listener.0)
 }
 
-pub(crate) struct EventRegister(Registry);
+/// Makes new sockets known to the poll; closing them ends that.
+pub(crate) struct EventPort(Registry);
 
-impl Register for EventRegister {
-    fn register(&mut self, socket: BorrowedFd<'_>, id: ConnectionId) -> io::Result<()> {
-        self.0.register(&mut SourceFd(&socket.as_raw_fd()), token_of(id), Interest::READABLE | Interest::WRITABLE)
+impl EventPort {
+    fn register(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
+        let source = socket.as_raw_fd();
+        self.0.register(&mut SourceFd(&source), token_of(id), Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Transport::new(socket))
+    }
+}
+
+impl Port for EventPort {
+    fn accepted(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
+        self.register(socket, id)
+    }
+
+    fn connect(&mut self, address: SocketAddr, id: ConnectionId) -> io::Result<Transport> {
+        breme_sys::connect(address).and_then(|socket| self.register(socket, id))
     }
 }
 
@@ -79,12 +94,12 @@ impl Events {
         mio::Waker::new(self.poll.registry(), WAKER)
     }
 
-    pub(crate) fn register(&self) -> io::Result<EventRegister> {
-        Ok(EventRegister(self.poll.registry().try_clone()?))
+    pub(crate) fn port(&self) -> io::Result<EventPort> {
+        Ok(EventPort(self.poll.registry().try_clone()?))
     }
 
     /// Runs the node to its end.
-    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, EventRegister>) -> N {
+    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, EventPort>) -> N {
         let mut events = mio::Events::with_capacity(EVENTS_PER_TURN);
         engine.handle_started();
         while !engine.is_done() {
@@ -112,7 +127,7 @@ impl Events {
     }
 
     /// Returns whether it was the waker.
-    fn handle_event<N: Node>(&mut self, engine: &mut Engine<N, EventRegister>, event: &Event) -> bool {
+    fn handle_event<N: Node>(&mut self, engine: &mut Engine<N, EventPort>, event: &Event) -> bool {
         let token = event.token();
         if token.0 > listener_token(ListenerId(self.listeners.len())).0 {
             if token == WAKER {
@@ -131,7 +146,7 @@ impl Events {
         false
     }
 
-    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, EventRegister>) {
+    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, EventPort>) {
         if engine.control().stop() != Stop::Drain || engine.is_stopping() {
             return; // an abort ends the loop by itself
         }
@@ -146,13 +161,13 @@ impl Events {
         engine.handle_stopping();
     }
 
-    fn may_accept<N: Node>(&self, engine: &Engine<N, EventRegister>) -> bool {
+    fn may_accept<N: Node>(&self, engine: &Engine<N, EventPort>) -> bool {
         self.accept_again.is_none()
             && engine.connection_count() < engine.settings().connections_max
             && self.listeners.iter().any(|listener| listener.is_pending)
     }
 
-    fn accept<N: Node>(&mut self, engine: &mut Engine<N, EventRegister>, count_max: usize) {
+    fn accept<N: Node>(&mut self, engine: &mut Engine<N, EventPort>, count_max: usize) {
         if let Some(again) = self.accept_again {
             if engine.read_clock() < again {
                 return;
@@ -175,7 +190,7 @@ struct Lack;
 impl Listening {
     fn accept<N: Node>(
         &mut self,
-        engine: &mut Engine<N, EventRegister>,
+        engine: &mut Engine<N, EventPort>,
         count_max: usize,
         connections_max: usize,
     ) -> Result<(), Lack> {

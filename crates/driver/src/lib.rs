@@ -61,14 +61,18 @@ mod control;
 mod engine;
 mod events;
 mod listener;
+mod port;
 mod queue;
 mod running;
 mod settings;
 mod table;
 mod threads;
 mod transport;
+#[cfg(target_os = "linux")]
+mod uring;
 
 pub use breme_sys::Clock;
+pub use breme_sys::uring::{UringLack, probe_uring};
 pub use control::{MailboxFull, ShardCounters};
 pub use listener::{BindError, Listener};
 pub use running::{Counting, Running, ShardPanic, StartError, Stopper, Waker, start};

@@ -6,17 +6,20 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread::{Builder, JoinHandle};
 
 use breme_node::{Node, Shard, ShardId};
 use breme_sys::Clock;
+use breme_sys::uring::UringLack;
 
 use crate::bell::Bell;
 use crate::control::{Alarm, Control, MailboxFull, ShardCounters, Stop};
 use crate::engine::Engine;
 use crate::events::Events;
-use crate::threads::{Acceptor, Handoff, NoRegister, Seat};
+use crate::threads::{Acceptor, Handoff, Seat, SeatPort};
+#[cfg(target_os = "linux")]
+use crate::uring::{RingPort, Uring};
 use crate::{Kind, Listener, Settings};
 
 /// Starts a driver: one thread and one node for each shard. Without listeners it is a client, whose nodes
@@ -36,6 +39,7 @@ pub fn start<N: Node + Send + 'static>(
     match kind {
         Kind::Events => start_events(listeners, &settings, clock, factory),
         Kind::Threads => start_threads(listeners, &settings, clock, factory),
+        Kind::Uring => start_uring(listeners, &settings, clock, factory),
     }
 }
 
@@ -55,9 +59,9 @@ fn start_events<N: Node + Send + 'static>(
     let control = Arc::new(Control::new(alarms, None));
     let mut start = Start::new(settings, &control);
     for (events, (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
-        let register = events.register().map_err(StartError::Kernel)?;
-        let engine = Engine::new(node, id, register, clock, (settings.clone(), control.clone()));
-        start.spawn(id, move || events.run(engine))?;
+        let port = events.port().map_err(StartError::Kernel)?;
+        let engine = Engine::new(node, id, port, clock, (settings.clone(), control.clone()));
+        start.spawn(id, || Ok(()), move |()| events.run(engine))?;
     }
     Ok(start.running)
 }
@@ -69,21 +73,52 @@ fn start_threads<N: Node + Send + 'static>(
     factory: impl FnMut(Shard) -> N,
 ) -> Result<Running<N>, StartError> {
     let bell = || Bell::new().map_err(StartError::Kernel);
-    let alarms = (0..settings.shard_count()).map(|_| bell().map(Alarm::Threads)).collect::<Result<_, _>>()?;
+    let alarms = (0..settings.shard_count()).map(|_| bell().map(Alarm::Bell)).collect::<Result<_, _>>()?;
     let acceptor = if listeners.is_empty() { None } else { Some(bell()?) };
     let control = Arc::new(Control::new(alarms, acceptor));
     let handoff = (!listeners.is_empty()).then(|| Arc::new(Handoff::new(settings.shard_count(), control.clone())));
     let mut start = Start::new(settings, &control);
     for (id, node) in nodes(settings, factory) {
-        let engine = Engine::new(node, id, NoRegister, clock, (settings.clone(), control.clone()));
+        let engine = Engine::new(node, id, SeatPort, clock, (settings.clone(), control.clone()));
         let seat = Seat::new(id, handoff.clone(), control.clone());
-        start.spawn(id, move || seat.run(engine))?;
+        start.spawn(id, || Ok(()), move |()| seat.run(engine))?;
     }
     if let Some(handoff) = handoff {
         let sockets = listeners.into_iter().map(Listener::into_socket).collect();
         start.spawn_acceptor(Acceptor::new(sockets, handoff, control, settings.backlog))?;
     }
     Ok(start.running)
+}
+
+#[cfg(target_os = "linux")]
+fn start_uring<N: Node + Send + 'static>(
+    listeners: Vec<Listener>,
+    settings: &Arc<Settings>,
+    clock: Clock,
+    factory: impl FnMut(Shard) -> N,
+) -> Result<Running<N>, StartError> {
+    breme_sys::uring::probe_uring().map_err(StartError::Uring)?;
+    let bell = |_| Bell::new().map(Alarm::Bell).map_err(StartError::Kernel);
+    let alarms = (0..settings.shard_count()).map(bell).collect::<Result<_, _>>()?;
+    let control = Arc::new(Control::new(alarms, None));
+    let mut start = Start::new(settings, &control);
+    for (sockets, (id, node)) in deal(listeners, settings)?.into_iter().zip(nodes(settings, factory)) {
+        let uring = Uring::new(id, sockets, control.clone());
+        let shared = (settings.clone(), control.clone());
+        // The kernel serves a ring only on the thread that made it.
+        start.spawn(id, RingPort::new, move |port| uring.run(Engine::new(node, id, port, clock, shared)))?;
+    }
+    Ok(start.running)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start_uring<N>(
+    _listeners: Vec<Listener>,
+    _settings: &Arc<Settings>,
+    _clock: Clock,
+    _factory: impl FnMut(Shard) -> N,
+) -> Result<Running<N>, StartError> {
+    Err(StartError::Uring(UringLack::Missing))
 }
 
 fn nodes<N>(settings: &Settings, mut factory: impl FnMut(Shard) -> N) -> impl Iterator<Item = (ShardId, N)> {
@@ -126,11 +161,17 @@ impl<'a, N: Send + 'static> Start<'a, N> {
         Self { running, settings }
     }
 
-    fn spawn(&mut self, shard: ShardId, run: impl FnOnce() -> N + Send + 'static) -> Result<(), StartError> {
+    /// Starts the thread of a shard, which prepares something before it runs.
+    fn spawn<T: 'static>(
+        &mut self,
+        shard: ShardId,
+        prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
+        run: impl FnOnce(T) -> N + Send + 'static,
+    ) -> Result<(), StartError> {
         let cpus: Vec<usize> = self.settings.cpu_of(shard.0).into_iter().collect();
         let control = self.running.control.clone();
-        let thread = spawn(format!("shard-{}", shard.0), cpus, move || {
-            let outcome = catch_unwind(AssertUnwindSafe(run));
+        let thread = spawn(format!("shard-{}", shard.0), cpus, prepare, move |prepared| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| run(prepared)));
             control.mailbox(shard).inspect(|mailbox| mailbox.close());
             outcome.map_err(|panic| ShardPanic::new(shard, panic.as_ref()))
         });
@@ -139,23 +180,29 @@ impl<'a, N: Send + 'static> Start<'a, N> {
     }
 
     fn spawn_acceptor(&mut self, acceptor: Acceptor) -> Result<(), StartError> {
-        let thread = spawn("acceptor".to_owned(), self.settings.cpus.clone(), move || acceptor.run());
+        let thread = spawn("acceptor".to_owned(), self.settings.cpus.clone(), || Ok(()), move |()| acceptor.run());
         self.running.acceptor = Some(thread.inspect_err(|_| self.running.control.raise(Stop::Abort))?);
         Ok(())
     }
 }
 
-/// Starts a thread, and returns when it is pinned.
-fn spawn<T: Send + 'static>(
+/// Starts a thread, and returns when it is pinned and has prepared what it needs. None comes from a thread that could not.
+fn spawn<P, T: Send + 'static>(
     name: String,
     cpus: Vec<usize>,
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, StartError> {
-    let (pinned, outcome) = sync_channel(1);
+    prepare: impl FnOnce() -> io::Result<P> + Send + 'static,
+    run: impl FnOnce(P) -> T + Send + 'static,
+) -> Result<JoinHandle<Option<T>>, StartError> {
+    let (told, outcome) = sync_channel(1);
     let thread = Builder::new().name(name).spawn(move || {
-        pin(&cpus, &pinned);
-        drop(pinned);
-        run()
+        let (prepared, result) = match pin(&cpus).and_then(|()| prepare()) {
+            Ok(prepared) => (Some(prepared), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        // The receiver waits for it.
+        let _ = told.send(result);
+        drop(told);
+        prepared.map(run)
     });
     let thread = thread.map_err(StartError::Thread)?;
     match outcome.recv() {
@@ -164,17 +211,18 @@ fn spawn<T: Send + 'static>(
     }
 }
 
-fn pin(cpus: &[usize], outcome: &SyncSender<io::Result<()>>) {
-    let pinned = if cpus.is_empty() { Ok(()) } else { breme_sys::pin_current_thread(cpus) };
-    // The receiver waits for it.
-    let _ = outcome.send(pinned);
+fn pin(cpus: &[usize]) -> io::Result<()> {
+    if cpus.is_empty() { Ok(()) } else { breme_sys::pin_current_thread(cpus) }
 }
+
+/// Ends with the outcome of a shard, if it was prepared.
+type ShardThread<N> = JoinHandle<Option<Result<N, ShardPanic>>>;
 
 /// A driver at work.
 #[derive(Debug)]
 pub struct Running<N> {
-    shards: Vec<JoinHandle<Result<N, ShardPanic>>>,
-    acceptor: Option<JoinHandle<()>>,
+    shards: Vec<ShardThread<N>>,
+    acceptor: Option<JoinHandle<Option<()>>>,
     control: Arc<Control>,
 }
 
@@ -205,11 +253,11 @@ impl<N> Running<N> {
 
     /// Waits until every shard has ended, and hands the nodes back in the order of the shards.
     pub fn join(self) -> Vec<Result<N, ShardPanic>> {
-        let join = |(index, shard): (usize, JoinHandle<Result<N, ShardPanic>>)| match shard.join() {
+        let join = |(index, shard): (usize, ShardThread<N>)| match shard.join() {
             Ok(outcome) => outcome,
-            Err(panic) => Err(ShardPanic::new(ShardId(index), panic.as_ref())),
+            Err(panic) => Some(Err(ShardPanic::new(ShardId(index), panic.as_ref()))),
         };
-        let nodes = self.shards.into_iter().enumerate().map(join).collect();
+        let nodes = self.shards.into_iter().enumerate().filter_map(join).collect();
         if let Some(acceptor) = self.acceptor {
             // It ends when the last shard has; if it panicked, its listeners are closed and the shards have ended.
             let _ = acceptor.join();
@@ -320,6 +368,8 @@ pub enum StartError {
     Thread(io::Error),
     /// The kernel refused what a shard needs: a poll, a pipe, its processor.
     Kernel(io::Error),
+    /// The driver `uring` cannot work here.
+    Uring(UringLack),
 }
 
 impl fmt::Display for StartError {
@@ -331,6 +381,7 @@ impl fmt::Display for StartError {
             Self::Listener { address, source } => {
                 write!(formatter, "cannot listen on {address} once for each thread: {source}; try with one thread")
             }
+            Self::Uring(lack) => write!(formatter, "the driver `uring` cannot work: {lack}; or choose `events`"),
             Self::Thread(source) => write!(formatter, "cannot start a thread: {source}; choose fewer threads"),
             Self::Kernel(source) => {
                 write!(formatter, "cannot set up a thread: {source}; choose fewer threads or raise `ulimit -n`")
@@ -343,6 +394,7 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Cpu { .. } => None,
+            Self::Uring(lack) => Some(lack),
             Self::Listener { source, .. } | Self::Thread(source) | Self::Kernel(source) => Some(source),
         }
     }

@@ -11,6 +11,8 @@ pub enum Kind {
     Threads,
     /// One thread per shard, each of which serves many connections by readiness (epoll, kqueue).
     Events,
+    /// One thread per shard, each of which serves many connections by completion (io_uring, Linux).
+    Uring,
 }
 
 impl fmt::Display for Kind {
@@ -18,6 +20,7 @@ impl fmt::Display for Kind {
         formatter.pad(match self {
             Self::Threads => "threads",
             Self::Events => "events",
+            Self::Uring => "uring",
         })
     }
 }
@@ -29,6 +32,7 @@ impl FromStr for Kind {
         match name {
             "threads" => Ok(Self::Threads),
             "events" => Ok(Self::Events),
+            "uring" => Ok(Self::Uring),
             _ => Err(UnknownKind(name.to_owned())),
         }
     }
@@ -40,7 +44,7 @@ pub struct UnknownKind(String);
 
 impl fmt::Display for UnknownKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "there is no driver `{}`: choose `threads` or `events`", self.0)
+        write!(formatter, "there is no driver `{}`: choose `uring`, `events` or `threads`", self.0)
     }
 }
 
@@ -49,7 +53,7 @@ impl std::error::Error for UnknownKind {}
 /// The bounds of a driver, for each of its shards where not said otherwise.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Shards of `events`, each with a thread of its own; size of the pool of `threads`. At least one is started.
+    /// Shards of `events` and `uring`, each with a thread of its own; size of the pool of `threads`. At least one is started.
     pub threads: usize,
     /// Shard `i` runs on processor `cpus[i % cpus.len()]` only; empty: where the scheduler puts it.
     pub cpus: Vec<usize>,
@@ -114,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_read_as_it_is_written() {
-        for kind in [Kind::Threads, Kind::Events] {
+        for kind in [Kind::Threads, Kind::Events, Kind::Uring] {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         let message = "fibers".parse::<Kind>().unwrap_err().to_string();

@@ -13,8 +13,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,17 +25,23 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
 use crate::connection::Connection;
 use crate::control::{Alarm, Control, Counters, Stop, lock};
-use crate::engine::{Engine, Readiness, Register};
+use crate::engine::{Engine, Readiness};
+use crate::port::Port;
+use crate::transport::Transport;
 
 /// Accepted connections that wait for a thread; more wait in the kernel's backlog.
 const WAITING_MAX: usize = 64;
 
 /// Nothing needs to be told: the list is made for each wait.
-pub(crate) struct NoRegister;
+pub(crate) struct SeatPort;
 
-impl Register for NoRegister {
-    fn register(&mut self, _socket: BorrowedFd<'_>, _id: ConnectionId) -> io::Result<()> {
-        Ok(())
+impl Port for SeatPort {
+    fn accepted(&mut self, socket: OwnedFd, _id: ConnectionId) -> io::Result<Transport> {
+        Ok(Transport::new(socket))
+    }
+
+    fn connect(&mut self, address: SocketAddr, _id: ConnectionId) -> io::Result<Transport> {
+        breme_sys::connect(address).map(Transport::new)
     }
 }
 
@@ -172,7 +178,7 @@ impl Seat {
     }
 
     /// Runs the node to its end.
-    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, NoRegister>) -> N {
+    pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, SeatPort>) -> N {
         engine.handle_started();
         while !engine.is_done() {
             self.serve_next(&mut engine);
@@ -191,7 +197,7 @@ impl Seat {
     }
 
     /// If this thread is free, it takes the next connection.
-    fn serve_next<N: Node>(&mut self, engine: &mut Engine<N, NoRegister>) {
+    fn serve_next<N: Node>(&mut self, engine: &mut Engine<N, SeatPort>) {
         let Some(handoff) = &self.handoff else { return };
         while !self.has_stopped && !engine.is_exiting() && self.serving.is_none_or(|id| !engine.contains(id)) {
             self.serving = None;
@@ -201,10 +207,10 @@ impl Seat {
     }
 
     /// Waits for the bell, the sockets or a deadline. Returns whether the bell was rung.
-    fn wait<N: Node>(&mut self, engine: &mut Engine<N, NoRegister>) -> bool {
+    fn wait<N: Node>(&mut self, engine: &mut Engine<N, SeatPort>) -> bool {
         self.polled.clear();
         let timeout = engine.time_to_wait(None);
-        let Some(Alarm::Threads(bell)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.alarm) else {
+        let Some(Alarm::Bell(bell)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.alarm) else {
             return false;
         };
         let receive_bytes_max = engine.settings().receive_bytes_max;
@@ -231,7 +237,7 @@ impl Seat {
         is_rung
     }
 
-    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, NoRegister>) {
+    fn handle_stop<N: Node>(&mut self, engine: &mut Engine<N, SeatPort>) {
         if self.control.stop() != Stop::Drain || self.has_stopped {
             return; // an abort ends the loop by itself
         }

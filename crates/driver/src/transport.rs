@@ -7,6 +7,7 @@ use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use breme_node::CloseReason;
+use bytes::{Buf, BytesMut};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
@@ -19,6 +20,37 @@ const FILE_COPY_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: OwnedFd,
+    source: Source,
+}
+
+/// Where received bytes come from.
+#[derive(Debug)]
+enum Source {
+    /// The kernel is asked for them.
+    Asked,
+    /// The kernel brings them; those that wait for their turn lie here.
+    Brought(Option<Box<Arrivals>>),
+    /// The kernel brought them until the connection broke: first these, then it is asked for what it still holds.
+    Last(Box<Arrivals>),
+}
+
+/// What the kernel brought before it was wanted.
+#[derive(Debug, Default)]
+struct Arrivals {
+    bytes: BytesMut,
+    /// The peer's end came behind them.
+    has_end: bool,
+}
+
+impl Arrivals {
+    fn take(&mut self, buffer: &mut [u8]) -> Receipt {
+        let count = self.bytes.len().min(buffer.len());
+        if count > 0 {
+            self.bytes.copy_to_slice(&mut buffer[..count]);
+            return Receipt::Bytes(count);
+        }
+        if self.has_end { Receipt::End } else { Receipt::Nothing }
+    }
 }
 
 /// What a receive brought.
@@ -48,11 +80,70 @@ pub(crate) enum SendFailure {
 }
 
 impl Transport {
+    /// Over a socket that is asked for bytes.
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self { socket }
+        Self { socket, source: Source::Asked }
+    }
+
+    /// Over a socket whose bytes are brought ([`Transport::keep`]).
+    pub(crate) fn brought(socket: OwnedFd) -> Self {
+        Self { socket, source: Source::Brought(None) }
+    }
+
+    /// Whether bytes that are brought may go to the node as they are: there is nothing between socket and node, and nothing
+    /// before them.
+    pub(crate) fn is_clear(&self) -> bool {
+        matches!(self.source, Source::Brought(None))
+    }
+
+    /// Bytes that were brought, to be received later.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) {
+        if let Source::Brought(arrivals) = &mut self.source {
+            arrivals.get_or_insert_default().bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// The peer's end was brought.
+    pub(crate) fn keep_end(&mut self) {
+        if let Source::Brought(arrivals) = &mut self.source {
+            arrivals.get_or_insert_default().has_end = true;
+        }
+    }
+
+    /// How many bytes are kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        match &self.source {
+            Source::Asked | Source::Brought(None) => 0,
+            Source::Brought(Some(arrivals)) | Source::Last(arrivals) => arrivals.bytes.len(),
+        }
+    }
+
+    /// Nothing is brought any more: after what is kept, the kernel is asked.
+    pub(crate) fn ask_for_rest(&mut self) {
+        if let Source::Brought(arrivals) = &mut self.source {
+            self.source = Source::Last(arrivals.take().unwrap_or_default());
+        }
     }
 
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<Receipt, CloseReason> {
+        match &mut self.source {
+            Source::Asked => self.ask(buffer),
+            Source::Brought(None) => Ok(Receipt::Nothing),
+            Source::Brought(Some(arrivals)) => {
+                let receipt = arrivals.take(buffer);
+                if arrivals.bytes.is_empty() && !arrivals.has_end {
+                    self.source = Source::Brought(None);
+                }
+                Ok(receipt)
+            }
+            Source::Last(arrivals) => match arrivals.take(buffer) {
+                Receipt::Nothing => self.ask(buffer),
+                receipt => Ok(receipt),
+            },
+        }
+    }
+
+    fn ask(&mut self, buffer: &mut [u8]) -> Result<Receipt, CloseReason> {
         match retry_on_intr(|| rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::empty())) {
             Ok((0, _)) => Ok(Receipt::End),
             Ok((count, _)) => Ok(Receipt::Bytes(count)),
@@ -105,6 +196,11 @@ impl Transport {
         rustix::net::send(&self.socket, &copied[..count], flags(false))
     }
 
+    /// Gives the socket back.
+    pub(crate) fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+
     /// Tells the peer that nothing more comes.
     pub(crate) fn end_sending(&mut self) -> Result<(), CloseReason> {
         rustix::net::shutdown(&self.socket, Shutdown::Write).map_err(reason)
@@ -141,7 +237,8 @@ fn flags(_more: bool) -> SendFlags {
     SendFlags::empty()
 }
 
-fn reason(error: Errno) -> CloseReason {
+/// What an error says of a connection.
+pub(crate) fn reason(error: Errno) -> CloseReason {
     match error {
         Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN => CloseReason::Reset,
         other => CloseReason::Failed(other.kind()),

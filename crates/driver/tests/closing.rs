@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use breme_driver::{Kind, Settings};
 use breme_node::{Close, CloseReason, ConnectTicket, Endpoint};
-use common::{Context, Event, KINDS, PATIENCE, connect, drain, pattern, read_all, run, serve, settings, words};
+use common::{Context, Event, PATIENCE, connect, drain, kinds, pattern, read_all, run, serve, settings, words};
 
 const ANSWER: &[u8] = b"too large";
 
@@ -42,7 +42,7 @@ fn refusing(
 
 #[test]
 fn an_early_answer_survives_what_the_client_still_sends() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (end, address, heard) = refusing(kind, &settings(1));
         let mut client = connect(address);
         client.write_all(&pattern(10 << 20)).unwrap();
@@ -55,7 +55,7 @@ fn an_early_answer_survives_what_the_client_still_sends() {
 
 #[test]
 fn lingering_ends_after_its_time() {
-    for kind in KINDS {
+    for kind in kinds() {
         let hasty = Settings { closing_timeout: Duration::from_millis(20), ..settings(1) };
         let (end, address, heard) = refusing(kind, &hasty);
         let mut client = connect(address);
@@ -68,7 +68,7 @@ fn lingering_ends_after_its_time() {
 
 #[test]
 fn lingering_ends_after_its_bytes() {
-    for kind in KINDS {
+    for kind in kinds() {
         let narrow = Settings { closing_bytes_max: 100_000, ..settings(1) };
         let (end, address, heard) = refusing(kind, &narrow);
         let mut client = connect(address);
@@ -82,7 +82,7 @@ fn lingering_ends_after_its_bytes() {
 
 #[test]
 fn a_peer_that_has_ended_is_not_waited_for() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let patient = Settings { closing_timeout: 2 * PATIENCE, ..settings(1) };
         let (running, address) = serve(kind, &patient, || {
@@ -106,7 +106,7 @@ fn a_peer_that_has_ended_is_not_waited_for() {
 
 #[test]
 fn an_answer_that_came_before_the_reset_is_still_lent() {
-    for kind in KINDS {
+    for kind in kinds() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         let (say, heard) = words();

@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpStream};
 
 use breme_driver::{Clock, Listener, start};
 use breme_node::Close;
-use common::{Event, KINDS, Scripted, connect, drain, read_all, settings};
+use common::{Event, Scripted, connect, drain, kinds, read_all, settings};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that are free when the server begins to accept.
@@ -19,7 +19,7 @@ const CLIENTS: usize = 40;
 #[test]
 fn a_lack_of_descriptors_delays_connections_and_loses_none() {
     let limit = getrlimit(Resource::Nofile);
-    for kind in KINDS {
+    for kind in kinds() {
         let settings = settings(1);
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings).unwrap();
         let address = listener.address();

@@ -7,11 +7,11 @@ use std::net::Shutdown;
 
 use breme_driver::Settings;
 use breme_node::{Close, CloseReason};
-use common::{Event, KINDS, connect, drain, pattern, read_all, serve, settings, words};
+use common::{Event, connect, drain, kinds, pattern, read_all, serve, settings, words};
 
 #[test]
 fn one_byte_at_a_time_is_lent_until_a_line_is_whole() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (running, address) = serve(kind, &settings(1), || {
             |context, event| {
                 let Event::Received(id, received) = event else { return 0 };
@@ -41,7 +41,7 @@ fn one_byte_at_a_time_is_lent_until_a_line_is_whole() {
 
 #[test]
 fn the_peers_end_comes_once_with_all_that_was_not_taken() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
@@ -82,7 +82,7 @@ fn the_peers_end_comes_once_with_all_that_was_not_taken() {
 fn what_is_not_taken_is_bounded_and_lost_never() {
     const BOUND: usize = 1_000;
     const SENT: usize = 300_000;
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let bounded = Settings { receive_bytes_max: BOUND, ..settings(1) };
         let (running, address) = serve(kind, &bounded, || {
@@ -132,7 +132,7 @@ fn what_is_not_taken_is_bounded_and_lost_never() {
 
 #[test]
 fn a_paused_connection_is_not_lent_until_it_is_resumed() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
@@ -182,7 +182,7 @@ fn a_paused_connection_is_not_lent_until_it_is_resumed() {
 
 #[test]
 fn a_big_message_arrives_whole_and_in_pieces_of_the_receive_buffer() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
@@ -210,7 +210,7 @@ fn a_big_message_arrives_whole_and_in_pieces_of_the_receive_buffer() {
 
 #[test]
 fn a_reset_is_told_as_such_even_to_a_node_that_has_paused() {
-    for kind in KINDS {
+    for kind in kinds() {
         for is_pausing in [false, true] {
             let (say, heard) = words();
             let (running, address) = serve(kind, &settings(1), || {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use breme_driver::{Clock, Kind, Listener, Settings, StartError, start};
 use breme_node::{Close, CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
-use common::{Context, Event, KINDS, Scripted, connect, drain, read_all, run, serve, settings, words};
+use common::{Context, Event, Scripted, connect, drain, kinds, read_all, run, serve, settings, words};
 
 /// Sends back what comes, and ends when the peer does.
 fn echo(context: &mut Context<'_>, event: Event<'_>) -> usize {
@@ -35,7 +35,7 @@ fn ask(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
 fn a_thousand_connections_at_once() {
     const COUNT: usize = 1_000;
     breme_sys::descriptors_needed(2 * COUNT as u64 + 100).unwrap();
-    for kind in KINDS {
+    for kind in kinds() {
         // Each of the pool's threads serves one connection at a time.
         let threads = if kind == Kind::Threads { COUNT } else { 2 };
         let (running, address) = serve(kind, &settings(threads), || echo);
@@ -73,7 +73,7 @@ fn a_small_pool_serves_many_connections_one_after_the_other() {
 
 #[test]
 fn draining_serves_who_has_connected_and_refuses_who_comes_later() {
-    for kind in KINDS {
+    for kind in kinds() {
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings(1)).unwrap();
         let address = listener.address();
         let mut early: Vec<TcpStream> = (0..20).map(|_| connect(address)).collect();
@@ -94,7 +94,7 @@ fn draining_serves_who_has_connected_and_refuses_who_comes_later() {
 
 #[test]
 fn a_drain_tells_each_node_once_and_waits_for_its_connections() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
@@ -120,7 +120,7 @@ fn a_drain_tells_each_node_once_and_waits_for_its_connections() {
 
 #[test]
 fn what_is_left_is_dropped_once_at_the_stopping_timeout_and_at_an_abort() {
-    for kind in KINDS {
+    for kind in kinds() {
         for is_abort in [false, true] {
             let (say, heard) = words();
             let hasty = Settings { stopping_timeout: Duration::from_millis(10), ..settings(1) };
@@ -151,7 +151,7 @@ fn what_is_left_is_dropped_once_at_the_stopping_timeout_and_at_an_abort() {
 #[test]
 fn wakes_arrive_in_order_even_when_the_mailbox_is_full() {
     const COUNT: u64 = 8_000;
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let running = run(kind, &settings(2), || {
             let say = say.clone();
@@ -185,7 +185,7 @@ fn wakes_arrive_in_order_even_when_the_mailbox_is_full() {
 
 #[test]
 fn a_panic_ends_one_shard_and_is_reported() {
-    for kind in KINDS {
+    for kind in kinds() {
         let running = run(kind, &settings(2), || {
             |context, event| {
                 match (context.shard.id.0, event) {
@@ -233,7 +233,7 @@ fn a_pool_goes_on_without_the_thread_that_panicked() {
 
 #[test]
 fn a_connection_that_cannot_be_is_told_why() {
-    for kind in KINDS {
+    for kind in kinds() {
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         // A backlog that is full, so that the kernel answers no more.
         let full = breme_sys::listen(([127, 0, 0, 1], 0).into(), 1).unwrap();
@@ -298,7 +298,7 @@ fn past_its_bound_a_shard_accepts_no_more_until_a_connection_ends() {
 
 #[test]
 fn a_deadline_comes_and_never_before_its_instant() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let running = run(kind, &settings(1), || {
             let say = say.clone();

@@ -10,13 +10,13 @@ use breme_base::Random;
 use breme_driver::Settings;
 use breme_node::{Close, CloseReason, FileRange};
 use bytes::Bytes;
-use common::{Event, KINDS, connect, drain, pattern, read_all, serve, settings, words};
+use common::{Event, connect, drain, kinds, pattern, read_all, serve, settings, words};
 
 #[test]
 fn segments_of_one_call_keep_their_order_however_many_they_are() {
     const SEGMENTS: u32 = 500;
     let expected: Vec<u8> = (0..SEGMENTS).flat_map(|index| format!("<{index}>").into_bytes()).collect();
-    for kind in KINDS {
+    for kind in kinds() {
         let (running, address) = serve(kind, &settings(1), || {
             |context, event| {
                 let Event::Accepted(id) = event else { return 0 };
@@ -40,7 +40,7 @@ fn segments_of_one_call_keep_their_order_however_many_they_are() {
 #[test]
 fn a_long_queue_is_told_stops_the_lending_and_is_told_again_when_empty() {
     const LENGTH: usize = 32 << 20;
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let low = Settings { send_queue_high_bytes: 10_000, ..settings(1) };
         let content = Bytes::from(pattern(LENGTH));
@@ -81,7 +81,7 @@ fn a_long_queue_is_told_stops_the_lending_and_is_told_again_when_empty() {
 
 #[test]
 fn small_sends_behind_a_full_socket_keep_their_order() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (running, address) = serve(kind, &settings(1), || {
             |context, event| {
                 let Event::Received(id, received) = event else { return 0 };
@@ -114,7 +114,7 @@ fn parts_of_files_go_between_other_segments() {
     file.rewind().unwrap();
     let file = Arc::new(file);
     let expected = [b"head".as_slice(), &content[1..], b"middle", &content[..10], &content[7..8], b"tail"].concat();
-    for kind in KINDS {
+    for kind in kinds() {
         let (running, address) = serve(kind, &settings(1), || {
             let file = file.clone();
             let length = content.len() as u64;
@@ -143,7 +143,7 @@ fn seeded_mixtures_of_all_kinds_of_segments_arrive_as_they_were_sent() {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&content).unwrap();
     let file = Arc::new(file);
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let (running, address) = serve(kind, &settings(1), || {
             let (say, content, file) = (say.clone(), content.clone(), file.clone());
@@ -179,7 +179,7 @@ fn seeded_mixtures_of_all_kinds_of_segments_arrive_as_they_were_sent() {
 
 #[test]
 fn a_file_that_is_shorter_than_promised_resets_the_connection() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
@@ -209,7 +209,7 @@ fn a_file_that_is_shorter_than_promised_resets_the_connection() {
 
 #[test]
 fn after_finish_the_peer_sees_the_end_and_can_still_be_heard() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let (running, address) = serve(kind, &settings(1), || {
             let say = say.clone();
@@ -241,7 +241,7 @@ fn after_finish_the_peer_sees_the_end_and_can_still_be_heard() {
 
 #[test]
 fn a_peer_that_does_not_read_is_dropped_after_the_send_timeout() {
-    for kind in KINDS {
+    for kind in kinds() {
         let (say, heard) = words();
         let hasty = Settings { send_timeout: std::time::Duration::from_millis(20), ..settings(1) };
         let (running, address) = serve(kind, &hasty, || {

@@ -1,4 +1,4 @@
-//! The suite that every driver passes, on both of them.
+//! The suite that every driver passes, on all of them.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -38,7 +38,7 @@ impl World for Sockets {
     {
         let threads = match self.0 {
             Kind::Threads => shape.server_shards.max(shape.connections),
-            Kind::Events => shape.server_shards,
+            Kind::Events | Kind::Uring => shape.server_shards,
         };
         let settings = common::settings(threads);
         let clock = Clock::start();
@@ -73,4 +73,9 @@ mod threads {
 
 mod events {
     breme_testkit::suite_tests!(super::Sockets(breme_driver::Kind::Events));
+}
+
+#[cfg(target_os = "linux")]
+mod uring {
+    breme_testkit::suite_tests!(super::Sockets(breme_driver::Kind::Uring));
 }

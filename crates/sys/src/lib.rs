@@ -8,6 +8,7 @@
 //! | `descriptors` | the limit of open files: raising it, and saying what lacks |
 //! | `root` | opening files below a folder out of which nothing leads |
 //! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
+//! | `uring` | io_uring (Linux): wishes gathered, completions brought |
 //! | `usage` | CPU time of this process, a thread, another process; resident memory |
 //!
 //! It knows no nodes, no connections' lives and no HTTP: it turns one wish into one or two system calls.
@@ -18,6 +19,7 @@ mod cpu;
 mod descriptors;
 mod root;
 mod socket;
+pub mod uring;
 mod usage;
 
 pub use child::confine;
@@ -27,7 +29,7 @@ pub use descriptors::{
     DescriptorLimit, TooFewDescriptors, descriptor_limit, descriptors_needed, raise_descriptor_limit,
 };
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
-pub use socket::{accept, connect, connect_outcome, listen, listen_beside, reset_on_close};
+pub use socket::{accept, connect, connect_outcome, listen, listen_beside, new_unconnected, peer_of, reset_on_close};
 #[cfg(target_os = "linux")]
 pub use usage::cpu_time_of_other;
 pub use usage::{CpuTime, cpu_time_of_ended_children, cpu_time_of_process, cpu_time_of_thread, resident_bytes};

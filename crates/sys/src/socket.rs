@@ -91,12 +91,30 @@ pub fn accept(listener: &TcpListener) -> io::Result<(OwnedFd, SocketAddr)> {
 /// # Errors
 /// What is wrong at once: no descriptor, no port, no route, or (at this machine's own addresses) a refusal.
 pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
-    let socket = new_connecting_socket(address)?;
-    socket.set_tcp_nodelay(true)?;
+    let socket = Socket::from(new_unconnected(address)?);
     match socket.connect(&address.into()) {
         Err(error) if !is_in_progress(&error) => Err(error),
         _ => Ok(socket.into()),
     }
+}
+
+/// A socket to connect to `address` with; it does not wait, and sends small segments at once.
+///
+/// # Errors
+/// No descriptor, or no memory.
+pub fn new_unconnected(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = new_connecting_socket(address)?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket.into())
+}
+
+/// The other side of a connection.
+///
+/// # Errors
+/// [`io::ErrorKind::ConnectionAborted`] when it is connected no more.
+pub fn peer_of(socket: impl AsFd) -> io::Result<SocketAddr> {
+    let address = SockRef::from(&socket).peer_addr().map_err(|_| io::ErrorKind::ConnectionAborted)?;
+    address.as_socket().ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
 }
 
 #[cfg(target_os = "linux")]

@@ -5,6 +5,7 @@
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -12,7 +13,19 @@ use breme_base::Instant;
 use breme_driver::{Clock, Kind, Listener, Running, Settings, start};
 use breme_node::{Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, Received, Shard};
 
-pub const KINDS: [Kind; 2] = [Kind::Threads, Kind::Events];
+/// The drivers that can work here. A lack is told, so that nobody takes a test that was left out for one that passed.
+static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| match breme_driver::probe_uring() {
+    Ok(()) => vec![Kind::Threads, Kind::Events, Kind::Uring],
+    Err(lack) => {
+        eprintln!("the driver uring is not tested: {lack}");
+        vec![Kind::Threads, Kind::Events]
+    }
+});
+
+pub fn kinds() -> impl Iterator<Item = Kind> {
+    KINDS.iter().copied()
+}
+
 /// A test that waits longer for something than this has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 

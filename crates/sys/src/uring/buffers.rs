@@ -1,0 +1,132 @@
+//! The buffers that a ring receives into. The kernel takes the next one when bytes have come, so that an idle connection
+//! needs none.
+
+use std::cell::Cell;
+use std::io;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use io_uring::types::BufRingEntry;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// Received bytes. Dropping it gives the buffer back to the kernel.
+#[derive(Debug)]
+pub struct Lease {
+    arena: Rc<Arena>,
+    buffer: u16,
+    length: usize,
+}
+
+/// The memory: the entries that the kernel reads, then the buffers.
+#[derive(Debug)]
+pub(super) struct Arena {
+    memory: NonNull<u8>,
+    mapped_bytes: usize,
+    count: u16,
+    buffer_bytes: usize,
+    /// How many buffers have been given to the kernel so far, as it counts them.
+    tail: Cell<u16>,
+    /// The kernel may still write to it.
+    is_leaked: Cell<bool>,
+}
+
+impl Arena {
+    /// `count` buffers, a power of two, all of them given.
+    #[allow(unsafe_code)]
+    pub(super) fn new(count: u16, buffer_bytes: usize) -> io::Result<Rc<Self>> {
+        if !count.is_power_of_two() || buffer_bytes == 0 || u32::try_from(buffer_bytes).is_err() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mapped_bytes = entries_bytes(count) + usize::from(count) * buffer_bytes;
+        // SAFETY: a new private mapping at an address of the kernel's choice touches no memory of anybody.
+        let mapped = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
+        };
+        let memory = NonNull::new(mapped.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let arena =
+            Self { memory, mapped_bytes, count, buffer_bytes, tail: Cell::new(0), is_leaked: Cell::new(false) };
+        (0..count).for_each(|buffer| arena.give(buffer));
+        Ok(Rc::new(arena))
+    }
+
+    /// Where the kernel finds the entries.
+    pub(super) fn entries_address(&self) -> u64 {
+        self.memory.as_ptr() as u64
+    }
+
+    pub(super) fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// What the kernel has filled. `buffer` and `length` must come from a completion, once.
+    pub(super) fn lend(self: &Rc<Self>, buffer: u16, length: usize) -> Lease {
+        assert!(buffer < self.count && length <= self.buffer_bytes, "the kernel names a buffer that it was not given");
+        Lease { arena: self.clone(), buffer, length }
+    }
+
+    /// The memory will not be freed.
+    pub(super) fn leak(&self) {
+        self.is_leaked.set(true);
+    }
+
+    #[allow(unsafe_code)]
+    fn buffer(&self, buffer: u16) -> *mut u8 {
+        // SAFETY: `buffer` is below `count` (checked where one comes in), so this stays inside the mapping.
+        unsafe { self.memory.as_ptr().add(entries_bytes(self.count) + usize::from(buffer) * self.buffer_bytes) }
+    }
+
+    /// Hands a buffer to the kernel.
+    #[allow(unsafe_code)]
+    fn give(&self, buffer: u16) {
+        let tail = self.tail.get();
+        let entries = self.memory.as_ptr().cast::<BufRingEntry>();
+        // SAFETY: the mapping begins with `count` entries, `count` is a power of two, and the mask keeps the index below it. The
+        // kernel reads an entry only when the tail, stored below, has passed it; this one lies behind the tail, and there are no
+        // more buffers than entries, so the kernel is not reading it.
+        let entry = unsafe { &mut *entries.add(usize::from(tail & (self.count - 1))) };
+        entry.set_addr(self.buffer(buffer) as u64);
+        entry.set_len(self.buffer_bytes as u32);
+        entry.set_bid(buffer);
+        let tail = tail.wrapping_add(1);
+        self.tail.set(tail);
+        // SAFETY: the tail lies in the first entry, where none of the setters above writes; it is aligned, and both sides
+        // use it as an atomic. Release: the kernel sees the entry no later than the tail.
+        unsafe { AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()).store(tail, Ordering::Release) };
+    }
+}
+
+/// The length of the entries, rounded up so that the buffers begin on a page.
+fn entries_bytes(count: u16) -> usize {
+    (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(4096)
+}
+
+impl Drop for Arena {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        if !self.is_leaked.get() {
+            // SAFETY: the mapping is ours, whole; the ring that knew it has ended and has nothing in flight (else it has
+            // marked it as leaked), and no lease is left, since each holds a reference to this value.
+            let unmapped = unsafe { munmap(self.memory.as_ptr().cast(), self.mapped_bytes) };
+            debug_assert!(unmapped.is_ok());
+        }
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+
+    #[allow(unsafe_code)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the kernel has filled `length` bytes of this buffer and does not touch it again until it is given
+        // back, which happens when this value is dropped. The memory was zeroed when it was mapped, so it is initialised.
+        unsafe { std::slice::from_raw_parts(self.arena.buffer(self.buffer), self.length) }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.arena.give(self.buffer);
+    }
+}

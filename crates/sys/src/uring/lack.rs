@@ -1,0 +1,47 @@
+//! Why io_uring cannot be used.
+
+use std::fmt;
+
+/// Why io_uring cannot be used here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UringLack {
+    /// The setting of the machine forbids it: its value.
+    Disabled(String),
+    /// A filter of system calls (seccomp) or a policy forbids it.
+    Forbidden,
+    /// The kernel has no io_uring, or a filter says so.
+    Missing,
+    /// The kernel lacks something that is needed.
+    TooOld(&'static str),
+    /// Memory, mostly that which may be locked.
+    Memory,
+    /// Something else.
+    Other(String),
+}
+
+impl fmt::Display for UringLack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disabled(value) => write!(
+                formatter,
+                "this machine forbids io_uring: kernel.io_uring_disabled is {value}; `sysctl kernel.io_uring_disabled=0` allows it"
+            ),
+            Self::Forbidden => write!(
+                formatter,
+                "a filter of system calls (seccomp, as in containers) or a security policy forbids io_uring; allow \
+                 io_uring_setup, io_uring_enter and io_uring_register"
+            ),
+            Self::Missing => {
+                write!(formatter, "this kernel has no io_uring, or a filter of system calls hides it; Linux 6.1 has it")
+            }
+            Self::TooOld(what) => write!(formatter, "this kernel's io_uring lacks {what}; Linux 6.1 has it"),
+            Self::Memory => write!(
+                formatter,
+                "the kernel has no memory for a ring: raise the limit of locked memory (`ulimit -l`) or of the container"
+            ),
+            Self::Other(error) => write!(formatter, "io_uring cannot be set up: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for UringLack {}

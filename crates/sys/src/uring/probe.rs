@@ -1,0 +1,142 @@
+//! Whether this kernel, in this process's surroundings, offers what [`Ring`] needs. It is tried, not read from a version: a
+//! container's filter or a setting of the machine may forbid what the kernel could do.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::{Completion, Key, Ring, RingSizes, UringLack};
+
+/// Small: the probe is made at each start.
+const SIZES: RingSizes = RingSizes { submissions: 8, completions: 32, buffers: 2, buffer_bytes: 64 };
+/// Everything that the probe waits for is there already.
+const WAIT: Duration = Duration::from_secs(1);
+/// Sends that fill any socket.
+const SENDS_MAX: usize = 100_000;
+const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
+
+/// Tries everything that a driver needs, once, in a few microseconds.
+///
+/// # Errors
+/// The first thing that is not there.
+pub fn probe_uring() -> Result<(), UringLack> {
+    let mut ring = Ring::new(SIZES).map_err(|error| lack(&error))?;
+    let trial = |outcome: io::Result<bool>, what| match outcome {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(UringLack::TooOld(what)),
+        Err(error) => Err(lack(&error)),
+    };
+    trial(receives_again_and_again(&mut ring), "receiving again and again into buffers of a ring")?;
+    trial(tells_a_short_send(&mut ring), "telling of a send that was short")
+}
+
+/// What an error of setting up means.
+fn lack(error: &io::Error) -> UringLack {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => match fs::read_to_string(SETTING).unwrap_or_default().trim() {
+            "" | "0" => UringLack::Forbidden,
+            value => UringLack::Disabled(value.to_owned()),
+        },
+        Some(libc::ENOSYS) => UringLack::Missing,
+        Some(libc::ENOMEM) => UringLack::Memory,
+        Some(libc::EINVAL) => UringLack::TooOld("a way to set up rings or their buffers"),
+        _ => UringLack::Other(error.to_string()),
+    }
+}
+
+fn receives_again_and_again(ring: &mut Ring) -> io::Result<bool> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ring.receive(ours.as_fd(), Key::new(1));
+    for expected in [b"one", b"two"] {
+        io::Write::write_all(&mut &theirs, expected)?;
+        ring.submit_and_wait(Some(WAIT))?;
+        let brings_it = match ring.next_completion() {
+            Some(Completion::Received { outcome: Ok(Some(lease)), goes_on, .. }) => *lease == *expected && goes_on,
+            _ => false,
+        };
+        if !brings_it {
+            return Ok(false);
+        }
+    }
+    drop(theirs);
+    ring.submit_and_wait(Some(WAIT))?;
+    let end = ring.next_completion();
+    Ok(matches!(end, Some(Completion::Received { outcome: Ok(None), goes_on: false, .. })))
+}
+
+/// A send that meets a full socket is told at once, and so is nothing else.
+fn tells_a_short_send(ring: &mut Ring) -> io::Result<bool> {
+    let (ours, mut theirs) = UnixStream::pair()?;
+    let bytes = [7; 1000];
+    for count in 0..SENDS_MAX {
+        if !ring.send(ours.as_fd(), Key::new(2), &bytes) {
+            return Ok(false);
+        }
+        ring.submit()?;
+        if let Some(unsent) = ring.next_unsent() {
+            let left = (count + 1) * bytes.len() - unsent.rest.len();
+            theirs.set_nonblocking(true)?;
+            let mut arrived = Vec::new();
+            let _ = theirs.read_to_end(&mut arrived); // it ends with "would block"
+            return Ok(unsent.error.is_none() && arrived.len() == left && ring.next_completion().is_none());
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lack_names_itself_and_the_remedy() {
+        for (error, part) in [
+            (libc::ENOSYS, "has no io_uring"),
+            (libc::EINVAL, "Linux 6.1"),
+            (libc::ENOMEM, "ulimit -l"),
+            (libc::EMFILE, "Too many open files"),
+        ] {
+            let message = lack(&io::Error::from_raw_os_error(error)).to_string();
+            assert!(message.contains(part), "{message}");
+        }
+        let disabled = UringLack::Disabled("2".to_owned()).to_string();
+        assert!(disabled.contains("io_uring_disabled is 2") && disabled.contains("sysctl"), "{disabled}");
+    }
+
+    /// The filter holds for the thread that sets it.
+    #[test]
+    fn a_filter_of_system_calls_is_found_and_named() {
+        for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_register] {
+            let probed = std::thread::spawn(move || {
+                forbid(call);
+                probe_uring()
+            });
+            assert_eq!(probed.join().unwrap(), Err(UringLack::Forbidden));
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn forbid(call: libc::c_long) {
+        use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
+        let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+        let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+        // The number of the call is the first word that the filter sees.
+        let mut program = [
+            step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
+            step(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, call as u32),
+            step(BPF_RET | BPF_K, 0, 0, refusal),
+            step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+        // SAFETY: plain numbers; then a program that lives across the call, which copies it.
+        let outcomes = unsafe {
+            [
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+                libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program),
+            ]
+        };
+        assert_eq!(outcomes, [0, 0]);
+    }
+}

@@ -1,0 +1,412 @@
+//! One ring: the wishes of one thread and their completions.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use socket2::SockAddr;
+
+use super::buffers::Arena;
+use super::completion::{Completion, Key, Operation, Tag, Unsent, Watched};
+use super::outbox::Outbox;
+
+/// The most bytes that [`Ring::send`] takes. They are copied; for more, a system call of their own is cheaper.
+pub const SEND_BYTES_MAX: usize = 4096;
+
+/// The group of buffers; a ring has one.
+const BUFFERS: u16 = 0;
+/// How often a submission is tried again that the kernel took only in part, for lack of memory.
+const SUBMISSION_TRIES: u32 = 10_000;
+/// How often completions that did not fit into the queue are fetched before that is a fault.
+const OVERFLOW_ROUNDS: u32 = 10_000;
+/// How long, and how often, the end of a ring waits for what is in flight.
+const REAP_WAIT: Duration = Duration::from_millis(20);
+const REAP_ROUNDS: u32 = 250;
+/// `IORING_ENTER_GETEVENTS`: completions that are due are brought in, without waiting for any.
+const ENTER_GETEVENTS: u32 = 1;
+
+/// The sizes of a ring; each is a power of two.
+#[derive(Clone, Copy, Debug)]
+pub struct RingSizes {
+    /// Wishes that go to the kernel in one piece; more wait in memory.
+    pub submissions: u32,
+    /// Completions that the kernel has room for; more wait in its memory, at a cost.
+    pub completions: u32,
+    /// Buffers to receive into.
+    pub buffers: u16,
+    /// The length of each.
+    pub buffer_bytes: usize,
+}
+
+/// See the module. It stays on the thread that made it.
+pub struct Ring {
+    uring: IoUring,
+    arena: Rc<Arena>,
+    outbox: Outbox,
+    /// Wishes that found the submission queue full.
+    later: VecDeque<squeue::Entry>,
+    /// Addresses of this submission; boxed, since the kernel knows where they lie.
+    #[expect(clippy::vec_box, reason = "an address stays where it is when the list grows")]
+    addresses: Vec<Box<SockAddr>>,
+    /// Descriptors that are closed when this submission has returned.
+    closing: Vec<OwnedFd>,
+    completions: VecDeque<cqueue::Entry>,
+    unsent: VecDeque<Unsent>,
+    /// Operations that will be completed, and those among them that have not been submitted.
+    in_flight: usize,
+    unsubmitted: usize,
+    submission: u32,
+}
+
+/// How long an entry into the kernel waits.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// Not at all; what is due is not looked for either.
+    Never,
+    /// What is due is brought in.
+    Poll,
+    /// Until there is a completion, or this has passed.
+    For(Duration),
+    Forever,
+}
+
+impl Ring {
+    /// A ring for this thread.
+    ///
+    /// # Errors
+    /// What the kernel says; [`probe_uring`](super::probe_uring) tells what that means.
+    #[allow(unsafe_code)]
+    pub fn new(sizes: RingSizes) -> io::Result<Self> {
+        let uring = setup(sizes)?;
+        let arena = Arena::new(sizes.buffers, sizes.buffer_bytes)?;
+        // SAFETY: the arena begins with `count` entries and lives longer than the registration: it is unmapped when its last
+        // reference is dropped, one of which this ring holds until the end of `drop`, where the group is unregistered.
+        unsafe {
+            uring.submitter().register_buf_ring_with_flags(arena.entries_address(), arena.count(), BUFFERS, 0)?;
+        }
+        Ok(Self {
+            uring,
+            arena,
+            outbox: Outbox::new(),
+            later: VecDeque::new(),
+            addresses: Vec::new(),
+            closing: Vec::new(),
+            completions: VecDeque::new(),
+            unsent: VecDeque::new(),
+            in_flight: 0,
+            unsubmitted: 0,
+            submission: 0,
+        })
+    }
+
+    /// Accepts connections that do not wait, until it is cancelled or fails.
+    pub fn accept(&mut self, listener: BorrowedFd<'_>, key: Key) {
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(flags).build();
+        self.wish(entry, Operation::Accept, key);
+    }
+
+    /// Receives whatever comes, until the end, a failure, a lack of buffers, or until it is cancelled.
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, key: Key) {
+        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), BUFFERS).build();
+        self.wish(entry, Operation::Receive, key);
+    }
+
+    /// Connects a socket that was made and is not connected.
+    pub fn connect(&mut self, socket: BorrowedFd<'_>, address: SocketAddr, key: Key) {
+        let address = Box::new(SockAddr::from(address));
+        let entry = opcode::Connect::new(Fd(socket.as_raw_fd()), address.as_ptr().cast(), address.len()).build();
+        self.addresses.push(address);
+        self.wish(entry, Operation::Connect, key);
+    }
+
+    /// Waits for something at a descriptor.
+    pub fn watch(&mut self, descriptor: BorrowedFd<'_>, watched: Watched, key: Key) {
+        // Errors and the end of both sides are told whatever is asked for (poll(2)).
+        let events = match watched {
+            Watched::Readable => libc::POLLIN,
+            Watched::Writable => libc::POLLOUT,
+            Watched::Broken => 0,
+        };
+        let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events as u32);
+        let entry = poll.multi(watched == Watched::Readable).build();
+        self.wish(entry, Operation::Watch(watched), key);
+    }
+
+    /// Sends a copy of `bytes` with the next submission, if the socket takes them then: it does not wait for room. What has not
+    /// left is told by [`Ring::next_unsent`] when that submission has returned, and **nothing else may be sent on this socket before**.
+    /// Returns whether it was taken: not if there are too many bytes, or too many sends in this submission.
+    #[must_use]
+    pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: &[u8]) -> bool {
+        if bytes.len() > SEND_BYTES_MAX {
+            return false;
+        }
+        let Some(placed) = self.outbox.place(key, bytes) else { return false };
+        // Not waiting makes the kernel be done with the bytes when the submission returns. Wanting all makes a short send a failure,
+        // which is told, while a success is skipped (io_uring_enter(2); the probe makes sure of it).
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL;
+        let send = opcode::Send::new(Fd(socket.as_raw_fd()), placed.address, placed.length);
+        let entry = send.flags(flags).build().flags(squeue::Flags::SKIP_SUCCESS);
+        self.push(entry.user_data(Tag::Send(placed.place).to_bits()));
+        true
+    }
+
+    /// How many sends wait for the next submission.
+    #[must_use]
+    pub fn sends_waiting(&self) -> usize {
+        self.outbox.count()
+    }
+
+    /// The number of the next submission. It changes when all its sends have left or been told as unsent.
+    #[must_use]
+    pub fn submission(&self) -> u32 {
+        self.submission
+    }
+
+    /// Ends an operation. It is completed in any case: with an error that says so, or with what came first.
+    pub fn cancel(&mut self, operation: Operation, key: Key) {
+        let builder = CancelBuilder::user_data(Tag::Of(operation, key).to_bits());
+        let entry = opcode::AsyncCancel2::new(builder).build().flags(squeue::Flags::SKIP_SUCCESS);
+        self.push(entry.user_data(Tag::Ignored.to_bits()));
+    }
+
+    /// Closes a descriptor when the wishes so far have been submitted; they name it by its number. What is in flight keeps it open
+    /// until it is cancelled.
+    pub fn close(&mut self, descriptor: OwnedFd) {
+        self.closing.push(descriptor);
+    }
+
+    /// Hands the wishes over. Sends have left when it returns, or are told by [`Ring::next_unsent`].
+    ///
+    /// # Errors
+    /// When the kernel does not take them, even when asked many times. The ring is of no use then.
+    pub fn submit(&mut self) -> io::Result<()> {
+        self.enter(Wait::Never)
+    }
+
+    /// Hands the wishes over and waits until something is completed, at most for `timeout`.
+    ///
+    /// # Errors
+    /// See [`Ring::submit`].
+    pub fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let wait = match timeout {
+            _ if !self.completions.is_empty() || !self.unsent.is_empty() => Wait::Poll,
+            Some(Duration::ZERO) => Wait::Poll,
+            Some(timeout) => Wait::For(timeout),
+            None => Wait::Forever,
+        };
+        self.enter(wait)
+    }
+
+    /// A send that did not leave as a whole. These must be asked for after each submission, before anything else is sent.
+    pub fn next_unsent(&mut self) -> Option<Unsent> {
+        self.unsent.pop_front()
+    }
+
+    /// Something that has happened.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        loop {
+            let entry = self.completions.pop_front()?;
+            if let Tag::Of(operation, key) = Tag::from_bits(entry.user_data()) {
+                return Some(self.completion(operation, key, &entry));
+            }
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn completion(&self, operation: Operation, key: Key, entry: &cqueue::Entry) -> Completion {
+        let goes_on = cqueue::more(entry.flags());
+        let outcome = result(entry.result());
+        match operation {
+            Operation::Accept => {
+                // SAFETY: an accept that succeeds makes a new descriptor, which nobody else knows.
+                let outcome = outcome.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) });
+                Completion::Accepted { key, outcome, goes_on }
+            }
+            Operation::Receive => {
+                let buffer = cqueue::buffer_select(entry.flags());
+                let length = *outcome.as_ref().unwrap_or(&0) as usize;
+                // Without bytes, the lease goes back at once.
+                let lease = buffer.map(|buffer| self.arena.lend(buffer, length)).filter(|lease| !lease.is_empty());
+                Completion::Received { key, outcome: outcome.map(|_| lease), goes_on }
+            }
+            Operation::Connect => Completion::Connected { key, outcome: outcome.map(drop) },
+            Operation::Watch(watched) => Completion::Seen { key, watched, outcome, goes_on },
+        }
+    }
+
+    fn wish(&mut self, entry: squeue::Entry, operation: Operation, key: Key) {
+        self.in_flight += 1;
+        self.unsubmitted += 1;
+        self.push(entry.user_data(Tag::Of(operation, key).to_bits()));
+    }
+
+    fn push(&mut self, entry: squeue::Entry) {
+        if !self.later.is_empty() || !self.push_now(&entry) {
+            self.later.push_back(entry);
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn push_now(&mut self, entry: &squeue::Entry) -> bool {
+        // SAFETY: what the entries of this ring point to lives long enough: bytes to send and addresses until the submission has
+        // returned (`enter` clears them only then), buffers to receive into as long as the arena.
+        unsafe { self.uring.submission().push(entry) }.is_ok()
+    }
+
+    fn refill(&mut self) {
+        while let Some(entry) = self.later.pop_front() {
+            if !self.push_now(&entry) {
+                return self.later.push_front(entry);
+            }
+        }
+    }
+
+    fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        let mut wait = wait;
+        let mut failure = None;
+        for _ in 0..SUBMISSION_TRIES {
+            self.refill();
+            // Wishes that do not fit into the queue at once must not wait for what those before them bring.
+            let outcome = self.enter_once(if self.later.is_empty() { wait } else { Wait::Never });
+            self.fetch()?;
+            let has_left = self.later.is_empty() && self.uring.submission().is_empty();
+            match outcome {
+                Err(error) if !is_transient(&error) => return Err(error),
+                _ if has_left => {
+                    self.conclude();
+                    return Ok(());
+                }
+                outcome => failure = outcome.err().or(failure),
+            }
+            wait = Wait::Poll;
+        }
+        Err(failure.unwrap_or_else(|| io::ErrorKind::WouldBlock.into()))
+    }
+
+    #[allow(unsafe_code)]
+    fn enter_once(&mut self, wait: Wait) -> io::Result<()> {
+        let waiting = self.uring.submission().len() as u32;
+        let submitter = self.uring.submitter();
+        match wait {
+            Wait::Never if waiting == 0 => Ok(0),
+            Wait::Never => submitter.submit(),
+            // SAFETY: no argument is passed; the entries are sound, see `push_now`.
+            Wait::Poll => unsafe { submitter.enter::<libc::sigset_t>(waiting, 0, ENTER_GETEVENTS, None) },
+            Wait::For(time) => submitter.submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::from(time))),
+            Wait::Forever => submitter.submit_and_wait(1),
+        }
+        .map(drop)
+    }
+
+    /// The kernel has taken all wishes and, as they do not wait, is done with the bytes to send.
+    fn conclude(&mut self) {
+        self.outbox.clear();
+        self.addresses.clear();
+        self.closing.clear();
+        self.unsubmitted = 0;
+        self.submission = self.submission.wrapping_add(1);
+    }
+
+    /// Takes over the completions that are there, also those that did not fit into the queue: among them may be the failure
+    /// of a send.
+    #[allow(unsafe_code)]
+    fn fetch(&mut self) -> io::Result<()> {
+        for _ in 0..OVERFLOW_ROUNDS {
+            self.fetch_queue();
+            if !self.uring.submission().cq_overflow() {
+                return Ok(());
+            }
+            // SAFETY: nothing is submitted and no argument is passed.
+            let fetched = unsafe { self.uring.submitter().enter::<libc::sigset_t>(0, 0, ENTER_GETEVENTS, None) };
+            fetched.map(drop).or_else(|error| if is_transient(&error) { Ok(()) } else { Err(error) })?;
+        }
+        Err(io::Error::other("the completions of a ring do not end"))
+    }
+
+    fn fetch_queue(&mut self) {
+        for entry in self.uring.completion() {
+            match Tag::from_bits(entry.user_data()) {
+                Tag::Ignored => {}
+                Tag::Send(place) => self.unsent.extend(self.outbox.unsent(place, entry.result())),
+                Tag::Of(..) => {
+                    self.in_flight -= usize::from(!cqueue::more(entry.flags()));
+                    self.completions.push_back(entry);
+                }
+            }
+        }
+    }
+
+    /// Cancels what is in flight and waits for it, for a bounded time. Returns whether nothing is left.
+    fn reap(&mut self) -> bool {
+        // What was never submitted will not be: the descriptors that it names may be closed by now.
+        let unsubmitted = mem::take(&mut self.unsubmitted);
+        self.in_flight = self.in_flight.saturating_sub(unsubmitted);
+        for _ in 0..REAP_ROUNDS {
+            if self.in_flight == 0 {
+                return true;
+            }
+            let _ = self.uring.submitter().register_sync_cancel(Some(REAP_WAIT.into()), CancelBuilder::any());
+            let _ = self.wait_for_reaped();
+            if self.fetch().is_err() {
+                return false;
+            }
+            while self.next_completion().is_some() {} // descriptors among them are closed
+        }
+        false
+    }
+
+    #[allow(unsafe_code)]
+    fn wait_for_reaped(&self) -> io::Result<usize> {
+        const EXT_ARG: u32 = 1 << 3;
+        let time = Timespec::from(REAP_WAIT);
+        let arguments = SubmitArgs::new().timespec(&time);
+        // SAFETY: nothing is submitted; the arguments live across the call.
+        unsafe { self.uring.submitter().enter(0, 1, ENTER_GETEVENTS | EXT_ARG, Some(&arguments)) }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !self.reap() {
+            self.arena.leak();
+        }
+        let _ = self.uring.submitter().unregister_buf_ring(BUFFERS);
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Ring").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}
+
+/// One thread submits, and completions are made only when it asks for them, so that nothing interrupts it.
+fn setup(sizes: RingSizes) -> io::Result<IoUring> {
+    let build = |without_array: bool| {
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(sizes.completions);
+        if without_array {
+            builder.setup_no_sqarray();
+        }
+        builder.build(sizes.submissions)
+    };
+    // Linux 6.6 can do without one table; the others need not know.
+    build(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { build(false) } else { Err(error) })
+}
+
+fn result(result: i32) -> io::Result<u32> {
+    u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+}
+
+/// A time that has passed, a signal, or a lack that may be over soon.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
+}
