@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub struct Ring {
     /// Addresses of this submission; boxed, since the kernel knows where they lie.
     #[expect(clippy::vec_box, reason = "an address stays where it is when the list grows")]
     addresses: Vec<Box<SockAddr>>,
-    /// Descriptors that are closed when this submission has returned.
+    /// Descriptors that this submission closes. If it never comes, they are closed with the ring.
     closing: Vec<OwnedFd>,
     completions: VecDeque<cqueue::Entry>,
     unsent: VecDeque<Unsent>,
@@ -177,9 +177,11 @@ impl Ring {
         self.push(entry.user_data(Tag::Ignored.to_bits()));
     }
 
-    /// Closes a descriptor when the wishes so far have been submitted; they name it by its number. What is in flight keeps it open
-    /// until it is cancelled.
+    /// Closes a descriptor with the next submission, behind the wishes so far, which name it by its number. What is in flight keeps
+    /// it open until it is cancelled.
     pub fn close(&mut self, descriptor: OwnedFd) {
+        let entry = opcode::Close::new(Fd(descriptor.as_raw_fd())).build().flags(squeue::Flags::SKIP_SUCCESS);
+        self.push(entry.user_data(Tag::Ignored.to_bits()));
         self.closing.push(descriptor);
     }
 
@@ -279,7 +281,7 @@ impl Ring {
             self.fetch()?;
             let has_left = self.later.is_empty() && self.uring.submission().is_empty();
             match outcome {
-                Err(error) if !is_transient(&error) => return Err(error),
+                Err(error) if !is_transient(&error) => return Err(self.give_up(error)),
                 _ if has_left => {
                     self.conclude();
                     return Ok(());
@@ -288,7 +290,14 @@ impl Ring {
             }
             wait = Wait::Poll;
         }
-        Err(failure.unwrap_or_else(|| io::ErrorKind::WouldBlock.into()))
+        Err(self.give_up(failure.unwrap_or_else(|| io::ErrorKind::WouldBlock.into())))
+    }
+
+    /// The kernel may have taken a part of the wishes: whether it has closed a descriptor is not known, and one that stays open
+    /// does less harm than another's that is closed.
+    fn give_up(&mut self, error: io::Error) -> io::Error {
+        self.forget_closed();
+        error
     }
 
     #[allow(unsafe_code)]
@@ -310,9 +319,14 @@ impl Ring {
     fn conclude(&mut self) {
         self.outbox.clear();
         self.addresses.clear();
-        self.closing.clear();
+        self.forget_closed();
         self.unsubmitted = 0;
         self.submission = self.submission.wrapping_add(1);
+    }
+
+    /// The kernel has closed them; the numbers may belong to others by now.
+    fn forget_closed(&mut self) {
+        self.closing.drain(..).for_each(|descriptor| drop(descriptor.into_raw_fd()));
     }
 
     /// Takes over the completions that are there, also those that did not fit into the queue: among them may be the failure
