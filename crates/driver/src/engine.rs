@@ -888,6 +888,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         if connection.phase == Phase::Open && (connection.is_relend_due || connection.is_readable) {
             self.list(id);
         }
+        self.keep_in_step(id);
     }
 
     fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {

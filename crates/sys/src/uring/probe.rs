@@ -7,14 +7,16 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::{Completion, Key, Ring, RingSizes, UringLack};
+use socket2::SockRef;
+
+use super::{Completion, Key, Ring, RingSizes, SEND_BYTES_MAX, UringLack};
 
 /// Small: the probe is made at each start.
 const SIZES: RingSizes = RingSizes { submissions: 8, completions: 32, buffers: 2, buffer_bytes: 64 };
 /// Everything that the probe waits for is there already.
 const WAIT: Duration = Duration::from_secs(1);
 /// Sends that fill any socket.
-const SENDS_MAX: usize = 100_000;
+const SENDS_MAX: usize = 1_000;
 const SETTING: &str = "/proc/sys/kernel/io_uring_disabled";
 
 /// Tries everything that a driver needs, once, in a few microseconds.
@@ -69,7 +71,8 @@ fn receives_again_and_again(ring: &mut Ring) -> io::Result<bool> {
 /// A send that meets a full socket is told at once, and so is nothing else.
 fn tells_a_short_send(ring: &mut Ring) -> io::Result<bool> {
     let (ours, mut theirs) = UnixStream::pair()?;
-    let bytes = [7; 1000];
+    SockRef::from(&ours).set_send_buffer_size(SEND_BYTES_MAX)?; // so that few sends fill it
+    let bytes = [7; SEND_BYTES_MAX];
     for count in 0..SENDS_MAX {
         if !ring.send(ours.as_fd(), Key::new(2), &bytes) {
             return Ok(false);
