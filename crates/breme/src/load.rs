@@ -1,4 +1,4 @@
-//! `breme load`: flags become a plan, the plan a run on the events driver, the run a result.
+//! `breme load`: flags become a plan, the plan a run on a driver, the run a result.
 //!
 //! What the pure crate may not do is done here: resolving the name, reading and writing files, signals, the terminal,
 //! descriptors, and the CPU time that the generator itself used.
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use arguments::Args;
 use attendant::{Attendant, Interruption};
-use breme_driver::{Clock, Kind, Settings as DriverSettings, start};
+use breme_driver::{Clock, Settings as DriverSettings, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run};
 use output::Outputs;
 
@@ -71,7 +71,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
         run = run.observed_by(observer);
     }
     let run = Arc::new(run);
-    let (mut shards, generator, interruption) = drive(&run, threads, clock, args.quiet)?;
+    let (mut shards, generator, interruption) = drive(&run, threads, clock, args)?;
     let outcome = Outcome::of(&run, &mut shards, generator);
     log_writers.join()?;
     outputs.write(&run, &outcome)?;
@@ -104,7 +104,7 @@ fn drive(
     run: &Arc<Run>,
     threads: usize,
     clock: Clock,
-    quiet: bool,
+    args: &Args,
 ) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {
         threads,
@@ -114,9 +114,9 @@ fn drive(
     };
     let started_at = run_date(clock);
     let cpu_before = breme_sys::cpu_time_of_process();
-    let running = start(Kind::Events, Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
+    let running = start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
         .map_err(|error| Failure::run(error.to_string()))?;
-    let attendant = Attendant::start(Arc::clone(run), running.stopper(), quiet)?;
+    let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet)?;
     let ended = running.join();
     let cpu = breme_sys::cpu_time_of_process().since(cpu_before).total();
     let interruption = attendant.finish();

@@ -20,7 +20,7 @@ use signal_hook::iterator::Signals;
 
 /// What is open besides connections and kept files: standard streams, the folder, the driver's own.
 const DESCRIPTORS_BESIDES: u64 = 64;
-/// For each shard: its poll, its bell, its copy of a listener.
+/// For each shard: its poll or ring, its bell, its copy of a listener.
 const DESCRIPTORS_OF_SHARD: u64 = 4;
 /// Fewer connections than that on a shard are not worth serving.
 const CONNECTIONS_MIN: u64 = 16;
@@ -85,7 +85,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     // Before anybody is told that we are ready: a signal that comes then must find us listening.
     let signals =
         Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
-    let running = start(args.driver, listeners, &driver, clock, |shard| site.node(shard))
+    let running = start(args.driver.resolve("site"), listeners, &driver, clock, |shard| site.node(shard))
         .map_err(|error| Failure::run(error.to_string()))?;
     obey(signals, running.stopper())?;
     announce(&bound);

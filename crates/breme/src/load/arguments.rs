@@ -8,6 +8,7 @@ use breme_http1::Version;
 use breme_load::{Expectations, Needle, Plan, PlanError, Settings, StatusSet, Target, Think, parse_sha256};
 
 use super::{Failure, units};
+use crate::driver::DriverChoice;
 
 /// What a file or standard input may hold at most.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -32,6 +33,10 @@ pub struct Args {
     /// Threads [default: the processors, at most one for each connection]
     #[arg(short, long, value_name = "N", value_parser = units::size)]
     threads: Option<usize>,
+
+    /// Driver: uring (io_uring), events (epoll, kqueue), threads, or auto: uring where the kernel offers it, else events
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverChoice,
 
     /// End after this time (10s, 3m, 1h) [default: 10s, or none with -n]
     #[arg(short, long, value_name = "TIME", value_parser = units::duration)]

@@ -4,11 +4,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use breme_driver::{Kind, Settings as DriverSettings};
+use breme_driver::Settings as DriverSettings;
 use breme_http1::{FieldStorage, Limits};
 use breme_origin::{FileCacheLimits, Settings};
 
 use super::Failure;
+use crate::driver::DriverChoice;
 use crate::load::units;
 
 /// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.
@@ -29,11 +30,12 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: Vec<String>,
 
-    /// Architecture: events (each thread serves many connections) or threads (each serves one)
-    #[arg(long, value_name = "DRIVER", default_value = "events")]
-    pub driver: Kind,
+    /// Architecture: uring (io_uring: each thread serves many connections by completion), events (by readiness: epoll, kqueue),
+    /// threads (each serves one), or auto: uring where the kernel offers it, else events
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverChoice,
 
-    /// Threads [default: the processors for events, 512 for threads]
+    /// Threads [default: the processors for uring and events, 512 for threads]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<usize>,
 
@@ -101,7 +103,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "visitors", help_heading = "Visitors")]
     pub visitor_key_file: Option<PathBuf>,
 
-    /// Connections of one thread (events) [default: 16384, or what the limit of file descriptors allows]
+    /// Connections of one thread (uring, events) [default: 16384, or what the limit of file descriptors allows]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
     max_connections: Option<usize>,
 
@@ -209,9 +211,10 @@ impl Args {
     pub(super) fn driver_settings(&self) -> DriverSettings {
         let defaults = DriverSettings::default();
         DriverSettings {
-            threads: self.threads.unwrap_or_else(|| match self.driver {
-                Kind::Threads => POOL_DEFAULT,
-                Kind::Events => self.cpus.as_ref().map_or(defaults.threads, |cpus| cpus.0.len()),
+            threads: self.threads.unwrap_or_else(|| match &self.cpus {
+                _ if self.driver.is_threads() => POOL_DEFAULT,
+                Some(cpus) => cpus.0.len(),
+                None => defaults.threads,
             }),
             cpus: self.cpus.as_ref().map_or_else(Vec::new, |cpus| cpus.0.clone()),
             // A head must be seen in one piece.
@@ -224,10 +227,7 @@ impl Args {
 
     /// Connections that a shard must be able to hold; none if that is left to us.
     pub(super) fn connections_of_shard(&self) -> Option<usize> {
-        match self.driver {
-            Kind::Threads => Some(1),
-            Kind::Events => self.max_connections,
-        }
+        if self.driver.is_threads() { Some(1) } else { self.max_connections }
     }
 
     pub(super) fn listener_count(&self) -> usize {

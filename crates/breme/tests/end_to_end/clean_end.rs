@@ -7,7 +7,7 @@ use crate::harness::{DRIVERS, Site, breme, wait};
 
 #[test]
 fn sigterm_answers_what_was_accepted_and_ends_with_0() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let mut site = Site::lab(driver);
         let mut idle = site.connect();
         let mut busy = site.connect();

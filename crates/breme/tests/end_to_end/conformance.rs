@@ -21,14 +21,14 @@ fn run_all(server: SocketAddr, delivery: Delivery) {
 
 #[test]
 fn whole() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         run_all(Site::lab(driver).address, Delivery::Whole);
     }
 }
 
 #[test]
 fn cut_in_two() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::lab(driver);
         for percent in [20, 50, 80, 97] {
             run_all(site.address, Delivery::CutAt(percent));
@@ -38,7 +38,7 @@ fn cut_in_two() {
 
 #[test]
 fn byte_by_byte() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         run_all(Site::lab(driver).address, Delivery::Bytewise);
     }
 }

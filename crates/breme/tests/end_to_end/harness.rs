@@ -5,13 +5,20 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// Long, since a busy machine must not fail a test; nothing waits so long when all is well.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The drivers that every server test runs on.
-pub(crate) const DRIVERS: [&str; 2] = ["events", "threads"];
+pub(crate) static DRIVERS: LazyLock<Vec<&str>> = LazyLock::new(|| match breme_driver::probe_uring() {
+    Ok(()) => vec!["uring", "events", "threads"],
+    Err(lack) => {
+        eprintln!("the driver uring is not tested: {lack}");
+        vec!["events", "threads"]
+    }
+});
 
 /// A running `breme site`, ended with the value.
 pub(crate) struct Site {

@@ -13,7 +13,7 @@ fn resident_kilobytes(site: &Site) -> u64 {
 
 #[test]
 fn a_head_that_never_ends_is_answered_408() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::start(&["--lab", "--driver", driver, "--threads", "4", "--head-timeout", "1s"]);
         let answer = site.exchange(b"GET /bytes/3 HTTP/1.1\r\nHost: a\r\nX-Slow: ");
         assert!(answer.starts_with(b"HTTP/1.1 408 "), "{driver}: {:?}", String::from_utf8_lossy(&answer));
@@ -22,7 +22,7 @@ fn a_head_that_never_ends_is_answered_408() {
 
 #[test]
 fn content_that_never_comes_is_answered_408() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::start(&["--lab", "--driver", driver, "--threads", "4", "--body-timeout", "1s"]);
         let answer = site.exchange(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
         let text = String::from_utf8_lossy(&answer).into_owned();
@@ -33,7 +33,7 @@ fn content_that_never_comes_is_answered_408() {
 
 #[test]
 fn an_idle_connection_is_closed_without_an_answer() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::start(&["--lab", "--driver", driver, "--threads", "4", "--idle-timeout", "1s"]);
         assert_eq!(site.exchange(b""), b"", "{driver}");
     }
@@ -41,7 +41,7 @@ fn an_idle_connection_is_closed_without_an_answer() {
 
 #[test]
 fn half_a_request_and_the_end_is_refused() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::lab(driver);
         let mut stream = site.connect();
         stream.write_all(b"GET /bytes/3 HTTP/1.1\r\nHost: a\r\n").unwrap();
@@ -93,7 +93,7 @@ fn a_client_that_never_reads_holds_no_memory() {
 
 #[test]
 fn an_early_answer_is_not_destroyed_by_what_the_client_still_sends() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::start(&["--lab", "--driver", driver, "--threads", "4", "--max-body", "1k"]);
         for _ in 0..20 {
             let mut stream = site.connect();

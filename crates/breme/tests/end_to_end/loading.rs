@@ -14,7 +14,7 @@ fn errors(result: &Value) -> u64 {
 
 #[test]
 fn every_answer_is_counted_once() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         for arguments in [
             &["-n", "1"][..],
             &["-n", "1000", "-c", "1"],

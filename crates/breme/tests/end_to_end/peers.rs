@@ -10,7 +10,7 @@ fn number_before(text: &str, words: &str) -> u64 {
 
 #[test]
 fn ab_counts_every_answer() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::lab(driver);
         let before = site.counter();
         let text = run("ab", &["-q", "-k", "-n", "2000", "-c", "10", &site.url("/bytes/100")]);
@@ -24,7 +24,7 @@ fn ab_counts_every_answer() {
 
 #[test]
 fn wrk_sees_no_error() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::lab(driver);
         let text = run("wrk", &["-t1", "-c10", "-d1", &site.url("/bytes/13")]);
         assert!(number_before(&text, " requests in ") > 0, "{text}");
@@ -34,7 +34,7 @@ fn wrk_sees_no_error() {
 
 #[test]
 fn h2load_pipelines() {
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::lab(driver);
         let text = run("h2load", &["--h1", "-m16", "-n", "20000", "-c", "10", "-t1", &site.url("/bytes/13")]);
         assert_eq!(number_before(&text, " succeeded"), 20_000, "{text}");

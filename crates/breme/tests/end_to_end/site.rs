@@ -20,7 +20,7 @@ fn files_of_every_size_arrive_whole() {
     let names: Vec<String> = sizes.iter().map(|size| format!("{size}.bin")).collect();
     let files: Vec<(&str, &[u8])> = names.iter().map(String::as_str).zip(contents.iter().map(Vec::as_slice)).collect();
     let (_folder, root) = pages(&files);
-    for driver in DRIVERS {
+    for driver in DRIVERS.iter().copied() {
         let site = Site::start(&[root.to_str().unwrap(), "--driver", driver]);
         for _ in 0..2 {
             for (name, content) in &files {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -326,7 +326,7 @@ impl Ring {
 
     /// The kernel has closed them; the numbers may belong to others by now.
     fn forget_closed(&mut self) {
-        self.closing.drain(..).for_each(|descriptor| drop(descriptor.into_raw_fd()));
+        self.closing.drain(..).for_each(mem::forget);
     }
 
     /// Takes over the completions that are there, also those that did not fit into the queue: among them may be the failure

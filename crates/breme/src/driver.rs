@@ -1,0 +1,83 @@
+//! `--driver`: which of the drivers, or the best that works here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use breme_driver::{Kind, UnknownKind, probe_uring};
+
+/// What the user chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriverChoice {
+    /// `uring` if the kernel offers it, or else `events`, with a line that says why.
+    Auto,
+    /// This one, or a message why it cannot work.
+    Kind(Kind),
+}
+
+impl DriverChoice {
+    /// The driver to start. A fallback is told on standard error, since it changes what is measured.
+    pub fn resolve(self, command: &str) -> Kind {
+        match self {
+            Self::Kind(kind) => kind,
+            Self::Auto => match probe_uring() {
+                Ok(()) => Kind::Uring,
+                Err(lack) => {
+                    eprintln!("breme {command}: using the driver events: {lack}");
+                    Kind::Events
+                }
+            },
+        }
+    }
+
+    /// Whether this is `threads`.
+    pub fn is_threads(self) -> bool {
+        self == Self::Kind(Kind::Threads)
+    }
+}
+
+impl fmt::Display for DriverChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => formatter.pad("auto"),
+            Self::Kind(kind) => kind.fmt(formatter),
+        }
+    }
+}
+
+impl FromStr for DriverChoice {
+    type Err = UnknownDriver;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDriver> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            _ => name.parse().map(Self::Kind).map_err(UnknownDriver),
+        }
+    }
+}
+
+/// No driver has this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDriver(UnknownKind);
+
+impl fmt::Display for UnknownDriver {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}, or let `auto` choose", self.0)
+    }
+}
+
+impl std::error::Error for UnknownDriver {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_is_read_as_it_is_written() {
+        let kinds = [Kind::Threads, Kind::Events, Kind::Uring].map(DriverChoice::Kind);
+        for choice in kinds.into_iter().chain([DriverChoice::Auto]) {
+            assert_eq!(choice.to_string().parse(), Ok(choice));
+        }
+        let message = "fibers".parse::<DriverChoice>().unwrap_err().to_string();
+        assert!(message.contains("`fibers`") && message.contains("`auto`"), "{message}");
+    }
+}
