@@ -114,8 +114,9 @@ fn drive(
     };
     let started_at = run_date(clock);
     let cpu_before = breme_sys::cpu_time_of_process();
-    let running = start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
-        .map_err(|error| Failure::run(error.to_string()))?;
+    let running =
+        start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
+            .map_err(|error| Failure::run(error.to_string()))?;
     let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet)?;
     let ended = running.join();
     let cpu = breme_sys::cpu_time_of_process().since(cpu_before).total();

@@ -45,8 +45,7 @@ impl Arena {
             mmap_anonymous(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?
         };
         let memory = NonNull::new(mapped.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let arena =
-            Self { memory, mapped_bytes, count, buffer_bytes, tail: Cell::new(0), is_leaked: Cell::new(false) };
+        let arena = Self { memory, mapped_bytes, count, buffer_bytes, tail: Cell::new(0), is_leaked: Cell::new(false) };
         (0..count).for_each(|buffer| arena.give(buffer));
         Ok(Rc::new(arena))
     }
