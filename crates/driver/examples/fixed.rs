@@ -1,7 +1,7 @@
 //! The least that a server of this driver costs: every head is answered with the same 13 bytes, unread.
 //!
 //! ```text
-//! fixed [threads|events] [THREADS] [CPU]     prints its address, ends with its standard input
+//! fixed [threads|events|uring] [THREADS] [CPU]     prints its address, ends with its standard input
 //! ```
 
 use std::env;

@@ -1,36 +1,43 @@
 //! What all drivers have in common: one node, its connections, and what becomes of each event.
 //!
-//! A driver's loop finds out what the kernel has to say and tells the engine ([`Engine::handle_readiness`]). The engine reads,
-//! lends, carries out the actions and writes. What does not fit into the turn of a connection, or is a consequence of an
-//! action, waits in the list `ready` for [`Engine::handle_turn`]; so no node call happens inside another.
+//! A driver's loop finds out what the kernel has to say and tells the engine: that a socket is ready
+//! ([`Engine::handle_readiness`]), or what has come of it ([`Engine::handle_arrival`]). The engine reads, lends, carries out the
+//! actions and writes. What does not fit into the turn of a connection, or is a consequence of an action, waits in the list
+//! `ready` for [`Engine::handle_turn`]; so no node call happens inside another.
+//!
+//! | file | what |
+//! |---|---|
+//! | `serving` | the turn of an open connection: sending what waits, receiving, lending |
+//! | `arrivals` | bytes that the kernel brings by itself |
+//! | `gathering` | small sends that leave together |
+//! | `connecting`, `closing` | the beginning and the end of connections |
+//! | `wishes` | the log of actions |
+
+mod arrivals;
+mod closing;
+mod connecting;
+mod gathering;
+mod serving;
+mod wishes;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use arrivals::Arrival;
 use breme_base::{Instant, Timers};
-use breme_node::{
-    Accepted, Action, Actions, Close, CloseReason, ConnectError, ConnectTicket, ConnectionId, Endpoint, Node, Received,
-    ShardId,
-};
+use breme_node::{Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, ShardId};
 use breme_sys::Clock;
 
 use crate::Settings;
-use crate::connection::{Connection, Finish, Phase, QueueLength, Receive, memory};
+use crate::connection::{Connection, Phase};
 use crate::control::{Control, Counters, Mailbox, Stop};
 use crate::port::Port;
 use crate::table::Table;
-use crate::transport::Receipt;
 
 /// The buffer that a shard receives into; one call to the node sees at most so much that is new.
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
-/// Receipts of one connection before the others have their turn.
-const RECEIVES_PER_TURN: usize = 4;
-/// Memory of the log of actions that is kept for the next call.
-const ACTION_BYTES_KEPT: usize = 256 * 1024;
-/// Wake-ups to shards with a full mailbox that are kept to be tried again.
-const WAKES_DELAYED_MAX: usize = 4_096;
 /// After how long they are tried again.
 const WAKE_RETRY: Duration = Duration::from_millis(1);
 
@@ -42,26 +49,6 @@ pub(crate) struct Readiness {
     /// The peer's end, or the end of both sides.
     pub(crate) is_end_near: bool,
     pub(crate) is_broken: bool,
-}
-
-/// What the kernel brings, where it brings things by itself.
-#[derive(Clone, Copy)]
-pub(crate) enum Arrival<'a> {
-    Bytes(&'a [u8]),
-    /// The peer has ended its sending.
-    End,
-    Failure(CloseReason),
-    /// It was cancelled, or found no buffer.
-    Nothing,
-}
-
-/// Bytes that the node has not seen.
-#[derive(Clone, Copy)]
-enum Fresh<'a> {
-    None,
-    /// So many in the receive buffer.
-    Received(usize),
-    Brought(&'a [u8]),
 }
 
 pub(crate) struct Engine<N, P> {
@@ -137,69 +124,6 @@ impl<N: Node, P: Port> Engine<N, P> {
         Some(id)
     }
 
-    /// The kernel has brought something of a connection. `goes_on`: it will bring more.
-    pub(crate) fn handle_arrival(&mut self, id: ConnectionId, arrival: Arrival<'_>, goes_on: bool) {
-        let receive_bytes_max = self.settings.receive_bytes_max;
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if !goes_on {
-            connection.operations.receive = Receive::Idle;
-        }
-        match arrival {
-            Arrival::Bytes(bytes) if connection.takes(bytes.len(), receive_bytes_max) => {
-                self.lend(id, Fresh::Brought(bytes));
-            }
-            Arrival::Bytes(bytes) => self.keep_arrival(id, bytes),
-            Arrival::End => {
-                connection.transport.keep_end();
-                connection.is_readable = true;
-                connection.is_end_near = true;
-                self.serve(id);
-            }
-            Arrival::Failure(reason) => {
-                connection.fail(reason);
-                self.serve(id);
-            }
-            Arrival::Nothing => {}
-        }
-        if !goes_on {
-            self.handle_receiving_over(id);
-        }
-    }
-
-    /// Bytes that the node does not want now, or that are for nobody.
-    fn keep_arrival(&mut self, id: ConnectionId, bytes: &[u8]) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.phase == Phase::Open {
-            connection.transport.keep(bytes);
-            connection.is_readable = true;
-        } else if connection.discard(bytes.len() as u64) > self.settings.closing_bytes_max {
-            self.give_up_discarding(id);
-        }
-        self.serve(id);
-    }
-
-    /// The kernel brings no more by itself: it is asked again, or the connection is at its end.
-    fn handle_receiving_over(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.failure.is_some() {
-            connection.transport.ask_for_rest();
-            connection.is_readable = true;
-            self.serve(id);
-        }
-        self.keep_in_step(id);
-    }
-
-    /// What became of a connection that the kernel was to open.
-    pub(crate) fn handle_connect_outcome(&mut self, id: ConnectionId, outcome: std::io::Result<()>) {
-        if let Some(connection) = self.table.get_mut(id)
-            && let Phase::Connecting(ticket) = connection.phase
-        {
-            self.conclude_connecting(id, ticket, outcome);
-            self.keep_in_step(id);
-            self.release_if_ended(id);
-        }
-    }
-
     /// The kernel has something to say of a connection.
     pub(crate) fn handle_readiness(&mut self, id: ConnectionId, readiness: Readiness) {
         let Some(connection) = self.table.get_mut(id) else { return };
@@ -256,13 +180,6 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.retry_wakes();
     }
 
-    fn report_failed_connects(&mut self) {
-        for _ in 0..self.connects_failed.len() {
-            let Some((ticket, error)) = self.connects_failed.pop_front() else { break };
-            self.tell_connected(ticket, Err(error));
-        }
-    }
-
     fn handle_deadlines(&mut self) {
         self.read_clock();
         while let Some(index) = self.timers.pop_due(self.now) {
@@ -293,15 +210,6 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         Counters::add(&self.counters().dropped);
         self.release_if_ended(id);
-    }
-
-    fn retry_wakes(&mut self) {
-        while let Some(&(shard, message)) = self.wakes_delayed.front() {
-            if self.control.mailbox(shard).is_some_and(|mailbox| mailbox.post(message).is_err()) {
-                return;
-            }
-            self.wakes_delayed.pop_front();
-        }
     }
 
     /// How long the driver may wait for events; none: until there is one.
@@ -380,328 +288,6 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.node
     }
 
-    fn drop_connection(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        match connection.phase {
-            Phase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
-            Phase::Ended(_) => {}
-            _ => {
-                connection.end(CloseReason::Dropped);
-                Counters::add(&self.counters().dropped);
-            }
-        }
-        self.release_if_ended(id);
-    }
-
-    // ── One connection's turn ────────────────────────────────────────────────────────────────────────────────
-
-    fn serve(&mut self, id: ConnectionId) {
-        if self.is_exiting {
-            return;
-        }
-        let Some(connection) = self.table.get_mut(id) else { return };
-        match connection.phase {
-            Phase::Open => self.serve_open(id),
-            Phase::Connecting(ticket) => self.serve_connecting(id, ticket),
-            Phase::Flushing { .. } | Phase::Lingering { .. } => self.serve_closing(id),
-            Phase::Ended(_) => {}
-        }
-        self.keep_in_step(id);
-        self.release_if_ended(id);
-    }
-
-    fn serve_open(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.queue.is_some() || connection.length != QueueLength::Short {
-            self.serve_queue(id);
-        }
-        self.relend_if_due(id);
-        self.receive(id);
-        self.end_if_broken(id);
-    }
-
-    /// Sends what waits, and tells the node when the queue became long or empty.
-    fn serve_queue(&mut self, id: ConnectionId) {
-        self.tell_if_long(id);
-        self.flush(id);
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.queue.is_some() {
-            return self.note_if_long(id);
-        }
-        connection.is_relend_due |= !connection.retained.is_empty();
-        let was_told = connection.length == QueueLength::LongAndTold;
-        connection.length = QueueLength::Short;
-        if was_told && connection.phase == Phase::Open && connection.failure.is_none() {
-            self.tell_sent(id, 0);
-        }
-    }
-
-    /// From the moment at which the queue is long nothing more is lent; the node is told in the connection's next turn.
-    fn note_if_long(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.table.get_mut(id)
-            && connection.length == QueueLength::Short
-            && connection.unsent_bytes() > self.settings.send_queue_high_bytes
-        {
-            connection.length = QueueLength::Long;
-            self.list(id);
-        }
-    }
-
-    fn tell_if_long(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.table.get_mut(id)
-            && connection.length == QueueLength::Long
-            && connection.failure.is_none()
-        {
-            connection.length = QueueLength::LongAndTold;
-            let unsent_bytes = connection.unsent_bytes();
-            self.tell_sent(id, unsent_bytes);
-        }
-    }
-
-    fn tell_sent(&mut self, id: ConnectionId, unsent_bytes: u64) {
-        if !self.is_exiting {
-            self.read_clock();
-            self.node.handle_sent(self.now, id, unsent_bytes, &mut self.actions);
-            self.run_actions();
-        }
-    }
-
-    fn relend_if_due(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.is_relend_due && connection.may_lend() {
-            connection.is_relend_due = false;
-            if !connection.retained.is_empty() {
-                self.lend(id, Fresh::None);
-            }
-        }
-    }
-
-    fn receive(&mut self, id: ConnectionId) {
-        for _ in 0..RECEIVES_PER_TURN {
-            let Some(connection) = self.table.get_mut(id) else { return };
-            let wants_bytes =
-                connection.phase == Phase::Open && connection.wants_bytes(self.settings.receive_bytes_max);
-            if !connection.is_readable || !wants_bytes || self.is_exiting {
-                return;
-            }
-            let limit = connection.room(self.settings.receive_bytes_max).min(self.receive_buffer.len());
-            let buffer = &mut self.receive_buffer[..limit];
-            match connection.transport.receive(buffer) {
-                Ok(Receipt::Bytes(count)) => {
-                    // Less than was asked for means that there is no more, unless the end comes behind it.
-                    connection.is_readable = count == limit || connection.is_end_near || connection.failure.is_some();
-                    self.lend(id, Fresh::Received(count));
-                }
-                Ok(Receipt::End) => {
-                    connection.has_ended = true;
-                    connection.is_readable = false;
-                    if connection.failure.is_some() {
-                        return; // this end is not the peer's: the connection broke
-                    }
-                    self.lend(id, Fresh::None);
-                }
-                Ok(Receipt::Nothing) => connection.is_readable = false,
-                Err(reason) => {
-                    connection.is_readable = false;
-                    connection.end(reason);
-                }
-            }
-        }
-        self.list_if_readable(id);
-    }
-
-    /// Shows the node what it has not taken and what is fresh.
-    fn lend(&mut self, id: ConnectionId, fresh: Fresh<'_>) {
-        if self.is_exiting {
-            return;
-        }
-        self.read_clock();
-        let Some(connection) = self.table.get_mut(id) else { return };
-        let ended = connection.has_ended;
-        let fresh = match fresh {
-            Fresh::None => &[],
-            Fresh::Received(count) => &self.receive_buffer[..count],
-            Fresh::Brought(bytes) => bytes,
-        };
-        if connection.retained.is_empty() {
-            let received = Received { bytes: fresh, ended };
-            let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
-            connection.retained.extend_from_slice(fresh.get(taken..).unwrap_or_default());
-        } else {
-            connection.retained.extend_from_slice(fresh);
-            let received = Received { bytes: &connection.retained, ended };
-            let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
-            if taken < connection.retained.len() {
-                bytes::Buf::advance(&mut connection.retained, taken);
-            } else {
-                connection.retained = bytes::BytesMut::new();
-            }
-        }
-        self.run_actions();
-    }
-
-    fn list_if_readable(&mut self, id: ConnectionId) {
-        let receive_bytes_max = self.settings.receive_bytes_max;
-        if let Some(connection) = self.table.get_mut(id)
-            && connection.is_readable
-            && connection.wants_bytes(receive_bytes_max)
-        {
-            self.list(id);
-        }
-    }
-
-    /// A broken connection lives only as long as there is something to read that the node wants.
-    fn end_if_broken(&mut self, id: ConnectionId) {
-        let receive_bytes_max = self.settings.receive_bytes_max;
-        if let Some(connection) = self.table.get_mut(id)
-            && let Some(reason) = connection.failure
-            && connection.operations.receive == Receive::Idle
-            && !(connection.is_readable && connection.wants_bytes(receive_bytes_max))
-        {
-            connection.end(reason);
-        }
-    }
-
-    fn serve_connecting(&mut self, id: ConnectionId, ticket: ConnectTicket) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if let Some(outcome) = breme_sys::connect_outcome(&connection.transport) {
-            self.conclude_connecting(id, ticket, outcome);
-        }
-    }
-
-    fn conclude_connecting(&mut self, id: ConnectionId, ticket: ConnectTicket, outcome: std::io::Result<()>) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if let Err(error) = outcome {
-            return self.fail_connecting(id, connect_error(&error));
-        }
-        connection.phase = Phase::Open;
-        connection.is_writable = true;
-        self.timers.clear(id.key());
-        Counters::add(&self.counters().connected);
-        self.tell_connected(ticket, Ok(id));
-        self.list_if_readable(id);
-    }
-
-    fn fail_connecting(&mut self, id: ConnectionId, error: ConnectError) {
-        self.timers.clear(id.key());
-        let Some(connection) = self.table.remove(id) else { return };
-        if let Phase::Connecting(ticket) = connection.phase {
-            self.port.close(id, connection);
-            self.tell_connected(ticket, Err(error));
-        }
-    }
-
-    fn tell_connected(&mut self, ticket: ConnectTicket, outcome: Result<ConnectionId, ConnectError>) {
-        if !self.has_exited {
-            self.read_clock();
-            self.node.handle_connected(self.now, ticket, outcome, &mut self.actions);
-            self.run_actions();
-        }
-    }
-
-    /// Sends the rest, and reads what comes into nothing.
-    fn serve_closing(&mut self, id: ConnectionId) {
-        self.flush(id);
-        self.discard(id);
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if let Some(reason) = connection.failure {
-            connection.end(reason);
-        }
-    }
-
-    fn discard(&mut self, id: ConnectionId) {
-        for _ in 0..RECEIVES_PER_TURN {
-            let Some(connection) = self.table.get_mut(id) else { return };
-            if !connection.is_readable || !connection.wants_bytes(0) {
-                return;
-            }
-            match connection.transport.receive(&mut self.receive_buffer) {
-                Ok(Receipt::Bytes(count)) => {
-                    connection.is_readable = count == RECEIVE_BUFFER_BYTES || connection.is_end_near;
-                    if connection.discard(count as u64) > self.settings.closing_bytes_max {
-                        return self.give_up_discarding(id);
-                    }
-                }
-                Ok(Receipt::End) => {
-                    connection.has_ended = true;
-                    if let Phase::Lingering { .. } = connection.phase {
-                        connection.end(CloseReason::Requested);
-                    }
-                }
-                Ok(Receipt::Nothing) => connection.is_readable = false,
-                Err(reason) => connection.end(reason),
-            }
-        }
-        self.list(id);
-    }
-
-    /// The peer sends more than is worth reading. If all has left, that is the end; else it only stops being read.
-    fn give_up_discarding(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        match connection.phase {
-            Phase::Lingering { .. } => {
-                connection.end(CloseReason::Dropped);
-                Counters::add(&self.counters().dropped);
-            }
-            _ => connection.has_ended = true,
-        }
-    }
-
-    fn flush(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.queue.is_none() {
-            return;
-        }
-        let has_progressed = connection.flush() > 0;
-        self.handle_progress(id, has_progressed);
-    }
-
-    /// What follows from a send that did not leave at once, or from the leaving of what waited.
-    fn handle_progress(&mut self, id: ConnectionId, has_progressed: bool) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.queue.is_none() {
-            self.timers.clear(id.key());
-            connection.finish_if_due();
-            return self.linger(id);
-        }
-        if has_progressed {
-            self.timers.set(id.key(), self.now + self.settings.send_timeout);
-        }
-        if connection.is_writable {
-            self.list(id);
-        } else {
-            self.keep_in_step(id);
-        }
-    }
-
-    fn linger(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.linger_if_flushed() {
-            self.timers.set(id.key(), self.now + self.settings.closing_timeout);
-        }
-    }
-
-    fn release_if_ended(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.table.get_mut(id)
-            && matches!(connection.phase, Phase::Ended(_))
-        {
-            self.read_clock();
-            self.release(id);
-            self.run_actions();
-        }
-    }
-
-    /// Closes the socket and tells the node.
-    fn release(&mut self, id: ConnectionId) {
-        self.timers.clear(id.key());
-        let Some(connection) = self.table.remove(id) else { return };
-        if let Phase::Ended(reason) = connection.phase {
-            self.port.close(id, connection);
-            Counters::add(&self.counters().closed);
-            self.node.handle_closed(self.now, id, reason, &mut self.actions);
-        }
-    }
-
     fn list(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
             && !connection.is_listed
@@ -716,236 +302,5 @@ impl<N: Node, P: Port> Engine<N, P> {
         if let Some(connection) = self.table.get_mut(id) {
             self.port.keep_in_step(id, connection, self.settings.receive_bytes_max);
         }
-    }
-
-    // ── Sends that are gathered ──────────────────────────────────────────────────────────────────────────────
-
-    /// Puts a send aside, to leave with those of other connections. A connection has at most one there.
-    fn gather(&mut self, actions: &Actions, index: usize, id: ConnectionId) -> bool {
-        if !P::GATHERS || matches!(actions.get(index), Some(Action::SendFile(..))) {
-            return false;
-        }
-        self.send_gathered(id);
-        let bytes = memory(actions, index);
-        let Some(connection) = self.table.get_mut(id) else { return false };
-        if bytes.is_empty() || !connection.is_free_to_send() || !self.port.gather(id, connection, bytes) {
-            return false;
-        }
-        if self.port.is_full() {
-            self.submit();
-        }
-        true
-    }
-
-    /// If the connection has a send among those that were gathered, they all leave now.
-    fn send_gathered(&mut self, id: ConnectionId) {
-        if P::GATHERS && self.table.get_mut(id).is_some_and(|connection| self.port.has_gathered(connection)) {
-            self.submit();
-        }
-    }
-
-    fn submit(&mut self) {
-        self.port.submit();
-        self.handle_unsent();
-    }
-
-    /// What did not leave of the sends that were gathered waits like any other. To be called when the port has submitted,
-    /// before anything else.
-    pub(crate) fn handle_unsent(&mut self) {
-        while let Some((id, unsent)) = self.port.next_unsent() {
-            let Some(connection) = self.table.get_mut(id) else { continue };
-            if connection.phase != Phase::Open {
-                continue;
-            }
-            match unsent {
-                Err(reason) => {
-                    connection.fail(reason);
-                    self.list(id);
-                }
-                Ok(rest) => {
-                    connection.wait_with(rest);
-                    self.handle_progress(id, true);
-                    self.note_if_long(id);
-                }
-            }
-        }
-    }
-
-    // ── The node's wishes ────────────────────────────────────────────────────────────────────────────────────
-
-    /// Carries out the log of the last call, in order.
-    fn run_actions(&mut self) {
-        if self.actions.is_empty() {
-            return;
-        }
-        if self.is_exiting {
-            return self.actions.clear(ACTION_BYTES_KEPT);
-        }
-        let mut actions = std::mem::take(&mut self.actions);
-        let mut index = 0;
-        while let Some(action) = actions.get(index) {
-            index = match action {
-                Action::Send(id, _) | Action::SendShared(id, _) | Action::SendFile(id, _) => {
-                    self.send(&actions, index, *id)
-                }
-                other => {
-                    self.run_action(other);
-                    index + 1
-                }
-            };
-            if self.is_exiting {
-                break;
-            }
-        }
-        actions.clear(ACTION_BYTES_KEPT);
-        self.actions = actions;
-    }
-
-    fn run_action(&mut self, action: &Action) {
-        match *action {
-            Action::Send(..) | Action::SendShared(..) | Action::SendFile(..) => {}
-            Action::Finish(id) => self.finish(id),
-            Action::Close(id, Close::Graceful) => self.close(id),
-            Action::Close(id, Close::Abort) => self.abort(id),
-            Action::Pause(id) => self.pause(id),
-            Action::Resume(id) => self.resume(id),
-            Action::Connect(ticket, endpoint) => self.connect(ticket, endpoint),
-            Action::Wake(shard, message) => self.wake(shard, message),
-            Action::Exit => {
-                self.is_exiting = true;
-                self.has_exited = true;
-            }
-        }
-    }
-
-    /// Sends all consecutive segments for one connection, and returns the index behind them.
-    fn send(&mut self, actions: &Actions, start: usize, id: ConnectionId) -> usize {
-        let end = end_of_run(actions, start, id);
-        if end == start + 1 && self.gather(actions, start, id) {
-            return end;
-        }
-        self.send_gathered(id);
-        let Some(connection) = self.table.get_mut(id) else { return end };
-        let had_queue = connection.queue.is_some();
-        connection.send(actions, start..end);
-        if connection.queue.is_some() {
-            if !had_queue {
-                self.handle_progress(id, true);
-            }
-            self.note_if_long(id);
-        } else if connection.failure.is_some() {
-            self.list(id);
-        }
-        end
-    }
-
-    fn finish(&mut self, id: ConnectionId) {
-        self.send_gathered(id);
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.phase == Phase::Open && connection.finish == Finish::NotAsked {
-            connection.finish = Finish::Asked;
-            connection.finish_if_due();
-            if connection.failure.is_some() {
-                self.list(id);
-            }
-        }
-    }
-
-    fn close(&mut self, id: ConnectionId) {
-        self.send_gathered(id);
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.phase != Phase::Open {
-            return;
-        }
-        connection.begin_closing();
-        self.linger(id);
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.is_readable || connection.failure.is_some() || matches!(connection.phase, Phase::Ended(_)) {
-            self.list(id);
-        }
-        self.keep_in_step(id);
-    }
-
-    fn abort(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        if !matches!(connection.phase, Phase::Connecting(_) | Phase::Ended(_)) {
-            connection.transport.reset_on_close();
-            connection.end(CloseReason::Requested);
-            self.list(id);
-        }
-    }
-
-    fn pause(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.table.get_mut(id) {
-            connection.is_paused = true;
-        }
-    }
-
-    fn resume(&mut self, id: ConnectionId) {
-        let Some(connection) = self.table.get_mut(id) else { return };
-        connection.is_paused = false;
-        connection.is_relend_due |= !connection.retained.is_empty();
-        if connection.phase == Phase::Open && (connection.is_relend_due || connection.is_readable) {
-            self.list(id);
-        }
-        self.keep_in_step(id);
-    }
-
-    fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
-        match self.port.connect(endpoint.address, self.table.next_id()) {
-            Ok(transport) => {
-                let id = self.table.insert(Connection::new(transport, Phase::Connecting(ticket)));
-                self.timers.set(id.key(), self.now + self.settings.connect_timeout);
-            }
-            Err(error) => self.connects_failed.push_back((ticket, connect_error(&error))),
-        }
-    }
-
-    fn wake(&mut self, shard: ShardId, message: u64) {
-        let Some(mailbox) = self.control.mailbox(shard) else { return };
-        // Those that wait already go first.
-        if self.wakes_delayed.is_empty() && mailbox.post(message).is_ok() {
-            return;
-        }
-        if self.wakes_delayed.len() < WAKES_DELAYED_MAX {
-            Counters::add(&self.counters().wakes_delayed);
-            self.wakes_delayed.push_back((shard, message));
-        } else {
-            Counters::add(&self.counters().wakes_lost);
-        }
-    }
-}
-
-fn end_of_run(actions: &Actions, start: usize, connection: ConnectionId) -> usize {
-    let mut end = start + 1;
-    while let Some(Action::Send(id, _) | Action::SendShared(id, _) | Action::SendFile(id, _)) = actions.get(end) {
-        if *id != connection {
-            break;
-        }
-        end += 1;
-    }
-    end
-}
-
-fn connect_error(error: &std::io::Error) -> ConnectError {
-    use std::io::ErrorKind;
-
-    use rustix::io::Errno;
-    match Errno::from_io_error(error) {
-        // No descriptor, no port, no memory.
-        Some(Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS | Errno::NOMEM | Errno::NOSPC) => {
-            return ConnectError::NoResources;
-        }
-        // Linux says so when it has no free port that fits.
-        Some(Errno::AGAIN) => return ConnectError::NoResources,
-        _ => {}
-    }
-    match error.kind() {
-        ErrorKind::ConnectionRefused => ConnectError::Refused,
-        ErrorKind::TimedOut => ConnectError::TimedOut,
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
-            ConnectError::Unreachable
-        }
-        kind => ConnectError::Other(kind),
     }
 }

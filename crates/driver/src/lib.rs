@@ -2,22 +2,24 @@
 //!
 //! | driver | threads | a thread serves | waits by |
 //! |---|---|---|---|
+//! | [`Kind::Uring`] | one per shard | many connections | completion (io_uring, Linux) |
 //! | [`Kind::Events`] | one per shard | many connections | readiness, edge-triggered (epoll, kqueue) |
 //! | [`Kind::Threads`] | a pool and an acceptor | one accepted connection at a time, and those that its node opens | poll(2) |
 //!
-//! Both keep the rules of [`breme_node`] and pass the same tests. They know no HTTP and no role; what they share is
+//! All keep the rules of [`breme_node`] and pass the same tests. They know no HTTP and no role; what they share is
 //! the engine, so that only the architecture differs:
 //!
 //! ```text
-//!   events.rs   ┐              ┌ connection.rs ── transport.rs ── the kernel
-//!               ├─ engine.rs ──┤       └ queue.rs
+//!   uring.rs    ┐              ┌ connection.rs ── transport.rs ── the kernel
+//!   events.rs   ├─ engine.rs ──┤       └ queue.rs
 //!   threads.rs  ┘      │       └ table.rs
-//!                 the node
+//!                 the node        (port.rs: what the engine asks of the driver that carries it)
 //!   running.rs: start, stop, wake, join ── control.rs: what threads share
 //! ```
 //!
 //! A request, on `events`: `events.rs: run` → `engine.rs: handle_readiness` → `receive` → `lend` → the node →
-//! `run_actions` → `send` → `connection.rs: send_directly`.
+//! `run_actions` → `send` → `connection.rs: send_directly`. On `uring`: `uring.rs: run` → `engine/arrivals.rs: handle_arrival` → `lend` →
+//! the node → `run_actions` → `send` → `engine/gathering.rs: gather`, and with the next turn to the kernel.
 //!
 //! ```
 //! use breme_driver::{Clock, Kind, Listener, Settings, start};

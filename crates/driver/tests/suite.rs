@@ -75,7 +75,12 @@ mod events {
     breme_testkit::suite_tests!(super::Sockets(breme_driver::Kind::Events));
 }
 
-#[cfg(target_os = "linux")]
 mod uring {
-    breme_testkit::suite_tests!(super::Sockets(breme_driver::Kind::Uring));
+    breme_testkit::suite_tests!({
+        if let Err(lack) = breme_driver::probe_uring() {
+            eprintln!("not tested: {lack}");
+            return;
+        }
+        super::Sockets(breme_driver::Kind::Uring)
+    });
 }

@@ -1,0 +1,77 @@
+//! What a kernel that works by completion brings: mostly bytes, which go straight on to the node.
+//!
+//! **This is where bytes come in by completion**, as [`Engine::receive`] is where they come in by readiness: a session of TLS
+//! stands before both, in the transport. Only a transport without one is [clear](crate::transport::Transport::is_clear), so that
+//! bytes may pass by it; those of the others are kept there, and received through it.
+
+use breme_node::{CloseReason, ConnectionId, Node};
+
+use super::Engine;
+use super::serving::Fresh;
+use crate::connection::{Phase, Receive};
+use crate::port::Port;
+
+/// What the kernel brings, where it brings things by itself.
+#[derive(Clone, Copy)]
+pub(crate) enum Arrival<'a> {
+    Bytes(&'a [u8]),
+    /// The peer has ended its sending.
+    End,
+    Failure(CloseReason),
+    /// It was cancelled, or found no buffer.
+    Nothing,
+}
+
+impl<N: Node, P: Port> Engine<N, P> {
+    /// The kernel has brought something of a connection. `goes_on`: it will bring more.
+    pub(crate) fn handle_arrival(&mut self, id: ConnectionId, arrival: Arrival<'_>, goes_on: bool) {
+        let receive_bytes_max = self.settings.receive_bytes_max;
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if !goes_on {
+            connection.operations.receive = Receive::Idle;
+        }
+        match arrival {
+            Arrival::Bytes(bytes) if connection.takes(bytes.len(), receive_bytes_max) => {
+                self.lend(id, Fresh::Brought(bytes));
+            }
+            Arrival::Bytes(bytes) => self.keep_arrival(id, bytes),
+            Arrival::End => {
+                connection.transport.keep_end();
+                connection.is_readable = true;
+                connection.is_end_near = true;
+                self.serve(id);
+            }
+            Arrival::Failure(reason) => {
+                connection.fail(reason);
+                self.serve(id);
+            }
+            Arrival::Nothing => {}
+        }
+        if !goes_on {
+            self.handle_receiving_over(id);
+        }
+    }
+
+    /// Bytes that the node does not want now, or that are for nobody.
+    pub(super) fn keep_arrival(&mut self, id: ConnectionId, bytes: &[u8]) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.phase == Phase::Open {
+            connection.transport.keep(bytes);
+            connection.is_readable = true;
+        } else if connection.discard(bytes.len() as u64) > self.settings.closing_bytes_max {
+            self.give_up_discarding(id);
+        }
+        self.serve(id);
+    }
+
+    /// The kernel brings no more by itself: it is asked again, or the connection is at its end.
+    pub(super) fn handle_receiving_over(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.failure.is_some() {
+            connection.transport.ask_for_rest();
+            connection.is_readable = true;
+            self.serve(id);
+        }
+        self.keep_in_step(id);
+    }
+}

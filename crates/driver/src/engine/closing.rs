@@ -1,0 +1,137 @@
+//! How connections end: flushing, lingering, the last word to the node.
+
+use breme_node::{CloseReason, ConnectError, ConnectionId, Node};
+
+use super::serving::RECEIVES_PER_TURN;
+use super::{Engine, RECEIVE_BUFFER_BYTES};
+use crate::connection::{Finish, Phase};
+use crate::control::Counters;
+use crate::port::Port;
+use crate::transport::Receipt;
+
+impl<N: Node, P: Port> Engine<N, P> {
+    pub(super) fn finish(&mut self, id: ConnectionId) {
+        self.send_gathered(id);
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.phase == Phase::Open && connection.finish == Finish::NotAsked {
+            connection.finish = Finish::Asked;
+            connection.finish_if_due();
+            if connection.failure.is_some() {
+                self.list(id);
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self, id: ConnectionId) {
+        self.send_gathered(id);
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.phase != Phase::Open {
+            return;
+        }
+        connection.begin_closing();
+        self.linger(id);
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.is_readable || connection.failure.is_some() || matches!(connection.phase, Phase::Ended(_)) {
+            self.list(id);
+        }
+        self.keep_in_step(id);
+    }
+
+    pub(super) fn abort(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if !matches!(connection.phase, Phase::Connecting(_) | Phase::Ended(_)) {
+            connection.transport.reset_on_close();
+            connection.end(CloseReason::Requested);
+            self.list(id);
+        }
+    }
+
+    /// Sends the rest, and reads what comes into nothing.
+    pub(super) fn serve_closing(&mut self, id: ConnectionId) {
+        self.flush(id);
+        self.discard(id);
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if let Some(reason) = connection.failure {
+            connection.end(reason);
+        }
+    }
+
+    pub(super) fn discard(&mut self, id: ConnectionId) {
+        for _ in 0..RECEIVES_PER_TURN {
+            let Some(connection) = self.table.get_mut(id) else { return };
+            if !connection.is_readable || !connection.wants_bytes(0) {
+                return;
+            }
+            match connection.transport.receive(&mut self.receive_buffer) {
+                Ok(Receipt::Bytes(count)) => {
+                    connection.is_readable = count == RECEIVE_BUFFER_BYTES || connection.is_end_near;
+                    if connection.discard(count as u64) > self.settings.closing_bytes_max {
+                        return self.give_up_discarding(id);
+                    }
+                }
+                Ok(Receipt::End) => {
+                    connection.has_ended = true;
+                    if let Phase::Lingering { .. } = connection.phase {
+                        connection.end(CloseReason::Requested);
+                    }
+                }
+                Ok(Receipt::Nothing) => connection.is_readable = false,
+                Err(reason) => connection.end(reason),
+            }
+        }
+        self.list(id);
+    }
+
+    /// The peer sends more than is worth reading. If all has left, that is the end; else it only stops being read.
+    pub(super) fn give_up_discarding(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        match connection.phase {
+            Phase::Lingering { .. } => {
+                connection.end(CloseReason::Dropped);
+                Counters::add(&self.counters().dropped);
+            }
+            _ => connection.has_ended = true,
+        }
+    }
+
+    pub(super) fn linger(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.linger_if_flushed() {
+            self.timers.set(id.key(), self.now + self.settings.closing_timeout);
+        }
+    }
+
+    pub(super) fn release_if_ended(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id)
+            && matches!(connection.phase, Phase::Ended(_))
+        {
+            self.read_clock();
+            self.release(id);
+            self.run_actions();
+        }
+    }
+
+    /// Closes the socket and tells the node.
+    pub(super) fn release(&mut self, id: ConnectionId) {
+        self.timers.clear(id.key());
+        let Some(connection) = self.table.remove(id) else { return };
+        if let Phase::Ended(reason) = connection.phase {
+            self.port.close(id, connection);
+            Counters::add(&self.counters().closed);
+            self.node.handle_closed(self.now, id, reason, &mut self.actions);
+        }
+    }
+
+    pub(super) fn drop_connection(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        match connection.phase {
+            Phase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
+            Phase::Ended(_) => {}
+            _ => {
+                connection.end(CloseReason::Dropped);
+                Counters::add(&self.counters().dropped);
+            }
+        }
+        self.release_if_ended(id);
+    }
+}

@@ -1,0 +1,103 @@
+//! Opening connections, and what becomes of that.
+
+use breme_node::{ConnectError, ConnectTicket, ConnectionId, Endpoint, Node};
+
+use super::Engine;
+use crate::connection::{Connection, Phase};
+use crate::control::Counters;
+use crate::port::Port;
+
+impl<N: Node, P: Port> Engine<N, P> {
+    pub(super) fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
+        match self.port.connect(endpoint.address, self.table.next_id()) {
+            Ok(transport) => {
+                let id = self.table.insert(Connection::new(transport, Phase::Connecting(ticket)));
+                self.timers.set(id.key(), self.now + self.settings.connect_timeout);
+            }
+            Err(error) => self.connects_failed.push_back((ticket, connect_error(&error))),
+        }
+    }
+
+    /// What became of a connection that the kernel was to open.
+    pub(crate) fn handle_connect_outcome(&mut self, id: ConnectionId, outcome: std::io::Result<()>) {
+        if let Some(connection) = self.table.get_mut(id)
+            && let Phase::Connecting(ticket) = connection.phase
+        {
+            self.conclude_connecting(id, ticket, outcome);
+            self.keep_in_step(id);
+            self.release_if_ended(id);
+        }
+    }
+
+    pub(super) fn serve_connecting(&mut self, id: ConnectionId, ticket: ConnectTicket) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if let Some(outcome) = breme_sys::connect_outcome(&connection.transport) {
+            self.conclude_connecting(id, ticket, outcome);
+        }
+    }
+
+    pub(super) fn conclude_connecting(
+        &mut self,
+        id: ConnectionId,
+        ticket: ConnectTicket,
+        outcome: std::io::Result<()>,
+    ) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if let Err(error) = outcome {
+            return self.fail_connecting(id, connect_error(&error));
+        }
+        connection.phase = Phase::Open;
+        connection.is_writable = true;
+        self.timers.clear(id.key());
+        Counters::add(&self.counters().connected);
+        self.tell_connected(ticket, Ok(id));
+        self.list_if_readable(id);
+    }
+
+    pub(super) fn fail_connecting(&mut self, id: ConnectionId, error: ConnectError) {
+        self.timers.clear(id.key());
+        let Some(connection) = self.table.remove(id) else { return };
+        if let Phase::Connecting(ticket) = connection.phase {
+            self.port.close(id, connection);
+            self.tell_connected(ticket, Err(error));
+        }
+    }
+
+    pub(super) fn report_failed_connects(&mut self) {
+        for _ in 0..self.connects_failed.len() {
+            let Some((ticket, error)) = self.connects_failed.pop_front() else { break };
+            self.tell_connected(ticket, Err(error));
+        }
+    }
+
+    pub(super) fn tell_connected(&mut self, ticket: ConnectTicket, outcome: Result<ConnectionId, ConnectError>) {
+        if !self.has_exited {
+            self.read_clock();
+            self.node.handle_connected(self.now, ticket, outcome, &mut self.actions);
+            self.run_actions();
+        }
+    }
+}
+
+fn connect_error(error: &std::io::Error) -> ConnectError {
+    use std::io::ErrorKind;
+
+    use rustix::io::Errno;
+    match Errno::from_io_error(error) {
+        // No descriptor, no port, no memory.
+        Some(Errno::MFILE | Errno::NFILE | Errno::ADDRNOTAVAIL | Errno::NOBUFS | Errno::NOMEM | Errno::NOSPC) => {
+            return ConnectError::NoResources;
+        }
+        // Linux says so when it has no free port that fits.
+        Some(Errno::AGAIN) => return ConnectError::NoResources,
+        _ => {}
+    }
+    match error.kind() {
+        ErrorKind::ConnectionRefused => ConnectError::Refused,
+        ErrorKind::TimedOut => ConnectError::TimedOut,
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
+            ConnectError::Unreachable
+        }
+        kind => ConnectError::Other(kind),
+    }
+}

@@ -1,0 +1,64 @@
+//! Small sends that leave together, where the port gathers them.
+//!
+//! The order of a connection's bytes is kept by one rule: it has at most one send among those that were gathered, and whatever else
+//! concerns its sending lets them leave first. What did not leave is known when that returns, and is queued before anything else is
+//! sent.
+
+use breme_node::{Action, Actions, ConnectionId, Node};
+
+use super::Engine;
+use crate::connection::{Phase, memory};
+use crate::port::Port;
+
+impl<N: Node, P: Port> Engine<N, P> {
+    /// Puts a send aside, to leave with those of other connections. A connection has at most one there.
+    pub(super) fn gather(&mut self, actions: &Actions, index: usize, id: ConnectionId) -> bool {
+        if !P::GATHERS || matches!(actions.get(index), Some(Action::SendFile(..))) {
+            return false;
+        }
+        self.send_gathered(id);
+        let bytes = memory(actions, index);
+        let Some(connection) = self.table.get_mut(id) else { return false };
+        if bytes.is_empty() || !connection.is_free_to_send() || !self.port.gather(id, connection, bytes) {
+            return false;
+        }
+        if self.port.is_full() {
+            self.submit();
+        }
+        true
+    }
+
+    /// If the connection has a send among those that were gathered, they all leave now.
+    pub(super) fn send_gathered(&mut self, id: ConnectionId) {
+        if P::GATHERS && self.table.get_mut(id).is_some_and(|connection| self.port.has_gathered(connection)) {
+            self.submit();
+        }
+    }
+
+    pub(super) fn submit(&mut self) {
+        self.port.submit();
+        self.handle_unsent();
+    }
+
+    /// What did not leave of the sends that were gathered waits like any other. To be called when the port has submitted,
+    /// before anything else.
+    pub(crate) fn handle_unsent(&mut self) {
+        while let Some((id, unsent)) = self.port.next_unsent() {
+            let Some(connection) = self.table.get_mut(id) else { continue };
+            if connection.phase != Phase::Open {
+                continue;
+            }
+            match unsent {
+                Err(reason) => {
+                    connection.fail(reason);
+                    self.list(id);
+                }
+                Ok(rest) => {
+                    connection.wait_with(rest);
+                    self.handle_progress(id, true);
+                    self.note_if_long(id);
+                }
+            }
+        }
+    }
+}

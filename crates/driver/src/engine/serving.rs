@@ -1,0 +1,216 @@
+//! One connection's turn while it is open: what waits leaves, what has come is lent.
+
+use breme_node::{ConnectionId, Node, Received};
+
+use super::Engine;
+use crate::connection::{Phase, QueueLength, Receive};
+use crate::port::Port;
+use crate::transport::Receipt;
+
+/// Receipts of one connection before the others have their turn.
+pub(super) const RECEIVES_PER_TURN: usize = 4;
+
+/// Bytes that the node has not seen.
+#[derive(Clone, Copy)]
+pub(super) enum Fresh<'a> {
+    None,
+    /// So many in the receive buffer.
+    Received(usize),
+    Brought(&'a [u8]),
+}
+
+impl<N: Node, P: Port> Engine<N, P> {
+    pub(super) fn serve(&mut self, id: ConnectionId) {
+        if self.is_exiting {
+            return;
+        }
+        let Some(connection) = self.table.get_mut(id) else { return };
+        match connection.phase {
+            Phase::Open => self.serve_open(id),
+            Phase::Connecting(ticket) => self.serve_connecting(id, ticket),
+            Phase::Flushing { .. } | Phase::Lingering { .. } => self.serve_closing(id),
+            Phase::Ended(_) => {}
+        }
+        self.keep_in_step(id);
+        self.release_if_ended(id);
+    }
+
+    pub(super) fn serve_open(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.queue.is_some() || connection.length != QueueLength::Short {
+            self.serve_queue(id);
+        }
+        self.relend_if_due(id);
+        self.receive(id);
+        self.end_if_broken(id);
+    }
+
+    /// Sends what waits, and tells the node when the queue became long or empty.
+    pub(super) fn serve_queue(&mut self, id: ConnectionId) {
+        self.tell_if_long(id);
+        self.flush(id);
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.queue.is_some() {
+            return self.note_if_long(id);
+        }
+        connection.is_relend_due |= !connection.retained.is_empty();
+        let was_told = connection.length == QueueLength::LongAndTold;
+        connection.length = QueueLength::Short;
+        if was_told && connection.phase == Phase::Open && connection.failure.is_none() {
+            self.tell_sent(id, 0);
+        }
+    }
+
+    /// From the moment at which the queue is long nothing more is lent; the node is told in the connection's next turn.
+    pub(super) fn note_if_long(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id)
+            && connection.length == QueueLength::Short
+            && connection.unsent_bytes() > self.settings.send_queue_high_bytes
+        {
+            connection.length = QueueLength::Long;
+            self.list(id);
+        }
+    }
+
+    pub(super) fn tell_if_long(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id)
+            && connection.length == QueueLength::Long
+            && connection.failure.is_none()
+        {
+            connection.length = QueueLength::LongAndTold;
+            let unsent_bytes = connection.unsent_bytes();
+            self.tell_sent(id, unsent_bytes);
+        }
+    }
+
+    pub(super) fn tell_sent(&mut self, id: ConnectionId, unsent_bytes: u64) {
+        if !self.is_exiting {
+            self.read_clock();
+            self.node.handle_sent(self.now, id, unsent_bytes, &mut self.actions);
+            self.run_actions();
+        }
+    }
+
+    pub(super) fn relend_if_due(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.is_relend_due && connection.may_lend() {
+            connection.is_relend_due = false;
+            if !connection.retained.is_empty() {
+                self.lend(id, Fresh::None);
+            }
+        }
+    }
+
+    pub(super) fn receive(&mut self, id: ConnectionId) {
+        for _ in 0..RECEIVES_PER_TURN {
+            let Some(connection) = self.table.get_mut(id) else { return };
+            let wants_bytes =
+                connection.phase == Phase::Open && connection.wants_bytes(self.settings.receive_bytes_max);
+            if !connection.is_readable || !wants_bytes || self.is_exiting {
+                return;
+            }
+            let limit = connection.room(self.settings.receive_bytes_max).min(self.receive_buffer.len());
+            let buffer = &mut self.receive_buffer[..limit];
+            match connection.transport.receive(buffer) {
+                Ok(Receipt::Bytes(count)) => {
+                    // Less than was asked for means that there is no more, unless the end comes behind it.
+                    connection.is_readable = count == limit || connection.is_end_near || connection.failure.is_some();
+                    self.lend(id, Fresh::Received(count));
+                }
+                Ok(Receipt::End) => {
+                    connection.has_ended = true;
+                    connection.is_readable = false;
+                    if connection.failure.is_some() {
+                        return; // this end is not the peer's: the connection broke
+                    }
+                    self.lend(id, Fresh::None);
+                }
+                Ok(Receipt::Nothing) => connection.is_readable = false,
+                Err(reason) => {
+                    connection.is_readable = false;
+                    connection.end(reason);
+                }
+            }
+        }
+        self.list_if_readable(id);
+    }
+
+    pub(super) fn list_if_readable(&mut self, id: ConnectionId) {
+        let receive_bytes_max = self.settings.receive_bytes_max;
+        if let Some(connection) = self.table.get_mut(id)
+            && connection.is_readable
+            && connection.wants_bytes(receive_bytes_max)
+        {
+            self.list(id);
+        }
+    }
+
+    /// Shows the node what it has not taken and what is fresh.
+    pub(super) fn lend(&mut self, id: ConnectionId, fresh: Fresh<'_>) {
+        if self.is_exiting {
+            return;
+        }
+        self.read_clock();
+        let Some(connection) = self.table.get_mut(id) else { return };
+        let ended = connection.has_ended;
+        let fresh = match fresh {
+            Fresh::None => &[],
+            Fresh::Received(count) => &self.receive_buffer[..count],
+            Fresh::Brought(bytes) => bytes,
+        };
+        if connection.retained.is_empty() {
+            let received = Received { bytes: fresh, ended };
+            let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
+            connection.retained.extend_from_slice(fresh.get(taken..).unwrap_or_default());
+        } else {
+            connection.retained.extend_from_slice(fresh);
+            let received = Received { bytes: &connection.retained, ended };
+            let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
+            if taken < connection.retained.len() {
+                bytes::Buf::advance(&mut connection.retained, taken);
+            } else {
+                connection.retained = bytes::BytesMut::new();
+            }
+        }
+        self.run_actions();
+    }
+
+    /// A broken connection lives only as long as there is something to read that the node wants.
+    pub(super) fn end_if_broken(&mut self, id: ConnectionId) {
+        let receive_bytes_max = self.settings.receive_bytes_max;
+        if let Some(connection) = self.table.get_mut(id)
+            && let Some(reason) = connection.failure
+            && connection.operations.receive == Receive::Idle
+            && !(connection.is_readable && connection.wants_bytes(receive_bytes_max))
+        {
+            connection.end(reason);
+        }
+    }
+
+    pub(super) fn flush(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.queue.is_none() {
+            return;
+        }
+        let has_progressed = connection.flush() > 0;
+        self.handle_progress(id, has_progressed);
+    }
+
+    /// What follows from a send that did not leave at once, or from the leaving of what waited.
+    pub(super) fn handle_progress(&mut self, id: ConnectionId, has_progressed: bool) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.queue.is_none() {
+            self.timers.clear(id.key());
+            connection.finish_if_due();
+            return self.linger(id);
+        }
+        if has_progressed {
+            self.timers.set(id.key(), self.now + self.settings.send_timeout);
+        }
+        if connection.is_writable {
+            self.list(id);
+        } else {
+            self.keep_in_step(id);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The node's wishes: the log of a call is carried out in order.
+
+use breme_node::{Action, Actions, Close, ConnectionId, Node, ShardId};
+
+use super::Engine;
+use crate::connection::Phase;
+use crate::control::Counters;
+use crate::port::Port;
+
+/// Memory of the log of actions that is kept for the next call.
+const ACTION_BYTES_KEPT: usize = 256 * 1024;
+/// Wake-ups to shards with a full mailbox that are kept to be tried again.
+const WAKES_DELAYED_MAX: usize = 4_096;
+
+impl<N: Node, P: Port> Engine<N, P> {
+    /// Carries out the log of the last call, in order.
+    pub(super) fn run_actions(&mut self) {
+        if self.actions.is_empty() {
+            return;
+        }
+        if self.is_exiting {
+            return self.actions.clear(ACTION_BYTES_KEPT);
+        }
+        let mut actions = std::mem::take(&mut self.actions);
+        let mut index = 0;
+        while let Some(action) = actions.get(index) {
+            index = match action {
+                Action::Send(id, _) | Action::SendShared(id, _) | Action::SendFile(id, _) => {
+                    self.send(&actions, index, *id)
+                }
+                other => {
+                    self.run_action(other);
+                    index + 1
+                }
+            };
+            if self.is_exiting {
+                break;
+            }
+        }
+        actions.clear(ACTION_BYTES_KEPT);
+        self.actions = actions;
+    }
+
+    pub(super) fn run_action(&mut self, action: &Action) {
+        match *action {
+            Action::Send(..) | Action::SendShared(..) | Action::SendFile(..) => {}
+            Action::Finish(id) => self.finish(id),
+            Action::Close(id, Close::Graceful) => self.close(id),
+            Action::Close(id, Close::Abort) => self.abort(id),
+            Action::Pause(id) => self.pause(id),
+            Action::Resume(id) => self.resume(id),
+            Action::Connect(ticket, endpoint) => self.connect(ticket, endpoint),
+            Action::Wake(shard, message) => self.wake(shard, message),
+            Action::Exit => {
+                self.is_exiting = true;
+                self.has_exited = true;
+            }
+        }
+    }
+
+    /// Sends all consecutive segments for one connection, and returns the index behind them.
+    pub(super) fn send(&mut self, actions: &Actions, start: usize, id: ConnectionId) -> usize {
+        let end = end_of_run(actions, start, id);
+        if end == start + 1 && self.gather(actions, start, id) {
+            return end;
+        }
+        self.send_gathered(id);
+        let Some(connection) = self.table.get_mut(id) else { return end };
+        let had_queue = connection.queue.is_some();
+        connection.send(actions, start..end);
+        if connection.queue.is_some() {
+            if !had_queue {
+                self.handle_progress(id, true);
+            }
+            self.note_if_long(id);
+        } else if connection.failure.is_some() {
+            self.list(id);
+        }
+        end
+    }
+
+    pub(super) fn pause(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.is_paused = true;
+        }
+    }
+
+    pub(super) fn resume(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        connection.is_paused = false;
+        connection.is_relend_due |= !connection.retained.is_empty();
+        if connection.phase == Phase::Open && (connection.is_relend_due || connection.is_readable) {
+            self.list(id);
+        }
+        self.keep_in_step(id);
+    }
+
+    pub(super) fn wake(&mut self, shard: ShardId, message: u64) {
+        let Some(mailbox) = self.control.mailbox(shard) else { return };
+        // Those that wait already go first.
+        if self.wakes_delayed.is_empty() && mailbox.post(message).is_ok() {
+            return;
+        }
+        if self.wakes_delayed.len() < WAKES_DELAYED_MAX {
+            Counters::add(&self.counters().wakes_delayed);
+            self.wakes_delayed.push_back((shard, message));
+        } else {
+            Counters::add(&self.counters().wakes_lost);
+        }
+    }
+
+    pub(super) fn retry_wakes(&mut self) {
+        while let Some(&(shard, message)) = self.wakes_delayed.front() {
+            if self.control.mailbox(shard).is_some_and(|mailbox| mailbox.post(message).is_err()) {
+                return;
+            }
+            self.wakes_delayed.pop_front();
+        }
+    }
+}
+
+fn end_of_run(actions: &Actions, start: usize, connection: ConnectionId) -> usize {
+    let mut end = start + 1;
+    while let Some(Action::Send(id, _) | Action::SendShared(id, _) | Action::SendFile(id, _)) = actions.get(end) {
+        if *id != connection {
+            break;
+        }
+        end += 1;
+    }
+    end
+}
