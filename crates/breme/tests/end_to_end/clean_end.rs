@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
-use crate::harness::{DRIVERS, Site, breme, wait};
+use crate::harness::{DRIVERS, Site, breme, many_per_thread, wait};
 
 #[test]
 fn sigterm_answers_what_was_accepted_and_ends_with_0() {
@@ -45,26 +45,28 @@ fn skip_answer(reader: &mut impl BufRead, content_bytes: usize) {
 
 #[test]
 fn sigterm_under_load_leaves_nothing_unanswered() {
-    let mut site = Site::lab("events");
-    let url = site.url("/bytes/100");
-    let mut generator = breme()
-        .args(["load", "--json", "-c", "20", "-d", "30", &url])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    while site.counter() < 1_000 {}
-    site.signal("TERM");
-    let (status, _) = site.wait();
-    assert_eq!(status.code(), Some(0));
-    let _ = Command::new("kill").args(["-s", "INT", &generator.id().to_string()]).status().unwrap();
-    wait(&mut generator);
-    let mut text = String::new();
-    generator.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let kinds = &result["errors"];
-    for lost in ["reset", "timeout", "malformed"] {
-        assert_eq!(kinds[lost].as_u64().unwrap_or(0), 0, "{lost}: {kinds:#}");
+    for driver in many_per_thread() {
+        let mut site = Site::lab(driver);
+        let url = site.url("/bytes/100");
+        let mut generator = breme()
+            .args(["load", "--json", "--driver", driver, "-c", "20", "-d", "30", &url])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while site.counter() < 1_000 {}
+        site.signal("TERM");
+        let (status, _) = site.wait();
+        assert_eq!(status.code(), Some(0));
+        let _ = Command::new("kill").args(["-s", "INT", &generator.id().to_string()]).status().unwrap();
+        wait(&mut generator);
+        let mut text = String::new();
+        generator.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let kinds = &result["errors"];
+        for lost in ["reset", "timeout", "malformed"] {
+            assert_eq!(kinds[lost].as_u64().unwrap_or(0), 0, "{driver}, {lost}: {kinds:#}");
+        }
     }
 }
 

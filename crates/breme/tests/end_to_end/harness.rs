@@ -20,6 +20,11 @@ pub(crate) static DRIVERS: LazyLock<Vec<&str>> = LazyLock::new(|| match breme_dr
     }
 });
 
+/// Those whose threads serve many connections each.
+pub(crate) fn many_per_thread() -> impl Iterator<Item = &'static str> {
+    DRIVERS.iter().copied().filter(|&driver| driver != "threads")
+}
+
 /// A running `breme site`, ended with the value.
 pub(crate) struct Site {
     child: Child,

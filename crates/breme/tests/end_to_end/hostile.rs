@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::harness::{DRIVERS, Site};
+use crate::harness::{DRIVERS, Site, many_per_thread};
 
 fn resident_kilobytes(site: &Site) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", site.pid())).unwrap();
@@ -54,41 +54,45 @@ fn half_a_request_and_the_end_is_refused() {
 
 #[test]
 fn thousands_of_idle_connections_cost_little_and_others_are_served() {
-    let site = Site::lab("events");
-    site.get("/bytes/1");
-    let before = resident_kilobytes(&site);
-    let mut held: Vec<TcpStream> = Vec::new();
-    for _ in 0..3_000 {
-        match TcpStream::connect(site.address) {
-            Ok(mut stream) => {
-                stream.write_all(b"GET /bytes/1 HTTP/1.1\r\nHo").unwrap();
-                held.push(stream);
+    for driver in many_per_thread() {
+        let site = Site::lab(driver);
+        site.get("/bytes/1");
+        let before = resident_kilobytes(&site);
+        let mut held: Vec<TcpStream> = Vec::new();
+        for _ in 0..3_000 {
+            match TcpStream::connect(site.address) {
+                Ok(mut stream) => {
+                    stream.write_all(b"GET /bytes/1 HTTP/1.1\r\nHo").unwrap();
+                    held.push(stream);
+                }
+                Err(error) => panic!("after {} connections: {error}", held.len()),
             }
-            Err(error) => panic!("after {} connections: {error}", held.len()),
+            if held.len().is_multiple_of(100) {
+                assert_eq!(site.get("/bytes/3").0, 200);
+            }
         }
-        if held.len().is_multiple_of(100) {
-            assert_eq!(site.get("/bytes/3").0, 200);
-        }
+        let each = (resident_kilobytes(&site).saturating_sub(before)) * 1024 / held.len() as u64;
+        assert!(each < 2_000, "{each} bytes for a connection with half a head, on {driver}");
     }
-    let each = (resident_kilobytes(&site).saturating_sub(before)) * 1024 / held.len() as u64;
-    assert!(each < 2_000, "{each} bytes for a connection with half a head");
 }
 
 #[test]
 fn a_client_that_never_reads_holds_no_memory() {
-    let site = Site::lab("events");
-    let before = resident_kilobytes(&site);
-    let mut held = Vec::new();
-    for _ in 0..20 {
-        let mut stream = site.connect();
-        stream.write_all(&b"GET /bytes/1000000000 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50)).unwrap();
-        held.push(stream);
+    for driver in many_per_thread() {
+        let site = Site::lab(driver);
+        let before = resident_kilobytes(&site);
+        let mut held = Vec::new();
+        for _ in 0..20 {
+            let mut stream = site.connect();
+            stream.write_all(&b"GET /bytes/1000000000 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(50)).unwrap();
+            held.push(stream);
+        }
+        for _ in 0..20 {
+            assert_eq!(site.get("/bytes/3").0, 200);
+        }
+        let grown = resident_kilobytes(&site).saturating_sub(before);
+        assert!(grown < 20_000, "{grown} kB for 20 clients that do not read, on {driver}");
     }
-    for _ in 0..20 {
-        assert_eq!(site.get("/bytes/3").0, 200);
-    }
-    let grown = resident_kilobytes(&site).saturating_sub(before);
-    assert!(grown < 20_000, "{grown} kB for 20 clients that do not read");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn a_stock_nginx_is_measured() {
 
 #[test]
 fn a_check_that_fails_is_an_error_and_exit_code_3() {
-    let site = Site::lab("events");
+    let site = Site::lab("auto");
     for check in [
         &["--expect-status", "204"][..],
         &["--expect-bytes", "14"],
@@ -69,7 +69,7 @@ fn a_check_that_fails_is_an_error_and_exit_code_3() {
 
 #[test]
 fn known_delays_are_measured_right() {
-    let site = Site::lab("events");
+    let site = Site::lab("auto");
     let result = load_json(&["-n", "40", "-c", "4", &site.url("/delay/50")]);
     let median = result["service_time"]["p50_ns"].as_f64().unwrap();
     let least = result["service_time"]["min_ns"].as_f64().unwrap();
@@ -88,7 +88,7 @@ fn a_refusing_target_is_an_error_with_its_name() {
 
 #[test]
 fn templates_ask_for_different_targets() {
-    let site = Site::lab("events");
+    let site = Site::lab("auto");
     let result = load_json(&["-n", "100", "-c", "1", &site.url("/bytes/{seq}")]);
     assert_eq!((answered(&result), errors(&result)), (100, 0));
     let result = load_json(&["-n", "200", "-c", "2", "--expect-status", "200", &site.url("/bytes/{uniform:1:9}")]);
