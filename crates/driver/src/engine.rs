@@ -285,6 +285,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         for id in left {
             self.drop_connection(id);
         }
+        self.port.submit();
         self.node
     }
 

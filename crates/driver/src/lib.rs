@@ -56,6 +56,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "completion is for Linux only"))]
+
 mod acceptance;
 mod bell;
 mod connection;

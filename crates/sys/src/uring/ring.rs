@@ -26,9 +26,9 @@ const BUFFERS: u16 = 0;
 const SUBMISSION_TRIES: u32 = 10_000;
 /// How often completions that did not fit into the queue are fetched before that is a fault.
 const OVERFLOW_ROUNDS: u32 = 10_000;
-/// How long, and how often, the end of a ring waits for what is in flight.
+/// How long, and how often without anything ending, the end of a ring waits for what is in flight.
 const REAP_WAIT: Duration = Duration::from_millis(20);
-const REAP_ROUNDS: u32 = 250;
+const REAP_ROUNDS: u32 = 100;
 /// `IORING_ENTER_GETEVENTS`: completions that are due are brought in, without waiting for any.
 const ENTER_GETEVENTS: u32 = 1;
 
@@ -363,27 +363,36 @@ impl Ring {
         // What was never submitted will not be: the descriptors that it names may be closed by now.
         let unsubmitted = mem::take(&mut self.unsubmitted);
         self.in_flight = self.in_flight.saturating_sub(unsubmitted);
+        // What was cancelled one by one comes first. To cancel everything, the kernel looks at everything again for each operation, which
+        // takes long where there are thousands.
+        while self.in_flight > 0 && self.fetch_reaped(Duration::ZERO) {}
         for _ in 0..REAP_ROUNDS {
             if self.in_flight == 0 {
                 return true;
             }
             let _ = self.uring.submitter().register_sync_cancel(Some(REAP_WAIT.into()), CancelBuilder::any());
-            let _ = self.wait_for_reaped();
-            if self.fetch().is_err() {
-                return false;
-            }
-            while self.next_completion().is_some() {} // descriptors among them are closed
+            while self.in_flight > 0 && self.fetch_reaped(REAP_WAIT) {}
         }
         false
     }
 
+    /// Returns whether something has ended.
+    fn fetch_reaped(&mut self, wait: Duration) -> bool {
+        let before = self.in_flight;
+        let _ = self.wait_for_reaped(wait);
+        let is_fetched = self.fetch().is_ok();
+        while self.next_completion().is_some() {} // descriptors among them are closed
+        is_fetched && self.in_flight < before
+    }
+
     #[allow(unsafe_code)]
-    fn wait_for_reaped(&self) -> io::Result<usize> {
+    fn wait_for_reaped(&self, wait: Duration) -> io::Result<usize> {
         const EXT_ARG: u32 = 1 << 3;
-        let time = Timespec::from(REAP_WAIT);
+        let time = Timespec::from(wait);
         let arguments = SubmitArgs::new().timespec(&time);
+        let wanted = u32::from(!wait.is_zero());
         // SAFETY: nothing is submitted; the arguments live across the call.
-        unsafe { self.uring.submitter().enter(0, 1, ENTER_GETEVENTS | EXT_ARG, Some(&arguments)) }
+        unsafe { self.uring.submitter().enter(0, wanted, ENTER_GETEVENTS | EXT_ARG, Some(&arguments)) }
     }
 }
 
