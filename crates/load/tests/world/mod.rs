@@ -287,7 +287,7 @@ impl World {
                 Ok(()) => {
                     let id = self.new_connection(shard);
                     self.call(shard, |node, now, actions| {
-                        node.handle_connected(now, ticket, Ok(Connected::plain(id)), actions)
+                        node.handle_connected(now, ticket, Ok(Connected::plain(id)), actions);
                     });
                 }
                 Err(error) => {
