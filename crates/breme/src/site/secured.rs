@@ -9,7 +9,7 @@ use super::{Args, Failure};
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 
 /// What a client hears that speaks HTTP without TLS.
-const PLAINTEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 57\r\n\
+const PLAINTEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 58\r\n\
     Connection: close\r\n\r\nThis port speaks TLS only: ask for https:// and not http:\n";
 
 /// Where a listener is, and whether TLS is spoken there.

@@ -24,7 +24,8 @@ fn certificate_failure(error: &CertificateError) -> TlsFailure {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsFailure::Expired,
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => TlsFailure::NotYetValid,
-        CertificateError::UnknownIssuer => TlsFailure::UnknownAuthority,
+        // A signature that does not fit is that of another authority of the same name, more often than not.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFailure::UnknownAuthority,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => TlsFailure::WrongHost,
         // A self-signed certificate, as `openssl req -x509` makes it, that is not among those that are trusted.
         error if is_authority_as_server(error) => TlsFailure::UnknownAuthority,

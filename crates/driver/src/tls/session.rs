@@ -35,6 +35,8 @@ pub(crate) struct Session {
     partial: Vec<u8>,
     is_handshaking: bool,
     has_ended: bool,
+    /// After a failure rustls is asked for nothing more.
+    has_failed: bool,
     /// Who notes what was negotiated.
     client: Option<Arc<ClientTls>>,
 }
@@ -82,7 +84,7 @@ impl Session {
     }
 
     fn new(side: Side, client: Option<Arc<ClientTls>>) -> Self {
-        Self { side, partial: Vec::new(), is_handshaking: true, has_ended: false, client }
+        Self { side, partial: Vec::new(), is_handshaking: true, has_ended: false, has_failed: false, client }
     }
 
     /// Whether plaintext cannot be exchanged yet.
@@ -125,6 +127,9 @@ impl Session {
         plaintext: &mut Vec<u8>,
         out: &mut Ciphertext,
     ) -> Result<(), TlsFailure> {
+        if self.has_failed {
+            return Err(TlsFailure::Protocol);
+        }
         if self.partial.is_empty() {
             let taken = self.process(ciphertext, plaintext, out)?;
             return self.keep(&ciphertext[taken..]);
@@ -139,6 +144,7 @@ impl Session {
     /// Keeps the beginning of a record until its rest comes.
     fn keep(&mut self, rest: &[u8]) -> Result<(), TlsFailure> {
         if rest.len() > PARTIAL_BYTES_MAX {
+            self.has_failed = true;
             return Err(TlsFailure::Protocol);
         }
         // What comes behind the peer's end means nothing.
@@ -168,6 +174,7 @@ impl Session {
                     return Ok(taken);
                 }
                 Err(error) => {
+                    self.has_failed = true;
                     self.side.drain(&mut ciphertext[taken..], out);
                     return Err(failure_of(&error));
                 }
@@ -200,9 +207,13 @@ impl Session {
         out: &mut Ciphertext,
         mut put: impl FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), TlsFailure> {
+        if self.has_failed {
+            return Err(TlsFailure::Protocol);
+        }
         // What waits for its rest must be shown each time: rustls remembers how far into it it has read.
         let mut partial = std::mem::take(&mut self.partial);
         let outcome = self.side.write(&mut partial, out, &mut put);
+        self.has_failed = outcome.is_err();
         self.partial = partial;
         outcome
     }
@@ -240,10 +251,20 @@ impl Side {
         }
     }
 
-    /// After an error: puts what rustls still has to say, an alert, into `out`.
+    fn wants_write(&self) -> bool {
+        match self {
+            Self::Client(connection) => connection.wants_write(),
+            Self::Server(connection) => connection.wants_write(),
+        }
+    }
+
+    /// After an error: puts what rustls still has to say, an alert, into `out`. While it has, it looks at no ciphertext.
     fn drain(&mut self, ciphertext: &mut [u8], out: &mut Ciphertext) {
-        let mut nothing = Vec::new();
-        while let (0, Ok(Step::Again)) = self.step(ciphertext, &mut nothing, out) {}
+        while self.wants_write() {
+            if self.step(ciphertext, &mut Vec::new(), out).1.is_err() {
+                return;
+            }
+        }
     }
 
     fn write(&mut self, partial: &mut [u8], out: &mut Ciphertext, put: &mut Put<'_>) -> Result<(), TlsFailure> {

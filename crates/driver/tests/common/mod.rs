@@ -197,9 +197,16 @@ pub struct Laboratory {
 
 impl Laboratory {
     pub fn new(names: &[&str]) -> Self {
+        Self::of(names, |_| {})
+    }
+
+    /// With something changed.
+    pub fn of(names: &[&str], change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
-        Self { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        change(&mut params);
+        Self { certificate: params.self_signed(&key).unwrap().pem(), key: key.serialize_pem() }
     }
 
     pub fn identity(&self) -> Identity {
