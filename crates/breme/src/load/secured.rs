@@ -59,7 +59,10 @@ pub(super) fn remedy(failure: TlsFailure) -> &'static str {
         TlsFailure::BadCertificate => {
             "look at it with `openssl s_client -connect`, or load it unchecked with --insecure"
         }
-        TlsFailure::NothingInCommon => "TLS 1.2 and 1.3 are spoken here; leave out --tls, or renew the server",
+        // handshake_failure, protocol_version, insufficient_security
+        TlsFailure::NothingInCommon | TlsFailure::Alert(40 | 70 | 71) => {
+            "TLS 1.2 and 1.3 are spoken here; leave out --tls, or renew the server"
+        }
         TlsFailure::NotTls => "write http:// and not https://, or another port",
         TlsFailure::Alert(116) => "show it a certificate with --cert FILE --key FILE",
         TlsFailure::Alert(_) | TlsFailure::Closed | TlsFailure::Protocol | TlsFailure::NoSuchClient => {

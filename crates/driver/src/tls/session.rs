@@ -398,3 +398,158 @@ impl Ciphertext {
         (self.start, self.end) = (0, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use breme_base::Random;
+
+    use super::*;
+    use crate::tls::{ClientOptions, Identity, ServerTls, Trust};
+
+    struct Pair {
+        sessions: [Session; 2],
+        /// What each has to send.
+        wires: [Ciphertext; 2],
+        /// What each has read.
+        read: [Vec<u8>; 2],
+        failures: [Option<TlsFailure>; 2],
+    }
+
+    fn setup() -> (ServerTls, Arc<ClientTls>) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+        let options = ClientOptions {
+            trust: Trust::of_pem(certificate.as_bytes()).unwrap(),
+            identity: None,
+            protocols: &[],
+            resumption: true,
+            version: None,
+        };
+        (ServerTls::new(&identity, &[]).unwrap(), Arc::new(ClientTls::new("localhost", &options).unwrap()))
+    }
+
+    impl Pair {
+        fn new(server: &ServerTls, client: &Arc<ClientTls>) -> Self {
+            let mut wires = [Ciphertext::default(), Ciphertext::default()];
+            let client = Session::client(client, &mut wires[0]).unwrap();
+            let sessions = [client, server.session().unwrap()];
+            Self { sessions, wires, read: [Vec::new(), Vec::new()], failures: [None; 2] }
+        }
+
+        /// Carries a piece of what `from` has sent to the other, changed on the way or not.
+        fn carry(&mut self, from: usize, random: &mut Random, change: impl FnOnce(&mut [u8])) {
+            let to = 1 - from;
+            let sent = self.wires[from].len() as u64;
+            let length = if random.below(2) == 0 { sent } else { sent.min(1 + random.below(40)) };
+            // As a driver does it: the new bytes behind those that wait, or as a piece of their own.
+            let mut lent = vec![0; 70_000];
+            let waiting = if random.below(2) == 0 { self.sessions[to].take_partial(&mut lent) } else { 0 };
+            let piece = self.wires[from].as_slice()[..length as usize].to_vec();
+            self.wires[from].consume(piece.len());
+            lent.truncate(waiting);
+            lent.extend_from_slice(&piece);
+            change(&mut lent[waiting..]);
+            let outcome = self.sessions[to].receive(&mut lent, &mut self.read[to], &mut self.wires[to]);
+            self.failures[to] = self.failures[to].or(outcome.err());
+        }
+
+        fn settle(&mut self, random: &mut Random) {
+            while self.wires.iter().any(|wire| !wire.is_empty()) && self.failures == [None, None] {
+                let from = random.below(2) as usize;
+                self.carry(from, random, |_| {});
+            }
+        }
+    }
+
+    /// Bytes of some length, often that of a record.
+    fn content(random: &mut Random) -> Vec<u8> {
+        let length = [0, 1, 100, RECORD_BYTES_MAX - 1, RECORD_BYTES_MAX][random.below(5) as usize];
+        (0..length).map(|index| (index % 251) as u8).collect()
+    }
+
+    #[test]
+    fn however_it_is_cut_everything_arrives_once_and_in_order() {
+        let (server, client) = setup();
+        for seed in 0..60 {
+            let mut random = Random::stream(seed, 0);
+            let mut pair = Pair::new(&server, &client);
+            pair.settle(&mut random);
+            assert!(pair.sessions.iter().all(|session| !session.is_handshaking()), "seed {seed}");
+            let mut sent = [Vec::new(), Vec::new()];
+            for _ in 0..20 {
+                let from = random.below(2) as usize;
+                let content = content(&mut random);
+                pair.sessions[from].seal(&content, &mut pair.wires[from]).unwrap();
+                sent[from].extend_from_slice(&content);
+                pair.carry(random.below(2) as usize, &mut random, |_| {});
+            }
+            for side in [0, 1] {
+                pair.sessions[side].end_sending(&mut pair.wires[side]).unwrap();
+            }
+            pair.settle(&mut random);
+            assert_eq!(pair.failures, [None, None], "seed {seed}");
+            assert!(pair.read[1] == sent[0] && pair.read[0] == sent[1], "seed {seed}");
+            assert!(pair.sessions.iter().all(Session::has_ended), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_anywhere_is_a_failure_and_nothing_worse() {
+        let (server, client) = setup();
+        let mut failed_count = 0;
+        for seed in 0..400 {
+            let mut random = Random::stream(seed, 1);
+            let mut pair = Pair::new(&server, &client);
+            let wrong_at = random.below(12);
+            for turn in 0..40 {
+                let from = random.below(2) as usize;
+                let (place, bit) = (random.below(1 << 16) as usize, 1 << random.below(8));
+                pair.carry(from, &mut random, |bytes| {
+                    if turn >= wrong_at && !bytes.is_empty() && turn % 3 == 0 {
+                        let place = place % bytes.len();
+                        bytes[place] ^= bit;
+                    }
+                });
+                if !pair.sessions[from].is_handshaking() {
+                    let _ = pair.sessions[from].seal(b"content", &mut pair.wires[from]);
+                    let _ = pair.sessions[from].end_sending(&mut pair.wires[from]);
+                }
+            }
+            for read in &pair.read {
+                assert!(b"content".repeat(40).starts_with(read), "seed {seed}: {read:?}");
+            }
+            failed_count += u32::from(pair.failures != [None, None]);
+        }
+        assert!(failed_count > 200, "{failed_count}: a byte that comes behind the end harms nobody, any other must");
+    }
+
+    #[test]
+    fn a_record_that_never_ends_is_not_kept() {
+        let (server, _) = setup();
+        let mut session = server.session().unwrap();
+        let mut outcome = Ok(());
+        for _ in 0..20 {
+            // Pieces of a message of the handshake that says to be longer than all of them.
+            let mut piece = vec![22, 3, 1, 0x40, 0];
+            piece.resize(5 + RECORD_BYTES_MAX, 0);
+            if session.partial.is_empty() {
+                piece[5..9].copy_from_slice(&[1, 0, 0xff, 0xff]);
+            }
+            outcome = outcome.and_then(|()| session.receive(&mut piece, &mut Vec::new(), &mut Ciphertext::default()));
+        }
+        assert!(outcome.is_err());
+        assert!(session.partial.len() <= PARTIAL_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_leaves_makes_room() {
+        let mut out = Ciphertext::default();
+        out.append(b"hello");
+        out.consume(2);
+        out.append(b" you");
+        assert_eq!((out.as_slice(), out.len()), (&b"llo you"[..], 7));
+        out.consume(7);
+        assert!(out.is_empty() && out.start == 0);
+    }
+}
