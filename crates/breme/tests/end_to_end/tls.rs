@@ -261,6 +261,9 @@ fn a_self_signed_site_tells_its_fingerprint() {
     let url = site.url("/bytes/9");
     assert_eq!(answered(&load_json(&["-n", "30", "-k", "--expect-bytes", "9", &url])), 30);
     fails(&[&url], "tls-unknown-authority", &[]);
+    let text = load(&["-n", "30", "-k", &url]).stdout;
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains(" handshake\n") && text.contains("TLS        1.3 with AES_128_GCM_SHA256"), "{text}");
     let shown = Command::new("sh")
         .args([
             "-c",
