@@ -6,6 +6,7 @@
 mod driver;
 mod load;
 mod site;
+mod tls;
 
 use std::process::ExitCode;
 

@@ -10,13 +10,14 @@
 //! | `serving` | the turn of an open connection: sending what waits, receiving, lending |
 //! | `arrivals` | bytes that the kernel brings by itself |
 //! | `gathering` | small sends that leave together |
-//! | `connecting`, `closing` | the beginning and the end of connections |
+//! | `connecting`, `handshaking`, `closing` | the beginning and the end of connections |
 //! | `wishes` | the log of actions |
 
 mod arrivals;
 mod closing;
 mod connecting;
 mod gathering;
+mod handshaking;
 mod serving;
 mod wishes;
 
@@ -27,7 +28,9 @@ use std::time::Duration;
 
 pub(crate) use arrivals::Arrival;
 use breme_base::{Instant, Timers};
-use breme_node::{Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, ShardId};
+use breme_node::{
+    Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, ShardId, TlsFailure,
+};
 use breme_sys::Clock;
 
 use crate::Settings;
@@ -70,8 +73,12 @@ pub(crate) struct Engine<N, P> {
     wakes_delayed: VecDeque<(ShardId, u64)>,
     messages: VecDeque<u64>,
     receive_buffer: Box<[u8]>,
+    /// Accepted connections whose handshake is not done.
+    handshaking_count: usize,
     /// When what is left is dropped; known from the moment at which the node was told to stop.
     stop_deadline: Option<Instant>,
+    /// The node has been told.
+    has_told_stop: bool,
     /// The shard ends: nothing but the end of its connections is told to the node any more.
     is_exiting: bool,
     /// The node asked for it.
@@ -96,7 +103,9 @@ impl<N: Node, P: Port> Engine<N, P> {
             wakes_delayed: VecDeque::new(),
             messages: VecDeque::new(),
             receive_buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
+            handshaking_count: 0,
             stop_deadline: None,
+            has_told_stop: false,
             is_exiting: false,
             has_exited: false,
         }
@@ -111,12 +120,16 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     /// Takes an accepted socket. None if it could not be registered: then it is closed.
     pub(crate) fn handle_accepted(&mut self, socket: OwnedFd, accepted: Accepted) -> Option<ConnectionId> {
+        let tls = self.control.tls_of(accepted.listener).cloned();
         let Ok(transport) = self.port.accepted(socket, self.table.next_id()) else {
             Counters::add(&self.counters().accepts_failed);
             return None;
         };
-        let id = self.table.insert(Connection::new(transport, Phase::Open));
         Counters::add(&self.counters().accepted);
+        if let Some(tls) = tls {
+            return self.begin_server_handshake(transport, &tls, accepted); // the node is told when the handshake is done
+        }
+        let id = self.table.insert(Connection::new(transport, Phase::Open));
         self.read_clock();
         self.node.handle_accepted(self.now, id, accepted, &mut self.actions);
         self.run_actions();
@@ -156,11 +169,21 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.messages = messages;
     }
 
-    /// Tells the node to stop, once; the listeners are closed already.
+    /// Tells the node to stop, once, when those who are shaking hands are in; the listeners are closed already.
     pub(crate) fn handle_stopping(&mut self) {
         if self.stop_deadline.is_none() && !self.is_exiting {
             self.read_clock();
             self.stop_deadline = Some(self.now + self.settings.stopping_timeout);
+            self.hurry_handshakes();
+            self.tell_stop_if_due();
+        }
+    }
+
+    fn tell_stop_if_due(&mut self) {
+        let is_due = self.stop_deadline.is_some() && !self.has_told_stop && self.handshaking_count == 0;
+        if is_due && !self.is_exiting {
+            self.has_told_stop = true;
+            self.read_clock();
             self.node.handle_stopping(self.now, &mut self.actions);
             self.run_actions();
         }
@@ -178,6 +201,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         self.handle_deadlines();
         self.retry_wakes();
+        self.tell_stop_if_due();
     }
 
     fn handle_deadlines(&mut self) {
@@ -201,6 +225,10 @@ impl<N: Node, P: Port> Engine<N, P> {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
             Phase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
+            Phase::Handshaking(_) => {
+                self.fail_handshaking(id, TlsFailure::TimedOut);
+                return self.release_if_ended(id);
+            }
             Phase::Lingering { .. } => connection.end(CloseReason::Dropped),
             Phase::Open | Phase::Flushing { .. } => {
                 connection.transport.reset_on_close();
@@ -226,7 +254,7 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     /// Whether the node has no more to do here.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_exiting || (self.stop_deadline.is_some() && self.table.len() == 0 && self.connects_failed.is_empty())
+        self.is_exiting || (self.has_told_stop && self.table.len() == 0 && self.connects_failed.is_empty())
     }
 
     pub(crate) fn is_exiting(&self) -> bool {

@@ -17,6 +17,7 @@ use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
 use crate::control::{Counters, Stop};
 use crate::engine::{Engine, Readiness};
 use crate::port::Port;
+use crate::socket::Socket;
 use crate::transport::Transport;
 
 /// Events fetched by one wait.
@@ -48,7 +49,7 @@ impl EventPort {
     fn register(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
         let source = socket.as_raw_fd();
         self.0.register(&mut SourceFd(&source), token_of(id), Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Transport::new(socket))
+        Ok(Transport::new(Socket::asked(socket)))
     }
 }
 

@@ -10,7 +10,7 @@
 //! the engine, so that only the architecture differs:
 //!
 //! ```text
-//!   uring.rs    ┐              ┌ connection.rs ── transport.rs ── the kernel
+//!   uring.rs    ┐              ┌ connection.rs ── transport.rs ── (tls/) ── the kernel
 //!   events.rs   ├─ engine.rs ──┤       └ queue.rs
 //!   threads.rs  ┘      │       └ table.rs
 //!                 the node        (port.rs: what the engine asks of the driver that carries it)
@@ -69,8 +69,10 @@ mod port;
 mod queue;
 mod running;
 mod settings;
+mod socket;
 mod table;
 mod threads;
+mod tls;
 mod transport;
 #[cfg(target_os = "linux")]
 mod uring;
@@ -81,3 +83,7 @@ pub use control::{MailboxFull, ShardCounters};
 pub use listener::{BindError, Listener};
 pub use running::{Counting, Running, ShardPanic, StartError, Stopper, Waker, start};
 pub use settings::{Kind, Settings, UnknownKind};
+pub use tls::{
+    ClientOptions, ClientTls, Identity, IdentityError, Negotiated, ServerTls, TlsSetupError, TlsVersion, Trust,
+    Validity,
+};

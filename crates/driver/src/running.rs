@@ -18,6 +18,7 @@ use crate::control::{Alarm, Control, MailboxFull, ShardCounters, Stop};
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::threads::{Acceptor, Handoff, Seat, SeatPort};
+use crate::tls::ServerTls;
 #[cfg(target_os = "linux")]
 use crate::uring::{RingPort, Uring};
 use crate::{Kind, Listener, Settings};
@@ -49,6 +50,7 @@ fn start_events<N: Node + Send + 'static>(
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
 ) -> Result<Running<N>, StartError> {
+    let tls = tls_of(&listeners);
     let mut shards = Vec::new();
     let mut alarms = Vec::new();
     for sockets in deal(listeners, settings)? {
@@ -56,7 +58,7 @@ fn start_events<N: Node + Send + 'static>(
         alarms.push(Alarm::Events(events.waker().map_err(StartError::Kernel)?));
         shards.push(events);
     }
-    let control = Arc::new(Control::new(alarms, None));
+    let control = Arc::new(Control::new(alarms, None).with_tls(tls));
     let mut start = Start::new(settings, &control);
     for (events, (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
         let port = events.port().map_err(StartError::Kernel)?;
@@ -75,7 +77,7 @@ fn start_threads<N: Node + Send + 'static>(
     let bell = || Bell::new().map_err(StartError::Kernel);
     let alarms = (0..settings.shard_count()).map(|_| bell().map(Alarm::Bell)).collect::<Result<_, _>>()?;
     let acceptor = if listeners.is_empty() { None } else { Some(bell()?) };
-    let control = Arc::new(Control::new(alarms, acceptor));
+    let control = Arc::new(Control::new(alarms, acceptor).with_tls(tls_of(&listeners)));
     let handoff = (!listeners.is_empty()).then(|| Arc::new(Handoff::new(settings.shard_count(), control.clone())));
     let mut start = Start::new(settings, &control);
     for (id, node) in nodes(settings, factory) {
@@ -100,7 +102,7 @@ fn start_uring<N: Node + Send + 'static>(
     breme_sys::uring::probe_uring().map_err(StartError::Uring)?;
     let bell = |_| Bell::new().map(Alarm::Bell).map_err(StartError::Kernel);
     let alarms = (0..settings.shard_count()).map(bell).collect::<Result<_, _>>()?;
-    let control = Arc::new(Control::new(alarms, None));
+    let control = Arc::new(Control::new(alarms, None).with_tls(tls_of(&listeners)));
     let mut start = Start::new(settings, &control);
     for (sockets, (id, node)) in deal(listeners, settings)?.into_iter().zip(nodes(settings, factory)) {
         let uring = Uring::new(id, sockets, control.clone());
@@ -119,6 +121,10 @@ fn start_uring<N>(
     _factory: impl FnMut(Shard) -> N,
 ) -> Result<Running<N>, StartError> {
     Err(StartError::Uring(UringLack::Missing))
+}
+
+fn tls_of(listeners: &[Listener]) -> Vec<Option<ServerTls>> {
+    listeners.iter().map(|listener| listener.tls().cloned()).collect()
 }
 
 fn nodes<N>(settings: &Settings, mut factory: impl FnMut(Shard) -> N) -> impl Iterator<Item = (ShardId, N)> {

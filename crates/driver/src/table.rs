@@ -82,11 +82,12 @@ mod tests {
 
     use super::*;
     use crate::connection::Phase;
+    use crate::socket::Socket;
     use crate::transport::Transport;
 
     fn connection() -> Connection {
         let (socket, _) = UnixStream::pair().unwrap();
-        Connection::new(Transport::new(socket.into()), Phase::Open)
+        Connection::new(Transport::new(Socket::asked(socket.into())), Phase::Open)
     }
 
     #[test]

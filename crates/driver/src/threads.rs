@@ -27,6 +27,7 @@ use crate::connection::Connection;
 use crate::control::{Alarm, Control, Counters, Stop, lock};
 use crate::engine::{Engine, Readiness};
 use crate::port::Port;
+use crate::socket::Socket;
 use crate::transport::Transport;
 
 /// Accepted connections that wait for a thread; more wait in the kernel's backlog.
@@ -37,11 +38,11 @@ pub(crate) struct SeatPort;
 
 impl Port for SeatPort {
     fn accepted(&mut self, socket: OwnedFd, _id: ConnectionId) -> io::Result<Transport> {
-        Ok(Transport::new(socket))
+        Ok(Transport::new(Socket::asked(socket)))
     }
 
     fn connect(&mut self, address: SocketAddr, _id: ConnectionId) -> io::Result<Transport> {
-        breme_sys::connect(address).map(Transport::new)
+        breme_sys::connect(address).map(|socket| Transport::new(Socket::asked(socket)))
     }
 }
 

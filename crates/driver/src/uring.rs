@@ -27,7 +27,8 @@ use crate::connection::{Connection, Phase, Receive};
 use crate::control::{Alarm, Control, Counters, Stop};
 use crate::engine::{Arrival, Engine, Readiness};
 use crate::port::Port;
-use crate::transport::{Transport, reason};
+use crate::socket::{Socket, reason};
+use crate::transport::Transport;
 
 /// 64 buffers of 64 kB: 4 MB a shard, touched only as far as bytes come. Few and long is better than many and short: what is received
 /// in pieces of 8 kB costs twice as much when it is long, and short requests touch only the first page of a buffer. They suffice for any
@@ -86,14 +87,14 @@ impl Port for RingPort {
 
     fn accepted(&mut self, socket: OwnedFd, id: ConnectionId) -> io::Result<Transport> {
         check_index(id)?;
-        Ok(Transport::brought(socket))
+        Ok(Transport::new(Socket::brought(socket)))
     }
 
     fn connect(&mut self, address: SocketAddr, id: ConnectionId) -> io::Result<Transport> {
         check_index(id)?;
         let socket = breme_sys::new_unconnected(address)?;
         self.ring.connect(socket.as_fd(), address, key_of(id));
-        Ok(Transport::brought(socket))
+        Ok(Transport::new(Socket::brought(socket)))
     }
 
     fn close(&mut self, id: ConnectionId, connection: Connection) {
@@ -107,7 +108,7 @@ impl Port for RingPort {
         for (_, operation) in in_flight.into_iter().filter(|(is_in_flight, _)| *is_in_flight) {
             self.ring.cancel(operation, key_of(id));
         }
-        self.ring.close(connection.transport.into_socket());
+        self.ring.close(connection.transport.socket.into_descriptor());
     }
 
     fn keep_in_step(&mut self, id: ConnectionId, connection: &mut Connection, receive_bytes_max: usize) {
@@ -115,7 +116,7 @@ impl Port for RingPort {
             return;
         }
         let wants_bytes = connection.wants_bytes(receive_bytes_max);
-        let kept_bytes = connection.transport.kept_bytes();
+        let kept_bytes = connection.transport.socket.kept_bytes();
         match connection.operations.receive {
             Receive::Idle if wants_bytes && kept_bytes == 0 && connection.failure.is_none() => {
                 self.begin_receiving(id, connection);
@@ -135,7 +136,7 @@ impl Port for RingPort {
             }
             _ => {}
         }
-        if connection.queue.is_some() && !connection.is_writable && !connection.operations.is_watching_room {
+        if connection.wants_to_send() && !connection.is_writable && !connection.operations.is_watching_room {
             connection.operations.is_watching_room = true;
             self.watch(id, connection, Watched::Writable);
         }

@@ -45,10 +45,11 @@ pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use csv::write as write_csv;
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, PAUSE_MAX, PAUSE_MIN,
-    PAUSE_SPACING,
+    PAUSE_SPACING, TLS_CLIENT,
 };
 pub use outcome::{
     Bytes, Connections, Generator, GeneratorUse, Outcome, Requests, SettingsSummary, THREAD_SHARE_MAX, TimeSummary,
+    TlsSummary,
 };
 pub use plan::{
     CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings, Think,

@@ -25,7 +25,8 @@ use std::time::Duration;
 use breme_base::{Instant, Random, Timers};
 use breme_http1::{ClientConnection, ClientError, ClientProgress, FieldStorage, Limits};
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, ConnectionId, Endpoint, Node, Received, Shard,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
+    Received, Shard, TlsClientId, TlsFailure,
 };
 
 use crate::request::Variables;
@@ -51,6 +52,9 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub const PAUSE_SPACING: Duration = Duration::from_millis(1);
 /// A server that announced the end of a connection is left this long to end it, so that the port stays busy on its side, not here.
 pub const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// The driver knows one server: that of the plan.
+pub const TLS_CLIENT: TlsClientId = TlsClientId(0);
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -227,10 +231,13 @@ impl Load {
         user.attempt = user.attempt.wrapping_add(1);
         user.state = State::Connecting(now);
         self.connecting += 1;
-        actions.connect(ticket(index, user.attempt), Endpoint::tcp(address));
+        let is_tls = self.run.plan().authority().is_tls;
+        let endpoint = if is_tls { Endpoint::tls(address, TLS_CLIENT) } else { Endpoint::tcp(address) };
+        actions.connect(ticket(index, user.attempt), endpoint);
     }
 
-    fn connected(&mut self, now: Instant, index: u32, since: Instant, connection: ConnectionId, actions: &mut Actions) {
+    fn connected(&mut self, now: Instant, index: u32, since: Instant, connected: Connected, actions: &mut Actions) {
+        let connection = connected.connection;
         let user = &mut self.users[index as usize];
         self.run.note_connected(user.address_index as usize);
         user.state = State::Open(connection);
@@ -241,7 +248,7 @@ impl Load {
         self.tally.connections_opened += 1;
         self.tally.reconnects += u64::from(std::mem::replace(&mut user.was_connected, true));
         user.failures = user.failures.saturating_add(1); // until it brings an answer
-        self.tally.connect_times.record(now.nanos_since(since));
+        self.tally.note_opening(now.since(since), connected.handshake);
         for place in 0..self.users[index as usize].window.len() {
             self.send(now, index, place, connection, actions);
         }
@@ -534,6 +541,7 @@ impl Load {
             Loss::Over | Loss::ClosedEarly => (ErrorKind::ClosedEarly, ErrorKind::ClosedEarly),
             Loss::Reset => (ErrorKind::Reset, ErrorKind::Reset),
             Loss::Malformed => (ErrorKind::Malformed, ErrorKind::Aborted),
+            Loss::Tls(failure) => (failure.into(), failure.into()),
         };
         let mut kind = first;
         while self.users[index as usize].window.pop().is_some() {
@@ -681,6 +689,8 @@ enum Loss {
     ClosedEarly,
     Reset,
     Malformed,
+    /// By a breach of TLS, or the server's refusal to go on with it.
+    Tls(TlsFailure),
 }
 
 impl From<ClientError> for Loss {
@@ -730,7 +740,7 @@ impl Node for Load {
         &mut self,
         now: Instant,
         ticket: ConnectTicket,
-        outcome: Result<ConnectionId, ConnectError>,
+        outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
         self.tick(now);
@@ -741,9 +751,12 @@ impl Node for Load {
             _ => None,
         };
         match (outcome, since) {
-            (Ok(connection), Some(since)) => self.connected(now, index, since, connection, actions),
-            (Err(error), Some(_)) => self.connect_failed(now, index, error.into(), actions),
-            (Ok(connection), None) => actions.close(connection, Close::Abort), // too late: the user is done
+            (Ok(connected), Some(since)) => self.connected(now, index, since, connected, actions),
+            (Err(error), Some(_)) => {
+                self.run.note_connect_error(error);
+                self.connect_failed(now, index, error.into(), actions);
+            }
+            (Ok(connected), None) => actions.close(connected.connection, Close::Abort), // too late: the user is done
             (Err(_), None) => {}
         }
         self.open_queued(now, actions);
@@ -789,7 +802,11 @@ impl Node for Load {
         self.detach(index, connection);
         let is_idle = self.users[index as usize].window.is_empty();
         let loss = match reason {
-            CloseReason::Requested => Loss::ClosedEarly,
+            CloseReason::Requested | CloseReason::Truncated => Loss::ClosedEarly,
+            CloseReason::Tls(failure) => {
+                self.run.note_connect_error(ConnectError::Tls(failure));
+                Loss::Tls(failure)
+            }
             CloseReason::Reset | CloseReason::Dropped | CloseReason::Failed(_) => Loss::Reset,
         };
         self.fail_window(index, loss);

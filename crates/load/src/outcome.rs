@@ -61,8 +61,12 @@ pub struct Outcome {
     pub service_time: TimeSummary,
     /// Sent → first byte of the answer.
     pub first_byte_time: TimeSummary,
-    /// From asking for a connection to having it.
+    /// From asking for a connection to having it, without the handshake of TLS.
     pub connect_time: TimeSummary,
+    /// From having a connection to the end of the handshake of TLS.
+    pub handshake_time: TimeSummary,
+    /// What was agreed on with the server, if TLS was spoken.
+    pub tls: Option<TlsSummary>,
     /// Second by second (coarser for runs of more than an hour).
     pub series: Vec<Row>,
     /// What was asked for.
@@ -108,6 +112,17 @@ pub struct Connections {
     pub reconnects: u64,
     /// On which bytes came that no request had asked for.
     pub unexpected: u64,
+    /// On which TLS went on with the keys of an earlier session.
+    pub resumed: u64,
+}
+
+/// What generator and server agreed on in their first handshake of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TlsSummary {
+    /// `1.2` or `1.3`.
+    pub version: &'static str,
+    /// By the name that IANA has for it.
+    pub cipher_suite: &'static str,
 }
 
 /// What the generator itself used.
@@ -204,6 +219,8 @@ pub struct Generator {
     pub interrupted: bool,
     /// When the run began, on the calendar.
     pub started_at: UnixSeconds,
+    /// What was agreed on with the server, if TLS was spoken.
+    pub tls: Option<TlsSummary>,
 }
 
 impl Outcome {
@@ -241,10 +258,13 @@ impl Outcome {
                 opened: tally.connections_opened,
                 reconnects: tally.reconnects,
                 unexpected: tally.unexpected,
+                resumed: tally.resumed,
             },
             service_time: TimeSummary::of(&series.total().service),
             first_byte_time: TimeSummary::of(&series.total().first_byte),
             connect_time: TimeSummary::of(&tally.connect_times),
+            handshake_time: TimeSummary::of(&tally.handshake_times),
+            tls: generator.tls,
             series: series.rows().to_vec(),
             settings: settings(run),
         };
@@ -344,8 +364,10 @@ fn generator_use(shards: &[Load], generator: Generator, elapsed: Duration, issue
 
 fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     let mut reasons = Vec::new();
-    if run.gave_up() {
-        let authority = &run.plan().authority().text;
+    let authority = &run.plan().authority().text;
+    if let (true, Some(failure)) = (outcome.requests.answered == 0, run.tls_failure()) {
+        reasons.push(format!("TLS with {authority} failed: {failure}"));
+    } else if run.gave_up() {
         reasons.push(format!("no connection to {authority} could be opened; is the server running there?"));
     } else if outcome.requests.answered == 0 {
         reasons.push("nothing was answered".to_owned());

@@ -18,7 +18,7 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// What to ask for: http://HOST[:PORT]/PATH; PATH may hold placeholders
+    /// What to ask for: http[s]://HOST[:PORT]/PATH; PATH may hold placeholders
     #[arg(required_unless_present = "targets", conflicts_with = "targets")]
     url: Option<String>,
 
@@ -122,9 +122,29 @@ pub struct Args {
     #[arg(short = 'R', long, hide = true)]
     rate: Option<String>,
 
-    /// Not in this version: TLS without checking certificates
-    #[arg(short = 'k', long, hide = true)]
-    insecure: bool,
+    /// Load a server whatever its certificate is
+    #[arg(short = 'k', long, conflicts_with = "cacert", help_heading = "TLS")]
+    pub(super) insecure: bool,
+
+    /// Certificates of the authorities that count, PEM; also that of the server itself [default: those of the system]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(super) cacert: Option<PathBuf>,
+
+    /// Certificate to show to a server that asks, PEM
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(super) cert: Option<PathBuf>,
+
+    /// Its key, PEM and not encrypted [default: it stands in the file of the certificate]
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
+    pub(super) key: Option<PathBuf>,
+
+    /// Make every handshake a full one; else connections go on with the sessions of earlier ones, as those of browsers do
+    #[arg(long, help_heading = "TLS")]
+    pub(super) no_tls_resumption: bool,
+
+    /// The only version of TLS to speak [default: 1.3, or 1.2 if the server has no other]
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
+    pub(super) tls: Option<String>,
 }
 
 const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brace itself: {{ }}):
@@ -171,9 +191,6 @@ impl Args {
             return Err(Failure::usage(
                 "-R: an open loop with a rate is not in this version; leave it out for a closed loop",
             ));
-        }
-        if self.insecure {
-            return Err(Failure::usage("-k: TLS is not in this version; load an http:// URL"));
         }
         Ok(())
     }

@@ -10,3 +10,4 @@ mod hostile;
 mod loading;
 mod peers;
 mod site;
+mod tls;

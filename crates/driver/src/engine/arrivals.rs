@@ -1,8 +1,8 @@
 //! What a kernel that works by completion brings: mostly bytes, which go straight on to the node.
 //!
-//! **This is where bytes come in by completion**, as [`Engine::receive`] is where they come in by readiness: a session of TLS
-//! stands before both, in the transport. Only a transport without one is [clear](crate::transport::Transport::is_clear), so that
-//! bytes may pass by it; those of the others are kept there, and received through it.
+//! A session of TLS stands in the transport, and takes its bytes from the socket. Only a transport without one is
+//! [clear](crate::transport::Transport::is_clear), so that bytes may pass by it; those of the others are kept in the socket, and received
+//! from there as if the kernel had been asked.
 
 use breme_node::{CloseReason, ConnectionId, Node};
 
@@ -36,7 +36,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             }
             Arrival::Bytes(bytes) => self.keep_arrival(id, bytes),
             Arrival::End => {
-                connection.transport.keep_end();
+                connection.transport.socket.keep_end();
                 connection.is_readable = true;
                 connection.is_end_near = true;
                 self.serve(id);
@@ -55,8 +55,9 @@ impl<N: Node, P: Port> Engine<N, P> {
     /// Bytes that the node does not want now, or that are for nobody.
     pub(super) fn keep_arrival(&mut self, id: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.phase == Phase::Open {
-            connection.transport.keep(bytes);
+        let is_closing = matches!(connection.phase, Phase::Flushing { .. } | Phase::Lingering { .. });
+        if !is_closing || connection.transport.secured.is_some() {
+            connection.transport.socket.keep(bytes);
             connection.is_readable = true;
         } else if connection.discard(bytes.len() as u64) > self.settings.closing_bytes_max {
             self.give_up_discarding(id);
@@ -68,7 +69,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn handle_receiving_over(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.failure.is_some() {
-            connection.transport.ask_for_rest();
+            connection.transport.socket.ask_for_rest();
             connection.is_readable = true;
             self.serve(id);
         }

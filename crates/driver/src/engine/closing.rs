@@ -1,9 +1,9 @@
 //! How connections end: flushing, lingering, the last word to the node.
 
-use breme_node::{CloseReason, ConnectError, ConnectionId, Node};
+use breme_node::{CloseReason, ConnectError, ConnectionId, Node, TlsFailure};
 
+use super::Engine;
 use super::serving::RECEIVES_PER_TURN;
-use super::{Engine, RECEIVE_BUFFER_BYTES};
 use crate::connection::{Finish, Phase};
 use crate::control::Counters;
 use crate::port::Port;
@@ -18,6 +18,8 @@ impl<N: Node, P: Port> Engine<N, P> {
             connection.finish_if_due();
             if connection.failure.is_some() {
                 self.list(id);
+            } else if connection.queue.is_some() {
+                self.handle_progress(id, true);
             }
         }
     }
@@ -63,13 +65,14 @@ impl<N: Node, P: Port> Engine<N, P> {
                 return;
             }
             match connection.transport.receive(&mut self.receive_buffer) {
-                Ok(Receipt::Bytes(count)) => {
-                    connection.is_readable = count == RECEIVE_BUFFER_BYTES || connection.is_end_near;
+                Ok(Receipt::Bytes { count, is_all }) => {
+                    connection.is_readable = !is_all || connection.is_end_near;
                     if connection.discard(count as u64) > self.settings.closing_bytes_max {
                         return self.give_up_discarding(id);
                     }
                 }
-                Ok(Receipt::End) => {
+                // Who has been told the end need not say it too.
+                Ok(Receipt::End) | Err(CloseReason::Truncated) => {
                     connection.has_ended = true;
                     if let Phase::Lingering { .. } = connection.phase {
                         connection.end(CloseReason::Requested);
@@ -116,9 +119,12 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.timers.clear(id.key());
         let Some(connection) = self.table.remove(id) else { return };
         if let Phase::Ended(reason) = connection.phase {
+            let is_known = connection.is_known;
             self.port.close(id, connection);
             Counters::add(&self.counters().closed);
-            self.node.handle_closed(self.now, id, reason, &mut self.actions);
+            if is_known {
+                self.node.handle_closed(self.now, id, reason, &mut self.actions);
+            }
         }
     }
 
@@ -126,6 +132,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
             Phase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
+            Phase::Handshaking(_) => self.fail_handshaking(id, TlsFailure::TimedOut),
             Phase::Ended(_) => {}
             _ => {
                 connection.end(CloseReason::Dropped);

@@ -1,6 +1,6 @@
 //! Opening connections, and what becomes of that.
 
-use breme_node::{ConnectError, ConnectTicket, ConnectionId, Endpoint, Node};
+use breme_node::{ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node};
 
 use super::Engine;
 use crate::connection::{Connection, Phase};
@@ -11,7 +11,9 @@ impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
         match self.port.connect(endpoint.address, self.table.next_id()) {
             Ok(transport) => {
-                let id = self.table.insert(Connection::new(transport, Phase::Connecting(ticket)));
+                let mut connection = Connection::new(transport, Phase::Connecting(ticket));
+                connection.tls_client = endpoint.tls;
+                let id = self.table.insert(connection);
                 self.timers.set(id.key(), self.now + self.settings.connect_timeout);
             }
             Err(error) => self.connects_failed.push_back((ticket, connect_error(&error))),
@@ -46,11 +48,15 @@ impl<N: Node, P: Port> Engine<N, P> {
         if let Err(error) = outcome {
             return self.fail_connecting(id, connect_error(&error));
         }
-        connection.phase = Phase::Open;
         connection.is_writable = true;
+        if let Some(client) = connection.tls_client {
+            return self.begin_client_handshake(id, ticket, client);
+        }
+        connection.phase = Phase::Open;
+        connection.is_known = true;
         self.timers.clear(id.key());
         Counters::add(&self.counters().connected);
-        self.tell_connected(ticket, Ok(id));
+        self.tell_connected(ticket, Ok(Connected::plain(id)));
         self.list_if_readable(id);
     }
 
@@ -70,7 +76,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    pub(super) fn tell_connected(&mut self, ticket: ConnectTicket, outcome: Result<ConnectionId, ConnectError>) {
+    pub(super) fn tell_connected(&mut self, ticket: ConnectTicket, outcome: Result<Connected, ConnectError>) {
         if !self.has_exited {
             self.read_clock();
             self.node.handle_connected(self.now, ticket, outcome, &mut self.actions);

@@ -19,7 +19,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.send_gathered(id);
         let bytes = memory(actions, index);
         let Some(connection) = self.table.get_mut(id) else { return false };
-        if bytes.is_empty() || !connection.is_free_to_send() || !self.port.gather(id, connection, bytes) {
+        if bytes.is_empty() || !connection.may_be_gathered() || !self.port.gather(id, connection, bytes) {
             return false;
         }
         if self.port.is_full() {

@@ -28,6 +28,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         match connection.phase {
             Phase::Open => self.serve_open(id),
             Phase::Connecting(ticket) => self.serve_connecting(id, ticket),
+            Phase::Handshaking(opening) => self.serve_handshaking(id, opening),
             Phase::Flushing { .. } | Phase::Lingering { .. } => self.serve_closing(id),
             Phase::Ended(_) => {}
         }
@@ -42,7 +43,17 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         self.relend_if_due(id);
         self.receive(id);
+        self.send_pending(id);
         self.end_if_broken(id);
+    }
+
+    /// What receiving has left to be sent, a ticket or an answer to a change of keys, and what has not left with anything of the node's.
+    fn send_pending(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.queue.is_none() && connection.transport.pending_bytes() > 0 {
+            connection.queue_pending();
+            self.flush(id);
+        }
     }
 
     /// Sends what waits, and tells the node when the queue became long or empty.
@@ -112,9 +123,8 @@ impl<N: Node, P: Port> Engine<N, P> {
             let limit = connection.room(self.settings.receive_bytes_max).min(self.receive_buffer.len());
             let buffer = &mut self.receive_buffer[..limit];
             match connection.transport.receive(buffer) {
-                Ok(Receipt::Bytes(count)) => {
-                    // Less than was asked for means that there is no more, unless the end comes behind it.
-                    connection.is_readable = count == limit || connection.is_end_near || connection.failure.is_some();
+                Ok(Receipt::Bytes { count, is_all }) => {
+                    connection.is_readable = !is_all || connection.is_end_near || connection.failure.is_some();
                     self.lend(id, Fresh::Received(count));
                 }
                 Ok(Receipt::End) => {
@@ -128,7 +138,8 @@ impl<N: Node, P: Port> Engine<N, P> {
                 Ok(Receipt::Nothing) => connection.is_readable = false,
                 Err(reason) => {
                     connection.is_readable = false;
-                    connection.end(reason);
+                    // What broke it came first; a session only sees that its bytes have ended.
+                    connection.end(connection.failure.unwrap_or(reason));
                 }
             }
         }
@@ -202,6 +213,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         if connection.queue.is_none() {
             self.timers.clear(id.key());
             connection.finish_if_due();
+        }
+        if connection.queue.is_none() {
             return self.linger(id);
         }
         if has_progressed {
