@@ -23,6 +23,7 @@
 //! This crate knows no sockets, clocks, threads and files: it is a [node](breme_node::Node), so that it can be run against a simulated
 //! server from a seed. It does not resolve names and does not know how long its own thread was busy; both are told to it.
 
+mod arrivals;
 mod checks;
 mod cookies;
 mod csv;
@@ -31,6 +32,7 @@ mod outcome;
 mod plan;
 mod request;
 mod run;
+mod schedule;
 mod series;
 mod tally;
 mod target;
