@@ -32,6 +32,8 @@ pub(crate) enum Claim {
     Taken(Arrival),
     /// As many as may be under way are; the shard is woken when that changes.
     Full,
+    /// There is nothing more to take before the end of the run's time.
+    NoneYet,
     /// There will be no more.
     Over,
 }
@@ -200,7 +202,10 @@ impl State {
 
     fn claim(&mut self, bounds: &Bounds, shard: usize) -> Claim {
         let is_full = bounds.in_flight_max.is_some_and(|max| self.in_flight >= max);
-        let Some(arrival) = self.peek(bounds) else { return Claim::Over };
+        let Some(arrival) = self.peek(bounds) else {
+            let is_over = self.next >= bounds.count_max || bounds.duration.is_none();
+            return if is_over { Claim::Over } else { Claim::NoneYet };
+        };
         if is_full {
             self.is_starved[shard] = true;
             return Claim::Full;
@@ -246,7 +251,7 @@ mod tests {
     const EPOCH: Instant = Instant::from_nanos(500);
 
     /// One arrival each millisecond.
-    fn queue(bounds: Bounds, shard_count: usize) -> Queue {
+    fn each_millisecond(bounds: Bounds, shard_count: usize) -> Queue {
         let queue = Queue::new(&Pace::constant(1_000.0, Arrivals::Even), 1, shard_count, bounds);
         queue.begin(EPOCH);
         queue
@@ -264,7 +269,7 @@ mod tests {
 
     #[test]
     fn arrivals_are_taken_before_they_are_due_each_once() {
-        let queue = queue(OPEN, 2);
+        let queue = each_millisecond(OPEN, 2);
         assert_eq!(queue.claim(0, 1, at(0.0)), taken(0));
         assert_eq!(queue.claim(1, 1, at(0.0)), taken(1));
         assert_eq!(queue.claim(0, 1, at(0.2)), taken(2));
@@ -272,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_taken_in_order_with_its_own_instant() {
-        let queue = queue(OPEN, 1);
+        let queue = each_millisecond(OPEN, 1);
         for number in 0..200 {
             assert_eq!(queue.claim(0, 1, at(100.0)), taken(number));
         }
@@ -280,7 +285,7 @@ mod tests {
 
     #[test]
     fn past_the_bound_the_newest_are_dropped() {
-        let queue = queue(Bounds { waiting_max: 3, ..OPEN }, 1);
+        let queue = each_millisecond(Bounds { waiting_max: 3, ..OPEN }, 1);
         assert_eq!(queue.claim(0, 1, at(0.0)), taken(0));
         // 1, 2 and 3 wait; 4 to 10 are dropped.
         assert_eq!(queue.note_busy(0, at(10.5)), 7);
@@ -290,7 +295,7 @@ mod tests {
 
     #[test]
     fn without_room_to_wait_a_free_connection_still_takes_what_is_due() {
-        let queue = queue(Bounds { waiting_max: 0, ..OPEN }, 1);
+        let queue = each_millisecond(Bounds { waiting_max: 0, ..OPEN }, 1);
         assert_eq!(queue.claim(0, 3, at(0.0)), taken(0));
         // The shard comes 2 ms late, with two places besides that of the first: none is dropped.
         assert_eq!(queue.claim(0, 2, at(2.0)), taken(1));
@@ -300,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_is_bounded_and_who_was_turned_away_is_named() {
-        let queue = queue(Bounds { in_flight_max: Some(2), ..OPEN }, 2);
+        let queue = each_millisecond(Bounds { in_flight_max: Some(2), ..OPEN }, 2);
         assert_eq!(queue.claim(0, 5, at(0.0)), taken(0));
         assert_eq!(queue.claim(0, 4, at(1.0)), taken(1));
         assert_eq!(queue.claim(1, 4, at(1.0)).0, Claim::Full);
@@ -312,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_the_next() {
-        let queue = queue(OPEN, 2);
+        let queue = each_millisecond(OPEN, 2);
         let (Claim::Taken(first), _) = queue.claim(0, 1, at(0.0)) else { panic!() };
         let (Claim::Taken(second), _) = queue.claim(1, 1, at(0.0)) else { panic!() };
         queue.give_back(1, second);
@@ -322,14 +327,15 @@ mod tests {
 
     #[test]
     fn the_end_is_exact_and_what_is_left_is_counted_by_the_last_shard() {
-        let queue = queue(Bounds { duration: Some(Duration::from_millis(10)), ..OPEN }, 2);
+        let queue = each_millisecond(Bounds { duration: Some(Duration::from_millis(10)), ..OPEN }, 2);
         for number in 0..5 {
             assert_eq!(queue.claim(0, 1, at(30.0)), taken(number));
         }
         assert_eq!(queue.finish_shard(0, at(30.0)), 0);
         assert_eq!(queue.claim(1, 1, at(30.0)), taken(5));
         assert_eq!(queue.finish_shard(1, at(30.0)), 4, "6, 7, 8 and 9");
-        let counted = super::tests::queue(Bounds { count_max: 2, ..OPEN }, 1);
+        assert_eq!(queue.claim(1, 1, at(30.0)).0, Claim::NoneYet);
+        let counted = each_millisecond(Bounds { count_max: 2, ..OPEN }, 1);
         assert_eq!([0, 1].map(|_| counted.claim(0, 1, at(9.0))), [0, 1].map(taken));
         assert_eq!(counted.claim(0, 1, at(9.0)).0, Claim::Over);
         assert_eq!(counted.finish_shard(0, at(9.0)), 0);

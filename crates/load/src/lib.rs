@@ -46,16 +46,19 @@ pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use csv::write as write_csv;
 pub use node::{
-    CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, PAUSE_MAX, PAUSE_MIN,
-    PAUSE_SPACING,
+    CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
+    PAUSE_MIN, PAUSE_SPACING,
 };
 pub use outcome::{
-    Bytes, Connections, Generator, GeneratorUse, Outcome, Requests, SettingsSummary, THREAD_SHARE_MAX, TimeSummary,
+    Bytes, Connections, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
+    Outcome, Requests, ScheduleSummary, SettingsSummary, StageSummary, THREAD_SHARE_MAX, TimeSummary,
 };
 pub use plan::{
-    CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings, Think,
+    CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings,
+    Think, WAITING_MAX,
 };
 pub use run::{Progress, Run};
+pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
 pub use series::{Interval, Observer, ROWS_MAX, Row};
 pub use tally::ErrorKind;
 pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};

@@ -10,13 +10,19 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::node::Load;
-use crate::plan::Settings;
+use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
+use crate::schedule::{Shape, Stage};
 use crate::series::Row;
 use crate::tally::{ErrorKind, Tally};
+use crate::text::duration;
 
 /// A thread that was busy for a larger share of the time was the limit, not the server.
 pub const THREAD_SHARE_MAX: f64 = 0.95;
+/// An open loop is invalid if more than one request in a hundred left later than this because of the generator …
+pub const LATENESS_P99_MAX: Duration = Duration::from_millis(1);
+/// … and later than this share of the median service time: what is small beside the thing measured does no harm.
+pub const LATENESS_SHARE_MAX: f64 = 0.1;
 /// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or goes.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -39,12 +45,16 @@ pub struct Outcome {
     pub interrupted: bool,
     /// From the beginning to the last answer or the end of the duration.
     pub elapsed_ns: u64,
-    /// Requests begun per second. A closed loop has no schedule: it offers what it sends.
+    /// Of an open loop: requests (with a scenario, sessions) that were due, per second. A closed loop has no schedule: it offers
+    /// what it sends.
     pub offered_rate: f64,
     /// Answers per second.
     pub achieved_rate: f64,
-    /// The longest that a request waited for the generator, from due to sent.
-    pub lateness_max_ns: u64,
+    /// How long requests waited for the generator: from the instant at which they were due, and a connection was free, to
+    /// their sending. Part of the response time, and no fault of the server.
+    pub lateness: Lateness,
+    /// What came of the schedule; none for a closed loop.
+    pub open_loop: Option<OpenLoopSummary>,
     /// What the generator itself used.
     pub generator: GeneratorUse,
     /// Requests, by what became of them.
@@ -59,6 +69,8 @@ pub struct Outcome {
     pub connections: Connections,
     /// Sent → done, of answers of every status; time-outs are in it at their limit.
     pub service_time: TimeSummary,
+    /// Due → done, of the same requests. In an open loop the waiting for a free connection is in it.
+    pub response_time: TimeSummary,
     /// Sent → first byte of the answer.
     pub first_byte_time: TimeSummary,
     /// From asking for a connection to having it.
@@ -86,6 +98,36 @@ pub struct Requests {
     pub unfinished: u64,
     /// Sent once more, since the server ended a pipeline before them.
     pub resent: u64,
+}
+
+/// How late requests were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Lateness {
+    /// The median.
+    pub p50_ns: u64,
+    /// 90 %.
+    pub p90_ns: u64,
+    /// 99 %.
+    pub p99_ns: u64,
+    /// 99.9 %.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// Arrivals of an open loop (requests, or sessions), by what became of them: `due = begun + dropped + shed`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OpenLoopSummary {
+    /// By the schedule, until the end.
+    pub due: u64,
+    /// Begun.
+    pub begun: u64,
+    /// Of the begun ones, those for which no connection was free when they were due.
+    pub waited: u64,
+    /// Never begun: too many waited already, or they were waiting at the end.
+    pub dropped: u64,
+    /// Not sent, since they were past the deadline.
+    pub shed: u64,
 }
 
 /// Bytes.
@@ -189,8 +231,38 @@ pub struct SettingsSummary {
     pub timeout_ns: u64,
     /// Whether each connection keeps cookies.
     pub cookies: bool,
+    /// The schedule of an open loop.
+    pub schedule: Option<ScheduleSummary>,
     /// The seed of everything random.
     pub seed: u64,
+}
+
+/// The schedule of an open loop.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ScheduleSummary {
+    /// Arrivals per second at the beginning.
+    pub rate: f64,
+    /// `even` or `poisson`.
+    pub arrivals: String,
+    /// How the rate goes on.
+    pub stages: Vec<StageSummary>,
+    /// The most that may be under way.
+    pub in_flight_max: u64,
+    /// The most that may wait for a connection.
+    pub waiting_max: u64,
+    /// What is later than this is not sent.
+    pub deadline_ns: Option<u64>,
+}
+
+/// A part of a schedule.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct StageSummary {
+    /// How long it is.
+    pub duration_ns: u64,
+    /// The rate at its end.
+    pub rate: f64,
+    /// Whether the rate goes there in a straight line; else it is there from the beginning.
+    pub is_ramp: bool,
 }
 
 /// What only the outside of the node can know.
@@ -229,9 +301,10 @@ impl Outcome {
             notes: Vec::new(),
             interrupted: generator.interrupted,
             elapsed_ns: nanos(window),
-            offered_rate: per_second(requests.issued),
+            offered_rate: per_second(if run.queue().is_some() { tally.arrived } else { requests.issued }),
             achieved_rate: per_second(tally.answered - tally.answered_late),
-            lateness_max_ns: nanos(tally.lateness_max),
+            lateness: Lateness::of(&tally.lateness),
+            open_loop: run.queue().is_some().then(|| open_loop(&tally)),
             generator: generator_use(shards, generator, ended.since(started), requests.issued),
             requests,
             errors: errors(&tally),
@@ -243,6 +316,7 @@ impl Outcome {
                 unexpected: tally.unexpected,
             },
             service_time: TimeSummary::of(&series.total().service),
+            response_time: TimeSummary::of(&series.total().response),
             first_byte_time: TimeSummary::of(&series.total().first_byte),
             connect_time: TimeSummary::of(&tally.connect_times),
             series: series.rows().to_vec(),
@@ -266,6 +340,20 @@ impl Outcome {
     #[must_use]
     pub fn service_histogram(run: &Run) -> Histogram {
         run.series().total().service.clone()
+    }
+}
+
+impl Lateness {
+    /// A histogram knows no zero: what was not late at all stands in it as 1 ns.
+    fn of(histogram: &Histogram) -> Self {
+        let quantile = |quantile| Some(histogram.quantile(quantile)).filter(|&nanos| nanos > 1).unwrap_or(0);
+        Self {
+            p50_ns: quantile(0.5),
+            p90_ns: quantile(0.9),
+            p99_ns: quantile(0.99),
+            p999_ns: quantile(0.999),
+            max_ns: quantile(1.0),
+        }
     }
 }
 
@@ -312,6 +400,11 @@ fn requests(tally: &Tally) -> Requests {
     }
 }
 
+fn open_loop(tally: &Tally) -> OpenLoopSummary {
+    let (dropped, shed) = (tally.errors_of(ErrorKind::Dropped), tally.errors_of(ErrorKind::Shed));
+    OpenLoopSummary { due: tally.arrived, begun: tally.arrived - dropped - shed, waited: tally.waited, dropped, shed }
+}
+
 fn errors(tally: &Tally) -> BTreeMap<String, u64> {
     let counts = ErrorKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), tally.errors_of(kind)));
     counts.filter(|(_, count)| *count > 0).collect()
@@ -355,6 +448,7 @@ fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
             "this machine ran out of file descriptors, ports or memory {count} times; use fewer connections, or keep them open"
         ));
     }
+    reasons.extend(lateness_reason(outcome));
     let busiest = outcome.generator.thread_shares.iter().copied().fold(0.0, f64::max);
     if busiest > THREAD_SHARE_MAX {
         reasons.push(format!(
@@ -365,11 +459,32 @@ fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     reasons
 }
 
+/// Only of an open loop: a user who thinks a little longer changes nothing.
+fn lateness_reason(outcome: &Outcome) -> Option<String> {
+    outcome.open_loop?;
+    let late = outcome.lateness.p99_ns;
+    let share = outcome.service_time.p50_ns as f64 * LATENESS_SHARE_MAX;
+    (late > nanos(LATENESS_P99_MAX) && late as f64 > share).then(|| {
+        format!(
+            "the generator kept the schedule badly: one request in a hundred left more than {} late; lower the rate, use more threads (-t), or leave a processor to the generator",
+            duration(late)
+        )
+    })
+}
+
 fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     let Outcome { requests, connections, service_time, .. } = outcome;
     if outcome.interrupted {
         notes.push("interrupted: the result is partial".to_owned());
+    }
+    if let Some(OpenLoopSummary { due, dropped, shed, .. }) = outcome.open_loop
+        && dropped + shed > 0
+    {
+        notes.push(format!(
+            "{} of {due} that were due were never sent ({dropped} dropped, {shed} shed); no time in the result is theirs",
+            dropped + shed
+        ));
     }
     if requests.unfinished > 0 {
         notes.push(format!(
@@ -415,7 +530,26 @@ fn settings(run: &Run) -> SettingsSummary {
         ramp_ns: nanos(settings.ramp),
         timeout_ns: nanos(settings.timeout),
         cookies: settings.cookies,
+        schedule: settings.open_loop.as_ref().map(|open_loop| schedule(settings, open_loop)),
         seed: settings.seed,
+    }
+}
+
+fn schedule(settings: &Settings, open_loop: &OpenLoop) -> ScheduleSummary {
+    let pace = &open_loop.pace;
+    let places = (settings.connections * settings.pipeline_depth) as u64;
+    let stage = |stage: &Stage| StageSummary {
+        duration_ns: nanos(stage.duration),
+        rate: stage.rate,
+        is_ramp: stage.shape == Shape::Ramp,
+    };
+    ScheduleSummary {
+        rate: pace.rate,
+        arrivals: pace.arrivals.name().to_owned(),
+        stages: pace.stages.iter().map(stage).collect(),
+        in_flight_max: open_loop.in_flight_max.unwrap_or(places),
+        waiting_max: open_loop.waiting_max,
+        deadline_ns: open_loop.deadline.map(nanos),
     }
 }
 

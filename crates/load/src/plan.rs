@@ -7,6 +7,7 @@ use breme_http1::{ClientConnection, Version};
 
 use crate::checks::Expectations;
 use crate::request::{Parts, Request};
+use crate::schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
 
@@ -18,6 +19,9 @@ pub const PIPELINE_DEPTH_MAX: usize = 4_096;
 pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Requests that all connections together may have outstanding: each takes a few bytes of memory.
 pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
+
+/// Arrivals of an open loop that may wait for a connection, unless the user says otherwise.
+pub const WAITING_MAX: u64 = 1_000_000;
 
 /// What the user wants.
 #[derive(Clone, Debug)]
@@ -52,8 +56,37 @@ pub struct Settings {
     pub cookies: bool,
     /// What every answer must be like.
     pub expectations: Expectations,
+    /// Requests come by a schedule, whatever the answers do. None: a closed loop.
+    pub open_loop: Option<OpenLoop>,
     /// Everything random comes from it.
     pub seed: u64,
+}
+
+/// Requests that come by a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenLoop {
+    /// How many come when.
+    pub pace: Pace,
+    /// The most that may be under way. None: as many as the connections hold.
+    pub in_flight_max: Option<u64>,
+    /// The most that may wait for a connection; what comes due then is dropped, and counted.
+    pub waiting_max: u64,
+    /// What cannot be sent so long after it was due is not sent, and counted.
+    pub deadline: Option<Duration>,
+}
+
+impl OpenLoop {
+    /// This pace; everything waits that must, for as long as it takes.
+    #[must_use]
+    pub const fn new(pace: Pace) -> Self {
+        Self { pace, in_flight_max: None, waiting_max: WAITING_MAX, deadline: None }
+    }
+
+    /// So many each second, at equal distances.
+    #[must_use]
+    pub const fn constant(rate: f64) -> Self {
+        Self::new(Pace::constant(rate, Arrivals::Even))
+    }
 }
 
 /// A think time: drawn evenly from a range.
@@ -85,6 +118,7 @@ impl Settings {
             timeout: Duration::from_secs(30),
             cookies: false,
             expectations: Expectations::default(),
+            open_loop: None,
             seed: 1,
         }
     }
@@ -182,6 +216,12 @@ impl Plan {
         self.requests.first().map(|request| request.method_name().to_owned()).unwrap_or_default()
     }
 
+    /// Whether connections are opened before there is a request for them: so that none waits for a handshake which later ones
+    /// do not have. Where each request has a connection of its own, the handshake is a part of what its user waits for.
+    pub(crate) const fn connects_ahead(&self) -> bool {
+        self.settings.open_loop.is_some() && self.settings.keep_alive
+    }
+
     /// Targets take turns: that of request number `ordinal`, from 0.
     #[inline]
     pub(crate) fn request(&self, ordinal: u64) -> &Request {
@@ -217,6 +257,38 @@ fn check_bounds(settings: &Settings) -> Result<(), PlanError> {
     }
     if settings.think.is_some_and(|think| think.min > think.max) {
         return fault("the think time's range is reversed; write the shorter time first".to_owned());
+    }
+    match &settings.open_loop {
+        Some(open_loop) => check_open_loop(settings, open_loop).map_err(PlanError::Setting),
+        None => Ok(()),
+    }
+}
+
+fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), String> {
+    let OpenLoop { pace, in_flight_max, deadline, .. } = open_loop;
+    let rates = || std::iter::once(pace.rate).chain(pace.stages.iter().map(|stage| stage.rate));
+    if let Some(bad) = rates().find(|rate| !(0.0..=RATE_MAX).contains(rate)) {
+        return Err(format!("a rate of {bad} a second: it must be from 0 to {RATE_MAX}"));
+    }
+    if rates().all(|rate| rate == 0.0) {
+        return Err("a rate of 0 asks for nothing; give a rate above 0".to_owned());
+    }
+    if pace.stages.len() > STAGE_COUNT_MAX {
+        return Err(format!("{} stages: there may be {STAGE_COUNT_MAX}", pace.stages.len()));
+    }
+    let places = (settings.connections * settings.pipeline_depth) as u64;
+    if let Some(max) = in_flight_max
+        && !(1..=places).contains(max)
+    {
+        return Err(format!(
+            "{max} requests in flight: it must be from 1 to connections × pipeline depth, {places}; raise -c to have more"
+        ));
+    }
+    if deadline.is_some_and(|deadline| deadline.is_zero()) {
+        return Err("a deadline of 0 lets no request be sent; give it some time, as in 100ms".to_owned());
+    }
+    if settings.think.is_some() {
+        return Err("a think time belongs to users who wait for answers; with a rate, leave it out".to_owned());
     }
     Ok(())
 }
@@ -293,6 +365,19 @@ mod tests {
         check("0 connections", &|s| s.connections = 0);
         check("pipeline depth 5000", &|s| s.pipeline_depth = 5_000);
         check("lower one of them", &|s| (s.connections, s.pipeline_depth) = (100_000, 4_096));
+        check("a rate of -1", &|s| s.open_loop = Some(OpenLoop::constant(-1.0)));
+        check("a rate of NaN", &|s| s.open_loop = Some(OpenLoop::constant(f64::NAN)));
+        check("a rate of 0 asks for nothing", &|s| s.open_loop = Some(OpenLoop::constant(0.0)));
+        check("from 1 to connections × pipeline depth, 10", &|s| {
+            s.open_loop = Some(OpenLoop { in_flight_max: Some(11), ..OpenLoop::constant(1.0) });
+        });
+        check("a deadline of 0", &|s| {
+            s.open_loop = Some(OpenLoop { deadline: Some(Duration::ZERO), ..OpenLoop::constant(1.0) });
+        });
+        check("leave it out", &|s| {
+            s.think = Some(Think { min: Duration::ZERO, max: Duration::ZERO });
+            s.open_loop = Some(OpenLoop::constant(1.0));
+        });
         check("a pipeline needs", &|s| (s.keep_alive, s.pipeline_depth) = (false, 2));
         check("time-out of 0", &|s| s.timeout = Duration::ZERO);
         check("nothing is to be done", &|s| s.requests = Some(0));

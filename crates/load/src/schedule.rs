@@ -220,8 +220,7 @@ struct Cells {
 
 impl Cells {
     fn new(seed: u64) -> Self {
-        let mut cells =
-            Self { seed, cell: 0, first: 0, positions: Vec::with_capacity(2 * CELL as usize), counted: 0 };
+        let mut cells = Self { seed, cell: 0, first: 0, positions: Vec::with_capacity(2 * CELL as usize), counted: 0 };
         cells.draw();
         cells
     }

@@ -36,11 +36,15 @@ pub enum ErrorKind {
     Status,
     /// It was answered, but the content is not what was expected.
     Assertion,
+    /// It was due and never begun: too many waited for a connection already, or it was waiting when the run ended. Open loop only.
+    Dropped,
+    /// It could not be sent before its deadline, and so was not sent. Open loop only.
+    Shed,
 }
 
 impl ErrorKind {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Refused,
         Self::Unreachable,
         Self::ConnectTimeout,
@@ -53,6 +57,8 @@ impl ErrorKind {
         Self::Aborted,
         Self::Status,
         Self::Assertion,
+        Self::Dropped,
+        Self::Shed,
     ];
 
     /// As it stands in results.
@@ -71,6 +77,8 @@ impl ErrorKind {
             Self::Aborted => "aborted",
             Self::Status => "status",
             Self::Assertion => "assertion",
+            Self::Dropped => "dropped",
+            Self::Shed => "shed",
         }
     }
 
@@ -78,6 +86,12 @@ impl ErrorKind {
     #[must_use]
     pub const fn is_answered(self) -> bool {
         matches!(self, Self::Status | Self::Assertion)
+    }
+
+    /// Whether the request was never begun.
+    #[must_use]
+    pub const fn is_unbegun(self) -> bool {
+        matches!(self, Self::Dropped | Self::Shed)
     }
 }
 
@@ -119,7 +133,11 @@ pub(crate) struct Tally {
     pub reconnects: u64,
     /// Connections on which bytes came that no request had asked for.
     pub unexpected: u64,
-    pub lateness_max: Duration,
+    /// Of an open loop: arrivals that found no connection free when they were due.
+    pub waited: u64,
+    /// Of an open loop: arrivals that came up, whatever became of them.
+    pub arrived: u64,
+    pub lateness: Histogram,
     pub connect_times: Histogram,
 }
 
@@ -140,22 +158,25 @@ impl Tally {
             connections_opened: 0,
             reconnects: 0,
             unexpected: 0,
-            lateness_max: Duration::ZERO,
+            waited: 0,
+            arrived: 0,
+            lateness: Histogram::new(),
             connect_times: Histogram::new(),
         }
     }
 
-    pub(crate) fn count(&mut self, kind: ErrorKind) {
-        self.errors[kind as usize] += 1;
+    pub(crate) fn count(&mut self, kind: ErrorKind, count: u64) {
+        self.errors[kind as usize] += count;
     }
 
     pub(crate) const fn errors_of(&self, kind: ErrorKind) -> u64 {
         self.errors[kind as usize]
     }
 
-    /// Requests that got no answer.
+    /// Requests that were begun and got no answer.
     pub(crate) fn failed(&self) -> u64 {
-        ErrorKind::ALL.into_iter().filter(|kind| !kind.is_answered()).map(|kind| self.errors_of(kind)).sum()
+        let is_failed = |kind: &ErrorKind| !kind.is_answered() && !kind.is_unbegun();
+        ErrorKind::ALL.into_iter().filter(is_failed).map(|kind| self.errors_of(kind)).sum()
     }
 
     pub(crate) fn errors(&self) -> u64 {
@@ -177,7 +198,9 @@ impl Tally {
         self.connections_opened += other.connections_opened;
         self.reconnects += other.reconnects;
         self.unexpected += other.unexpected;
-        self.lateness_max = self.lateness_max.max(other.lateness_max);
+        self.waited += other.waited;
+        self.arrived += other.arrived;
+        self.lateness.merge(&other.lateness);
         self.connect_times.merge(&other.connect_times);
     }
 }
@@ -198,9 +221,9 @@ mod tests {
     #[test]
     fn each_kind_has_its_own_counter_and_name() {
         let mut tally = Tally::new();
-        ErrorKind::ALL.into_iter().for_each(|kind| tally.count(kind));
+        ErrorKind::ALL.into_iter().for_each(|kind| tally.count(kind, 1));
         assert!(tally.errors.iter().all(|&count| count == 1));
-        assert_eq!((tally.errors(), tally.failed()), (12, 10));
+        assert_eq!((tally.errors(), tally.failed()), (14, 10));
         for kind in ErrorKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
@@ -209,12 +232,13 @@ mod tests {
     #[test]
     fn merging_adds_everything() {
         let mut one = Tally::new();
-        (one.issued, one.statuses[200], one.lateness_max) = (3, 2, Duration::from_secs(1));
+        (one.issued, one.statuses[200]) = (3, 2);
+        one.lateness.record(7);
         one.connect_times.record(5);
-        one.count(ErrorKind::Reset);
+        one.count(ErrorKind::Reset, 1);
         let mut two = one.clone();
         two.merge(&one);
         assert_eq!((two.issued, two.statuses[200], two.errors(), two.connect_times.count()), (6, 4, 2, 2));
-        assert_eq!(two.lateness_max, Duration::from_secs(1));
+        assert_eq!((two.lateness.count(), two.lateness.max()), (2, 7));
     }
 }

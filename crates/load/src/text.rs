@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::outcome::{Outcome, TimeSummary};
+use crate::outcome::{Lateness, OpenLoopSummary, Outcome, ScheduleSummary, StageSummary, TimeSummary};
 
 /// Whether to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,13 +58,28 @@ fn head(outcome: &Outcome, style: Style) -> String {
     let mut text = style.paint(BOLD, &format!("{} {}{more}", settings.method, settings.url));
     let _ = writeln!(
         text,
-        "\n{}, {}, closed loop, HTTP/{}{pipeline}{closing}, {}",
+        "\n{}, {}, {}, HTTP/{}{pipeline}{closing}, {}",
         plural(settings.connections, "connection"),
         plural(settings.threads, "thread"),
+        settings.schedule.as_ref().map_or_else(|| "closed loop".to_owned(), schedule),
         settings.http,
         duration(outcome.elapsed_ns),
     );
     text
+}
+
+fn schedule(schedule: &ScheduleSummary) -> String {
+    let rates: Vec<String> = match schedule.stages.as_slice() {
+        [] => vec![format!("{}/s", rate(schedule.rate))],
+        stages => {
+            let shape = |stage: &StageSummary| if stage.is_ramp { ':' } else { '@' };
+            stages
+                .iter()
+                .map(|stage| format!("{}{}{}", duration(stage.duration_ns), shape(stage), rate(stage.rate)))
+                .collect()
+        }
+    };
+    format!("open loop, {} {}", schedule.arrivals, rates.join(", "))
 }
 
 fn verdict(outcome: &Outcome, style: Style) -> String {
@@ -91,7 +106,18 @@ fn verdict(outcome: &Outcome, style: Style) -> String {
     let per_request =
         generator.cpu_ns_per_request.map_or(String::new(), |nanos| format!(", {} a request", duration(nanos as u64)));
     let _ = writeln!(text, "generator  CPU {cpu}{per_request}");
-    let _ = writeln!(text, "           peak lateness {}", duration(outcome.lateness_max_ns));
+    let Lateness { p50_ns, p99_ns, max_ns, .. } = outcome.lateness;
+    let _ =
+        writeln!(text, "lateness   median {}, 99 % {}, peak {}", duration(p50_ns), duration(p99_ns), duration(max_ns));
+    if let Some(OpenLoopSummary { due, begun, waited, dropped, shed }) = outcome.open_loop {
+        let (due, begun, waited) = (grouped(due), grouped(begun), grouped(waited));
+        let unbegun = format!("{} dropped, {} shed", grouped(dropped), grouped(shed));
+        let unbegun = if dropped + shed == 0 { unbegun } else { style.paint(RED, &unbegun) };
+        let _ = writeln!(
+            text,
+            "schedule   {due} due, {begun} begun, {waited} of them had to wait for a connection; {unbegun}"
+        );
+    }
     text
 }
 
@@ -112,8 +138,9 @@ const TIME_ROWS: [TimeRow; 10] = [
 ];
 
 fn times(outcome: &Outcome, style: Style) -> String {
-    let columns = [&outcome.service_time, &outcome.first_byte_time, &outcome.connect_time];
-    let names = format!("{:<10} {:>12} {:>12} {:>12}", "latency", "service", "first byte", "connect");
+    let columns = [&outcome.response_time, &outcome.service_time, &outcome.first_byte_time, &outcome.connect_time];
+    let names =
+        format!("{:<10} {:>12} {:>12} {:>12} {:>12}", "latency", "response", "service", "first byte", "connect");
     let mut text = style.paint(DIM, &names) + "\n";
     for (name, pick) in TIME_ROWS {
         let _ = write!(text, "{name:>8}  ");

@@ -16,12 +16,16 @@ pub(crate) struct User {
     /// On an open connection: requests that were sent. Else: requests that wait for one.
     pub window: Window,
     pub answer: Answer,
-    /// When the next request could be sent.
-    pub due: Instant,
+    /// Since when, or from when on, it could send its next request.
+    pub ready: Instant,
     /// Connections in a row that failed or brought no answer, the present one included.
     pub failures: u32,
     /// It had a connection before.
     pub was_connected: bool,
+    /// It has tried to connect, with or without success.
+    pub has_tried: bool,
+    /// Of an open loop: the list of free users that it stands in.
+    pub listed: Listed,
     /// Counts the connections; tells the outcome of an old attempt from that of the present one.
     pub attempt: u32,
     /// The address that is tried, by its place in the list.
@@ -43,6 +47,17 @@ pub(crate) enum State {
     Done,
 }
 
+/// Where a user stands that may take an arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Listed {
+    #[default]
+    No,
+    /// Among those with nothing outstanding.
+    Idle,
+    /// Among those with something outstanding, and room for more.
+    Busy,
+}
+
 /// The answer that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
@@ -59,9 +74,11 @@ impl User {
             protocol: ClientConnection::new(),
             window: Window::new(depth),
             answer: Answer { check: reads_content.then(Box::default), ..Answer::default() },
-            due: Instant::ZERO,
+            ready: Instant::ZERO,
             failures: 0,
             was_connected: false,
+            has_tried: false,
+            listed: Listed::No,
             attempt: 0,
             address_index: 0,
             jar: has_jar.then(Box::default),
