@@ -73,6 +73,9 @@ pub struct Settings {
     pub send_timeout: Duration,
     /// A connection that the node opens fails with [`TimedOut`](breme_node::ConnectError::TimedOut) after so long.
     pub connect_timeout: Duration,
+    /// For a node that asks for [exact deadlines](breme_node::Node::deadline_slack): so long before one the driver no longer sleeps but
+    /// asks again and again. It makes up for the time that waking takes, and costs that much of a processor.
+    pub spin_before_deadline: Duration,
     /// Connections that wait in the kernel to be accepted, for each listening socket. The kernel has its own limit (`net.core.somaxconn`).
     pub backlog: u32,
 }
@@ -90,6 +93,7 @@ impl Default for Settings {
             stopping_timeout: Duration::from_secs(30),
             send_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(10),
+            spin_before_deadline: Duration::ZERO,
             backlog: 4_096,
         }
     }

@@ -47,7 +47,7 @@ pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use csv::write as write_csv;
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
-    PAUSE_MIN, PAUSE_SPACING,
+    PAUSE_MIN, PAUSE_SPACING, TOGETHER_MAX,
 };
 pub use outcome::{
     Bytes, Connections, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,

@@ -43,8 +43,10 @@ use breme_node::{
 use connections::Loss;
 pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING};
 use exchange::Reading;
-pub use open::OPENING_MAX;
 use open::Open;
+pub use open::{OPENING_MAX, TOGETHER_MAX};
+
+use breme_stats::Histogram;
 
 use crate::run::Run;
 use crate::series::Interval;
@@ -82,6 +84,9 @@ pub struct Load {
     window_ends: Instant,
     pub(crate) tally: Tally,
     interval: Interval,
+    /// Times of those requests of the interval that left when they were due and whose answer came in one piece: they are response time,
+    /// service time and time to the first byte at once, and so most requests are recorded once and not three times.
+    prompt: Histogram,
     interval_second: u64,
     interval_ends: Instant,
     bytes_received_before: u64,
@@ -128,6 +133,7 @@ impl Load {
             window_ends: Instant::FAR,
             tally: Tally::new(),
             interval: Interval::default(),
+            prompt: Histogram::new(),
             interval_second: 0,
             interval_ends: Instant::FAR,
             bytes_received_before: 0,
@@ -416,7 +422,10 @@ impl Node for Load {
     }
 
     fn deadline_slack(&self) -> Duration {
-        let is_timed = self.open.is_some() || self.run.plan().settings().think.is_some();
-        if is_timed { Duration::ZERO } else { breme_node::DEADLINE_SLACK }
+        match &self.open {
+            Some(open) => open.slack,
+            None if self.run.plan().settings().think.is_some() => Duration::ZERO,
+            None => breme_node::DEADLINE_SLACK,
+        }
     }
 }

@@ -303,7 +303,7 @@ impl Outcome {
             elapsed_ns: nanos(window),
             offered_rate: per_second(if run.queue().is_some() { tally.arrived } else { requests.issued }),
             achieved_rate: per_second(tally.answered - tally.answered_late),
-            lateness: Lateness::of(&tally.lateness),
+            lateness: Lateness::of(&tally),
             open_loop: run.queue().is_some().then(|| open_loop(&tally)),
             generator: generator_use(shards, generator, ended.since(started), requests.issued),
             requests,
@@ -344,9 +344,13 @@ impl Outcome {
 }
 
 impl Lateness {
-    /// A histogram knows no zero: what was not late at all stands in it as 1 ns.
-    fn of(histogram: &Histogram) -> Self {
-        let quantile = |quantile| Some(histogram.quantile(quantile)).filter(|&nanos| nanos > 1).unwrap_or(0);
+    fn of(tally: &Tally) -> Self {
+        let (punctual, late) = (tally.punctual as f64, tally.lateness.count() as f64);
+        // The quantile of all, as one of the late ones.
+        let quantile = |quantile: f64| {
+            let among_late = ((punctual + late) * quantile - punctual) / late;
+            if among_late > 0.0 { tally.lateness.quantile(among_late.min(1.0)) } else { 0 }
+        };
         Self {
             p50_ns: quantile(0.5),
             p90_ns: quantile(0.9),

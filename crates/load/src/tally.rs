@@ -137,6 +137,9 @@ pub(crate) struct Tally {
     pub waited: u64,
     /// Of an open loop: arrivals that came up, whatever became of them.
     pub arrived: u64,
+    /// Requests that were not late at all.
+    pub punctual: u64,
+    /// Of the others.
     pub lateness: Histogram,
     pub connect_times: Histogram,
 }
@@ -160,6 +163,7 @@ impl Tally {
             unexpected: 0,
             waited: 0,
             arrived: 0,
+            punctual: 0,
             lateness: Histogram::new(),
             connect_times: Histogram::new(),
         }
@@ -200,6 +204,7 @@ impl Tally {
         self.unexpected += other.unexpected;
         self.waited += other.waited;
         self.arrived += other.arrived;
+        self.punctual += other.punctual;
         self.lateness.merge(&other.lateness);
         self.connect_times.merge(&other.connect_times);
     }

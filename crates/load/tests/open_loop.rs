@@ -1,5 +1,7 @@
 //! The open loop against servers made by hand, in virtual time: what is due, when it is sent, and what the user waits.
 
+#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
+
 mod world;
 
 use std::cmp::Reverse;

@@ -8,6 +8,7 @@
 //! | `root` | opening files below a folder out of which nothing leads |
 //! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
 //! | `usage` | CPU time of the process and of a thread, resident memory |
+//! | `waiting` | waiting to the nanosecond |
 //!
 //! It knows no nodes, no connections' lives and no HTTP: it turns one wish into one or two system calls.
 
@@ -17,6 +18,7 @@ mod descriptors;
 mod root;
 mod socket;
 mod usage;
+mod waiting;
 
 pub use clock::Clock;
 pub use cpu::{cpus_allowed, parallelism, pin_current_thread};
@@ -26,3 +28,4 @@ pub use descriptors::{
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{accept, connect, connect_outcome, listen, listen_beside, reset_on_close};
 pub use usage::{CpuTime, cpu_time_of_process, cpu_time_of_thread, resident_bytes};
+pub use waiting::{sharpen_timers, wait_until_readable};

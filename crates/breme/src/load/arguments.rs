@@ -5,12 +5,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breme_http1::Version;
-use breme_load::{Expectations, Needle, Plan, PlanError, Settings, StatusSet, Target, Think, parse_sha256};
+use breme_load::{
+    Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Settings, Stage, StatusSet, Target, Think,
+    WAITING_MAX, parse_sha256,
+};
 
 use super::{Failure, units};
 
 /// What a file or standard input may hold at most.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// How long a thread of an open loop stays awake before a request is due, unless the user says otherwise …
+const SPIN_MAX: Duration = Duration::from_micros(50);
+/// … and the share of its time that this may cost.
+const SPIN_SHARE_MAX: f64 = 0.05;
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Load a URL and tell how long its answers take.
@@ -40,6 +47,35 @@ pub struct Args {
     /// End after exactly this many requests (500, 10k, 1M)
     #[arg(short = 'n', long, value_name = "N", value_parser = units::count)]
     requests: Option<u64>,
+
+    /// Open loop: so many requests a second for all connections together (100, 0.5, 20k), whatever the answers do
+    #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate)]
+    rate: Option<f64>,
+
+    /// How the requests of an open loop are spread: at equal distances, or at random as those of many people
+    #[arg(long, value_name = "KIND", default_value = "even", value_parser = ["even", "poisson"])]
+    arrivals: String,
+
+    /// Open loop whose rate changes, from -R or 0 on: TIME:RATE goes there in a straight line, TIME@RATE has it all the time
+    /// (10s:100,1m@100,30s:0); the stages are also the duration
+    #[arg(long, value_name = "STAGE,…", value_delimiter = ',', value_parser = units::stage)]
+    stages: Vec<Stage>,
+
+    /// Open loop: the most requests that may be under way [default: connections × pipeline depth]
+    #[arg(long, value_name = "N", value_parser = units::count)]
+    in_flight_max: Option<u64>,
+
+    /// Open loop: the most requests that may wait for a connection; past it they are dropped, and counted
+    #[arg(long, value_name = "N", default_value_t = WAITING_MAX, value_parser = units::count)]
+    waiting_max: u64,
+
+    /// Open loop: what cannot be sent so long after it was due is not sent, and counted as shed
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    deadline: Option<Duration>,
+
+    /// Open loop: so long before a request is due its thread no longer sleeps [default: 50us, at most 5 % of a processor]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    spin: Option<Duration>,
 
     /// Requests that a connection may have outstanding
     #[arg(short, long, value_name = "DEPTH", default_value = "1", value_parser = units::size)]
@@ -113,10 +149,6 @@ pub struct Args {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Not in this version: a rate (an open loop)
-    #[arg(short = 'R', long, hide = true)]
-    rate: Option<String>,
-
     /// Not in this version: TLS without checking certificates
     #[arg(short = 'k', long, hide = true)]
     insecure: bool,
@@ -135,7 +167,10 @@ impl Args {
     /// Reads the files that the flags name.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         self.refuse_what_is_not_here()?;
-        let duration = self.duration.or(self.requests.is_none().then_some(DURATION_DEFAULT));
+        let open_loop = self.open_loop()?;
+        let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
+        let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
+        let duration = self.duration.or(self.requests.is_none().then_some(default));
         Ok(Settings {
             targets: self.read_targets()?,
             connections: self.connections,
@@ -157,16 +192,45 @@ impl Args {
                 content_sha256: self.expect_body_sha256,
                 contains: self.expect_contains.as_ref().map(|text| Needle::new(text.as_bytes())),
             },
+            open_loop,
             seed: self.seed,
         })
     }
 
-    fn refuse_what_is_not_here(&self) -> Result<(), Failure> {
-        if self.rate.is_some() {
-            return Err(Failure::usage(
-                "-R: an open loop with a rate is not in this version; leave it out for a closed loop",
-            ));
+    fn open_loop(&self) -> Result<Option<OpenLoop>, Failure> {
+        if self.rate.is_none() && self.stages.is_empty() {
+            let named = [
+                ("--arrivals", self.arrivals != "even"),
+                ("--in-flight-max", self.in_flight_max.is_some()),
+                ("--waiting-max", self.waiting_max != WAITING_MAX),
+                ("--deadline", self.deadline.is_some()),
+                ("--spin", self.spin.is_some()),
+            ];
+            return match named.iter().find(|(_, is_named)| *is_named) {
+                Some((flag, _)) => {
+                    Err(Failure::usage(format!("{flag} belongs to an open loop; name its rate with -R")))
+                }
+                None => Ok(None),
+            };
         }
+        let arrivals = if self.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Even };
+        Ok(Some(OpenLoop {
+            pace: Pace { rate: self.rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
+            in_flight_max: self.in_flight_max,
+            waiting_max: self.waiting_max,
+            deadline: self.deadline,
+        }))
+    }
+
+    /// How long before a deadline the threads no longer sleep: it makes up for the time that waking takes, where that costs little.
+    pub(super) fn spin(&self, plan: &Plan) -> Duration {
+        let rate = plan.settings().open_loop.as_ref().map_or(0.0, |open_loop| open_loop.pace.peak_rate());
+        let distance = self.thread_count(plan) as f64 / rate.max(f64::MIN_POSITIVE);
+        let affordable = Duration::try_from_secs_f64(distance * SPIN_SHARE_MAX).unwrap_or(Duration::MAX);
+        self.spin.unwrap_or_else(|| affordable.min(SPIN_MAX))
+    }
+
+    fn refuse_what_is_not_here(&self) -> Result<(), Failure> {
         if self.insecure {
             return Err(Failure::usage("-k: TLS is not in this version; load an http:// URL"));
         }

@@ -124,7 +124,7 @@ impl LogWriters {
 /// Feeds one log, second by second, without ever waiting for the disk while the run goes on.
 struct Feed {
     /// A second's rows, one for each kind of time.
-    sender: SyncSender<[log::Interval; 2]>,
+    sender: SyncSender<[log::Interval; 3]>,
     /// Seconds that found the queue full, put together.
     waiting: Option<Second>,
 }
@@ -134,6 +134,7 @@ struct Second {
     length: Duration,
     service: breme_stats::Histogram,
     first_byte: breme_stats::Histogram,
+    response: breme_stats::Histogram,
 }
 
 impl Feed {
@@ -143,17 +144,27 @@ impl Feed {
                 waiting.length = (start + length).saturating_sub(waiting.start);
                 waiting.service.merge(&interval.service);
                 waiting.first_byte.merge(&interval.first_byte);
+                waiting.response.merge(&interval.response);
                 waiting
             }
-            None => {
-                Second { start, length, service: interval.service.clone(), first_byte: interval.first_byte.clone() }
-            }
+            None => Second {
+                start,
+                length,
+                service: interval.service.clone(),
+                first_byte: interval.first_byte.clone(),
+                response: interval.response.clone(),
+            },
         };
         match self.sender.try_send(second.rows()) {
-            Err(TrySendError::Full([service, first_byte])) => {
+            Err(TrySendError::Full([service, first_byte, response])) => {
                 let log::Interval { start, length, .. } = service;
-                self.waiting =
-                    Some(Second { start, length, service: service.histogram, first_byte: first_byte.histogram });
+                self.waiting = Some(Second {
+                    start,
+                    length,
+                    service: service.histogram,
+                    first_byte: first_byte.histogram,
+                    response: response.histogram,
+                });
             }
             // A writer that has failed says so at the end.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
@@ -162,10 +173,10 @@ impl Feed {
 }
 
 impl Second {
-    fn rows(self) -> [log::Interval; 2] {
-        let Self { start, length, service, first_byte } = self;
+    fn rows(self) -> [log::Interval; 3] {
+        let Self { start, length, service, first_byte, response } = self;
         let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
-        [row("service", service), row("first-byte", first_byte)]
+        [row("service", service), row("first-byte", first_byte), row("response", response)]
     }
 }
 
@@ -221,7 +232,7 @@ mod tests {
         assert_eq!(service.iter().map(|row| row.histogram.count()).sum::<u64>(), 5);
         assert_eq!(service.len(), 2);
         assert_eq!((service[1].start, service[1].length, service[1].histogram.count()), (second, second * 4, 4));
-        assert_eq!(rows.len(), 4);
+        assert_eq!(rows.len(), 6);
     }
 
     #[test]

@@ -2,9 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use std::time::Duration;
+
 use breme_base::Instant;
 
 use super::{Load, Phase, SECOND};
+use crate::series::Interval;
 use crate::tally::ErrorKind;
 
 impl Load {
@@ -19,7 +22,7 @@ impl Load {
         (0..self.users.len() as u32).for_each(|index| self.drop_window(index));
         self.open_count = 0;
         self.span.ended = self.last_seen;
-        self.interval.received_bytes = self.tally.bytes_received - self.bytes_received_before;
+        self.gather();
         self.run.series().finish_shard(self.shard.id.0, self.interval_second, &self.interval);
         self.publish();
     }
@@ -31,7 +34,7 @@ impl Load {
             return; // what is waited for at the end belongs to the last second
         }
         let second = now.since(self.interval_ends).as_secs() + self.interval_second + 1;
-        self.interval.received_bytes = self.tally.bytes_received - self.bytes_received_before;
+        self.gather();
         self.run.series().hand_in(self.shard.id.0, self.interval_second, second, &self.interval);
         self.interval.clear();
         self.bytes_received_before = self.tally.bytes_received;
@@ -42,6 +45,23 @@ impl Load {
 
     pub(super) fn note_cpu(&mut self) {
         self.span.cpu = self.run.thread_cpu().map(|cpu| cpu.saturating_sub(self.cpu_before));
+    }
+
+    #[inline]
+    pub(super) fn note_lateness(&mut self, lateness: Duration) {
+        if lateness.is_zero() {
+            self.tally.punctual += 1;
+        } else {
+            self.tally.lateness.record(lateness.as_nanos() as u64);
+        }
+    }
+
+    /// Completes the interval before it is handed in.
+    fn gather(&mut self) {
+        self.interval.received_bytes = self.tally.bytes_received - self.bytes_received_before;
+        let Interval { service, response, first_byte, .. } = &mut self.interval;
+        [service, response, first_byte].into_iter().for_each(|histogram| histogram.merge(&self.prompt));
+        self.prompt.clear();
     }
 
     pub(super) fn count_error(&mut self, kind: ErrorKind) {

@@ -91,7 +91,7 @@ impl Load {
         };
         self.tally.bytes_sent += request.send(connection, variables, actions) as u64;
         // What it waited for a free connection is not the generator's doing.
-        self.tally.lateness.record(now.nanos_since(due.max(ready)));
+        self.note_lateness(now.since(due.max(ready)));
         self.tally.resent += u64::from(is_again);
         self.tally.issued += u64::from(!is_again);
         self.tally.sent += u64::from(!is_again);
@@ -180,9 +180,14 @@ impl Load {
         }
         let Some(slot) = user.window.pop() else { return };
         user.failures = 0;
-        self.interval.service.record(now.nanos_since(slot.sent));
-        self.interval.response.record(now.nanos_since(slot.due));
-        self.interval.first_byte.record(slot.first.nanos_since(slot.sent));
+        let service = now.nanos_since(slot.sent);
+        if slot.due == slot.sent && slot.first == now {
+            self.prompt.record(service);
+        } else {
+            self.interval.service.record(service);
+            self.interval.response.record(now.nanos_since(slot.due));
+            self.interval.first_byte.record(slot.first.nanos_since(slot.sent));
+        }
         self.interval.answered += 1;
         self.tally.answered += 1;
         self.tally.answered_late += u64::from(now > self.window_ends);

@@ -22,6 +22,9 @@ use crate::window::Slot;
 
 /// The schedule begins when every user has tried to connect, or after this time.
 pub const OPENING_MAX: Duration = Duration::from_secs(1);
+/// Where arrivals follow each other so closely that several come due in this time, a shard wakes for them together: waking costs
+/// more than sending.
+pub const TOGETHER_MAX: Duration = Duration::from_micros(50);
 /// Arrivals past their deadline that one call sheds.
 const SHED_PER_CALL: usize = 1_024;
 
@@ -35,6 +38,8 @@ pub(super) struct Open {
     is_capped: bool,
     deadline: Option<Duration>,
     depth: u64,
+    /// How late the shard may wake for an arrival, so that it finds others due as well.
+    pub(super) slack: Duration,
     /// Users with nothing outstanding, and those with room for more. An entry counts only if the user says so too.
     idle: VecDeque<u32>,
     busy: VecDeque<u32>,
@@ -56,6 +61,7 @@ impl Open {
             is_capped: run.queue().is_some_and(crate::arrivals::Queue::is_capped),
             deadline: open_loop.deadline,
             depth: settings.pipeline_depth as u64,
+            slack: slack(open_loop.pace.peak_rate() / run.shard_count().max(1) as f64),
             idle: VecDeque::new(),
             busy: VecDeque::new(),
             held: None,
@@ -77,6 +83,13 @@ impl Open {
     fn places(&self) -> u64 {
         (self.idle.len() + self.busy.len()) as u64 * self.depth
     }
+}
+
+/// The slack of a shard to which so many arrivals come in a second: whole distances between them, and none if that would be less than two.
+fn slack(rate: f64) -> Duration {
+    let distance = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
+    let count = (TOGETHER_MAX.as_nanos() / distance.as_nanos().max(1)) as u32;
+    if count < 2 { Duration::ZERO } else { distance * count }
 }
 
 impl Load {
@@ -106,7 +119,8 @@ impl Load {
     pub(super) fn become_free(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         let user = &mut self.users[index as usize];
         let Some(open) = &mut self.open else { return };
-        if open.is_over && user.window.is_empty() {
+        let is_last = open.is_over || matches!(self.phase, Phase::Draining(_) | Phase::Over);
+        if is_last && user.window.is_empty() {
             return self.retire(now, index, actions);
         }
         if !matches!(user.state, State::Open(_)) {
@@ -284,7 +298,8 @@ impl Load {
                 self.list(index);
             }
             _ => {
-                self.tally.lateness.record(now.nanos_since(arrival.due.max(user.ready)));
+                let lateness = now.since(arrival.due.max(user.ready));
+                self.note_lateness(lateness);
                 self.want_connection(now, index, actions);
             }
         }
@@ -358,5 +373,17 @@ impl Load {
     fn count_unbegun(&mut self, kind: ErrorKind, count: u64) {
         self.tally.arrived += count;
         self.count_errors(kind, count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_dense_is_woken_for_together() {
+        let micros = |rate: f64| slack(rate).as_nanos() as f64 / 1e3;
+        assert_eq!([0.0, 1.0, 20_000.0, 39_000.0].map(micros), [0.0; 4]);
+        assert_eq!([40_000.0, 50_000.0, 100_000.0, 1e8].map(micros), [50.0, 40.0, 50.0, 50.0]);
     }
 }
