@@ -32,6 +32,7 @@ mod outcome;
 mod plan;
 mod request;
 mod run;
+mod scenario;
 mod schedule;
 mod series;
 mod tally;

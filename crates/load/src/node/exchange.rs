@@ -10,6 +10,7 @@ use super::connections::Loss;
 use super::{Load, Phase};
 use crate::request::Variables;
 use crate::tally::ErrorKind;
+use crate::template::Inputs;
 use crate::window::Slot;
 
 /// What became of a connection's input.
@@ -83,8 +84,7 @@ impl Load {
         // Its own stream: what it asks for depends on its number, not on the thread that sends it.
         let mut random = Random::stream(self.run.plan().settings().seed, ordinal);
         let variables = Variables {
-            sequence: ordinal + 1,
-            random: &mut random,
+            inputs: Inputs { sequence: ordinal + 1, session: 0, random: &mut random, values: &[] },
             scratch: &mut self.scratch,
             jar: user.jar.as_deref_mut(),
             now,
