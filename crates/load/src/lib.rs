@@ -35,6 +35,7 @@ mod run;
 mod scenario;
 mod schedule;
 mod series;
+mod session;
 mod tally;
 mod target;
 mod template;
@@ -45,20 +46,25 @@ mod zipf;
 
 pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
-pub use csv::write as write_csv;
+pub use csv::{write as write_csv, write_steps as write_steps_csv};
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
     PAUSE_MIN, PAUSE_SPACING, TOGETHER_MAX,
 };
 pub use outcome::{
     Bytes, Connections, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
-    Outcome, Requests, ScheduleSummary, SettingsSummary, StageSummary, THREAD_SHARE_MAX, TimeSummary,
+    Outcome, Requests, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary, StepSummary, THREAD_SHARE_MAX,
+    TimeSummary,
 };
 pub use plan::{
     CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings,
     Think, WAITING_MAX,
 };
 pub use run::{Progress, Run};
+pub use scenario::{
+    CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
+    STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX, VARIABLE_COUNT_MAX, parse_duration,
+};
 pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
 pub use series::{Interval, Observer, ROWS_MAX, Row};
 pub use tally::ErrorKind;

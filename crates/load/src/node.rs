@@ -15,6 +15,7 @@
 //! |---|---|
 //! | closed loop | claims the next request's number and sends it, after its time to think |
 //! | open loop (`open`) | is listed as free; an arrival takes it when it is due |
+//! | with scenarios (`sessions`) | goes on to the next step of its session; between sessions it is free as above |
 //!
 //! The rest is the same for both: `connections` opens, loses and closes, `exchange` sends and reads answers, `books` counts.
 //!
@@ -29,6 +30,7 @@ mod books;
 mod connections;
 mod exchange;
 mod open;
+mod sessions;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -49,7 +51,9 @@ pub use open::{OPENING_MAX, TOGETHER_MAX};
 use breme_stats::Histogram;
 
 use crate::run::Run;
+use crate::scenario::Scenarios;
 use crate::series::Interval;
+use crate::session::Session;
 use crate::tally::{ErrorKind, Span, Tally};
 use crate::user::{Owner, Owners, State, User};
 
@@ -76,6 +80,8 @@ pub struct Load {
     /// Connections that the server is to end, and until when. At most as many as there are users.
     lingering: VecDeque<(Instant, ConnectionId)>,
     claims: Range<u64>,
+    /// Numbers for the requests of sessions.
+    sequence: Range<u64>,
     /// Of an open loop: who is free, and the arrival that a free one is kept for.
     open: Option<Open>,
     /// Users that are not done.
@@ -115,6 +121,7 @@ impl Load {
     pub fn new(run: Arc<Run>, shard: Shard) -> Self {
         let random = Random::stream(run.plan().settings().seed, shard.id.0 as u64);
         let open = Open::of(&run);
+        let tally = Tally::of_scenarios(run.plan().scenarios());
         Self {
             run,
             shard,
@@ -127,11 +134,12 @@ impl Load {
             open_count: 0,
             lingering: VecDeque::new(),
             claims: 0..0,
+            sequence: 0..0,
             open,
             active: 0,
             phase: Phase::Running,
             window_ends: Instant::FAR,
-            tally: Tally::new(),
+            tally,
             interval: Interval::default(),
             prompt: Histogram::new(),
             interval_second: 0,
@@ -184,11 +192,15 @@ impl Load {
         let plan = self.run.plan();
         let settings = plan.settings();
         let (depth, cookies) = (settings.pipeline_depth, settings.cookies);
-        let reads_content = settings.expectations.reads_content();
+        let scenarios = plan.scenarios();
+        let reads_content = settings.expectations.reads_content() || scenarios.is_some_and(Scenarios::reads_content);
         // The users are dealt to the shards in turn, so that a ramp loads all shards alike.
         let (connections, ramp) = (settings.connections, settings.ramp);
         let numbers = (self.shard.id.0..connections).step_by(self.shard.count.max(1));
         self.users = numbers.clone().map(|_| User::new(depth, cookies, reads_content)).collect();
+        if let Some(scenarios) = scenarios {
+            self.users.iter_mut().for_each(|user| user.session = Some(Box::new(Session::new(scenarios))));
+        }
         self.active = self.users.len();
         for (index, number) in numbers.enumerate() {
             let starts = epoch + ramp.mul_f64(number as f64 / connections as f64);
@@ -209,6 +221,7 @@ impl Load {
             return;
         }
         self.drop_window(index);
+        self.leave_session(index);
         self.timers.clear(index);
         self.active -= 1;
         if self.active == 0 {

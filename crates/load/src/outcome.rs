@@ -12,9 +12,10 @@ use serde::Serialize;
 use crate::node::Load;
 use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
+use crate::scenario::{Scenario, Scenarios};
 use crate::schedule::{Shape, Stage};
 use crate::series::Row;
-use crate::tally::{ErrorKind, Tally};
+use crate::tally::{ErrorKind, SessionTally, StepTally, Tally};
 use crate::text::duration;
 
 /// A thread that was busy for a larger share of the time was the limit, not the server.
@@ -75,6 +76,10 @@ pub struct Outcome {
     pub first_byte_time: TimeSummary,
     /// From asking for a connection to having it.
     pub connect_time: TimeSummary,
+    /// Of scenarios: what became of their sessions.
+    pub scenarios: Vec<ScenarioSummary>,
+    /// Of scenarios: each step by its name.
+    pub steps: Vec<StepSummary>,
     /// Second by second (coarser for runs of more than an hour).
     pub series: Vec<Row>,
     /// What was asked for.
@@ -165,6 +170,42 @@ pub struct GeneratorUse {
     pub thread_shares: Vec<f64>,
     /// Processors that it may use.
     pub processors: u64,
+}
+
+/// The sessions of a scenario: `begun = completed + failed + unfinished`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ScenarioSummary {
+    /// Its name.
+    pub name: String,
+    /// Its weight.
+    pub weight: u32,
+    /// Sessions begun.
+    pub begun: u64,
+    /// Sessions that did all steps, every answer being as expected.
+    pub completed: u64,
+    /// Sessions in which something was not as expected, or that could not go on.
+    pub failed: u64,
+    /// Sessions under way at the end.
+    pub unfinished: u64,
+    /// From the instant at which the first request was due to the last answer, with the time to think, of sessions that did all steps.
+    pub session_time: TimeSummary,
+}
+
+/// The steps of one name.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StepSummary {
+    /// Their name.
+    pub name: String,
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests answered, whatever the status.
+    pub answered: u64,
+    /// Errors by kind, those that happened.
+    pub errors: BTreeMap<String, u64>,
+    /// Due → done.
+    pub response_time: TimeSummary,
+    /// Sent → done.
+    pub service_time: TimeSummary,
 }
 
 /// A distribution of times. The quantiles are those of all samples together, to three significant digits.
@@ -282,7 +323,7 @@ impl Outcome {
     /// Puts together what the shards counted. Call it once, when all have ended.
     #[must_use]
     pub fn of(run: &Run, shards: &mut [Load], generator: Generator) -> Self {
-        let mut tally = Tally::new();
+        let mut tally = Tally::of_scenarios(run.plan().scenarios());
         shards.iter_mut().for_each(Load::close);
         shards.iter().for_each(|shard| tally.merge(&shard.tally));
         let started = run.started().unwrap_or_default();
@@ -307,7 +348,7 @@ impl Outcome {
             open_loop: run.queue().is_some().then(|| open_loop(&tally)),
             generator: generator_use(shards, generator, ended.since(started), requests.issued),
             requests,
-            errors: errors(&tally),
+            errors: errors(&tally.errors),
             statuses: statuses(&tally),
             bytes: Bytes { received: tally.bytes_received, sent: tally.bytes_sent, content: tally.content_bytes },
             connections: Connections {
@@ -319,6 +360,8 @@ impl Outcome {
             response_time: TimeSummary::of(&series.total().response),
             first_byte_time: TimeSummary::of(&series.total().first_byte),
             connect_time: TimeSummary::of(&tally.connect_times),
+            scenarios: scenarios(run, &tally),
+            steps: steps(run, &tally),
             series: series.rows().to_vec(),
             settings: settings(run),
         };
@@ -333,7 +376,11 @@ impl Outcome {
     #[must_use]
     pub fn expectations_failed(&self, run: &Run) -> bool {
         let count = |kind: ErrorKind| self.errors.get(kind.name()).copied().unwrap_or(0);
-        run.plan().settings().expectations.any() && count(ErrorKind::Status) + count(ErrorKind::Assertion) > 0
+        let has_checks = match run.plan().scenarios() {
+            Some(scenarios) => scenarios.has_checks(),
+            None => run.plan().settings().expectations.any(),
+        };
+        has_checks && count(ErrorKind::Status) + count(ErrorKind::Assertion) + count(ErrorKind::Capture) > 0
     }
 
     /// The distribution of the service times, for files.
@@ -392,7 +439,8 @@ fn window(run: &Run, started: Instant, ended: Instant, interrupted: bool) -> Dur
 }
 
 fn requests(tally: &Tally) -> Requests {
-    let wrong = tally.errors_of(ErrorKind::Status) + tally.errors_of(ErrorKind::Assertion);
+    let wrong: u64 =
+        ErrorKind::ALL.into_iter().filter(|kind| kind.is_answered()).map(|kind| tally.errors_of(kind)).sum();
     Requests {
         issued: tally.issued,
         sent: tally.sent,
@@ -409,9 +457,36 @@ fn open_loop(tally: &Tally) -> OpenLoopSummary {
     OpenLoopSummary { due: tally.arrived, begun: tally.arrived - dropped - shed, waited: tally.waited, dropped, shed }
 }
 
-fn errors(tally: &Tally) -> BTreeMap<String, u64> {
-    let counts = ErrorKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), tally.errors_of(kind)));
+fn errors(counts: &[u64; ErrorKind::ALL.len()]) -> BTreeMap<String, u64> {
+    let counts = ErrorKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), counts[kind as usize]));
     counts.filter(|(_, count)| *count > 0).collect()
+}
+
+fn scenarios(run: &Run, tally: &Tally) -> Vec<ScenarioSummary> {
+    let scenarios = run.plan().scenarios().map_or(&[][..], Scenarios::scenarios);
+    let summary = |(scenario, tally): (&Scenario, &SessionTally)| ScenarioSummary {
+        name: scenario.name.clone(),
+        weight: scenario.weight,
+        begun: tally.begun,
+        completed: tally.completed,
+        failed: tally.failed,
+        unfinished: tally.begun - tally.completed - tally.failed,
+        session_time: TimeSummary::of(&tally.times),
+    };
+    scenarios.iter().zip(&tally.sessions).map(summary).collect()
+}
+
+fn steps(run: &Run, tally: &Tally) -> Vec<StepSummary> {
+    let names = run.plan().scenarios().map_or(&[][..], Scenarios::step_names);
+    let summary = |(name, tally): (&String, &StepTally)| StepSummary {
+        name: name.clone(),
+        sent: tally.sent,
+        answered: tally.answered,
+        errors: errors(&tally.errors),
+        response_time: TimeSummary::of(&tally.response),
+        service_time: TimeSummary::of(&tally.service),
+    };
+    names.iter().zip(&tally.steps).map(summary).collect()
 }
 
 fn statuses(tally: &Tally) -> BTreeMap<String, u64> {
@@ -518,7 +593,7 @@ fn settings(run: &Run) -> SettingsSummary {
     let plan = run.plan();
     let settings: &Settings = plan.settings();
     SettingsSummary {
-        url: settings.targets.first().map(|target| target.url.clone()).unwrap_or_default(),
+        url: url(settings),
         targets: settings.targets.len() as u64,
         address: run.addresses().get(run.preferred_address()).map(ToString::to_string),
         method: plan.method_name(),
@@ -537,6 +612,11 @@ fn settings(run: &Run) -> SettingsSummary {
         schedule: settings.open_loop.as_ref().map(|open_loop| schedule(settings, open_loop)),
         seed: settings.seed,
     }
+}
+
+fn url(settings: &Settings) -> String {
+    let base = settings.scenarios.as_ref().and_then(Scenarios::base);
+    settings.targets.first().map(|target| target.url.as_str()).or(base).unwrap_or_default().to_owned()
 }
 
 fn schedule(settings: &Settings, open_loop: &OpenLoop) -> ScheduleSummary {

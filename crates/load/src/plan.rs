@@ -3,10 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use breme_base::Random;
 use breme_http1::{ClientConnection, Version};
 
 use crate::checks::Expectations;
 use crate::request::{Parts, Request};
+use crate::scenario::{ScenarioError, Scenarios, Step};
 use crate::schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
@@ -30,7 +32,7 @@ pub struct Settings {
     pub targets: Vec<Target>,
     /// Connections that are kept busy.
     pub connections: usize,
-    /// End after this many requests.
+    /// End after this many requests; with scenarios, sessions.
     pub requests: Option<u64>,
     /// End after this time.
     pub duration: Option<Duration>,
@@ -56,8 +58,10 @@ pub struct Settings {
     pub cookies: bool,
     /// What every answer must be like.
     pub expectations: Expectations,
-    /// Requests come by a schedule, whatever the answers do. None: a closed loop.
+    /// Requests (with scenarios, sessions) come by a schedule, whatever the answers do. None: a closed loop.
     pub open_loop: Option<OpenLoop>,
+    /// Users do several steps. Then there is at most one target, whose authority and path all steps have in common.
+    pub scenarios: Option<Scenarios>,
     /// Everything random comes from it.
     pub seed: u64,
 }
@@ -98,6 +102,14 @@ pub struct Think {
     pub max: Duration,
 }
 
+impl Think {
+    /// A time from the range.
+    pub(crate) fn draw(self, random: &mut Random) -> Duration {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(random.between(nanos(self.min), nanos(self.max)))
+    }
+}
+
 impl Settings {
     /// One URL, and the defaults: 10 connections for 10 seconds.
     #[must_use]
@@ -119,6 +131,7 @@ impl Settings {
             cookies: false,
             expectations: Expectations::default(),
             open_loop: None,
+            scenarios: None,
             seed: 1,
         }
     }
@@ -129,6 +142,8 @@ impl Settings {
 pub enum PlanError {
     /// One of the targets.
     Target(TargetError),
+    /// Something in the scenario file.
+    Scenario(ScenarioError),
     /// A setting, with what would be right.
     Setting(String),
 }
@@ -137,6 +152,7 @@ impl fmt::Display for PlanError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Target(error) => error.fmt(formatter),
+            Self::Scenario(error) => error.fmt(formatter),
             Self::Setting(problem) => formatter.write_str(problem),
         }
     }
@@ -161,6 +177,9 @@ impl Plan {
         check_bounds(&settings)?;
         check_fields(&settings)?;
         let fields = compile_fields(&settings)?;
+        if settings.scenarios.is_some() {
+            return Self::of_scenarios(settings, &fields);
+        }
         let content = settings.content.as_deref().map(compile_content).transpose()?;
         let mut authority: Option<Authority> = None;
         let mut requests = Vec::with_capacity(settings.targets.len());
@@ -198,6 +217,33 @@ impl Plan {
         Ok(Self { settings, requests, authority })
     }
 
+    /// Builds the request of each step.
+    fn of_scenarios(settings: Settings, fields: &[(String, Template)]) -> Result<Self, PlanError> {
+        let Some(scenarios) = &settings.scenarios else {
+            return Err(PlanError::Setting("there is no scenario".to_owned()));
+        };
+        check_scenario_settings(&settings)?;
+        let base = match (settings.targets.as_slice(), scenarios.base()) {
+            ([target], _) => target.url.as_str(),
+            (_, Some(base)) => base,
+            _ => {
+                let problem = "the scenario does not say where its requests go; name a URL, or write base = \"http://HOST\" into the file";
+                return Err(PlanError::Setting(problem.to_owned()));
+            }
+        };
+        let url = Url::parse(base).map_err(PlanError::Setting)?;
+        let prefix = url.path.as_fixed().filter(|path| !path.contains(&b'?')).ok_or_else(|| {
+            PlanError::Setting(format!(
+                "the URL {base:?} is the beginning of all paths: it may hold no '?' and no placeholder"
+            ))
+        })?;
+        let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
+        let build = |step: &Step| build_step(&settings, step, &url.authority, prefix, fields);
+        let requests = scenarios.steps().iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let authority = url.authority;
+        Ok(Self { settings, requests, authority })
+    }
+
     /// What was wanted.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
@@ -220,6 +266,17 @@ impl Plan {
     /// do not have. Where each request has a connection of its own, the handshake is a part of what its user waits for.
     pub(crate) const fn connects_ahead(&self) -> bool {
         self.settings.open_loop.is_some() && self.settings.keep_alive
+    }
+
+    /// What users do, if that is more than a request after another.
+    #[inline]
+    pub(crate) const fn scenarios(&self) -> Option<&Scenarios> {
+        self.settings.scenarios.as_ref()
+    }
+
+    /// The request of a step.
+    pub(crate) fn step_request(&self, step: usize) -> &Request {
+        &self.requests[step]
     }
 
     /// Targets take turns: that of request number `ordinal`, from 0.
@@ -287,10 +344,50 @@ fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), Stri
     if deadline.is_some_and(|deadline| deadline.is_zero()) {
         return Err("a deadline of 0 lets no request be sent; give it some time, as in 100ms".to_owned());
     }
-    if settings.think.is_some() {
+    if settings.think.is_some() && settings.scenarios.is_none() {
         return Err("a think time belongs to users who wait for answers; with a rate, leave it out".to_owned());
     }
     Ok(())
+}
+
+fn check_scenario_settings(settings: &Settings) -> Result<(), PlanError> {
+    let problem = if settings.pipeline_depth > 1 {
+        "the users of a scenario wait for each answer; leave out the pipeline depth"
+    } else if settings.expectations.any() {
+        "what a scenario expects of answers stands in its file, under `check` of each step; leave out --expect-…"
+    } else if settings.method.is_some() || settings.content.is_some() {
+        "methods and contents stand in the scenario's file, in each step; leave them out"
+    } else if settings.targets.len() > 1 {
+        "a scenario has its requests in its own file; leave out the targets"
+    } else {
+        return Ok(());
+    };
+    Err(PlanError::Setting(problem.to_owned()))
+}
+
+fn build_step(
+    settings: &Settings,
+    step: &Step,
+    authority: &Authority,
+    prefix: &[u8],
+    common: &[(String, Template)],
+) -> Result<Request, PlanError> {
+    let fault = |problem: String| PlanError::Scenario(step.fault(problem));
+    let target = Target { method: Some(step.method.clone()), ..Target::default() };
+    let method = method_of(settings, &target, step.content.is_some()).map_err(fault)?;
+    let is_own = |name: &str| step.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+    let mut fields: Vec<_> = common.iter().filter(|(name, _)| !is_own(name)).cloned().collect();
+    fields.extend(step.fields.iter().cloned());
+    let parts = Parts {
+        method,
+        target: &step.target.clone().after(prefix),
+        authority: &authority.text,
+        version: settings.version,
+        keep_alive: settings.keep_alive,
+        fields: &fields,
+        content: step.content.as_ref(),
+    };
+    Request::build(parts).map_err(fault)
 }
 
 /// Fields that would contradict what is sent.

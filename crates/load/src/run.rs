@@ -30,6 +30,8 @@ pub struct Run {
     opening: AtomicUsize,
     claimed: AtomicU64,
     claim_size: u64,
+    /// Of scenarios: requests, which are not counted by claims.
+    sequence: AtomicU64,
     /// Of an open loop: what is due.
     queue: Option<Queue>,
     is_connected: AtomicBool,
@@ -84,6 +86,7 @@ impl Run {
             opening: AtomicUsize::new(connections),
             claimed: AtomicU64::new(0),
             claim_size,
+            sequence: AtomicU64::new(0),
             queue,
             is_connected: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
@@ -184,6 +187,12 @@ impl Run {
         let start = self.claimed.fetch_add(self.claim_size, Ordering::Relaxed);
         let end = self.plan.settings().requests.unwrap_or(u64::MAX);
         start.min(end)..start.saturating_add(self.claim_size).min(end)
+    }
+
+    /// The numbers of the next requests of sessions, at most a few.
+    pub(crate) fn claim_sequence(&self) -> Range<u64> {
+        let start = self.sequence.fetch_add(CLAIM_MAX, Ordering::Relaxed);
+        start..start + CLAIM_MAX
     }
 
     pub(crate) const fn queue(&self) -> Option<&Queue> {

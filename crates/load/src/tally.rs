@@ -8,6 +8,8 @@ use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::scenario::Scenarios;
+
 /// Why a request counts as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -36,6 +38,8 @@ pub enum ErrorKind {
     Status,
     /// It was answered, but the content is not what was expected.
     Assertion,
+    /// It was answered, but what the scenario was to take out of the answer was not there; its session ended.
+    Capture,
     /// It was due and never begun: too many waited for a connection already, or it was waiting when the run ended. Open loop only.
     Dropped,
     /// It could not be sent before its deadline, and so was not sent. Open loop only.
@@ -44,7 +48,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Refused,
         Self::Unreachable,
         Self::ConnectTimeout,
@@ -57,6 +61,7 @@ impl ErrorKind {
         Self::Aborted,
         Self::Status,
         Self::Assertion,
+        Self::Capture,
         Self::Dropped,
         Self::Shed,
     ];
@@ -77,6 +82,7 @@ impl ErrorKind {
             Self::Aborted => "aborted",
             Self::Status => "status",
             Self::Assertion => "assertion",
+            Self::Capture => "capture",
             Self::Dropped => "dropped",
             Self::Shed => "shed",
         }
@@ -85,7 +91,7 @@ impl ErrorKind {
     /// Whether the request was answered all the same.
     #[must_use]
     pub const fn is_answered(self) -> bool {
-        matches!(self, Self::Status | Self::Assertion)
+        matches!(self, Self::Status | Self::Assertion | Self::Capture)
     }
 
     /// Whether the request was never begun.
@@ -142,6 +148,51 @@ pub(crate) struct Tally {
     /// Of the others.
     pub lateness: Histogram,
     pub connect_times: Histogram,
+    /// Of scenarios: each step by its name.
+    pub steps: Vec<StepTally>,
+    /// Of scenarios: sessions.
+    pub sessions: Vec<SessionTally>,
+}
+
+/// The counters of the steps of one name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StepTally {
+    pub sent: u64,
+    pub answered: u64,
+    pub errors: [u64; ErrorKind::ALL.len()],
+    pub service: Histogram,
+    pub response: Histogram,
+}
+
+/// The counters of the sessions of one scenario.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SessionTally {
+    pub begun: u64,
+    /// All steps were done, and every answer was as expected.
+    pub completed: u64,
+    /// Something was not as expected, or the session could not go on.
+    pub failed: u64,
+    /// From the instant at which its first request was due to its last answer, of those that did all steps.
+    pub times: Histogram,
+}
+
+impl StepTally {
+    fn merge(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
+        self.service.merge(&other.service);
+        self.response.merge(&other.response);
+    }
+}
+
+impl SessionTally {
+    fn merge(&mut self, other: &Self) {
+        self.begun += other.begun;
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.times.merge(&other.times);
+    }
 }
 
 impl Tally {
@@ -166,6 +217,19 @@ impl Tally {
             punctual: 0,
             lateness: Histogram::new(),
             connect_times: Histogram::new(),
+            steps: Vec::new(),
+            sessions: Vec::new(),
+        }
+    }
+
+    /// With room for the steps and sessions of scenarios.
+    pub(crate) fn of_scenarios(scenarios: Option<&Scenarios>) -> Self {
+        let (steps, sessions) =
+            scenarios.map_or((0, 0), |scenarios| (scenarios.step_names().len(), scenarios.scenarios().len()));
+        Self {
+            steps: vec![StepTally::default(); steps],
+            sessions: vec![SessionTally::default(); sessions],
+            ..Self::new()
         }
     }
 
@@ -207,6 +271,8 @@ impl Tally {
         self.punctual += other.punctual;
         self.lateness.merge(&other.lateness);
         self.connect_times.merge(&other.connect_times);
+        self.steps.iter_mut().zip(&other.steps).for_each(|(sum, more)| sum.merge(more));
+        self.sessions.iter_mut().zip(&other.sessions).for_each(|(sum, more)| sum.merge(more));
     }
 }
 
@@ -228,7 +294,7 @@ mod tests {
         let mut tally = Tally::new();
         ErrorKind::ALL.into_iter().for_each(|kind| tally.count(kind, 1));
         assert!(tally.errors.iter().all(|&count| count == 1));
-        assert_eq!((tally.errors(), tally.failed()), (14, 10));
+        assert_eq!((tally.errors(), tally.failed()), (15, 10));
         for kind in ErrorKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

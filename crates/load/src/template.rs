@@ -180,6 +180,16 @@ impl Template {
         Ok(Self { pieces })
     }
 
+    /// The same behind a fixed beginning.
+    pub(crate) fn after(mut self, beginning: &[u8]) -> Self {
+        match self.pieces.first_mut() {
+            Some(Piece::Literal(first)) => drop(first.splice(0..0, beginning.iter().copied())),
+            _ if beginning.is_empty() => {}
+            _ => self.pieces.insert(0, Piece::Literal(beginning.to_vec())),
+        }
+        self
+    }
+
     /// The variables that it uses, by their index.
     pub(crate) fn variables(&self) -> impl Iterator<Item = usize> {
         self.pieces.iter().filter_map(|piece| match piece {

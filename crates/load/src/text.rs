@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::outcome::{Lateness, OpenLoopSummary, Outcome, ScheduleSummary, StageSummary, TimeSummary};
+use crate::outcome::{Lateness, OpenLoopSummary, Outcome, ScenarioSummary, ScheduleSummary, StageSummary, TimeSummary};
 
 /// Whether to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,9 +29,16 @@ impl Style {
 #[must_use]
 pub fn render(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
-    let parts = [head(outcome, style), verdict(outcome, style), times(outcome, style), counts(outcome, style)];
-    for part in parts {
-        text.push_str(&part);
+    let parts = [
+        head(outcome, style),
+        verdict(outcome, style),
+        times(outcome, style),
+        steps(outcome, style),
+        sessions(outcome, style),
+        counts(outcome, style),
+    ];
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        text.push_str(part);
         text.push('\n');
     }
     for note in &outcome.notes {
@@ -55,7 +62,12 @@ fn head(outcome: &Outcome, style: Style) -> String {
         String::new()
     };
     let closing = if settings.keep_alive { "" } else { ", a connection for each request" };
-    let mut text = style.paint(BOLD, &format!("{} {}{more}", settings.method, settings.url));
+    let what = match outcome.scenarios.as_slice() {
+        [] => settings.method.clone(),
+        [only] => format!("scenario {:?} at", only.name),
+        several => format!("{} at", plural(several.len() as u64, "scenario")),
+    };
+    let mut text = style.paint(BOLD, &format!("{what} {}{more}", settings.url));
     let _ = writeln!(
         text,
         "\n{}, {}, {}, HTTP/{}{pipeline}{closing}, {}",
@@ -149,6 +161,50 @@ fn times(outcome: &Outcome, style: Style) -> String {
             let _ = write!(text, " {cell:>12}");
         }
         text.push('\n');
+    }
+    text
+}
+
+/// The widest name of a step that the table makes room for.
+const NAME_WIDTH_MAX: usize = 40;
+
+fn steps(outcome: &Outcome, style: Style) -> String {
+    if outcome.steps.is_empty() {
+        return String::new();
+    }
+    let width = outcome.steps.iter().map(|step| step.name.chars().count()).max().unwrap_or(0);
+    let width = width.clamp(10, NAME_WIDTH_MAX);
+    let titles = ["answered", "errors", "mean", "50 %", "90 %", "99 %", "max"];
+    let titles: String = titles.iter().map(|title| format!(" {title:>10}")).collect();
+    let mut text = style.paint(DIM, &format!("{:<width$}{titles}", "step")) + "\n";
+    for step in &outcome.steps {
+        let time = &step.response_time;
+        let errors: u64 = step.errors.values().sum();
+        let name: String = step.name.chars().take(NAME_WIDTH_MAX).collect();
+        let _ = write!(text, "{name:<width$} {:>10} {:>10}", grouped(step.answered), grouped(errors));
+        let times = [time.mean_ns.round() as u64, time.p50_ns, time.p90_ns, time.p99_ns, time.max_ns];
+        for nanos in times {
+            let cell = if time.count == 0 { "-".to_owned() } else { duration(nanos) };
+            let _ = write!(text, " {cell:>10}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn sessions(outcome: &Outcome, style: Style) -> String {
+    let mut text = String::new();
+    for ScenarioSummary { name, begun, completed, failed, unfinished, session_time, .. } in &outcome.scenarios {
+        let failed_text = format!("{} failed", grouped(*failed));
+        let failed_text = if *failed == 0 { failed_text } else { style.paint(RED, &failed_text) };
+        let median = if session_time.count == 0 { "-".to_owned() } else { duration(session_time.p50_ns) };
+        let _ = writeln!(
+            text,
+            "sessions   {name}: {} begun, {} completed, {failed_text}, {} unfinished; median {median}",
+            grouped(*begun),
+            grouped(*completed),
+            grouped(*unfinished)
+        );
     }
     text
 }

@@ -6,6 +6,7 @@ use breme_node::ConnectionId;
 
 use crate::checks::CheckState;
 use crate::cookies::Jar;
+use crate::session::Session;
 use crate::window::Window;
 
 /// Small, since there is one for each connection: with a pipeline depth of 1 all of it is here.
@@ -31,6 +32,8 @@ pub(crate) struct User {
     /// The address that is tried, by its place in the list.
     pub address_index: u32,
     pub jar: Option<Box<Jar>>,
+    /// Of a scenario.
+    pub session: Option<Box<Session>>,
 }
 
 /// What a user is doing.
@@ -82,7 +85,20 @@ impl User {
             attempt: 0,
             address_index: 0,
             jar: has_jar.then(Box::default),
+            session: None,
         }
+    }
+
+    /// It is in the middle of a session.
+    #[inline]
+    pub(crate) fn in_session(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_active)
+    }
+
+    /// The step that it is at, if it is in a session.
+    #[inline]
+    pub(crate) fn step(&self) -> Option<usize> {
+        self.session.as_ref().filter(|session| session.is_active).map(|session| session.step)
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use breme_http1::Version;
 use breme_load::{
-    Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Settings, Stage, StatusSet, Target, Think,
-    WAITING_MAX, parse_sha256,
+    Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Stage, StatusSet, Target,
+    Think, WAITING_MAX, parse_sha256,
 };
 
 use super::{Failure, units};
@@ -25,8 +25,12 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// What to ask for: http://HOST[:PORT]/PATH; PATH may hold placeholders
-    #[arg(required_unless_present = "targets", conflicts_with = "targets")]
+    #[arg(required_unless_present_any = ["targets", "scenario"], conflicts_with = "targets")]
     url: Option<String>,
+
+    /// File of scenarios (TOML): users that do several steps, with captures, checks and think times; schemas/scenario.schema.json
+    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
+    scenario: Option<PathBuf>,
 
     /// File of targets, asked for in turn: a URL or METHOD URL [CONTENT] on each line; - for standard input
     #[arg(long, value_name = "FILE")]
@@ -44,11 +48,11 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
     duration: Option<Duration>,
 
-    /// End after exactly this many requests (500, 10k, 1M)
+    /// End after exactly this many requests, or sessions with --scenario (500, 10k, 1M)
     #[arg(short = 'n', long, value_name = "N", value_parser = units::count)]
     requests: Option<u64>,
 
-    /// Open loop: so many requests a second for all connections together (100, 0.5, 20k), whatever the answers do
+    /// Open loop: so many requests (with --scenario, new sessions) a second for all connections together (100, 0.5, 20k)
     #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate)]
     rate: Option<f64>,
 
@@ -137,7 +141,7 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Write the result to a file too, by its ending: .json, .csv (per second), .hlog (HdrHistogram log), .hgrm; repeatable
+    /// Write the result to a file too, by its ending: .json, .csv (per second), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm; repeatable
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
 
@@ -159,6 +163,7 @@ const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brac
   {uniform:A:B}    whole number from A to B
   {zipf:N:S}       whole number from 1 to N by Zipf's law with exponent S
   {random:BYTES}   random letters and digits
+  {session} {NAME} in a scenario: number of the session; a variable ({NAME:url}, {NAME:json} encode it)
 
 Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong usage;
 3 an answer was not as expected (--expect-…); 130, 143 interrupted, with a partial result.";
@@ -185,7 +190,7 @@ impl Args {
             think: self.think,
             ramp: self.ramp,
             timeout: self.timeout,
-            cookies: self.cookies,
+            cookies: self.cookies || self.scenario.is_some(),
             expectations: Expectations {
                 status: self.expect_status.clone(),
                 content_bytes: self.expect_bytes,
@@ -193,6 +198,7 @@ impl Args {
                 contains: self.expect_contains.as_ref().map(|text| Needle::new(text.as_bytes())),
             },
             open_loop,
+            scenarios: self.read_scenarios()?,
             seed: self.seed,
         })
     }
@@ -246,14 +252,35 @@ impl Args {
                 let file = file.map_err(|problem| Failure::usage(format!("--targets {name}: {problem}")))?;
                 Target::parse_file(&file).map_err(|error| Failure::usage(format!("--targets {name}: {error}")))
             }
+            (None, None) if self.scenario.is_some() => Ok(Vec::new()),
             (None, None) => Err(Failure::usage("there is no target; name a URL")),
         }
+    }
+
+    fn read_scenarios(&self) -> Result<Option<Scenarios>, Failure> {
+        let Some(path) = &self.scenario else { return Ok(None) };
+        let name = path.display();
+        let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
+        let file = file.map_err(|problem| Failure::usage(format!("--scenario {name}: {problem}")))?;
+        let text = String::from_utf8(file).map_err(|error| {
+            Failure::usage(format!(
+                "--scenario {name}: is not text (byte {} is not UTF-8)",
+                error.utf8_error().valid_up_to()
+            ))
+        })?;
+        Scenarios::parse(&text, self.think)
+            .map(Some)
+            .map_err(|error| Failure::usage(format!("--scenario {name}: {error}")))
     }
 
     /// The message of an error, with the file that it is about.
     pub(super) fn locate(&self, error: &PlanError) -> String {
         match (error, &self.targets) {
             (PlanError::Target(error), Some(path)) => format!("--targets {}: {error}", path.display()),
+            (PlanError::Scenario(error), _) => {
+                let path = self.scenario.as_deref().unwrap_or(Path::new("-"));
+                format!("--scenario {}: {error}", path.display())
+            }
             _ => error.to_string(),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use breme_load::{Interval, Observer, Outcome, Run, Style, render_text, write_csv};
+use breme_load::{Interval, Observer, Outcome, Run, Style, render_text, write_csv, write_steps_csv};
 use breme_stats::log;
 
 use super::Failure;
@@ -35,6 +35,8 @@ struct Output {
 enum Format {
     Json,
     Csv,
+    /// The steps of scenarios by name.
+    StepsCsv,
     Log,
     Quantiles,
 }
@@ -78,6 +80,7 @@ impl Outputs {
             let written = match output.format {
                 Format::Json => write_json(&mut writer, outcome),
                 Format::Csv => write_csv(&mut writer, outcome),
+                Format::StepsCsv => write_steps_csv(&mut writer, outcome),
                 Format::Quantiles => breme_stats::write_quantile_text(&mut writer, &Outcome::service_histogram(run)),
                 Format::Log => Ok(()),
             };
@@ -88,6 +91,9 @@ impl Outputs {
 }
 
 fn format_of(path: &Path) -> Result<Format, Failure> {
+    if path.to_str().is_some_and(|path| path.ends_with(".steps.csv")) {
+        return Ok(Format::StepsCsv);
+    }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => Ok(Format::Json),
         Some("csv") => Ok(Format::Csv),
@@ -238,6 +244,8 @@ mod tests {
     #[test]
     fn endings_name_the_format() {
         assert_eq!(format_of(Path::new("a.b/x.hlog")).unwrap(), Format::Log);
+        assert_eq!(format_of(Path::new("x.csv")).unwrap(), Format::Csv);
+        assert_eq!(format_of(Path::new("x.steps.csv")).unwrap(), Format::StepsCsv);
         let failure = format_of(Path::new("result")).unwrap_err();
         assert!(failure.code == super::super::USAGE && failure.message.contains(".json, .csv, .hlog or .hgrm"));
     }

@@ -6,16 +6,7 @@ use breme_load::{Shape, Stage, Think};
 
 /// A duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 7] =
-        [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-    let fault = || format!("{text:?} is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds");
-    let (number, unit) = split_suffix(text);
-    let factor = match unit {
-        "" => 1.0,
-        unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(fault)?.1,
-    };
-    let value: f64 = number.parse().map_err(|_| fault())?;
-    Duration::try_from_secs_f64(value * factor).map_err(|_| fault())
+    breme_load::parse_duration(text)
 }
 
 /// A count: `500`, `10k`, `1.5M`, `2G`.
@@ -72,8 +63,7 @@ pub fn size(text: &str) -> Result<usize, String> {
 
 /// A time to think: `100ms`, or a range `50ms..200ms`.
 pub fn think(text: &str) -> Result<Think, String> {
-    let (min, max) = text.split_once("..").unwrap_or((text, text));
-    Ok(Think { min: duration(min)?, max: duration(max)? })
+    Think::parse(text)
 }
 
 /// A field: `Name: value`.

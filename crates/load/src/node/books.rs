@@ -74,9 +74,13 @@ impl Load {
     }
 
     /// A request that was begun gets no answer.
-    pub(super) fn fail(&mut self, kind: ErrorKind) {
+    pub(super) fn fail(&mut self, index: u32, kind: ErrorKind) {
         self.count_error(kind);
-        self.release();
+        if self.users[index as usize].in_session() {
+            self.break_off(index, kind);
+        } else {
+            self.release();
+        }
     }
 
     pub(super) fn publish(&self) {

@@ -108,9 +108,9 @@ impl Load {
         match user.window.pop() {
             Some(slot) => {
                 self.tally.issued += u64::from(!slot.was_sent());
-                self.fail(kind);
+                self.fail(index, kind);
             }
-            None => self.fail_due(now, actions, kind),
+            None => self.fail_due(now, index, kind, actions),
         }
         self.note_tried(now, index, actions);
         if !self.run.is_connected() && now.since(self.span.started) >= CONNECT_GIVE_UP {
@@ -171,11 +171,14 @@ impl Load {
 
     /// Opens the next connection: at once, or when the user has thought.
     pub(super) fn reconnect(&mut self, now: Instant, index: u32, actions: &mut Actions) {
-        match self.think() {
-            Some(pause) if self.phase == Phase::Running && self.users[index as usize].window.is_empty() => {
-                self.timers.set(index, now + pause);
-            }
-            _ => self.want_connection(now, index, actions),
+        let is_empty = self.users[index as usize].window.is_empty();
+        let pause = self.think(index).filter(|_| self.phase == Phase::Running && is_empty);
+        if is_empty {
+            self.users[index as usize].ready = now + pause.unwrap_or_default();
+        }
+        match pause {
+            Some(pause) => self.timers.set(index, now + pause),
+            None => self.want_connection(now, index, actions),
         }
     }
 
@@ -206,7 +209,7 @@ impl Load {
         };
         let mut kind = first;
         while self.users[index as usize].window.pop().is_some() {
-            self.fail(kind);
+            self.fail(index, kind);
             kind = others;
         }
     }
@@ -232,10 +235,12 @@ impl Load {
             if slot.sent + timeout <= now {
                 let nanos = timeout.as_nanos() as u64;
                 self.interval.service.record(nanos);
-                self.interval.response.record(slot.sent.nanos_since(slot.due).saturating_add(nanos));
-                self.fail(ErrorKind::Timeout);
+                let response = slot.sent.nanos_since(slot.due).saturating_add(nanos);
+                self.interval.response.record(response);
+                self.note_step_timeout(index, nanos, response);
+                self.fail(index, ErrorKind::Timeout);
             } else {
-                self.fail(ErrorKind::Aborted);
+                self.fail(index, ErrorKind::Aborted);
             }
         }
         self.detach(index, connection);

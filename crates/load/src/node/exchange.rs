@@ -8,7 +8,11 @@ use breme_node::{Actions, ConnectionId, Received};
 
 use super::connections::Loss;
 use super::{Load, Phase};
+use crate::checks::Expectations;
+use crate::plan::Plan;
 use crate::request::Variables;
+use crate::scenario::{Scenarios, Step};
+use crate::session::Session;
 use crate::tally::ErrorKind;
 use crate::template::Inputs;
 use crate::window::Slot;
@@ -25,6 +29,9 @@ impl Load {
     /// Gives a user of a closed loop its next request, if there is one.
     #[inline]
     pub(super) fn take_next(&mut self, index: u32) -> bool {
+        if self.run.plan().scenarios().is_some() {
+            return self.take_next_step(index);
+        }
         if self.open.is_some() {
             return false; // there the requests look for users
         }
@@ -34,7 +41,7 @@ impl Load {
     }
 
     /// The number of the next request; none if the run is to send no more.
-    fn claim(&mut self) -> Option<u64> {
+    pub(super) fn claim(&mut self) -> Option<u64> {
         if self.phase != Phase::Running {
             return None;
         }
@@ -47,7 +54,9 @@ impl Load {
     /// Fills the user's window, as far as there are requests.
     pub(super) fn refill(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
         while !self.users[index as usize].window.is_full() && self.take_next(index) {
-            let place = self.users[index as usize].window.len() - 1;
+            let user = &self.users[index as usize];
+            let (place, ready) = (user.window.len() - 1, user.ready);
+            self.note_lateness(now.since(ready));
             self.send(now, index, place, connection, actions);
         }
         self.watch(now, index, actions);
@@ -56,9 +65,10 @@ impl Load {
     /// Sets the timer for the oldest request; without one there is nothing more to do.
     pub(super) fn watch(&mut self, now: Instant, index: u32, actions: &mut Actions) {
         let timeout = self.run.plan().settings().timeout;
+        let may_rest = self.open.is_some() && !self.is_ending();
         match self.users[index as usize].window.oldest() {
             Some(oldest) => self.timers.set(index, oldest.sent + timeout),
-            None if self.open.is_some() => self.timers.clear(index),
+            None if may_rest => self.timers.clear(index),
             None => self.retire(now, index, actions),
         }
     }
@@ -79,22 +89,27 @@ impl Load {
         let due = if slot.due == Instant::FAR { ready } else { slot.due };
         *slot = Slot { due, sent: now, first: Instant::FAR, ..*slot };
         let ordinal = slot.ordinal;
-        let request = self.run.plan().request(ordinal);
-        user.protocol.sent(request.method());
+        let plan = self.run.plan();
         // Its own stream: what it asks for depends on its number, not on the thread that sends it.
-        let mut random = Random::stream(self.run.plan().settings().seed, ordinal);
-        let variables = Variables {
-            inputs: Inputs { sequence: ordinal + 1, session: 0, random: &mut random, values: &[] },
-            scratch: &mut self.scratch,
-            jar: user.jar.as_deref_mut(),
-            now,
+        let mut random = Random::stream(plan.settings().seed, ordinal);
+        let (request, inputs) = match &mut user.session {
+            None => {
+                (plan.request(ordinal), Inputs { sequence: ordinal + 1, session: 0, random: &mut random, values: &[] })
+            }
+            Some(session) => {
+                session.since = session.since.min(due);
+                (plan.step_request(session.step), session.inputs(ordinal + 1))
+            }
         };
+        user.protocol.sent(request.method());
+        let variables = Variables { inputs, scratch: &mut self.scratch, jar: user.jar.as_deref_mut(), now };
         self.tally.bytes_sent += request.send(connection, variables, actions) as u64;
-        // What it waited for a free connection is not the generator's doing.
-        self.note_lateness(now.since(due.max(ready)));
         self.tally.resent += u64::from(is_again);
         self.tally.issued += u64::from(!is_again);
         self.tally.sent += u64::from(!is_again);
+        if !is_again {
+            self.note_step_sent(index);
+        }
     }
 
     // ---- receiving ----------------------------------------------------------------------------------------------------------
@@ -130,9 +145,11 @@ impl Load {
                 Ok(ClientProgress::Head { head, taken }) => {
                     user.answer.status = head.status;
                     user.answer.content_bytes = 0;
-                    let expectations = &self.run.plan().settings().expectations;
                     if let Some(check) = &mut user.answer.check {
-                        expectations.begin(check);
+                        expectations(self.run.plan(), user.session.as_deref()).begin(check);
+                    }
+                    if let Some(session) = &mut user.session {
+                        session.take_head(step(self.run.plan(), session), &head.fields);
                     }
                     if let Some(jar) = &mut user.jar {
                         let (host, wall) = (&self.run.plan().authority().host, self.run.wall().at(now));
@@ -143,7 +160,10 @@ impl Load {
                 Ok(ClientProgress::Content { bytes, taken }) => {
                     user.answer.content_bytes += bytes.len() as u64;
                     if let Some(check) = &mut user.answer.check {
-                        self.run.plan().settings().expectations.feed(check, bytes);
+                        expectations(self.run.plan(), user.session.as_deref()).feed(check, bytes);
+                    }
+                    if let Some(session) = &mut user.session {
+                        session.take_content(step(self.run.plan(), session), bytes);
                     }
                     taken
                 }
@@ -194,6 +214,9 @@ impl Load {
         let (status, content_bytes) = (user.answer.status, user.answer.content_bytes);
         self.tally.content_bytes += content_bytes;
         self.tally.statuses[usize::from(status).min(999)] += 1;
+        if user.session.is_some() {
+            return self.complete_step(now, index, slot);
+        }
         let expectations = &self.run.plan().settings().expectations;
         if !expectations.accepts_status(status) {
             self.count_error(ErrorKind::Status);
@@ -205,11 +228,12 @@ impl Load {
 
     /// After answers: the next requests, or a time to think.
     pub(super) fn go_on(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
-        if self.open.is_some() {
+        let user = &self.users[index as usize];
+        if self.open.is_some() && !user.in_session() {
             return self.become_free(now, index, actions);
         }
-        let is_empty = self.users[index as usize].window.is_empty();
-        match self.think() {
+        let is_empty = user.window.is_empty();
+        match self.think(index) {
             Some(_) if !is_empty => self.watch(now, index, actions),
             Some(pause) if self.phase == Phase::Running => {
                 let due = now + pause;
@@ -223,9 +247,22 @@ impl Load {
         }
     }
 
-    pub(super) fn think(&mut self) -> Option<Duration> {
+    /// The time to think that follows the last answer.
+    pub(super) fn think(&mut self, index: u32) -> Option<Duration> {
+        if let Some(session) = &mut self.users[index as usize].session {
+            return session.pause.take();
+        }
         let think = self.run.plan().settings().think?;
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Some(Duration::from_nanos(self.random.between(nanos(think.min), nanos(think.max))))
+        Some(think.draw(&mut self.random))
     }
+}
+
+/// The step whose answer comes.
+fn step<'a>(plan: &'a Plan, session: &Session) -> &'a Step {
+    let steps = plan.scenarios().map_or(&[][..], Scenarios::steps);
+    &steps[session.step]
+}
+
+fn expectations<'a>(plan: &'a Plan, session: Option<&Session>) -> &'a Expectations {
+    session.map_or(&plan.settings().expectations, |session| &step(plan, session).expectations)
 }

@@ -196,7 +196,7 @@ impl Load {
             }
             State::Queued | State::Connecting(_) | State::Done => false,
         };
-        has_place && !user.window.is_full()
+        has_place && !user.window.is_full() && !user.in_session()
     }
 
     // ---- arrivals -----------------------------------------------------------------------------------------------------------
@@ -286,10 +286,12 @@ impl Load {
     fn begin_arrival(&mut self, now: Instant, index: u32, arrival: Arrival, actions: &mut Actions) {
         let listed = self.users[index as usize].listed;
         self.unlist(listed, true);
-        let user = &mut self.users[index as usize];
-        user.window.push(Slot::due_at(arrival.number, arrival.due));
-        self.tally.arrived += 1;
+        self.take_arrival(index, arrival);
+        let user = &self.users[index as usize];
         self.tally.waited += u64::from(user.ready > arrival.due);
+        let lateness = now.since(arrival.due.max(user.ready));
+        self.note_lateness(lateness);
+        let user = &self.users[index as usize];
         match user.state {
             State::Open(connection) => {
                 let place = user.window.len() - 1;
@@ -297,27 +299,37 @@ impl Load {
                 self.watch(now, index, actions);
                 self.list(index);
             }
-            _ => {
-                let lateness = now.since(arrival.due.max(user.ready));
-                self.note_lateness(lateness);
-                self.want_connection(now, index, actions);
-            }
+            _ => self.want_connection(now, index, actions),
         }
     }
 
+    /// Gives the user its arrival: a request, or a session of which the first request is due.
+    fn take_arrival(&mut self, index: u32, arrival: Arrival) {
+        self.tally.arrived += 1;
+        let ordinal = match self.run.plan().scenarios() {
+            None => arrival.number,
+            Some(_) => {
+                self.begin_session(index, arrival.number);
+                self.next_sequence()
+            }
+        };
+        self.users[index as usize].window.push(Slot::due_at(ordinal, arrival.due));
+    }
+
     /// No connection could be opened: what is due and finds none free fails for that reason.
-    pub(super) fn fail_due(&mut self, now: Instant, actions: &mut Actions, kind: ErrorKind) {
+    pub(super) fn fail_due(&mut self, now: Instant, index: u32, kind: ErrorKind, actions: &mut Actions) {
         if self.phase != Phase::Running || self.next_free().is_some() {
             return;
         }
-        let is_due = |arrival: &Arrival| arrival.due <= now;
-        if self.hold(now, actions).as_ref().is_some_and(is_due) {
-            self.let_go();
-            self.tally.arrived += 1;
-            self.tally.issued += 1;
-            self.fail(kind);
-        } else {
-            self.give_back();
+        match self.hold(now, actions) {
+            Some(arrival) if arrival.due <= now => {
+                self.let_go();
+                self.take_arrival(index, arrival);
+                self.users[index as usize].window.pop();
+                self.tally.issued += 1;
+                self.fail(index, kind);
+            }
+            _ => self.give_back(),
         }
     }
 
@@ -347,7 +359,8 @@ impl Load {
     /// Nothing more will come: who has nothing outstanding is done.
     fn retire_free(&mut self, now: Instant, actions: &mut Actions) {
         for index in 0..self.users.len() as u32 {
-            if self.users[index as usize].window.is_empty() {
+            let user = &self.users[index as usize];
+            if user.window.is_empty() && !user.in_session() {
                 self.retire(now, index, actions);
             }
         }
