@@ -123,6 +123,7 @@ fn drive(run: &Arc<Run>, args: &Args, clock: Clock) -> Result<(Vec<Load>, Genera
     let generator = Generator {
         process_cpu: Some(cpu),
         processors: breme_sys::parallelism(),
+        stays_awake: args.stays_awake(),
         interrupted: interruption.is_some(),
         started_at,
     };

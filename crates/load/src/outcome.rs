@@ -313,6 +313,8 @@ pub struct Generator {
     pub process_cpu: Option<Duration>,
     /// Processors that it may use.
     pub processors: usize,
+    /// Its threads were told to stay awake: how busy they were says nothing.
+    pub stays_awake: bool,
     /// The user ended the run.
     pub interrupted: bool,
     /// When the run began, on the calendar.
@@ -366,7 +368,7 @@ impl Outcome {
             settings: settings(run),
         };
         drop(series);
-        outcome.invalid_reasons = invalid_reasons(run, &outcome);
+        outcome.invalid_reasons = invalid_reasons(run, &outcome, generator.stays_awake);
         outcome.valid = outcome.invalid_reasons.is_empty();
         outcome.notes = notes(&outcome);
         outcome
@@ -514,7 +516,7 @@ fn generator_use(shards: &[Load], generator: Generator, elapsed: Duration, issue
     }
 }
 
-fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
+fn invalid_reasons(run: &Run, outcome: &Outcome, stays_awake: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     if run.gave_up() {
         let authority = &run.plan().authority().text;
@@ -529,7 +531,7 @@ fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     }
     reasons.extend(lateness_reason(outcome));
     let busiest = outcome.generator.thread_shares.iter().copied().fold(0.0, f64::max);
-    if busiest > THREAD_SHARE_MAX {
+    if busiest > THREAD_SHARE_MAX && !stays_awake {
         reasons.push(format!(
             "the generator was the limit: its busiest thread used {:.0} % of a processor; use more threads (-t) or a second machine",
             busiest * 100.0

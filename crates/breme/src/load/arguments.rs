@@ -228,6 +228,11 @@ impl Args {
         }))
     }
 
+    /// The user asked for it.
+    pub(super) fn stays_awake(&self) -> bool {
+        self.spin.is_some_and(|spin| !spin.is_zero())
+    }
+
     /// How long before a deadline the threads no longer sleep: it makes up for the time that waking takes, where that costs little.
     pub(super) fn spin(&self, plan: &Plan) -> Duration {
         let rate = plan.settings().open_loop.as_ref().map_or(0.0, |open_loop| open_loop.pace.peak_rate());

@@ -9,4 +9,5 @@ mod harness;
 mod hostile;
 mod loading;
 mod peers;
+mod schedules;
 mod site;
