@@ -120,6 +120,9 @@ impl Load {
             return self.finish(now, actions);
         }
         let user = &mut self.users[index as usize];
+        if user.state == State::Done {
+            return; // nothing more is due, as it turned out
+        }
         user.failures = user.failures.saturating_add(1);
         self.pause(now, index);
     }
