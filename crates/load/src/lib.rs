@@ -1,7 +1,8 @@
-//! The load generator: a closed loop of users who ask, wait for the answer, think, and ask again.
+//! The load generator: a closed loop of users who ask, wait for the answer, think, and ask again; an open loop of requests that come by
+//! a schedule; and scenarios of several steps in either.
 //!
 //! ```text
-//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, seconds, progress)
+//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, seconds, progress)
 //!                                 │ one for each shard
 //!                                 ▼
 //!                    driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
@@ -11,13 +12,16 @@
 //! |---|---|
 //! | `target`, `template`, `request` | what is sent: URLs, placeholders, requests that are built once |
 //! | `plan` | the settings, checked before the clock starts |
-//! | `node`, `user`, `window` | the closed loop |
+//! | `node`, `user`, `window` | users with their connections; what a free user does next |
+//! | `schedule`, `arrivals` | the open loop: when what is due, and who takes it |
+//! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
 //! | `tally`, `series`, `run` | what is counted: per shard, per second, together |
 //! | `outcome`, `text`, `csv` | the result |
 //!
-//! Each request has four instants: **due** (when it could be sent: after the answer before it and the time to think), **sent**,
-//! **first byte** and **done**. *Service time* is sent → done, *lateness* due → sent; connecting is timed apart. Times are
+//! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer before it and
+//! the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time* due → done, *lateness* the part of due → sent
+//! that is the generator's doing; connecting is timed apart. Times are
 //! kept in histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram at its limit.
 //!
 //! This crate knows no sockets, clocks, threads and files: it is a [node](breme_node::Node), so that it can be run against a simulated

@@ -437,7 +437,7 @@ impl Node for Load {
     fn deadline_slack(&self) -> Duration {
         match &self.open {
             Some(open) => open.slack,
-            None if self.run.plan().settings().think.is_some() => Duration::ZERO,
+            None if self.run.plan().has_users_that_think() => Duration::ZERO,
             None => breme_node::DEADLINE_SLACK,
         }
     }

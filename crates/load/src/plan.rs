@@ -268,6 +268,11 @@ impl Plan {
         self.settings.open_loop.is_some() && self.settings.keep_alive
     }
 
+    /// Whether requests leave at instants of their own, not only behind answers.
+    pub(crate) const fn has_users_that_think(&self) -> bool {
+        self.settings.think.is_some() || self.settings.scenarios.is_some()
+    }
+
     /// What users do, if that is more than a request after another.
     #[inline]
     pub(crate) const fn scenarios(&self) -> Option<&Scenarios> {
