@@ -6,6 +6,7 @@
 mod arguments;
 mod attendant;
 mod output;
+mod secured;
 pub mod units;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 pub use arguments::Args;
 use attendant::{Attendant, Interruption};
-use breme_driver::{Clock, Kind, Settings as DriverSettings, start};
-use breme_load::{Generator, Load, Outcome, Plan, Run};
+use breme_driver::{ClientTls, Clock, Kind, Settings as DriverSettings, start};
+use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
 use output::Outputs;
 
 /// What is open besides connections: standard streams, the driver's own, output files.
@@ -61,6 +62,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
+    let tls = secured::client(args, plan.authority())?;
     let addresses = resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
@@ -71,7 +73,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
         run = run.observed_by(observer);
     }
     let run = Arc::new(run);
-    let (mut shards, generator, interruption) = drive(&run, args, clock)?;
+    let (mut shards, generator, interruption) = drive(&run, args, clock, tls)?;
     let outcome = Outcome::of(&run, &mut shards, generator);
     log_writers.join()?;
     outputs.write(&run, &outcome)?;
@@ -100,12 +102,18 @@ fn resolve(plan: &Plan) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 /// Runs the shards to their end, or to an interruption.
-fn drive(run: &Arc<Run>, args: &Args, clock: Clock) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
+fn drive(
+    run: &Arc<Run>,
+    args: &Args,
+    clock: Clock,
+    tls: Option<Arc<ClientTls>>,
+) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {
         threads: run.shard_count(),
         spin_before_deadline: args.spin(run.plan()),
         connect_timeout: run.plan().settings().timeout,
         stopping_timeout: STOPPING_TIMEOUT,
+        tls_clients: tls.iter().cloned().collect(), // in the place of breme_load::TLS_CLIENT
         ..DriverSettings::default()
     };
     let started_at = run_date(clock);
@@ -126,6 +134,9 @@ fn drive(run: &Arc<Run>, args: &Args, clock: Clock) -> Result<(Vec<Load>, Genera
         stays_awake: args.stays_awake(),
         interrupted: interruption.is_some(),
         started_at,
+        tls: tls
+            .and_then(|tls| tls.negotiated())
+            .map(|agreed| TlsSummary { version: agreed.version, cipher_suite: agreed.cipher_suite }),
     };
     Ok((shards, generator, interruption))
 }
@@ -138,8 +149,12 @@ fn run_date(clock: Clock) -> breme_base::UnixSeconds {
 fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
     let addresses: Vec<String> = run.addresses().iter().map(SocketAddr::to_string).collect();
     let kinds: Vec<String> = outcome.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    let remedy = match run.tls_failure() {
+        Some(failure) => format!("{failure}; {}", secured::remedy(failure)),
+        None => "check that the server runs there and that the address and port are right".to_owned(),
+    };
     format!(
-        "nothing was answered by {} ({}); check that the server runs there and that the address and port are right",
+        "nothing was answered by {} ({}); {remedy}",
         addresses.join(", "),
         if kinds.is_empty() { String::from("no request ended") } else { kinds.join(", ") }
     )

@@ -5,6 +5,7 @@
 
 mod load;
 mod site;
+mod tls;
 
 use std::process::ExitCode;
 

@@ -5,17 +5,18 @@
 
 mod arguments;
 mod folder;
+mod secured;
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 pub use arguments::Args;
-use breme_driver::{Clock, Listener, Settings as DriverSettings, Stopper, start};
+use breme_driver::{Clock, Counting, Listener, ServerTls, Settings as DriverSettings, Stopper, start};
 use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
 use folder::Folder;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use secured::{Place, Reloading};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// What is open besides connections and kept files: standard streams, the folder, the driver's own.
@@ -75,23 +76,24 @@ fn serve(args: &Args) -> Result<(), Failure> {
 
     let mut driver = args.driver_settings();
     driver.connections_max = connections_max(args, &driver, files)?;
-    let addresses = args.addresses()?;
-    let listeners: Vec<Listener> = addresses
-        .iter()
-        .map(|&address| Listener::bind(address, &driver).map_err(|error| Failure::run(error.to_string())))
-        .collect::<Result<_, _>>()?;
-    let bound: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let (tls, reloading) = secured::of(args)?.map_or((None, None), |(tls, reloading)| (Some(tls), reloading));
+    let (listeners, bound) = listen(args, &driver, tls.as_ref())?;
 
     // Before anybody is told that we are ready: a signal that comes then must find us listening.
-    let signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
+    let mut caught = vec![SIGINT, SIGTERM];
+    caught.extend(reloading.is_some().then_some(SIGHUP));
+    let signals = Signals::new(caught).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
     let running = start(args.driver, listeners, &driver, clock, |shard| site.node(shard))
         .map_err(|error| Failure::run(error.to_string()))?;
-    obey(signals, running.stopper())?;
+    obey(signals, running.stopper(), reloading)?;
     announce(&bound);
 
+    let counting = running.counters();
     let panics: Vec<String> =
         running.join().into_iter().filter_map(|node| node.err().map(|panic| panic.to_string())).collect();
+    if tls.is_some() {
+        tell_handshakes(&counting);
+    }
     if panics.is_empty() { Ok(()) } else { Err(Failure::run(panics.join("; "))) }
 }
 
@@ -152,16 +154,40 @@ fn connections_max(args: &Args, driver: &DriverSettings, files: Option<FileCache
     Ok(asked.unwrap_or_else(|| driver.connections_max.min(room)))
 }
 
-/// The first signal asks the driver to finish what was begun, a second one ends the program.
-fn obey(mut signals: Signals, stopper: Stopper) -> Result<(), Failure> {
+fn listen(
+    args: &Args,
+    driver: &DriverSettings,
+    tls: Option<&ServerTls>,
+) -> Result<(Vec<Listener>, Vec<Place>), Failure> {
+    let mut listeners = Vec::new();
+    let mut bound = Vec::new();
+    for place in args.places()? {
+        let listener = Listener::bind(place.address, driver).map_err(|error| Failure::run(error.to_string()))?;
+        bound.push(Place { address: listener.address(), ..place });
+        listeners.push(match tls {
+            Some(tls) if place.is_secured => listener.secured_by(tls.clone()),
+            _ => listener,
+        });
+    }
+    Ok((listeners, bound))
+}
+
+/// SIGHUP exchanges the certificate. The first other signal asks the driver to finish what was begun, a second one ends the program.
+fn obey(mut signals: Signals, stopper: Stopper, reloading: Option<Reloading>) -> Result<(), Failure> {
     let obey = move || {
-        let mut signals = signals.forever();
-        if signals.next().is_some() {
-            stopper.drain();
-        }
-        if let Some(signal) = signals.next() {
-            stopper.abort();
-            std::process::exit(128 + signal);
+        let mut is_stopping = false;
+        for signal in signals.forever() {
+            match &reloading {
+                Some(reloading) if signal == SIGHUP => reloading.reload(),
+                _ if !is_stopping => {
+                    is_stopping = true;
+                    stopper.drain();
+                }
+                _ => {
+                    stopper.abort();
+                    std::process::exit(128 + signal);
+                }
+            }
         }
     };
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(obey);
@@ -169,10 +195,22 @@ fn obey(mut signals: Signals, stopper: Stopper) -> Result<(), Failure> {
 }
 
 /// One line for each address, for people and for the programs that started us. Nobody needs to read it.
-fn announce(bound: &[SocketAddr]) {
+fn announce(bound: &[Place]) {
     let mut output = std::io::stdout().lock();
-    for address in bound {
-        let _ = writeln!(output, "listening on http://{address}");
+    for place in bound {
+        let _ = writeln!(output, "listening on {}://{}", place.scheme(), place.address);
     }
     let _ = output.flush();
+}
+
+/// What became of TLS, of which no request tells.
+fn tell_handshakes(counting: &Counting) {
+    let shards = counting.all();
+    let sum = |count: fn(&breme_driver::ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();
+    eprintln!(
+        "breme site: {} handshakes of TLS, {} of them resumed; {} failed",
+        sum(|shard| shard.handshakes),
+        sum(|shard| shard.handshakes_resumed),
+        sum(|shard| shard.handshakes_failed)
+    );
 }

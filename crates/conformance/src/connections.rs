@@ -34,6 +34,15 @@ fn persistence() -> Vec<Case> {
         case("close in a list", SECTION, get("1.1", "Connection: foo, close\r\n"), closed()),
         case("close in a second line", SECTION, get("1.1", "Connection: foo\r\nConnection: close\r\n"), closed()),
         case("close beside keep-alive", SECTION, get("1.1", "Connection: keep-alive, close\r\n"), closed()),
+        case("close in quotes is no option", "RFC 9110, 7.6.1", get("1.1", "Connection: \"close\"\r\n"), kept()),
+        case("close behind a quotation mark", "RFC 9110, 7.6.1", get("1.1", "Connection: a\", close\r\n"), closed()),
+        case(
+            "keep-alive before close",
+            SECTION,
+            get("1.0", "Connection: keep-alive\r\nConnection: close\r\n"),
+            closed(),
+        ),
+        case("keep-alive for a proxy", "RFC 9112, C.2.2", get("1.0", "Proxy-Connection: keep-alive\r\n"), closed()),
         case("1.0 closes", SECTION, get("1.0", ""), closed()),
         case("1.0 with keep-alive", "RFC 9112, C.2.2", get("1.0", "Connection: keep-alive\r\n"), kept()),
         case(
@@ -41,6 +50,18 @@ fn persistence() -> Vec<Case> {
             "RFC 9110, 7.8",
             get("1.1", "Connection: upgrade\r\nUpgrade: h2c\r\n"),
             kept(),
+        ),
+        case(
+            "an upgrade with content",
+            "RFC 9110, 7.8",
+            "POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc",
+            Expect::Served(bytes(&["abc"])),
+        ),
+        case(
+            "an upgrade in 1.0",
+            "RFC 9110, 7.8",
+            get("1.0", "Connection: upgrade\r\nUpgrade: websocket\r\n"),
+            closed(),
         ),
         case(
             "nothing is read after close",
@@ -72,16 +93,22 @@ fn pipelining() -> Vec<Case> {
             Expect::Served(bytes(&["abc", "de"])),
         ),
         case(
-            "content that nobody wanted is not a request",
-            "RFC 9112, 9.3",
-            "GET /bytes/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 39\r\n\r\nGET /bytes/9 HTTP/1.1\r\nHost: a\r\n\r\n     GET /bytes/2 HTTP/1.1\r\nHost: a\r\n\r\n",
-            Expect::Served(bytes(&["0", "01"])),
+            "nothing is read behind a refused request",
+            "RFC 9112, 9.6",
+            ["GET /bad path HTTP/1.1\r\nHost: a\r\n\r\n", &get(1)].concat(),
+            Expect::Refused(&[400]),
         ),
         case(
-            "a chunked body that nobody wanted",
-            "RFC 9112, 9.3",
-            "GET /bytes/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /bytes/2 HTTP/1.1\r\nHost: a\r\n\r\n",
-            Expect::Served(bytes(&["0", "01"])),
+            "what is not found does not end the connection",
+            "RFC 9110, 15.5.5",
+            [&get(1), "GET /not-there HTTP/1.1\r\nHost: a\r\n\r\n", &get(2)].concat(),
+            Expect::Served(vec![(200, Some(b"0".to_vec())), (404, None), (200, Some(b"01".to_vec()))]),
+        ),
+        case(
+            "an empty line between requests",
+            "RFC 9112, 2.2",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\r\nGET /bytes/2 HTTP/1.1\r\nHost: a\r\n\r\n",
+            Expect::Served(bytes(&["abc", "01"])),
         ),
         case(
             "a slow answer does not overtake",
@@ -121,6 +148,30 @@ fn expectations() -> Vec<Case> {
             Expect::ServedThenClosed(bytes(&["abc"])),
         ),
         case(
+            "100-continue without content",
+            SECTION,
+            "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n",
+            Expect::Served(bytes(&[""])),
+        ),
+        case(
+            "100-continue for what is not wanted",
+            SECTION,
+            "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
+            Expect::ServedThenClosed(vec![(501, None)]),
+        ),
+        case(
+            "100-continue for too much",
+            SECTION,
+            "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 999999999999\r\n\r\n",
+            Expect::Refused(&[413]),
+        ),
+        case(
+            "100-continue with a parameter",
+            SECTION,
+            "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue;a=b\r\nContent-Length: 3\r\n\r\nabc",
+            Expect::Refused(&[417]),
+        ),
+        case(
             "another expectation",
             "RFC 9110, 15.5.18",
             "POST / HTTP/1.1\r\nHost: a\r\nExpect: wonders\r\nContent-Length: 3\r\n\r\nabc",
@@ -142,6 +193,13 @@ fn methods() -> Vec<Case> {
         case("204 has no content", "RFC 9110, 15.3.5", send("GET", "/status/204"), Expect::Served(vec![(204, None)])),
         case("304 has no content", "RFC 9110, 15.4.5", send("GET", "/status/304"), Expect::Served(vec![(304, None)])),
         case("404 lives on", "RFC 9110, 15.5.5", send("GET", "/not-there"), Expect::Served(vec![(404, None)])),
+        case("OPTIONS has no content", "RFC 9110, 9.3.7", send("OPTIONS", "/"), Expect::Served(vec![(204, None)])),
+        case(
+            "what follows CONNECT is not read",
+            "RFC 9110, 9.3.6",
+            "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\nGET /bytes/3 HTTP/1.1\r\nHost: a\r\n\r\n",
+            Expect::ServedThenClosed(vec![(501, None)]),
+        ),
         case("TRACE", "RFC 9110, 9.3.8", send("TRACE", "/"), Expect::Served(vec![(501, None)])),
     ]
 }

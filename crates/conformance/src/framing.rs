@@ -11,6 +11,8 @@ pub fn cases() -> Vec<Case> {
     cases.extend(codings());
     cases.extend(chunks());
     cases.extend(trailers());
+    cases.extend(content_without_meaning());
+    cases.extend(lookalikes());
     cases
 }
 
@@ -25,12 +27,6 @@ fn lengths() -> Vec<Case> {
         served("content of a length", LENGTH, post("Content-Length: 3", "abc"), "abc"),
         served("content of no length", LENGTH, post("Content-Length: 0", ""), ""),
         served("neither length nor coding", "RFC 9112, 6.3", "POST /x HTTP/1.1\r\nHost: a\r\n\r\n", ""),
-        served(
-            "content with GET",
-            "RFC 9110, 9.3.1",
-            "GET /bytes/3 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
-            "012",
-        ),
         refuse("a sign", " +3"),
         refuse("a minus sign", " -3"),
         refuse("a hexadecimal length", " 0x3"),
@@ -41,6 +37,12 @@ fn lengths() -> Vec<Case> {
         refuse("a list of two lengths", " 3, 4"),
         refuse("a list of equal lengths", " 3, 3"),
         refuse("a length past 64 bits", " 18446744073709551619"),
+        refuse("a leading zero", " 03"),
+        refuse("a length in quotes", " \"3\""),
+        refuse("a trailing comma", " 3,"),
+        refuse("an exponent", " 3e0"),
+        refuse("a form feed", " 3\u{c}"),
+        served("white space around a length", "RFC 9112, 5", post("Content-Length: \t 3 \t ", "abc"), "abc"),
         refuse("a length of 100 digits", &format!(" {}3", "9".repeat(100))),
         refuse("a letter", " 3a"),
         refuse("a vertical tab", " \u{b}3"),
@@ -84,6 +86,20 @@ fn codings() -> Vec<Case> {
         refuse("only a comma", "Transfer-Encoding: ,"),
         refuse("a space before the colon", "Transfer-Encoding : chunked"),
         refuse("a NUL", "Transfer-Encoding: chun\0ked"),
+        refuse("a comma before it", "Transfer-Encoding: , chunked"),
+        refuse("a comma behind it", "Transfer-Encoding: chunked,"),
+        refuse("a semicolon behind it", "Transfer-Encoding: chunked;"),
+        refuse("a tab inside", "Transfer-Encoding: chun\tked"),
+        refuse("a second empty line", "Transfer-Encoding: chunked\r\nTransfer-Encoding:"),
+        refuse("a second line of identity", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"),
+        refuse("a comma in a quoted parameter", "Transfer-Encoding: gzip;a=\"b, chunked\""),
+        served("white space around it", "RFC 9112, 5", post("Transfer-Encoding:\t chunked \t", body), "abc"),
+        served(
+            "chunked in a later minor version",
+            "RFC 9110, 2.5",
+            format!("POST / HTTP/1.2\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}"),
+            "abc",
+        ),
         refused_with("gzip, chunked", CODING, post("Transfer-Encoding: gzip, chunked", body), &[501]),
         refused_with("identity alone", CODING, post("Transfer-Encoding: identity", body), &[400, 501]),
         refused_with("gzip alone", CODING, post("Transfer-Encoding: gzip", body), &[400, 501]),
@@ -107,6 +123,14 @@ fn chunks() -> Vec<Case> {
         served("an extension", "RFC 9112, 7.1.1", chunked("3;a=b\r\nabc\r\n0\r\n\r\n"), "abc"),
         served("an extension in quotes", "RFC 9112, 7.1.1", chunked("3;a=\"b;c\"\r\nabc\r\n0;x\r\n\r\n"), "abc"),
         served("only the last chunk", CHUNK, chunked("0\r\n\r\n"), ""),
+        served("16 digits", CHUNK, chunked("0000000000000003\r\nabc\r\n0\r\n\r\n"), "abc"),
+        served("white space around an extension's sign", CHUNK, chunked("3; a = b\r\nabc\r\n0\r\n\r\n"), "abc"),
+        refuse("17 digits", "00000000000000003\r\nabc\r\n0\r\n\r\n"),
+        refuse("17 digits of the last chunk", "3\r\nabc\r\n00000000000000000\r\n\r\n"),
+        refuse("white space before an extension", "3 ;a=b\r\nabc\r\n0\r\n\r\n"),
+        refuse("an extension without a name", "3;\r\nabc\r\n0\r\n\r\n"),
+        refuse("an extension with a bracket", "3;a[=b\r\nabc\r\n0\r\n\r\n"),
+        refuse("words without a semicolon", "3 a\r\nabc\r\n0\r\n\r\n"),
         refuse("a sign", "+3\r\nabc\r\n0\r\n\r\n"),
         refuse("a minus sign", "-3\r\nabc\r\n0\r\n\r\n"),
         refuse("0x", "0x3\r\nabc\r\n0\r\n\r\n"),
@@ -158,6 +182,12 @@ fn trailers() -> Vec<Case> {
         refuse("Transfer-Encoding in a trailer", "Transfer-Encoding: chunked\r\n"),
         refuse("Host in a trailer", "Host: b\r\n"),
         refuse("bare LF ends the trailers", "X-A: b\r\n\n"),
+        refuse("a folded trailer", "X-A: b\r\n c\r\n"),
+        refuse("a bare CR in a trailer", "X-A: b\rc\r\n"),
+        refuse("Authorization in a trailer", "Authorization: Basic eDp5\r\n"),
+        refuse("Content-Type in a trailer", "Content-Type: text/html\r\n"),
+        refused_with("a trailer of 100,000 bytes", TRAILER, with(&format!("X: {}\r\n", "a".repeat(100_000))), &[431]),
+        refused_with("2,000 trailers", TRAILER, with(&"X: a\r\n".repeat(2_000)), &[431]),
         Case {
             name: "the request after a trailer is read",
             section: TRAILER,
@@ -165,5 +195,79 @@ fn trailers() -> Vec<Case> {
             heads: &[],
             expect: Expect::Served(vec![(200, Some(b"abc".to_vec())), (200, Some(b"012".to_vec()))]),
         },
+    ]
+}
+
+/// Content that nobody asked for: a front that overlooks it would take it for requests.
+fn content_without_meaning() -> Vec<Case> {
+    const READING: &str = "RFC 9110, 9.3.1";
+    let ask = |method: &str, fields: &str| format!("{method} /bytes/3 HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
+    let hidden = ask("GET", "X: y");
+    let with_hidden = |method| ask(method, &format!("Content-Length: {}", hidden.len())) + &hidden + &hidden;
+    let closed = |name, heads, send: String, content: &str| {
+        let expect = Expect::ServedThenClosed(vec![(200, Some(content.as_bytes().to_vec()))]);
+        Case { name, section: READING, send: send.into(), heads, expect }
+    };
+    vec![
+        closed("a request inside the content of GET", &[], with_hidden("GET"), "012"),
+        closed("a request inside the content of HEAD", &[0], with_hidden("HEAD"), ""),
+        closed("GET whose content does not come", &[], ask("GET", "Content-Length: 5"), "012"),
+        served("GET with content of no length", READING, ask("GET", "Content-Length: 0"), "012"),
+        refused_with("GET with chunks", READING, ask("GET", "Transfer-Encoding: chunked") + "0\r\n\r\n", BAD),
+        refused_with("GET whose chunks do not come", READING, ask("GET", "Transfer-Encoding: chunked"), BAD),
+        Case {
+            name: "a request inside the content of a method that is not implemented",
+            section: "RFC 9112, 9.3",
+            send: (ask("PUT", &format!("Content-Length: {}", hidden.len())) + &hidden + &hidden).into(),
+            heads: &[],
+            expect: Expect::Served(vec![(501, None), (200, Some(b"012".to_vec()))]),
+        },
+        Case {
+            name: "chunks that nobody wanted",
+            section: "RFC 9112, 9.3",
+            send: (ask("PUT", "Transfer-Encoding: chunked") + "3\r\nabc\r\n0\r\n\r\n" + &hidden).into(),
+            heads: &[],
+            expect: Expect::Served(vec![(501, None), (200, Some(b"012".to_vec()))]),
+        },
+        refused_with(
+            "bad chunks that nobody wanted",
+            "RFC 9112, 7.1",
+            ask("PUT", "Transfer-Encoding: chunked") + "zz\r\n",
+            BAD,
+        ),
+        refused_with("TRACE with content", "RFC 9110, 9.3.8", ask("TRACE", "Content-Length: 3") + "abc", &[400, 501]),
+        refused_with(
+            "CONNECT with content",
+            "RFC 9110, 9.3.6",
+            "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\nContent-Length: 3\r\n\r\nabc",
+            &[400, 501],
+        ),
+    ]
+}
+
+/// Fields that some reader takes for those that frame.
+fn lookalikes() -> Vec<Case> {
+    const ALIKE: &str = "RFC 9112, 11.2";
+    let refuse = |name, field: &str| refused_with(name, ALIKE, post(field, "abc"), BAD);
+    vec![
+        refuse("a length with an underscore", "Content_Length: 3"),
+        refuse("a length with an underscore beside a real one", "Content-Length: 3\r\nContent_Length: 99"),
+        refuse("a length with a dot", "Content.Length: 3"),
+        refuse("a length with two hyphens", "Content--Length: 3"),
+        refuse("a length behind an apostrophe", "'Content-Length: 3"),
+        refuse("a coding with an underscore", "Transfer_Encoding: chunked"),
+        refuse("a coding with three underscores", "transfer___encoding: chunked"),
+        refuse("a coding with three hyphens", "Transfer---Encoding: chunked"),
+        refuse("a coding with a hyphen behind it", "Transfer-Encoding-: chunked"),
+        refuse("a coding with a tab", "Transfer\tEncoding: chunked"),
+        served("other fields with underscores", ALIKE, post("X_Forwarded_For_A: b\r\nContent-Length: 3", "abc"), "abc"),
+        served("a length in a longer name", ALIKE, post("X-Content-Length: 99\r\nContent-Length: 3", "abc"), "abc"),
+        refuse("two media types", "Content-Type: text/plain\r\nContent-Length: 3\r\nContent-Type: text/html"),
+        served(
+            "the same media type twice",
+            "RFC 9110, 5.3",
+            post("Content-Type: text/plain\r\nContent-Type: text/plain\r\nContent-Length: 3", "abc"),
+            "abc",
+        ),
     ]
 }

@@ -27,6 +27,22 @@ fn request_lines() -> Vec<Case> {
             "012",
         ),
         refused_with("bare LF ends the request line", "RFC 9112, 2.2", "GET /bytes/3 HTTP/1.1\nHost: a\r\n\r\n", BAD),
+        refused_with("two empty lines before the request", "RFC 9112, 2.2", "\r\n".repeat(2), BAD),
+        refused_with("empty lines without end", "RFC 9112, 2.2", "\r\n".repeat(50_000), BAD),
+        refused_with("an empty line of LF alone", "RFC 9112, 2.2", format!("\n{}", get("GET /bytes/3 HTTP/1.1")), BAD),
+        refused_with("only white space", LINE, "   \r\n\r\n", BAD),
+        refused_with("version without a minor", "RFC 9112, 2.3", get("GET /bytes/3 HTTP/1"), BAD),
+        refused_with("version with leading zeros", "RFC 9112, 2.3", get("GET /bytes/3 HTTP/01.01"), BAD),
+        refused_with("version with a space", "RFC 9112, 2.3", get("GET /bytes/3 HTTP/ 1.1"), BAD),
+        refused_with("HTTP/0.9 by name", "RFC 9110, 15.6.6", get("GET /bytes/3 HTTP/0.9"), &[505]),
+        refused_with("another protocol", "RFC 9112, 2.3", get("GET /bytes/3 ICE/1.0"), BAD),
+        refused_with("mail", LINE, "EHLO a\r\n", BAD),
+        refused_with(
+            "the line of a balancer",
+            LINE,
+            format!("PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n{}", get("GET / HTTP/1.1")),
+            BAD,
+        ),
         refused_with("bare LF everywhere", "RFC 9112, 2.2", "GET /bytes/3 HTTP/1.1\nHost: a\n\n", BAD),
         refused_with("bare CR in the request line", "RFC 9112, 2.2", "GET /bytes/3\r HTTP/1.1\r\nHost: a\r\n\r\n", BAD),
         refused_with("two spaces before the target", LINE, get("GET  /bytes/3 HTTP/1.1"), BAD),
@@ -101,9 +117,37 @@ fn targets() -> Vec<Case> {
             section: "RFC 9112, 3.2.4",
             send: b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
             heads: &[],
-            expect: Expect::Served(vec![(200, Some(Vec::new()))]),
+            expect: Expect::Served(vec![(204, None)]),
         },
+        Case {
+            name: "OPTIONS of a whole server in absolute-form",
+            section: "RFC 9112, 3.2.4",
+            send: b"OPTIONS http://a HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+            heads: &[],
+            expect: Expect::Served(vec![(204, None)]),
+        },
+        answered("an encoded NUL", "RFC 3986, 7.3", get("/a%00b"), 400),
+        answered("an encoded CRLF", "RFC 3986, 7.3", get("/a%0d%0aX:%20b"), 400),
+        answered("an encoding cut short", "RFC 3986, 2.1", get("/a%zz"), 400),
+        answered("a climbing path", "RFC 3986, 5.2.4", get("/../a"), 400),
+        answered("an encoded climbing path", "RFC 3986, 5.2.4", get("/%2e%2e/a"), 400),
+        refused_with("a backslash", "RFC 3986, 3.3", get("/a\\b"), BAD),
+        refused_with("overlong UTF-8", "RFC 3986, 2", b"GET /\xc0\xaf HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), BAD),
+        refused_with("a space inside", TARGET, get("/a b"), BAD),
+        refused_with("another scheme", "RFC 9112, 3.2.2", get("ftp://a/bytes/3"), BAD),
+        refused_with(
+            "CONNECT with an empty port",
+            "RFC 9112, 3.2.3",
+            "CONNECT a: HTTP/1.1\r\nHost: a\r\n\r\n",
+            &[400, 501],
+        ),
+        served("a target of 7,900 bytes", "RFC 9112, 3", get(&format!("/bytes/3?{}", "a".repeat(7_900))), "012"),
     ]
+}
+
+/// A well-formed request that is answered with this status, connection kept.
+fn answered(name: &'static str, section: &'static str, send: String, status: u16) -> Case {
+    Case { name, section, send: send.into(), heads: &[], expect: Expect::Served(vec![(status, None)]) }
 }
 
 fn hosts() -> Vec<Case> {
@@ -120,6 +164,20 @@ fn hosts() -> Vec<Case> {
         refused_with("a Host with a scheme", HOST, with("Host: http://a\r\n"), BAD),
         refused_with("a Host whose port is no number", HOST, with("Host: a:b\r\n"), BAD),
         refused_with("a Host whose port is too large", HOST, with("Host: a:65536\r\n"), BAD),
+        refused_with("a Host whose port overflows", HOST, with("Host: a:4294967376\r\n"), BAD),
+        refused_with("a Host with two ports", HOST, with("Host: [::1]:80:80\r\n"), BAD),
+        refused_with("an empty Host", "RFC 9110, 4.2.1", with("Host:\r\n"), BAD),
+        refused_with("only a port", "RFC 9110, 4.2.1", with("Host: :80\r\n"), BAD),
+        refused_with("an IPv6 address with a zone", "RFC 3986, 3.2.2", with("Host: [fe80::1%25eth0]\r\n"), BAD),
+        refused_with("an IPv6 address that is not closed", "RFC 3986, 3.2.2", with("Host: [::1\r\n"), BAD),
+        refused_with("an IPv6 address without brackets", "RFC 3986, 3.2.2", with("Host: ::1\r\n"), BAD),
+        refused_with("a Host in a folded line", HOST, with("X: y\r\n Host: a\r\n"), BAD),
+        refused_with(
+            "a bad Host with an absolute target",
+            HOST,
+            "GET http://a/bytes/3 HTTP/1.1\r\nHost: a b\r\n\r\n",
+            BAD,
+        ),
         refused_with("no Host with an absolute target", HOST, "GET http://a/bytes/3 HTTP/1.1\r\n\r\n", BAD),
         served("a Host with a port", HOST, with("Host: a:8080\r\n"), "012"),
         served("a Host that is an IPv6 address", HOST, with("Host: [::1]:8080\r\n"), "012"),

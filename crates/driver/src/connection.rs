@@ -1,9 +1,9 @@
 //! One connection: what was received and not taken, what was sent and has not left, and how it ends.
 //!
 //! ```text
-//!   Connecting ──► Open ──► Flushing ──► Lingering ──► Ended
-//!                   │  close   │  queue empty   │  peer's end, time or bytes
-//!                   └──────────┴────────────────┴──► Ended (reset, abort, failure)
+//!   Connecting ──► (Handshaking) ──► Open ──► Flushing ──► Lingering ──► Ended
+//!                   with TLS            │  close   │  queue empty   │  peer's end, time or bytes
+//!                                       └──────────┴────────────────┴──► Ended (reset, abort, failure)
 //! ```
 //!
 //! It calls no node: it says in its fields what has become true, and the engine looks at them.
@@ -11,7 +11,7 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use breme_node::{Action, Actions, CloseReason, ConnectTicket};
+use breme_node::{Action, Actions, CloseReason, ConnectTicket, TlsClientId};
 use bytes::{Bytes, BytesMut};
 
 use crate::queue::SendQueue;
@@ -27,6 +27,7 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// Received, and not taken by the node.
     pub(crate) retained: BytesMut,
+    /// There is none while nothing waits. It may be empty: then only what is sealed waits, in the transport.
     pub(crate) queue: Option<Box<SendQueue>>,
     /// Sending or the kernel's word has shown that the connection is broken; what was received before may still be read.
     pub(crate) failure: Option<CloseReason>,
@@ -47,11 +48,17 @@ pub(crate) struct Connection {
     pub(crate) is_accepted: bool,
     /// The connection stands in the engine's list of those that want a turn.
     pub(crate) is_listed: bool,
+    /// The node has been told of it, and will be told of its end.
+    pub(crate) is_known: bool,
+    /// How TLS begins when the connection is there.
+    pub(crate) tls_client: Option<TlsClientId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Connecting(ConnectTicket),
+    /// The connection is there; TLS is not yet.
+    Handshaking(Opening),
     Open,
     /// The node has closed it; the queue still leaves.
     Flushing {
@@ -62,6 +69,13 @@ pub(crate) enum Phase {
         discarded_bytes: u64,
     },
     Ended(CloseReason),
+}
+
+/// Who began a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    Accepted,
+    Connected(ConnectTicket),
 }
 
 /// How far the end of our sending has come.
@@ -91,14 +105,16 @@ impl Connection {
             failure: None,
             finish: Finish::NotAsked,
             is_readable: false,
-            is_writable: phase == Phase::Open,
+            is_writable: matches!(phase, Phase::Open | Phase::Handshaking(_)),
             is_end_near: false,
             has_ended: false,
             is_paused: false,
             is_relend_due: false,
             length: QueueLength::Short,
-            is_accepted: phase == Phase::Open,
+            is_accepted: matches!(phase, Phase::Open | Phase::Handshaking(Opening::Accepted)),
             is_listed: false,
+            is_known: phase == Phase::Open,
+            tls_client: None,
         }
     }
 
@@ -118,13 +134,18 @@ impl Connection {
         match self.phase {
             Phase::Open => !self.has_ended && self.may_lend() && self.room(receive_bytes_max) > 0,
             Phase::Flushing { .. } | Phase::Lingering { .. } => !self.has_ended,
+            Phase::Handshaking(_) => true,
             Phase::Connecting(_) | Phase::Ended(_) => false,
         }
     }
 
     /// Whether it waits for the kernel to take something.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.queue.is_some() || matches!(self.phase, Phase::Connecting(_))
+        match self.phase {
+            Phase::Connecting(_) => true,
+            Phase::Handshaking(_) => self.transport.pending_bytes() > 0,
+            _ => self.queue.is_some(),
+        }
     }
 
     fn may_send(&self) -> bool {
@@ -132,7 +153,14 @@ impl Connection {
     }
 
     pub(crate) fn unsent_bytes(&self) -> u64 {
-        self.queue.as_ref().map_or(0, |queue| queue.bytes())
+        self.queue.as_ref().map_or(0, |queue| queue.bytes() + self.transport.pending_bytes() as u64)
+    }
+
+    /// What is sealed and has not left keeps a queue, so that it is not forgotten.
+    pub(crate) fn queue_pending(&mut self) {
+        if self.queue.is_none() && self.failure.is_none() && self.transport.pending_bytes() > 0 {
+            self.queue = Some(Box::default());
+        }
     }
 
     /// Sends the segments of `range`: directly from where they are, if nothing waits before them; the rest is queued.
@@ -154,6 +182,7 @@ impl Connection {
         for index in next..range.end {
             self.enqueue(actions, index, 0);
         }
+        self.queue_pending();
         if was_empty {
             self.flush();
         }
@@ -195,13 +224,14 @@ impl Connection {
 
     fn enqueue(&mut self, actions: &Actions, index: usize, skipped: usize) {
         let queue = self.queue.get_or_insert_default();
+        let is_sealed_out = self.transport.pending_bytes() == 0;
         match actions.get(index) {
             Some(Action::Send(..)) => queue.push(Bytes::copy_from_slice(&actions.bytes(index)[skipped..])),
             Some(Action::SendShared(_, segment)) => queue.push(segment.slice(skipped..)),
             Some(Action::SendFile(_, range)) => queue.push_file(range.clone()),
             _ => {}
         }
-        if queue.is_empty() {
+        if queue.is_empty() && is_sealed_out {
             self.queue = None;
         }
     }
@@ -211,10 +241,14 @@ impl Connection {
         let mut flushed_bytes = 0;
         while self.is_writable && flushed_bytes < FLUSH_BYTES_PER_TURN {
             let Some(queue) = &mut self.queue else { break };
-            let outcome = queue.send_some(&mut self.transport);
+            let outcome = match self.transport.pending_bytes() {
+                0 => queue.send_some(&mut self.transport),
+                _ => self.transport.flush(),
+            };
             let Some(moved) = self.note(&outcome) else { break };
             flushed_bytes += moved.bytes;
-            self.queue.take_if(|queue| queue.is_empty());
+            let is_sealed_out = self.transport.pending_bytes() == 0;
+            self.queue.take_if(|queue| queue.is_empty() && is_sealed_out);
         }
         flushed_bytes
     }
@@ -246,9 +280,13 @@ impl Connection {
     /// Ends our sending if that was asked for and everything has left.
     pub(crate) fn finish_if_due(&mut self) {
         if self.finish == Finish::Asked && self.queue.is_none() && self.failure.is_none() {
-            self.finish = Finish::Done;
-            if let Err(reason) = self.transport.end_sending() {
-                self.fail(reason);
+            match self.transport.end_sending() {
+                Ok(true) => self.finish = Finish::Done,
+                Ok(false) => self.queue_pending(),
+                Err(reason) => {
+                    self.finish = Finish::Done;
+                    self.fail(reason);
+                }
             }
         }
     }
@@ -267,13 +305,16 @@ impl Connection {
         if self.queue.is_some() || self.failure.is_some() {
             return false;
         }
+        if self.finish != Finish::Done && (!self.has_ended || self.transport.secured.is_some()) {
+            self.finish = Finish::Asked;
+            self.finish_if_due();
+            if self.queue.is_some() {
+                return false; // the word of the end has not left
+            }
+        }
         if self.has_ended {
             self.end(CloseReason::Requested);
             return false;
-        }
-        if self.finish != Finish::Done {
-            self.finish = Finish::Asked;
-            self.finish_if_due();
         }
         self.phase = Phase::Lingering { discarded_bytes };
         true

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use breme_node::ShardId;
+use breme_node::{ListenerId, ShardId};
 
 use crate::bell::Bell;
+use crate::tls::ServerTls;
 
 /// Messages that wait for one shard; who finds it full tries again later.
 pub(crate) const MAILBOX_MESSAGES_MAX: usize = 4_096;
@@ -26,6 +27,8 @@ pub(crate) struct Control {
     mailboxes: Vec<Mailbox>,
     /// Rung at a stop, for the acceptor of `threads`.
     acceptor: Option<Bell>,
+    /// How each listener speaks TLS; none: it does not.
+    tls: Vec<Option<ServerTls>>,
 }
 
 /// How the thread of a shard is woken.
@@ -48,7 +51,17 @@ impl Alarm {
 impl Control {
     pub(crate) fn new(alarms: Vec<Alarm>, acceptor: Option<Bell>) -> Self {
         let mailboxes = alarms.into_iter().map(Mailbox::new).collect();
-        Self { stop: AtomicU8::new(Stop::No as u8), mailboxes, acceptor }
+        Self { stop: AtomicU8::new(Stop::No as u8), mailboxes, acceptor, tls: Vec::new() }
+    }
+
+    /// With TLS on some listeners.
+    pub(crate) fn with_tls(mut self, tls: Vec<Option<ServerTls>>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    pub(crate) fn tls_of(&self, listener: ListenerId) -> Option<&ServerTls> {
+        self.tls.get(listener.0)?.as_ref()
     }
 
     pub(crate) fn stop(&self) -> Stop {
@@ -158,6 +171,9 @@ pub(crate) struct Counters {
     pub(crate) accepts_failed: AtomicU64,
     pub(crate) wakes_delayed: AtomicU64,
     pub(crate) wakes_lost: AtomicU64,
+    pub(crate) handshakes: AtomicU64,
+    pub(crate) handshakes_resumed: AtomicU64,
+    pub(crate) handshakes_failed: AtomicU64,
 }
 
 impl Counters {
@@ -175,6 +191,9 @@ impl Counters {
             accepts_failed: load(&self.accepts_failed),
             wakes_delayed: load(&self.wakes_delayed),
             wakes_lost: load(&self.wakes_lost),
+            handshakes: load(&self.handshakes),
+            handshakes_resumed: load(&self.handshakes_resumed),
+            handshakes_failed: load(&self.handshakes_failed),
         }
     }
 }
@@ -197,6 +216,12 @@ pub struct ShardCounters {
     pub wakes_delayed: u64,
     /// Wake-ups to others that were given up, since too many were waiting to be tried again.
     pub wakes_lost: u64,
+    /// Handshakes of TLS that succeeded, of both sides.
+    pub handshakes: u64,
+    /// Of these, those that went on with the keys of an earlier session.
+    pub handshakes_resumed: u64,
+    /// Handshakes of TLS that failed, or came to no end in time.
+    pub handshakes_failed: u64,
 }
 
 /// A panic of another thread does not spoil what these locks guard: nothing of ours can panic in between.

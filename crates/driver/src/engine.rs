@@ -4,6 +4,8 @@
 //! lends, carries out the actions and writes. What does not fit into the turn of a connection, or is a consequence of an
 //! action, waits in the list `ready` for [`Engine::handle_turn`]; so no node call happens inside another.
 
+mod handshaking;
+
 use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,8 +13,8 @@ use std::time::Duration;
 
 use breme_base::{Instant, Timers};
 use breme_node::{
-    Accepted, Action, Actions, Close, CloseReason, ConnectError, ConnectTicket, ConnectionId, Endpoint, Node, Received,
-    ShardId,
+    Accepted, Action, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint,
+    Node, Received, ShardId, TlsFailure,
 };
 use breme_sys::Clock;
 
@@ -69,10 +71,14 @@ pub(crate) struct Engine<N, R> {
     wakes_delayed: VecDeque<(ShardId, u64)>,
     messages: VecDeque<u64>,
     receive_buffer: Box<[u8]>,
+    /// Accepted connections whose handshake is not done.
+    handshaking_count: usize,
     /// When what is left is dropped; known from the moment at which the node was told to stop.
     stop_deadline: Option<Instant>,
     /// How late the node's deadline may be, beyond what waking takes.
     slack: Duration,
+    /// The node has been told.
+    has_told_stop: bool,
     /// The shard ends: nothing but the end of its connections is told to the node any more.
     is_exiting: bool,
     /// The node asked for it.
@@ -97,8 +103,10 @@ impl<N: Node, R: Register> Engine<N, R> {
             wakes_delayed: VecDeque::new(),
             messages: VecDeque::new(),
             receive_buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
+            handshaking_count: 0,
             stop_deadline: None,
             slack: Duration::ZERO,
+            has_told_stop: false,
             is_exiting: false,
             has_exited: false,
         }
@@ -113,11 +121,19 @@ impl<N: Node, R: Register> Engine<N, R> {
 
     /// Takes an accepted socket. None if it could not be registered: then it is closed.
     pub(crate) fn handle_accepted(&mut self, socket: OwnedFd, accepted: Accepted) -> Option<ConnectionId> {
-        let Ok(id) = self.insert(socket, Phase::Open) else {
+        let tls = self.control.tls_of(accepted.listener).cloned();
+        let inserted = match &tls {
+            None => self.insert(Transport::new(socket), Phase::Open).ok(),
+            Some(tls) => self.begin_server_handshake(socket, tls, accepted),
+        };
+        let Some(id) = inserted else {
             Counters::add(&self.counters().accepts_failed);
             return None;
         };
         Counters::add(&self.counters().accepted);
+        if tls.is_some() {
+            return Some(id); // the node is told when the handshake is done
+        }
         self.read_clock();
         self.node.handle_accepted(self.now, id, accepted, &mut self.actions);
         self.run_actions();
@@ -156,11 +172,21 @@ impl<N: Node, R: Register> Engine<N, R> {
         self.messages = messages;
     }
 
-    /// Tells the node to stop, once; the listeners are closed already.
+    /// Tells the node to stop, once, when those who are shaking hands are in; the listeners are closed already.
     pub(crate) fn handle_stopping(&mut self) {
         if self.stop_deadline.is_none() && !self.is_exiting {
             self.read_clock();
             self.stop_deadline = Some(self.now + self.settings.stopping_timeout);
+            self.hurry_handshakes();
+            self.tell_stop_if_due();
+        }
+    }
+
+    fn tell_stop_if_due(&mut self) {
+        let is_due = self.stop_deadline.is_some() && !self.has_told_stop && self.handshaking_count == 0;
+        if is_due && !self.is_exiting {
+            self.has_told_stop = true;
+            self.read_clock();
             self.node.handle_stopping(self.now, &mut self.actions);
             self.run_actions();
         }
@@ -178,6 +204,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         }
         self.handle_deadlines();
         self.retry_wakes();
+        self.tell_stop_if_due();
     }
 
     fn report_failed_connects(&mut self) {
@@ -212,6 +239,10 @@ impl<N: Node, R: Register> Engine<N, R> {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
             Phase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
+            Phase::Handshaking(_) => {
+                self.fail_handshaking(id, TlsFailure::TimedOut);
+                return self.release_if_ended(id);
+            }
             Phase::Lingering { .. } => connection.end(CloseReason::Dropped),
             Phase::Open | Phase::Flushing { .. } => {
                 connection.transport.reset_on_close();
@@ -256,7 +287,7 @@ impl<N: Node, R: Register> Engine<N, R> {
 
     /// Whether the node has no more to do here.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_exiting || (self.stop_deadline.is_some() && self.table.len() == 0 && self.connects_failed.is_empty())
+        self.is_exiting || (self.has_told_stop && self.table.len() == 0 && self.connects_failed.is_empty())
     }
 
     pub(crate) fn is_exiting(&self) -> bool {
@@ -317,6 +348,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.phase {
             Phase::Connecting(_) => return self.fail_connecting(id, ConnectError::TimedOut),
+            Phase::Handshaking(_) => self.fail_handshaking(id, TlsFailure::TimedOut),
             Phase::Ended(_) => {}
             _ => {
                 connection.end(CloseReason::Dropped);
@@ -336,6 +368,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         match connection.phase {
             Phase::Open => self.serve_open(id),
             Phase::Connecting(ticket) => self.serve_connecting(id, ticket),
+            Phase::Handshaking(opening) => self.serve_handshaking(id, opening),
             Phase::Flushing { .. } | Phase::Lingering { .. } => self.serve_closing(id),
             Phase::Ended(_) => {}
         }
@@ -349,7 +382,17 @@ impl<N: Node, R: Register> Engine<N, R> {
         }
         self.relend_if_due(id);
         self.receive(id);
+        self.send_pending(id);
         self.end_if_broken(id);
+    }
+
+    /// What receiving has left to be sent, a ticket or an answer to a change of keys, and what has not left with anything of the node's.
+    fn send_pending(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if connection.queue.is_none() && connection.transport.pending_bytes() > 0 {
+            connection.queue_pending();
+            self.flush(id);
+        }
     }
 
     /// Sends what waits, and tells the node when the queue became long or empty.
@@ -419,9 +462,8 @@ impl<N: Node, R: Register> Engine<N, R> {
             let limit = connection.room(self.settings.receive_bytes_max).min(self.receive_buffer.len());
             let buffer = &mut self.receive_buffer[..limit];
             match connection.transport.receive(buffer) {
-                Ok(Receipt::Bytes(count)) => {
-                    // Less than was asked for means that there is no more, unless the end comes behind it.
-                    connection.is_readable = count == limit || connection.is_end_near || connection.failure.is_some();
+                Ok(Receipt::Bytes { count, is_all }) => {
+                    connection.is_readable = !is_all || connection.is_end_near || connection.failure.is_some();
                     self.lend(id, count);
                 }
                 Ok(Receipt::End) => {
@@ -495,11 +537,15 @@ impl<N: Node, R: Register> Engine<N, R> {
             None => {}
             Some(Err(error)) => self.fail_connecting(id, connect_error(&error)),
             Some(Ok(())) => {
-                connection.phase = Phase::Open;
                 connection.is_writable = true;
+                if let Some(client) = connection.tls_client {
+                    return self.begin_client_handshake(id, ticket, client);
+                }
+                connection.phase = Phase::Open;
+                connection.is_known = true;
                 self.timers.clear(id.key());
                 Counters::add(&self.counters().connected);
-                self.tell_connected(ticket, Ok(id));
+                self.tell_connected(ticket, Ok(Connected::plain(id)));
                 self.list_if_readable(id);
             }
         }
@@ -514,7 +560,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         }
     }
 
-    fn tell_connected(&mut self, ticket: ConnectTicket, outcome: Result<ConnectionId, ConnectError>) {
+    fn tell_connected(&mut self, ticket: ConnectTicket, outcome: Result<Connected, ConnectError>) {
         if !self.has_exited {
             self.read_clock();
             self.node.handle_connected(self.now, ticket, outcome, &mut self.actions);
@@ -539,13 +585,14 @@ impl<N: Node, R: Register> Engine<N, R> {
                 return;
             }
             match connection.transport.receive(&mut self.receive_buffer) {
-                Ok(Receipt::Bytes(count)) => {
-                    connection.is_readable = count == RECEIVE_BUFFER_BYTES || connection.is_end_near;
+                Ok(Receipt::Bytes { count, is_all }) => {
+                    connection.is_readable = !is_all || connection.is_end_near;
                     if connection.discard(count as u64) > self.settings.closing_bytes_max {
                         return self.give_up_discarding(id);
                     }
                 }
-                Ok(Receipt::End) => {
+                // Who has been told the end need not say it too.
+                Ok(Receipt::End) | Err(CloseReason::Truncated) => {
                     connection.has_ended = true;
                     if let Phase::Lingering { .. } = connection.phase {
                         connection.end(CloseReason::Requested);
@@ -585,6 +632,8 @@ impl<N: Node, R: Register> Engine<N, R> {
         if connection.queue.is_none() {
             self.timers.clear(id.key());
             connection.finish_if_due();
+        }
+        if connection.queue.is_none() {
             return self.linger(id);
         }
         if has_progressed {
@@ -617,9 +666,12 @@ impl<N: Node, R: Register> Engine<N, R> {
         self.timers.clear(id.key());
         let Some(connection) = self.table.remove(id) else { return };
         if let Phase::Ended(reason) = connection.phase {
+            let is_known = connection.is_known;
             drop(connection);
             Counters::add(&self.counters().closed);
-            self.node.handle_closed(self.now, id, reason, &mut self.actions);
+            if is_known {
+                self.node.handle_closed(self.now, id, reason, &mut self.actions);
+            }
         }
     }
 
@@ -632,8 +684,7 @@ impl<N: Node, R: Register> Engine<N, R> {
         }
     }
 
-    fn insert(&mut self, socket: OwnedFd, phase: Phase) -> std::io::Result<ConnectionId> {
-        let transport = Transport::new(socket);
+    fn insert(&mut self, transport: Transport, phase: Phase) -> std::io::Result<ConnectionId> {
         self.register.register(std::os::fd::AsFd::as_fd(&transport), self.table.next_id())?;
         Ok(self.table.insert(Connection::new(transport, phase)))
     }
@@ -709,6 +760,8 @@ impl<N: Node, R: Register> Engine<N, R> {
             connection.finish_if_due();
             if connection.failure.is_some() {
                 self.list(id);
+            } else if connection.queue.is_some() {
+                self.handle_progress(id, true);
             }
         }
     }
@@ -751,10 +804,15 @@ impl<N: Node, R: Register> Engine<N, R> {
     }
 
     fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
-        let begun =
-            breme_sys::connect(endpoint.address).and_then(|socket| self.insert(socket, Phase::Connecting(ticket)));
+        let begun = breme_sys::connect(endpoint.address)
+            .and_then(|socket| self.insert(Transport::new(socket), Phase::Connecting(ticket)));
         match begun {
-            Ok(id) => self.timers.set(id.key(), self.now + self.settings.connect_timeout),
+            Ok(id) => {
+                if let Some(connection) = self.table.get_mut(id) {
+                    connection.tls_client = endpoint.tls;
+                }
+                self.timers.set(id.key(), self.now + self.settings.connect_timeout);
+            }
             Err(error) => self.connects_failed.push_back((ticket, connect_error(&error))),
         }
     }

@@ -9,7 +9,7 @@
 //! the engine, so that only the architecture differs:
 //!
 //! ```text
-//!   events.rs   ┐              ┌ connection.rs ── transport.rs ── the kernel
+//!   events.rs   ┐              ┌ connection.rs ── transport.rs ── (tls/) ── the kernel
 //!               ├─ engine.rs ──┤       └ queue.rs
 //!   threads.rs  ┘      │       └ table.rs
 //!                 the node
@@ -66,6 +66,7 @@ mod running;
 mod settings;
 mod table;
 mod threads;
+mod tls;
 mod transport;
 
 pub use breme_sys::Clock;
@@ -73,3 +74,7 @@ pub use control::{MailboxFull, ShardCounters};
 pub use listener::{BindError, Listener};
 pub use running::{Counting, Running, ShardPanic, StartError, Stopper, Waker, start};
 pub use settings::{Kind, Settings, UnknownKind};
+pub use tls::{
+    ClientOptions, ClientTls, Identity, IdentityError, Negotiated, ServerTls, TlsSetupError, TlsVersion, Trust,
+    Validity,
+};

@@ -6,12 +6,14 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use crate::Settings;
+use crate::tls::ServerTls;
 
 /// An address that listens. Connections that come before the driver is started wait in the kernel.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
+    tls: Option<ServerTls>,
 }
 
 impl Listener {
@@ -22,7 +24,19 @@ impl Listener {
     pub fn bind(address: SocketAddr, settings: &Settings) -> Result<Self, BindError> {
         let socket = breme_sys::listen(address, settings.backlog).map_err(|source| BindError { address, source })?;
         let address = socket.local_addr().map_err(|source| BindError { address, source })?;
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, tls: None })
+    }
+
+    /// With TLS on every connection.
+    #[must_use]
+    pub fn secured_by(mut self, tls: ServerTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// How it speaks TLS, if it does.
+    pub(crate) fn tls(&self) -> Option<&ServerTls> {
+        self.tls.as_ref()
     }
 
     /// The address, with the port that was chosen.

@@ -17,6 +17,7 @@ use crate::control::{Alarm, Control, MailboxFull, ShardCounters, Stop};
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::threads::{Acceptor, Handoff, NoRegister, Seat};
+use crate::tls::ServerTls;
 use crate::{Kind, Listener, Settings};
 
 /// Starts a driver: one thread and one node for each shard. Without listeners it is a client, whose nodes
@@ -45,6 +46,7 @@ fn start_events<N: Node + Send + 'static>(
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
 ) -> Result<Running<N>, StartError> {
+    let tls = tls_of(&listeners);
     let mut shards = Vec::new();
     let mut alarms = Vec::new();
     for sockets in deal(listeners, settings)? {
@@ -52,7 +54,7 @@ fn start_events<N: Node + Send + 'static>(
         alarms.push(Alarm::Events(events.waker().map_err(StartError::Kernel)?));
         shards.push(events);
     }
-    let control = Arc::new(Control::new(alarms, None));
+    let control = Arc::new(Control::new(alarms, None).with_tls(tls));
     let mut start = Start::new(settings, &control);
     for (events, (id, node)) in shards.into_iter().zip(nodes(settings, factory)) {
         let register = events.register().map_err(StartError::Kernel)?;
@@ -71,7 +73,7 @@ fn start_threads<N: Node + Send + 'static>(
     let bell = || Bell::new().map_err(StartError::Kernel);
     let alarms = (0..settings.shard_count()).map(|_| bell().map(Alarm::Threads)).collect::<Result<_, _>>()?;
     let acceptor = if listeners.is_empty() { None } else { Some(bell()?) };
-    let control = Arc::new(Control::new(alarms, acceptor));
+    let control = Arc::new(Control::new(alarms, acceptor).with_tls(tls_of(&listeners)));
     let handoff = (!listeners.is_empty()).then(|| Arc::new(Handoff::new(settings.shard_count(), control.clone())));
     let mut start = Start::new(settings, &control);
     for (id, node) in nodes(settings, factory) {
@@ -84,6 +86,10 @@ fn start_threads<N: Node + Send + 'static>(
         start.spawn_acceptor(Acceptor::new(sockets, handoff, control, settings.backlog))?;
     }
     Ok(start.running)
+}
+
+fn tls_of(listeners: &[Listener]) -> Vec<Option<ServerTls>> {
+    listeners.iter().map(|listener| listener.tls().cloned()).collect()
 }
 
 fn nodes<N>(settings: &Settings, mut factory: impl FnMut(Shard) -> N) -> impl Iterator<Item = (ShardId, N)> {

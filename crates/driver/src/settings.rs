@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::tls::ClientTls;
 
 /// Which driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,11 +74,16 @@ pub struct Settings {
     pub stopping_timeout: Duration,
     /// A connection whose send queue makes no progress for so long is dropped.
     pub send_timeout: Duration,
-    /// A connection that the node opens fails with [`TimedOut`](breme_node::ConnectError::TimedOut) after so long.
+    /// A connection that the node opens fails with [`TimedOut`](breme_node::ConnectError::TimedOut) after so long, and so does its
+    /// handshake, which has what connecting has left of this time.
     pub connect_timeout: Duration,
     /// For a node that asks for [exact deadlines](breme_node::Node::deadline_slack): so long before one the driver no longer sleeps but
     /// asks again and again. It makes up for the time that waking takes, and costs that much of a processor.
     pub spin_before_deadline: Duration,
+    /// An accepted connection is dropped if its handshake of TLS is not done after so long.
+    pub handshake_timeout: Duration,
+    /// The clients of TLS that nodes may name ([`TlsClientId`](breme_node::TlsClientId)), by their place.
+    pub tls_clients: Vec<Arc<ClientTls>>,
     /// Connections that wait in the kernel to be accepted, for each listening socket. The kernel has its own limit (`net.core.somaxconn`).
     pub backlog: u32,
 }
@@ -94,6 +102,8 @@ impl Default for Settings {
             send_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(10),
             spin_before_deadline: Duration::ZERO,
+            handshake_timeout: Duration::from_secs(10),
+            tls_clients: Vec::new(),
             backlog: 4_096,
         }
     }

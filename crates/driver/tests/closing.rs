@@ -120,7 +120,7 @@ fn an_answer_that_came_before_the_reset_is_still_lent() {
                     0
                 }
                 Event::Connected(_, Ok(id)) => {
-                    context.actions.send_shared(id, content.clone());
+                    context.actions.send_shared(id.connection, content.clone());
                     0
                 }
                 Event::Received(_, received) => {

@@ -8,14 +8,17 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use breme_driver::{Clock, Kind, Listener, Settings, ShardPanic, start};
-use breme_node::{Node, Shard};
+use breme_node::{Endpoint, Node, Shard, TlsClientId};
 use breme_testkit::{Limits, Played, Shape, Surroundings, World};
 
-struct Sockets(Kind);
+struct Sockets {
+    kind: Kind,
+    is_secured: bool,
+}
 
 impl World for Sockets {
     fn name(&self) -> String {
-        self.0.to_string()
+        format!("{}{}", self.kind, if self.is_secured { " with TLS" } else { "" })
     }
 
     fn limits(&self) -> Limits {
@@ -36,22 +39,31 @@ impl World for Sockets {
         S: Node + Send + 'static,
         C: Node + Send + 'static,
     {
-        let threads = match self.0 {
+        let threads = match self.kind {
             Kind::Threads => shape.server_shards.max(shape.connections),
             Kind::Events => shape.server_shards,
         };
         let settings = common::settings(threads);
         let clock = Clock::start();
-        let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &settings).unwrap();
+        let mut listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into(), &settings).unwrap();
         let address = listener.address();
-        let servers = start(self.0, vec![listener], &settings, clock, server).unwrap();
+        let tls = self.is_secured.then(|| common::Laboratory::new(&["127.0.0.1"]));
+        if let Some(tls) = &tls {
+            listener = listener.secured_by(tls.server());
+        }
+        let servers = start(self.kind, vec![listener], &settings, clock, server).unwrap();
         let stopper = servers.stopper();
         let surroundings = {
             let stopper = stopper.clone();
-            Surroundings { server: address, nobody: nobody(), stop_server: Arc::new(move || stopper.drain()) }
+            let server = match &tls {
+                None => Endpoint::tcp(address),
+                Some(_) => Endpoint::tls(address, TlsClientId(0)),
+            };
+            Surroundings { server, nobody: nobody(), stop_server: Arc::new(move || stopper.drain()) }
         };
-        let settings = common::settings(shape.client_shards);
-        let clients = start(self.0, Vec::new(), &settings, clock, |shard| client(shard, &surroundings)).unwrap();
+        let tls_clients = tls.map(|tls| tls.client("127.0.0.1")).into_iter().collect();
+        let settings = Settings { tls_clients, ..common::settings(shape.client_shards) };
+        let clients = start(self.kind, Vec::new(), &settings, clock, |shard| client(shard, &surroundings)).unwrap();
         let clients = unharmed(clients.join());
         stopper.drain();
         Played { servers: unharmed(servers.join()), clients }
@@ -68,9 +80,17 @@ fn nobody() -> SocketAddr {
 }
 
 mod threads {
-    breme_testkit::suite_tests!(super::Sockets(breme_driver::Kind::Threads));
+    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::Kind::Threads, is_secured: false });
 }
 
 mod events {
-    breme_testkit::suite_tests!(super::Sockets(breme_driver::Kind::Events));
+    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::Kind::Events, is_secured: false });
+}
+
+mod threads_with_tls {
+    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::Kind::Threads, is_secured: true });
+}
+
+mod events_with_tls {
+    breme_testkit::suite_tests!(super::Sockets { kind: breme_driver::Kind::Events, is_secured: true });
 }

@@ -28,6 +28,9 @@ struct Found<'a> {
     several_lengths: bool,
     coding: Option<&'a [u8]>,
     several_codings: bool,
+    content_type: bool,
+    /// There is a field at which [`check_odd_fields`] must look.
+    is_odd: bool,
     expect: bool,
     options: ConnectionOptions,
 }
@@ -40,8 +43,9 @@ struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
+    /// Options are tokens: a quotation mark joins nothing here, so that `close` is seen wherever another reader may see it.
     fn read(&mut self, value: &[u8]) {
-        for option in members(value) {
+        for option in value.split(|&byte| byte == b',').map(trim) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
@@ -63,8 +67,10 @@ impl<'a> Found<'a> {
                 4 if is("Host") => found.several_hosts |= found.host.replace(header.value).is_some(),
                 6 if is("Expect") => found.expect = true,
                 10 if is("Connection") => found.options.read(header.value),
+                12 if is("Content-Type") => found.is_odd |= std::mem::replace(&mut found.content_type, true),
                 14 if is("Content-Length") => found.several_lengths |= found.length.replace(header.value).is_some(),
                 17 if is("Transfer-Encoding") => found.several_codings |= found.coding.replace(header.value).is_some(),
+                14.. => found.is_odd |= may_look_alike(header.name),
                 _ => {}
             }
         }
@@ -81,6 +87,9 @@ pub(crate) fn request<'a>(
     limits: &Limits,
 ) -> Result<RequestMeaning<'a>, RefusalReason> {
     let found = Found::new(headers);
+    if found.is_odd {
+        check_odd_fields(headers)?;
+    }
     let host = request_host(&found, version)?;
     let framing = request_framing(&found, version, headers, limits)?;
     let forbidden = match method {
@@ -103,6 +112,39 @@ pub(crate) fn request<'a>(
         framing,
         keep_alive: found.options.persist(rule),
         expects_continue: expects_continue && !limits.http10_only,
+    })
+}
+
+/// Fields that somebody in front may read in another way than we do. Seldom there, so it is not done on the way.
+#[cold]
+fn check_odd_fields(headers: &[Header<'_>]) -> Result<(), RefusalReason> {
+    if headers.iter().any(|header| looks_alike(header.name)) {
+        return Err(RefusalReason::LookalikeField);
+    }
+    let mut types = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Content-Type"));
+    match types.next() {
+        Some(first) if types.any(|other| other.value != first.value) => Err(RefusalReason::SeveralContentTypes),
+        _ => Ok(()),
+    }
+}
+
+/// Whether [`looks_alike`] can be true, by the first byte.
+fn may_look_alike(name: &str) -> bool {
+    !matches!(
+        name.as_bytes().first(),
+        Some(b'A' | b'B' | b'D'..=b'S' | b'U'..=b'Z' | b'a' | b'b' | b'd'..=b's' | b'u'..=b'z')
+    )
+}
+
+/// Whether a field is called like one that frames, but for what stands between, before and behind the words: `Content_Length`, which a
+/// gateway to CGI takes for the real one (RFC 3875, 4.1.18), or `Transfer--Encoding`.
+fn looks_alike(name: &str) -> bool {
+    const FRAMING: [(&str, [&str; 2]); 2] =
+        [("Content-Length", ["content", "length"]), ("Transfer-Encoding", ["transfer", "encoding"])];
+    let words = || name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    FRAMING.iter().any(|(real, expected)| {
+        let same = |(word, expected): (&str, &&str)| word.eq_ignore_ascii_case(expected);
+        !name.eq_ignore_ascii_case(real) && words().count() == expected.len() && words().zip(expected).all(same)
     })
 }
 

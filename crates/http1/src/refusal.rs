@@ -119,8 +119,12 @@ reasons! {
     BadTransferCoding => 400, "The Transfer-Encoding field must be: chunked.";
     /// A coding other than chunked (RFC 9112, 6.1).
     UnknownTransferCoding => 501, "This server knows no transfer coding but chunked.";
-    /// TRACE or CONNECT with content (RFC 9110, 9.3.6 and 9.3.8).
-    ContentNotAllowed => 400, "A request with this method cannot have content.";
+    /// A field that some readers take for Content-Length or Transfer-Encoding, such as `Content_Length` (RFC 9112, 11.2).
+    LookalikeField => 400, "A field name differs from Content-Length or Transfer-Encoding in its separators only.";
+    /// Content-Type lines that contradict each other (RFC 9110, 8.3).
+    SeveralContentTypes => 400, "The request has different Content-Type fields.";
+    /// TRACE or CONNECT with content, or what else the role does not take (RFC 9110, 9.3.1, 9.3.6 and 9.3.8).
+    ContentNotAllowed => 400, "A request with this method cannot have such content.";
     /// An expectation other than 100-continue (RFC 9110, 10.1.1).
     UnknownExpectation => 417, "This server meets no expectation but 100-continue.";
 

@@ -282,10 +282,12 @@ impl ServerConnection {
             expects_continue,
         };
         self.request_count = self.request_count.saturating_add(1);
-        self.close |= !keep_alive || self.request_count >= limits.requests_max;
+        // Behind CONNECT a client may send what is meant for the tunnel, without waiting whether there is one.
+        let is_connect = head.method == Method::Connect;
+        self.close |= !keep_alive || is_connect || self.request_count >= limits.requests_max;
         self.exchange = Exchange {
             is_head: head.method == Method::Head,
-            is_connect: head.method == Method::Connect,
+            is_connect,
             is_http10: version == Version::Http10 || limits.http10_only,
             continue_due: expects_continue,
             rest_is_long: false,

@@ -266,6 +266,49 @@ fn chunks_are_followed_by_the_next_request() {
 }
 
 #[test]
+fn fields_that_only_look_like_framing() {
+    let post = |line: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{line}\r\n\r\n");
+    for name in [
+        "Content_Length",
+        "content_length",
+        "CONTENT.LENGTH",
+        "Content--Length",
+        "_Content-Length",
+        "Content-Length_",
+        "Transfer_Encoding",
+        "transfer---encoding",
+        "Transfer!Encoding",
+        "'Transfer-Encoding'",
+    ] {
+        refused(&post(&format!("{name}: 3")), LookalikeField);
+        refused(&post(&format!("Content-Length: 0\r\n{name}: 3")), LookalikeField);
+    }
+    for name in [
+        "ContentLength",
+        "X-Content-Length",
+        "Content-Length-Hint",
+        "Content-Encoding",
+        "Content-Disposition",
+        "Con-tent-Length",
+        "Transfer_Encodings",
+        "TE_Transfer-Encoding",
+        "2Content_Length",
+        "X_Forwarded_For_Somebody",
+    ] {
+        check(&post(&format!("{name}: 3")), &["POST / @a", "over"]);
+    }
+}
+
+#[test]
+fn content_types_agree() {
+    let post = |lines: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    let same = "Content-Type: text/plain\r\nX: y\r\ncontent-type:text/plain \r\n";
+    check(&post(same), &["POST / @a", "over"]);
+    refused(&post("Content-Type: text/plain\r\nX: y\r\ncontent-type: text/html\r\n"), SeveralContentTypes);
+    refused(&post("Content-Type: a/b\r\nContent-Type: a/b\r\nContent-Type:\r\n"), SeveralContentTypes);
+}
+
+#[test]
 fn methods_that_cannot_have_content() {
     check("TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", &["TRACE / @a length 0", "over"]);
     refused("TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", ContentNotAllowed);

@@ -53,12 +53,12 @@ pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
-    PAUSE_MIN, PAUSE_SPACING, TOGETHER_MAX,
+    PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TOGETHER_MAX,
 };
 pub use outcome::{
     Bytes, Connections, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
     Outcome, Requests, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary, StepSummary, THREAD_SHARE_MAX,
-    TimeSummary,
+    TimeSummary, TlsSummary,
 };
 pub use plan::{
     CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings,

@@ -40,10 +40,10 @@ use std::time::Duration;
 use breme_base::{Instant, Random, Timers};
 use breme_http1::{FieldStorage, Limits};
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, Received, Shard,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
 use connections::Loss;
-pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING};
+pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT};
 use exchange::Reading;
 use open::Open;
 pub use open::{OPENING_MAX, TOGETHER_MAX};
@@ -312,7 +312,7 @@ impl Node for Load {
         &mut self,
         now: Instant,
         ticket: ConnectTicket,
-        outcome: Result<ConnectionId, ConnectError>,
+        outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
         self.tick(now);
@@ -323,9 +323,12 @@ impl Node for Load {
             _ => None,
         };
         match (outcome, since) {
-            (Ok(connection), Some(since)) => self.connected(now, index, since, connection, actions),
-            (Err(error), Some(_)) => self.connect_failed(now, index, error.into(), actions),
-            (Ok(connection), None) => actions.close(connection, Close::Abort), // too late: the user is done
+            (Ok(connected), Some(since)) => self.connected(now, index, since, connected, actions),
+            (Err(error), Some(_)) => {
+                self.run.note_connect_error(error);
+                self.connect_failed(now, index, error.into(), actions);
+            }
+            (Ok(connected), None) => actions.close(connected.connection, Close::Abort), // too late: the user is done
             (Err(_), None) => {}
         }
         self.open_queued(now, actions);
@@ -373,7 +376,11 @@ impl Node for Load {
         self.detach(index, connection);
         let is_idle = self.users[index as usize].window.is_empty();
         let loss = match reason {
-            CloseReason::Requested => Loss::ClosedEarly,
+            CloseReason::Requested | CloseReason::Truncated => Loss::ClosedEarly,
+            CloseReason::Tls(failure) => {
+                self.run.note_connect_error(ConnectError::Tls(failure));
+                Loss::Tls(failure)
+            }
             CloseReason::Reset | CloseReason::Dropped | CloseReason::Failed(_) => Loss::Reset,
         };
         self.fail_window(index, loss);

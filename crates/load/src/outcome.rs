@@ -74,8 +74,12 @@ pub struct Outcome {
     pub response_time: TimeSummary,
     /// Sent → first byte of the answer.
     pub first_byte_time: TimeSummary,
-    /// From asking for a connection to having it.
+    /// From asking for a connection to having it, without the handshake of TLS.
     pub connect_time: TimeSummary,
+    /// From having a connection to the end of the handshake of TLS.
+    pub handshake_time: TimeSummary,
+    /// What was agreed on with the server, if TLS was spoken.
+    pub tls: Option<TlsSummary>,
     /// Of scenarios: what became of their sessions.
     pub scenarios: Vec<ScenarioSummary>,
     /// Of scenarios: each step by its name.
@@ -155,6 +159,17 @@ pub struct Connections {
     pub reconnects: u64,
     /// On which bytes came that no request had asked for.
     pub unexpected: u64,
+    /// On which TLS went on with the keys of an earlier session.
+    pub resumed: u64,
+}
+
+/// What generator and server agreed on in their first handshake of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TlsSummary {
+    /// `1.2` or `1.3`.
+    pub version: &'static str,
+    /// By the name that IANA has for it.
+    pub cipher_suite: &'static str,
 }
 
 /// What the generator itself used.
@@ -319,6 +334,8 @@ pub struct Generator {
     pub interrupted: bool,
     /// When the run began, on the calendar.
     pub started_at: UnixSeconds,
+    /// What was agreed on with the server, if TLS was spoken.
+    pub tls: Option<TlsSummary>,
 }
 
 impl Outcome {
@@ -357,11 +374,14 @@ impl Outcome {
                 opened: tally.connections_opened,
                 reconnects: tally.reconnects,
                 unexpected: tally.unexpected,
+                resumed: tally.resumed,
             },
             service_time: TimeSummary::of(&series.total().service),
             response_time: TimeSummary::of(&series.total().response),
             first_byte_time: TimeSummary::of(&series.total().first_byte),
             connect_time: TimeSummary::of(&tally.connect_times),
+            handshake_time: TimeSummary::of(&tally.handshake_times),
+            tls: generator.tls,
             scenarios: scenarios(run, &tally),
             steps: steps(run, &tally),
             series: series.rows().to_vec(),
@@ -518,8 +538,10 @@ fn generator_use(shards: &[Load], generator: Generator, elapsed: Duration, issue
 
 fn invalid_reasons(run: &Run, outcome: &Outcome, stays_awake: bool) -> Vec<String> {
     let mut reasons = Vec::new();
-    if run.gave_up() {
-        let authority = &run.plan().authority().text;
+    let authority = &run.plan().authority().text;
+    if let (true, Some(failure)) = (outcome.requests.answered == 0, run.tls_failure()) {
+        reasons.push(format!("TLS with {authority} failed: {failure}"));
+    } else if run.gave_up() {
         reasons.push(format!("no connection to {authority} could be opened; is the server running there?"));
     } else if outcome.requests.answered == 0 {
         reasons.push("nothing was answered".to_owned());

@@ -187,9 +187,10 @@ impl Plan {
             let fault = |problem: String| PlanError::Target(TargetError { line: target.line, problem });
             let url = Url::parse(&target.url).map_err(fault)?;
             let first = authority.get_or_insert_with(|| url.authority.clone());
-            if (&first.host, first.port) != (&url.authority.host, url.authority.port) {
+            let server = |authority: &Authority| (authority.host.clone(), authority.port, authority.is_tls);
+            if server(first) != server(&url.authority) {
                 return Err(fault(format!(
-                    "{} is another server than the first target's, {}; all targets of a run share host and port: run `breme load` once for each",
+                    "{} is another server than the first target's, {}; all targets of a run share scheme, host and port: run `breme load` once for each",
                     url.authority.text, first.text
                 )));
             }

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use breme_base::{Instant, WallClock};
+use breme_node::{ConnectError, TlsFailure};
 
 use crate::arrivals::{Bounds, Queue};
 use crate::plan::{OpenLoop, Plan, Settings};
@@ -37,6 +38,7 @@ pub struct Run {
     is_connected: AtomicBool,
     gave_up: AtomicBool,
     preferred_address: AtomicUsize,
+    tls_failure: OnceLock<TlsFailure>,
     shards: Box<[ShardProgress]>,
     series: Mutex<Series>,
 }
@@ -91,6 +93,7 @@ impl Run {
             is_connected: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
             preferred_address: AtomicUsize::new(0),
+            tls_failure: OnceLock::new(),
             shards: (0..shard_count).map(|_| ShardProgress::default()).collect(),
             series: Mutex::new(Series::new(shard_count, None)),
         }
@@ -209,6 +212,20 @@ impl Run {
     /// Whether any connection was opened so far.
     pub(crate) fn is_connected(&self) -> bool {
         self.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// What was first wrong with TLS, if anything was.
+    #[must_use]
+    pub fn tls_failure(&self) -> Option<TlsFailure> {
+        self.tls_failure.get().copied()
+    }
+
+    pub(crate) fn note_connect_error(&self, error: ConnectError) {
+        if let ConnectError::Tls(failure) = error
+            && self.tls_failure.get().is_none()
+        {
+            let _ = self.tls_failure.set(failure); // another shard may have been first
+        }
     }
 
     pub(crate) fn give_up(&self) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_node::ConnectError;
+use breme_node::{ConnectError, Handshake, TlsFailure};
 use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,6 +24,26 @@ pub enum ErrorKind {
     NoResources,
     /// Its connection could not be opened for another reason.
     ConnectFailed,
+    /// The server's certificate comes from nobody that is trusted here.
+    TlsUnknownAuthority,
+    /// The server's certificate has expired.
+    TlsExpired,
+    /// The server's certificate is for another host.
+    TlsWrongHost,
+    /// The server's certificate cannot be accepted for another reason; or it is not valid yet.
+    TlsBadCertificate,
+    /// Generator and server have no version or cipher suite of TLS in common.
+    TlsNothingInCommon,
+    /// The server does not speak TLS there.
+    NotTls,
+    /// The server refused with an alert.
+    TlsAlert,
+    /// The handshake was not done in time.
+    TlsTimeout,
+    /// The server closed the connection during the handshake.
+    TlsClosed,
+    /// The server broke the protocol of TLS.
+    TlsFailed,
     /// The server reset the connection before the answer was complete.
     Reset,
     /// The server closed the connection before the answer was complete.
@@ -48,12 +68,22 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 25] = [
         Self::Refused,
         Self::Unreachable,
         Self::ConnectTimeout,
         Self::NoResources,
         Self::ConnectFailed,
+        Self::TlsUnknownAuthority,
+        Self::TlsExpired,
+        Self::TlsWrongHost,
+        Self::TlsBadCertificate,
+        Self::TlsNothingInCommon,
+        Self::NotTls,
+        Self::TlsAlert,
+        Self::TlsTimeout,
+        Self::TlsClosed,
+        Self::TlsFailed,
         Self::Reset,
         Self::ClosedEarly,
         Self::Timeout,
@@ -75,6 +105,16 @@ impl ErrorKind {
             Self::ConnectTimeout => "connect-timeout",
             Self::NoResources => "no-resources",
             Self::ConnectFailed => "connect-failed",
+            Self::TlsUnknownAuthority => "tls-unknown-authority",
+            Self::TlsExpired => "tls-expired",
+            Self::TlsWrongHost => "tls-wrong-host",
+            Self::TlsBadCertificate => "tls-bad-certificate",
+            Self::TlsNothingInCommon => "tls-nothing-in-common",
+            Self::NotTls => "not-tls",
+            Self::TlsAlert => "tls-alert",
+            Self::TlsTimeout => "tls-timeout",
+            Self::TlsClosed => "tls-closed",
+            Self::TlsFailed => "tls-failed",
             Self::Reset => "reset",
             Self::ClosedEarly => "closed-early",
             Self::Timeout => "timeout",
@@ -108,7 +148,25 @@ impl From<ConnectError> for ErrorKind {
             ConnectError::TimedOut => Self::ConnectTimeout,
             ConnectError::Unreachable => Self::Unreachable,
             ConnectError::NoResources => Self::NoResources,
+            ConnectError::Tls(failure) => failure.into(),
             ConnectError::Other(_) => Self::ConnectFailed,
+        }
+    }
+}
+
+impl From<TlsFailure> for ErrorKind {
+    fn from(failure: TlsFailure) -> Self {
+        match failure {
+            TlsFailure::UnknownAuthority => Self::TlsUnknownAuthority,
+            TlsFailure::Expired => Self::TlsExpired,
+            TlsFailure::WrongHost => Self::TlsWrongHost,
+            TlsFailure::BadCertificate | TlsFailure::NotYetValid => Self::TlsBadCertificate,
+            TlsFailure::NothingInCommon => Self::TlsNothingInCommon,
+            TlsFailure::NotTls => Self::NotTls,
+            TlsFailure::Alert(_) => Self::TlsAlert,
+            TlsFailure::TimedOut => Self::TlsTimeout,
+            TlsFailure::Closed => Self::TlsClosed,
+            TlsFailure::Protocol | TlsFailure::NoSuchClient => Self::TlsFailed,
         }
     }
 }
@@ -147,7 +205,11 @@ pub(crate) struct Tally {
     pub punctual: u64,
     /// Of the others.
     pub lateness: Histogram,
+    /// Without the handshake of TLS.
     pub connect_times: Histogram,
+    pub handshake_times: Histogram,
+    /// Connections whose handshake went on with the keys of an earlier session.
+    pub resumed: u64,
     /// Of scenarios: each step by its name.
     pub steps: Vec<StepTally>,
     /// Of scenarios: sessions.
@@ -217,8 +279,21 @@ impl Tally {
             punctual: 0,
             lateness: Histogram::new(),
             connect_times: Histogram::new(),
+            handshake_times: Histogram::new(),
+            resumed: 0,
             steps: Vec::new(),
             sessions: Vec::new(),
+        }
+    }
+
+    /// A connection was opened after `duration`, of which the handshake had its part.
+    pub(crate) fn note_opening(&mut self, duration: Duration, handshake: Option<Handshake>) {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let part = handshake.map_or(Duration::ZERO, |handshake| handshake.duration);
+        self.connect_times.record(nanos(duration.saturating_sub(part)));
+        if let Some(handshake) = handshake {
+            self.handshake_times.record(nanos(handshake.duration));
+            self.resumed += u64::from(handshake.is_resumed);
         }
     }
 
@@ -273,6 +348,8 @@ impl Tally {
         self.connect_times.merge(&other.connect_times);
         self.steps.iter_mut().zip(&other.steps).for_each(|(sum, more)| sum.merge(more));
         self.sessions.iter_mut().zip(&other.sessions).for_each(|(sum, more)| sum.merge(more));
+        self.handshake_times.merge(&other.handshake_times);
+        self.resumed += other.resumed;
     }
 }
 
@@ -294,7 +371,7 @@ mod tests {
         let mut tally = Tally::new();
         ErrorKind::ALL.into_iter().for_each(|kind| tally.count(kind, 1));
         assert!(tally.errors.iter().all(|&count| count == 1));
-        assert_eq!((tally.errors(), tally.failed()), (15, 10));
+        assert_eq!((tally.errors(), tally.failed()), (25, 20));
         for kind in ErrorKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

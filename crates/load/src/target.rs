@@ -109,17 +109,19 @@ pub(crate) struct Url {
 pub struct Authority {
     /// A name or an address, without the brackets of an IPv6 address.
     pub host: String,
-    /// 80 if the URL names none.
+    /// If the URL names none, 80, or 443 with TLS.
     pub port: u16,
+    /// Whether it is https.
+    pub is_tls: bool,
     /// As the URL wrote it: the value of Host.
     pub text: String,
 }
 
 impl Url {
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        let rest = without_scheme(url)?;
+        let (is_tls, rest) = without_scheme(url)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let authority = Authority::parse(&rest[..end]).map_err(|problem| format!("URL {url:?}: {problem}"))?;
+        let authority = Authority::parse(&rest[..end], is_tls).map_err(|problem| format!("URL {url:?}: {problem}"))?;
         let path = rest[end..].split('#').next().unwrap_or_default();
         let before = url.len() - rest.len() + end;
         check_characters(path, before).map_err(|problem| format!("URL {url:?}, {problem}"))?;
@@ -132,20 +134,19 @@ impl Url {
     }
 }
 
-fn without_scheme(url: &str) -> Result<&str, String> {
+/// Whether it is https, and what stands behind the scheme.
+fn without_scheme(url: &str) -> Result<(bool, &str), String> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     match scheme.to_ascii_lowercase().as_str() {
-        "http" => Ok(rest),
-        "https" => Err(format!(
-            "URL {url:?}: https is not in this version, which speaks no TLS; measure http://, or put a TLS proxy before it"
-        )),
+        "http" => Ok((false, rest)),
+        "https" => Ok((true, rest)),
         "" => Err(format!("URL {url:?} has no scheme; write http://{rest}")),
-        other => Err(format!("URL {url:?}: scheme {other:?} is not known; only http:// is")),
+        other => Err(format!("URL {url:?}: scheme {other:?} is not known; write http:// or https://")),
     }
 }
 
 impl Authority {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str, is_tls: bool) -> Result<Self, String> {
         if text.contains('@') {
             return Err("names a user; send an Authorization field with -H instead".to_owned());
         }
@@ -161,6 +162,7 @@ impl Authority {
             return Err("has no usable host; write http://HOST[:PORT]/PATH in ASCII".to_owned());
         }
         let port = match port {
+            None | Some("") if is_tls => 443,
             None | Some("") => 80,
             Some(port) => port
                 .parse()
@@ -168,7 +170,7 @@ impl Authority {
                 .filter(|&port| port > 0)
                 .ok_or_else(|| format!("port {port:?} is not from 1 to 65535"))?,
         };
-        Ok(Self { host: host.to_owned(), port, text: text.to_owned() })
+        Ok(Self { host: host.to_owned(), port, is_tls, text: text.to_owned() })
     }
 }
 
@@ -208,13 +210,14 @@ mod tests {
         check("http://a?y", "a", 80, "/?y");
         check("http://[::1]:81/x", "::1", 81, "/x");
         check("http://[::1]/x/%7B", "::1", 80, "/x/%7B");
+        check("https://a/x", "a", 443, "/x");
+        check("https://a:8443", "a", 8443, "/");
     }
 
     #[test]
     fn url_faults_name_the_place_and_the_remedy() {
         let cases = [
             ("a.example/x", "write http://a.example/x"),
-            ("https://a/", "https is not in this version"),
             ("ftp://a/", "\"ftp\" is not known"),
             ("http:///x", "no usable host"),
             ("http://a:0/", "port \"0\" is not from 1 to 65535"),

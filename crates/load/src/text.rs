@@ -150,13 +150,18 @@ const TIME_ROWS: [TimeRow; 10] = [
 ];
 
 fn times(outcome: &Outcome, style: Style) -> String {
-    let columns = [&outcome.response_time, &outcome.service_time, &outcome.first_byte_time, &outcome.connect_time];
-    let names =
+    let mut columns =
+        vec![&outcome.response_time, &outcome.service_time, &outcome.first_byte_time, &outcome.connect_time];
+    let mut names =
         format!("{:<10} {:>12} {:>12} {:>12} {:>12}", "latency", "response", "service", "first byte", "connect");
+    if outcome.handshake_time.count > 0 {
+        columns.push(&outcome.handshake_time);
+        let _ = write!(names, " {:>12}", "handshake");
+    }
     let mut text = style.paint(DIM, &names) + "\n";
     for (name, pick) in TIME_ROWS {
         let _ = write!(text, "{name:>8}  ");
-        for column in columns {
+        for column in &columns {
             let cell = if column.count == 0 { "-".to_owned() } else { duration(pick(column)) };
             let _ = write!(text, " {cell:>12}");
         }
@@ -240,6 +245,11 @@ fn counts(outcome: &Outcome, style: Style) -> String {
         plural(connections.opened, "connection"),
         grouped(connections.reconnects)
     );
+    if let Some(tls) = &outcome.tls {
+        let full = outcome.handshake_time.count.saturating_sub(connections.resumed);
+        let (full, resumed) = (plural(full, "full handshake"), grouped(connections.resumed));
+        let _ = writeln!(text, "TLS        {} with {}, {full}, {resumed} resumed", tls.version, tls.cipher_suite);
+    }
     let _ = writeln!(text, "seed       {}", outcome.settings.seed);
     text
 }

@@ -10,7 +10,7 @@ use breme_load::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Expectations, Needle, Outcome, Settings,
     StatusSet, Target, Think,
 };
-use breme_node::ConnectError;
+use breme_node::{ConnectError, TlsFailure};
 use world::{Reply, Request, Then, World, address, ok, unruly};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -423,4 +423,12 @@ fn bytes_that_nobody_asked_for_are_told() {
     let outcome = World::new(counted(9, 1), 1, server).finish();
     assert_eq!((outcome.requests.answered, outcome.connections.unexpected), (9, 3));
     assert!(outcome.notes[0].contains("no request had asked for"));
+}
+
+#[test]
+fn a_wrong_certificate_is_an_error_of_its_own_kind_and_named() {
+    let expired = Err(ConnectError::Tls(TlsFailure::Expired));
+    let outcome = World::new(counted(10, 2), 1, |_| ok("x")).door(move |_, _| expired).finish();
+    assert_eq!(outcome.errors["tls-expired"], outcome.requests.failed);
+    assert!(outcome.invalid_reasons[0].contains("the certificate has expired"), "{:?}", outcome.invalid_reasons);
 }

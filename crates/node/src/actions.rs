@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{ConnectTicket, ConnectionId, ShardId};
+use crate::{ConnectTicket, ConnectionId, ShardId, TlsClientId};
 
 /// The log of one or several calls. The driver owns it and uses it again, so that a small answer costs no allocation.
 #[derive(Debug, Default)]
@@ -74,13 +74,27 @@ pub enum Close {
 pub struct Endpoint {
     /// The address.
     pub address: SocketAddr,
+    /// Whom to expect there, and how to know them; none: without TLS.
+    pub tls: Option<TlsClientId>,
 }
 
 impl Endpoint {
     /// Plain TCP to an address.
     #[must_use]
     pub const fn tcp(address: SocketAddr) -> Self {
-        Self { address }
+        Self { address, tls: None }
+    }
+
+    /// TLS to an address.
+    #[must_use]
+    pub const fn tls(address: SocketAddr, client: TlsClientId) -> Self {
+        Self { address, tls: Some(client) }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self::tcp(address)
     }
 }
 

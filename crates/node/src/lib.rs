@@ -30,14 +30,20 @@
 //! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node can
 //! [wake](Actions::wake) another shard's.
 
+//!
+//! A node never sees TLS. [`Node::handle_accepted`] and [`Node::handle_connected`] come when the handshake is done, and a connection
+//! whose handshake fails was never there for the node that accepts it; the one that opens it is told why.
+
 mod actions;
 mod identity;
+mod tls;
 
 use std::time::Duration;
 
 pub use actions::{Action, Actions, Close, Endpoint, FileRange, SendRange};
 use breme_base::Instant;
 pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
+pub use tls::{Handshake, TlsClientId, TlsFailure};
 
 /// How late [`Node::handle_deadline`] may come where a node does not ask for more: the kernel's waiting is by the millisecond.
 pub const DEADLINE_SLACK: Duration = Duration::from_millis(1);
@@ -55,7 +61,7 @@ pub trait Node {
         &mut self,
         _now: Instant,
         _ticket: ConnectTicket,
-        _outcome: Result<ConnectionId, ConnectError>,
+        _outcome: Result<Connected, ConnectError>,
         _actions: &mut Actions,
     ) {
     }
@@ -120,6 +126,23 @@ pub struct Accepted {
     pub peer: std::net::SocketAddr,
 }
 
+/// A connection that was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Connected {
+    /// Its name.
+    pub connection: ConnectionId,
+    /// How its handshake went; none without TLS.
+    pub handshake: Option<Handshake>,
+}
+
+impl Connected {
+    /// A connection without TLS.
+    #[must_use]
+    pub const fn plain(connection: ConnectionId) -> Self {
+        Self { connection, handshake: None }
+    }
+}
+
 /// Why a connection could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectError {
@@ -131,6 +154,8 @@ pub enum ConnectError {
     Unreachable,
     /// This machine has no more file descriptors, ports or memory for it.
     NoResources,
+    /// The connection was there, but the handshake of TLS failed.
+    Tls(TlsFailure),
     /// Something else.
     Other(std::io::ErrorKind),
 }
@@ -142,8 +167,12 @@ pub enum CloseReason {
     Requested,
     /// The peer reset it.
     Reset,
+    /// The peer ended it without saying so, as TLS demands (RFC 8446, 6.1): what it sent last may be missing.
+    Truncated,
     /// The driver ended it: its limit of time for closing passed, or the program stops.
     Dropped,
+    /// What came was against the rules of TLS, or the peer said that it cannot go on.
+    Tls(TlsFailure),
     /// Another error of the transport.
     Failed(std::io::ErrorKind),
 }

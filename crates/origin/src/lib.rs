@@ -17,6 +17,7 @@
 //! | `path`, `conditional`, `range`, `encodings`, `media_types`, `cookies` | one rule of HTTP each, without any state |
 //! | `root`, `entry`, `file_cache` | what is known of the site's files, within bounds |
 //! | `visitors`, `counters` | who came, how many were answered |
+//! | `site`, `shared` | the settings, checked; what all shards share |
 
 mod answer;
 mod conditional;
@@ -38,6 +39,7 @@ mod root;
 mod router;
 mod sending;
 mod settings;
+mod shared;
 mod site;
 mod visitors;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
-use breme_http1::{FieldStorage, Framing, Progress, Refusal, RefusalReason, RequestHead};
+use breme_http1::{FieldStorage, Framing, Method, Progress, Refusal, RefusalReason, RequestHead};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received, Shard};
 
 use crate::answer::{Answer, Body};
@@ -13,7 +13,7 @@ use crate::date::DateLine;
 use crate::file_cache::Recent;
 use crate::router::{Reaction, Router};
 use crate::sending::{self, Sending};
-use crate::site::Shared;
+use crate::shared::Shared;
 
 /// Content that one connection may hand over in one turn before others have theirs.
 const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
@@ -211,6 +211,10 @@ impl Turn<'_> {
     }
 
     fn handle_head(&mut self, head: &RequestHead<'_, '_>) {
+        let is_reading = matches!(head.method, Method::Get | Method::Head);
+        if is_reading && head.framing == Framing::Chunked {
+            return self.refuse(Refusal::new(RefusalReason::ContentNotAllowed));
+        }
         let mut router = Router {
             shared: self.shared,
             recent: self.recent,
@@ -219,8 +223,13 @@ impl Turn<'_> {
             wall: self.date.second(),
         };
         let reaction = router.route(head);
-        if head.has_content() {
+        if head.has_content() && !is_reading {
             return self.expect_content(head, reaction);
+        }
+        if head.has_content() {
+            // RFC 9110, 9.3.1: it means nothing, and may be an attempt to hide a request from somebody in front. So nothing of it is
+            // waited for or read, and nothing behind it is taken for a request.
+            self.connection.http.close_after_this();
         }
         match reaction {
             Reaction::Answer(answer) => self.answer(answer),
@@ -242,7 +251,10 @@ impl Turn<'_> {
         let is_long = length.is_some_and(|length| length > self.shared.settings.limits.drain_bytes_max);
         let plan = match reaction {
             Reaction::Echo(lines) => {
-                self.connection.http.send_continue(self.actions.send(self.id));
+                // Not needed if the content comes with its head (RFC 9110, 10.1.1).
+                if !self.connection.has_pending {
+                    self.connection.http.send_continue(self.actions.send(self.id));
+                }
                 Plan::Echo(Echo { lines, length, held: Vec::new(), has_begun: false })
             }
             Reaction::Answer(answer) if head.expects_continue || is_long => return self.answer_early(answer),

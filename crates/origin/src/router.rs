@@ -4,7 +4,7 @@
 //! |---|---|
 //! | GET, HEAD | a path of the lab, the visitors' report, a file, a directory |
 //! | POST | in the lab the request's own content; else 405 where there is something, 404 where there is not |
-//! | OPTIONS | 200 with Allow, for any path and for `*` |
+//! | OPTIONS | 204 with Allow, for any path and for `*` |
 //! | any other, known or not | 501 |
 
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::file_cache::{FileCache, Recent};
 use crate::files;
 use crate::lab;
 use crate::listing::{self, LISTING_ENTRIES_MAX};
-use crate::path::{site_name, url_path};
-use crate::site::Shared;
+use crate::path::{PathError, site_name, url_path};
+use crate::shared::Shared;
 use crate::visitors::{COOKIE, Visit, Visitors};
 
 /// What is to be done about a request.
@@ -63,7 +63,7 @@ impl Router<'_> {
     }
 
     fn options(&self) -> Answer {
-        Answer::empty(200).with("Allow", self.allowed())
+        Answer::empty(204).with("Allow", self.allowed())
     }
 
     fn post(&mut self, head: &RequestHead<'_, '_>, path: &str) -> Reaction {
@@ -126,7 +126,7 @@ impl Router<'_> {
         let shared = self.shared;
         let is_lab_index = shared.settings.lab && path == "/";
         let Some(cache) = &shared.files else {
-            return if is_lab_index { lab_index() } else { Answer::error(404) };
+            return if is_lab_index { lab_index() } else { Answer::error(self.status_of_no_file(path)) };
         };
         let wall = self.wall;
         let entry = match self.recent.find(path, cache, &shared.settings, self.now, || wall) {
@@ -145,6 +145,11 @@ impl Router<'_> {
             Outcome::Directory => Answer::error(404),
             Outcome::Refused(error) => Answer::error(error.status()),
         }
+    }
+
+    /// A site without files judges a path as one with files does.
+    fn status_of_no_file(&self, path: &str) -> u16 {
+        site_name(path, self.shared.settings.hidden).map_or_else(PathError::status, |_| 404)
     }
 
     /// To the same name with its slash. The new path is written from the canonical name: it begins with one slash and can lead to no

@@ -1,4 +1,4 @@
-//! What all shards of one site share, and the factory of their nodes.
+//! A site as its program sees it: checked settings, and the factory of its nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use crate::node::Origin;
 use crate::root::Root;
 use crate::sending::SharedLines;
 use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::visitors::Visitors;
 
 /// Shards that count on a place of their own. More than that share places, which costs time but no count.
@@ -22,16 +23,6 @@ const COUNTER_PLACES: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Site {
     shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) settings: Settings,
-    pub(crate) files: Option<FileCache>,
-    pub(crate) visitors: Option<Visitors>,
-    pub(crate) counters: Counters,
-    pub(crate) lines: SharedLines,
-    pub(crate) clock: WallClock,
 }
 
 /// Settings that cannot work.

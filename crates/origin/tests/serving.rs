@@ -128,8 +128,8 @@ fn methods() {
     assert_eq!(ask(&files, "POST", "/none", &[]).status, 404);
     for target in ["*", "/", "/none"] {
         let answer = ask(&files, "OPTIONS", target, &[]);
-        assert_eq!((answer.status, answer.field("Allow")), (200, Some("GET, HEAD, OPTIONS")));
-        assert_eq!(answer.field("Content-Length"), Some("0"));
+        assert_eq!((answer.status, answer.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
+        assert_eq!(answer.field("Content-Length"), None);
         assert_eq!(ask(&lab, "OPTIONS", target, &[]).field("Allow"), Some("GET, HEAD, OPTIONS, POST"));
     }
 }
@@ -369,9 +369,45 @@ fn a_client_that_asks_first_is_told() {
     peer.output.clear();
     peer.send("hi");
     assert_eq!(peer.answers()[0].text(), "hi");
+    // The content came along: the client does not wait.
+    let mut peer = Peer::new(&lab_site());
+    peer.send(expecting + "hi");
+    assert_eq!(peer.text().matches("HTTP/1.1").count(), 1);
+    assert_eq!(peer.answers()[0].text(), "hi");
     let mut peer = Peer::new(&site_of_files());
-    peer.send(&expecting);
+    peer.send(post("Expect: 100-continue\r\nContent-Length: 2", ""));
     assert_eq!(peer.answers()[0].status, 404);
+}
+
+/// Nothing behind the head is waited for, read, or taken for a request.
+#[test]
+fn content_with_get_or_head_ends_the_connection() {
+    for target in ["/digits", "/none"] {
+        for (method, content) in [("GET", ""), ("GET", "GET /digits HTTP/1.1\r\nHost: a\r\n\r\n"), ("HEAD", "hello")] {
+            let mut peer = Peer::new(&site_of_files());
+            peer.send(request(method, target, &["Content-Length: 5"]) + content);
+            assert_eq!(peer.text().matches("HTTP/1.1").count(), 1, "{method} {target}");
+            assert!(peer.text().contains("\r\nConnection: close\r\n"), "{method} {target}");
+            assert_eq!(peer.closed, Some(Close::Graceful));
+            let mut peer = Peer::new(&site_of_files());
+            peer.send(request(method, target, &["Transfer-Encoding: chunked"]));
+            assert!(peer.text().starts_with("HTTP/1.1 400 "), "{method} {target}");
+            assert_eq!(peer.closed, Some(Close::Graceful));
+        }
+    }
+    // An answer that takes time takes it.
+    let mut peer = Peer::new(&lab_site());
+    peer.send(request("GET", "/delay/50", &["Content-Length: 5"]) + "hello");
+    assert!(peer.output.is_empty());
+    peer.wait(Duration::from_millis(50));
+    assert_eq!((peer.answers()[0].text(), peer.closed), ("50 ms\n", Some(Close::Graceful)));
+    let mut peer = Peer::new(&lab_site());
+    peer.send(request("GET", "/bytes/1000000", &["Content-Length: 5"]) + "hello");
+    assert_eq!((peer.answers()[0].body.len(), peer.closed), (1_000_000, Some(Close::Graceful)));
+    // A length of nothing is no content.
+    let mut peer = Peer::new(&lab_site());
+    peer.send(request("GET", "/bytes/3", &["Content-Length: 0"]));
+    assert_eq!((peer.answers()[0].text(), peer.closed), ("012", None));
 }
 
 #[test]

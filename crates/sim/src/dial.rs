@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use breme_node::{Accepted, ConnectError, ConnectTicket, ListenerId};
+use breme_node::{Accepted, ConnectError, ConnectTicket, Connected, ListenerId};
 
 use crate::Simulation;
 use crate::agenda::Event;
@@ -107,7 +107,7 @@ impl Simulation {
         self.summary.connected_count += 1;
         let id = self.open(end);
         self.call(shard_index, Some(id), What::Connected(ticket), |node, now, actions| {
-            node.handle_connected(now, ticket, Ok(id), actions);
+            node.handle_connected(now, ticket, Ok(Connected::plain(id)), actions);
         });
         self.take_up(end);
     }

@@ -45,7 +45,7 @@
 //!     // Any node: here the echo of the test kit, watched for broken rules.
 //!     let server = simulation.serve("server", 1, |_shard| Watched::new(Echo::new(), lent_bytes_max));
 //!     let surroundings = Surroundings {
-//!         server: simulation.address(server),
+//!         server: simulation.address(server).into(),
 //!         nobody: Simulation::nobody(),
 //!         stop_server: Arc::new({
 //!             let stopper = simulation.stopper(server);

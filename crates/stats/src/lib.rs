@@ -1,10 +1,11 @@
-//! Histograms of times, and the files in which they are kept.
+//! Histograms of times, the files in which they are kept, and what a few repetitions show.
 //!
 //! | part | what it is |
 //! |---|---|
 //! | [`Histogram`] | counts of times from 1 ns to 1 h with three significant digits; merging loses nothing |
 //! | [`log`] | `.hlog`: one histogram for each interval of a run (HdrHistogram log 1.3, with tags) |
 //! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for the known plotters |
+//! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact, and no outlier moves them |
 //!
 //! A quantile of a run is read from the **merged** histogram, never averaged over parts.
 //!
@@ -22,6 +23,8 @@
 mod histogram;
 pub mod log;
 mod quantile_text;
+mod signed_rank;
 
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use quantile_text::write as write_quantile_text;
+pub use signed_rank::{Estimate, VALUES_MAX, hodges_lehmann, paired_ratio};

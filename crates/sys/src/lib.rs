@@ -2,16 +2,18 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `child` | starting a process that cannot be left behind, on its own processors |
 //! | `clock` | the run's monotonic time, and the calendar's |
 //! | `cpu` | which processors there are for us, and pinning a thread to some |
 //! | `descriptors` | the limit of open files: raising it, and saying what lacks |
 //! | `root` | opening files below a folder out of which nothing leads |
 //! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
-//! | `usage` | CPU time of the process and of a thread, resident memory |
+//! | `usage` | CPU time of this process, a thread, another process; resident memory |
 //! | `waiting` | waiting to the nanosecond |
 //!
 //! It knows no nodes, no connections' lives and no HTTP: it turns one wish into one or two system calls.
 
+mod child;
 mod clock;
 mod cpu;
 mod descriptors;
@@ -20,6 +22,7 @@ mod socket;
 mod usage;
 mod waiting;
 
+pub use child::confine;
 pub use clock::Clock;
 pub use cpu::{cpus_allowed, parallelism, pin_current_thread};
 pub use descriptors::{
@@ -27,5 +30,7 @@ pub use descriptors::{
 };
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{accept, connect, connect_outcome, listen, listen_beside, reset_on_close};
-pub use usage::{CpuTime, cpu_time_of_process, cpu_time_of_thread, resident_bytes};
+#[cfg(target_os = "linux")]
+pub use usage::cpu_time_of_other;
+pub use usage::{CpuTime, cpu_time_of_ended_children, cpu_time_of_process, cpu_time_of_thread, resident_bytes};
 pub use waiting::{sharpen_timers, wait_until_readable};

@@ -40,6 +40,42 @@ pub fn cpu_time_of_thread() -> CpuTime {
     cpu_time_of_process()
 }
 
+/// CPU time of all children of this process that have ended and were waited for.
+#[must_use]
+pub fn cpu_time_of_ended_children() -> CpuTime {
+    cpu_time(libc::RUSAGE_CHILDREN)
+}
+
+/// The highest number that Linux gives to a process (proc(5), pid_max).
+#[cfg(target_os = "linux")]
+const PROCESS_NUMBER_MAX: libc::pid_t = 1 << 22;
+
+/// CPU time of another process, all its threads together, those that ended too: to the nanosecond, where `/proc/PID/stat`
+/// counts in ticks of 10 ms and the sum over `/proc/PID/task` forgets ended threads. Of a thread that runs at this
+/// moment the kernel may not have counted the last tick yet; ask while the process waits.
+///
+/// # Errors
+/// When there is no such process.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+pub fn cpu_time_of_other(pid: u32) -> std::io::Result<Duration> {
+    // The clock's number has 29 bits for the process, and 0 would mean this one.
+    let pid = libc::pid_t::try_from(pid).ok().filter(|pid| (1..=PROCESS_NUMBER_MAX).contains(pid));
+    let pid = pid.ok_or(std::io::ErrorKind::NotFound)?;
+    let mut clock = 0;
+    // SAFETY: `clock` is a writable clockid_t; the call writes nothing else.
+    match unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } {
+        0 => {}
+        errno => return Err(std::io::Error::from_raw_os_error(errno)),
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a writable timespec; the call writes nothing else.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0)))
+}
+
 /// Memory of this process that stands in RAM, in bytes; none where the system does not tell it.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
@@ -81,6 +117,29 @@ mod tests {
         }
         let thread = cpu_time_of_thread().total();
         assert!(thread > Duration::ZERO && thread <= cpu_time_of_process().total());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_time_of_another_process_keeps_that_of_its_ended_threads() {
+        let me = std::process::id();
+        let before = cpu_time_of_other(me).unwrap();
+        let spinning = std::thread::spawn(|| {
+            let mut spun = 0_u64;
+            while cpu_time_of_thread().total() < Duration::from_millis(2) {
+                spun = std::hint::black_box(spun + 1);
+            }
+            rustix::thread::gettid()
+        });
+        let folder = format!("/proc/self/task/{}", spinning.join().unwrap().as_raw_nonzero());
+        // A joined thread is still on its way out, and its time is told only when it has gone.
+        while std::fs::exists(&folder).unwrap() {
+            std::thread::yield_now();
+        }
+        assert!(cpu_time_of_other(me).unwrap() >= before + Duration::from_millis(2));
+        for nobody in [0, 1 << 22, i32::MAX as u32, u32::MAX] {
+            assert!(cpu_time_of_other(nobody).is_err(), "{nobody}");
+        }
     }
 
     #[cfg(target_os = "linux")]

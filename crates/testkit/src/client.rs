@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, ConnectionId, Endpoint, Node, Received,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
+    Received,
 };
 use bytes::Bytes;
 
@@ -173,7 +174,7 @@ impl Node for Client {
         &mut self,
         now: Instant,
         ticket: ConnectTicket,
-        outcome: Result<ConnectionId, ConnectError>,
+        outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
         match self.plays.iter_mut().find(|play| play.ticket == ticket) {
@@ -238,9 +239,9 @@ impl Node for Client {
 }
 
 impl Line {
-    fn connected(&mut self, outcome: Result<ConnectionId, ConnectError>) {
+    fn connected(&mut self, outcome: Result<Connected, ConnectError>) {
         match outcome {
-            Ok(connection) => self.connection = Some(connection),
+            Ok(connected) => self.connection = Some(connected.connection),
             Err(error) => self.failed = Some(error),
         }
     }
@@ -304,7 +305,7 @@ impl Play {
             Step::Connect => self.connect(begins, stage, turn),
             Step::ConnectRefused { by_server } => {
                 let Surroundings { server, nobody, .. } = &stage.surroundings;
-                self.connect_refused(begins, if *by_server { *server } else { *nobody }, turn)
+                self.connect_refused(begins, if *by_server { server.address } else { *nobody }, turn)
             }
             Step::Exchange { send, expect, piece_bytes } => self.exchange(send, expect, *piece_bytes, turn),
             Step::ExpectEnd if self.line.ended => Ok(true),
@@ -332,7 +333,7 @@ impl Play {
 
     fn connect(&self, begins: bool, stage: &Stage, turn: &mut Turn<'_>) -> Result<bool, String> {
         if begins {
-            turn.actions.connect(self.ticket, Endpoint::tcp(stage.surroundings.server));
+            turn.actions.connect(self.ticket, stage.surroundings.server);
         }
         match self.line.failed {
             Some(error) => Err(format!("cannot connect: {error:?}")),

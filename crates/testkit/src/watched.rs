@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use breme_base::Instant;
-use breme_node::{Accepted, Action, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, Received};
+use breme_node::{
+    Accepted, Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
+};
 
 /// How many violations are kept; the first tell the story.
 const VIOLATIONS_MAX: usize = 8;
@@ -217,15 +219,15 @@ impl<N: Node> Node for Watched<N> {
         &mut self,
         now: Instant,
         ticket: ConnectTicket,
-        outcome: Result<ConnectionId, ConnectError>,
+        outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
         self.enter(now, "handle_connected");
         let was_dialled = self.dialled.remove(&ticket.0);
         self.require(was_dialled, || format!("an outcome of {ticket:?}, which is not under way"));
-        if let Ok(connection) = outcome {
+        if let Ok(connected) = outcome {
             self.record.connected_count += 1;
-            self.note_opened(connection, false);
+            self.note_opened(connected.connection, false);
         }
         let from = actions.len();
         self.node.handle_connected(now, ticket, outcome, actions);

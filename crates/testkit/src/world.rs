@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_node::{Node, Shard};
+use breme_node::{Endpoint, Node, Shard};
 
 /// A way to run one server and one client against each other.
 ///
@@ -68,7 +68,7 @@ impl Shape {
 #[derive(Clone)]
 pub struct Surroundings {
     /// Where the server listens.
-    pub server: SocketAddr,
+    pub server: Endpoint,
     /// An address where nobody listens, and nobody will.
     pub nobody: SocketAddr,
     /// Asks the server to stop, as SIGTERM does; it may be called from a node's call and returns at once.

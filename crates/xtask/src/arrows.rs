@@ -25,7 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // workshop
     ("testkit", &["base", "node"]),
     ("conformance", &[]),
-    ("bench", &["base", "sys"]),
+    ("bench", &["base", "stats", "sys"]),
     ("xtask", &[]),
 ];
 

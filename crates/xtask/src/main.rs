@@ -5,8 +5,8 @@
 //! | `cargo xtask demo` | builds in release, measures `breme site` and nginx with `breme load`, prints the result |
 //! | `cargo xtask test` | installs what the tests need, then runs every check and every test |
 //! | `cargo xtask check` | format, lints, arrows between crates, tests; installs nothing |
-//! | `cargo xtask bench [NAME…]` | CPU time per request, interleaved with peers |
-//!
+//! | `cargo xtask bench [NAME…]` | some questions or all: ours against the peer of the goal, on the terminal |
+//! | `cargo xtask peers [NAME…]` | all questions about all peers; writes `docs/PEERS.md` |
 
 mod arrows;
 mod packages;
@@ -24,13 +24,17 @@ fn main() -> ExitCode {
         None => ("help", &[][..]),
     };
     let outcome = match command {
-        "demo" => packages::install(packages::PEERS).and_then(|()| bench(&[String::from("demo")])),
+        "demo" | "bench" => packages::install(packages::PEERS).and_then(|()| bench(command, rest)),
+        "peers" => packages::install(packages::PEERS)
+            .and_then(|()| packages::install(packages::MORE_PEERS))
+            .and_then(|()| bench(command, rest)),
         "test" => packages::install(packages::PEERS).and_then(|()| check()),
         "check" => check(),
-        "bench" => packages::install(packages::PEERS).and_then(|()| bench(rest)),
         "arrows" => arrows::check(),
         "help" | "--help" | "-h" => {
-            println!("usage: cargo xtask demo | test | check | arrows | bench [NAME…]");
+            println!(
+                "usage: cargo xtask demo | test | check | arrows | bench [NAME…] | peers [NAME…]   (bench --help, peers --help)"
+            );
             return ExitCode::SUCCESS;
         }
         other => {
@@ -56,11 +60,11 @@ fn check() -> Outcome {
 }
 
 /// The benches are a program of their own: they start servers and pin them, and want release code.
-fn bench(arguments: &[String]) -> Outcome {
+fn bench(what: &str, arguments: &[String]) -> Outcome {
     step("build", cargo(&["build", "--release", "--package", "breme", "--package", "breme-bench"]))?;
     let mut command = Command::new(release_binary("breme-bench"));
-    command.args(arguments);
-    step("bench", command)
+    command.arg(what).args(arguments);
+    step(what, command)
 }
 
 fn release_binary(name: &str) -> std::path::PathBuf {

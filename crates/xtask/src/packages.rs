@@ -5,49 +5,65 @@ use std::process::Command;
 
 use crate::Outcome;
 
-/// A package and a program that is there once it is installed.
+/// A package and a file that is there once it is installed.
 pub(crate) struct Package {
     name: &'static str,
-    program: &'static str,
+    /// A program, or a path.
+    has: &'static str,
+    /// What the package would start with the system.
+    service: Option<&'static str>,
 }
 
-/// The servers and clients that breme is held against.
+/// The servers and clients that tests and benches hold breme against.
 pub(crate) const PEERS: &[Package] = &[
-    Package { name: "nginx-light", program: "nginx" },
-    Package { name: "wrk", program: "wrk" },
-    Package { name: "apache2-utils", program: "ab" },
-    Package { name: "nghttp2-client", program: "h2load" },
-    Package { name: "curl", program: "curl" },
+    Package { name: "nginx-light", has: "nginx", service: Some("nginx") },
+    Package { name: "wrk", has: "wrk", service: None },
+    Package { name: "apache2-utils", has: "ab", service: None },
+    Package { name: "nghttp2-client", has: "h2load", service: None },
+    Package { name: "curl", has: "curl", service: None },
 ];
 
-/// Installs those of `packages` whose program is not there.
+/// What only the published comparison needs besides. `apache2-bin` is Apache without its service.
+pub(crate) const MORE_PEERS: &[Package] = &[
+    Package { name: "lighttpd", has: "lighttpd", service: Some("lighttpd") },
+    Package { name: "lighttpd-mod-openssl", has: "/usr/lib/lighttpd/mod_openssl.so", service: None },
+    Package { name: "apache2-bin", has: "apache2", service: None },
+    Package { name: "openssl", has: "openssl", service: None },
+];
+
+/// Installs those of `packages` that lack.
 pub(crate) fn install(packages: &[Package]) -> Outcome {
-    let lacking: Vec<&str> =
-        packages.iter().filter(|package| !is_there(package.program)).map(|package| package.name).collect();
+    let lacking: Vec<&Package> = packages.iter().filter(|package| !is_there(package.has)).collect();
     if lacking.is_empty() {
         return Ok(());
     }
-    eprintln!("── packages: installing {}", lacking.join(", "));
+    let names: Vec<&str> = lacking.iter().map(|package| package.name).collect();
+    eprintln!("── packages: installing {}", names.join(", "));
     apt(&["update", "-qq"])?;
     let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
-    arguments.extend(&lacking);
-    apt(&arguments)
+    arguments.extend(names);
+    apt(&arguments)?;
+    lacking.iter().filter_map(|package| package.service).for_each(keep_down);
+    Ok(())
 }
 
-fn is_there(program: &str) -> bool {
+/// A service that came with a package takes a port and the processor of the measurements. Only those that were installed just
+/// now are stopped: one that was there before is somebody's.
+fn keep_down(service: &str) {
+    for (program, arguments) in [("service", [service, "stop"]), ("update-rc.d", [service, "disable"])] {
+        // Where the program lacks nothing could have started the service either.
+        let _ = as_root(program).args(arguments).status();
+    }
+}
+
+fn is_there(file: &str) -> bool {
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         .iter()
-        .any(|folder| Path::new(folder).join(program).exists())
+        .any(|folder| Path::new(folder).join(file).exists())
 }
 
 fn apt(arguments: &[&str]) -> Outcome {
-    let mut command = if am_root() {
-        Command::new("apt-get")
-    } else {
-        let mut command = Command::new("sudo");
-        command.arg("--preserve-env=DEBIAN_FRONTEND").arg("apt-get");
-        command
-    };
+    let mut command = as_root("apt-get");
     // A package's own service must not start: the tests start theirs, on free ports.
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
     let status = command.status().map_err(|error| {
@@ -60,9 +76,29 @@ fn apt(arguments: &[&str]) -> Outcome {
     }
 }
 
+fn as_root(program: &str) -> Command {
+    if am_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("sudo");
+    command.arg("--preserve-env=DEBIAN_FRONTEND,RUNLEVEL").arg(program);
+    command
+}
+
 fn am_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|metadata| {
         use std::os::unix::fs::MetadataExt;
         metadata.uid() == 0
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_or_a_path_is_there() {
+        assert!(is_there("sh") && is_there("/proc/self/status"));
+        assert!(!is_there("no-such-program") && !is_there("/no/such/file"));
+    }
 }

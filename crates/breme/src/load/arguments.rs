@@ -24,7 +24,7 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// What to ask for: http://HOST[:PORT]/PATH; PATH may hold placeholders
+    /// What to ask for: http[s]://HOST[:PORT]/PATH; PATH may hold placeholders
     #[arg(required_unless_present_any = ["targets", "scenario"], conflicts_with = "targets")]
     url: Option<String>,
 
@@ -153,9 +153,29 @@ pub struct Args {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Not in this version: TLS without checking certificates
-    #[arg(short = 'k', long, hide = true)]
-    insecure: bool,
+    /// Load a server whatever its certificate is
+    #[arg(short = 'k', long, conflicts_with = "cacert", help_heading = "TLS")]
+    pub(super) insecure: bool,
+
+    /// Certificates of the authorities that count, PEM; also that of the server itself [default: those of the system]
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(super) cacert: Option<PathBuf>,
+
+    /// Certificate to show to a server that asks, PEM
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(super) cert: Option<PathBuf>,
+
+    /// Its key, PEM and not encrypted [default: it stands in the file of the certificate]
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
+    pub(super) key: Option<PathBuf>,
+
+    /// Make every handshake a full one; else connections go on with the sessions of earlier ones, as those of browsers do
+    #[arg(long, help_heading = "TLS")]
+    pub(super) no_tls_resumption: bool,
+
+    /// The only version of TLS to speak [default: 1.3, or 1.2 if the server has no other]
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
+    pub(super) tls: Option<String>,
 }
 
 const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brace itself: {{ }}):
@@ -171,7 +191,6 @@ Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong
 impl Args {
     /// Reads the files that the flags name.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
-        self.refuse_what_is_not_here()?;
         let open_loop = self.open_loop()?;
         let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
         let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
@@ -239,13 +258,6 @@ impl Args {
         let distance = self.thread_count(plan) as f64 / rate.max(f64::MIN_POSITIVE);
         let affordable = Duration::try_from_secs_f64(distance * SPIN_SHARE_MAX).unwrap_or(Duration::MAX);
         self.spin.unwrap_or_else(|| affordable.min(SPIN_MAX))
-    }
-
-    fn refuse_what_is_not_here(&self) -> Result<(), Failure> {
-        if self.insecure {
-            return Err(Failure::usage("-k: TLS is not in this version; load an http:// URL"));
-        }
-        Ok(())
     }
 
     fn read_targets(&self) -> Result<Vec<Target>, Failure> {

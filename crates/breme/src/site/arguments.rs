@@ -9,6 +9,7 @@ use breme_http1::{FieldStorage, Limits};
 use breme_origin::{FileCacheLimits, Settings};
 
 use super::Failure;
+use super::secured::Place;
 use crate::load::units;
 
 /// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.
@@ -25,7 +26,7 @@ pub struct Args {
     #[arg(long)]
     pub lab: bool,
 
-    /// Where to listen; repeatable; port 0 takes any that is free
+    /// Where to listen; repeatable; port 0 takes any that is free; with TLS, http://ADDR listens without it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: Vec<String>,
 
@@ -100,6 +101,22 @@ pub struct Args {
     /// Key of the cookies, so that they stay good after a restart; at least 16 bytes [default: a new one each time]
     #[arg(long, value_name = "FILE", requires = "visitors", help_heading = "Visitors")]
     pub visitor_key_file: Option<PathBuf>,
+
+    /// Speak TLS with the certificates of this PEM file, the own one first; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The certificate's key, PEM and not encrypted [default: it stands in the file of the certificate]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Speak TLS with a new self-signed certificate, for a laboratory; its fingerprint is told
+    #[arg(long, conflicts_with = "tls_cert", help_heading = "TLS")]
+    pub tls_self_signed: bool,
+
+    /// How long a handshake of TLS may take
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
+    handshake_timeout: Duration,
 
     /// Connections of one thread (events) [default: 16384, or what the limit of file descriptors allows]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
@@ -218,6 +235,7 @@ impl Args {
             receive_bytes_max: defaults.receive_bytes_max.max(self.max_head * 2),
             send_timeout: self.send_timeout,
             stopping_timeout: self.drain_timeout,
+            handshake_timeout: self.handshake_timeout,
             ..defaults
         }
     }
@@ -234,8 +252,32 @@ impl Args {
         self.listen.len()
     }
 
-    pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
-        self.listen.iter().map(|text| resolve(text)).collect()
+    fn has_tls(&self) -> bool {
+        self.tls_self_signed || self.tls_cert.is_some()
+    }
+
+    /// Where to listen, and how.
+    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
+        self.listen.iter().map(|text| self.place(text)).collect()
+    }
+
+    fn place(&self, text: &str) -> Result<Place, Failure> {
+        let (is_secured, address) = match text.split_once("://") {
+            None => (self.has_tls(), text),
+            Some(("http", address)) => (false, address),
+            Some(("https", address)) if self.has_tls() => (true, address),
+            Some(("https", _)) => {
+                return Err(Failure::usage(format!(
+                    "--listen {text}: TLS needs a certificate; add --tls-cert FILE --tls-key FILE, or --tls-self-signed"
+                )));
+            }
+            Some((scheme, _)) => {
+                return Err(Failure::usage(format!(
+                    "--listen {text}: {scheme} is not served here; write http or https"
+                )));
+            }
+        };
+        Ok(Place { address: resolve(address.trim_end_matches('/'))?, is_secured })
     }
 }
 
@@ -312,7 +354,20 @@ mod tests {
         assert_eq!(settings.stopping_linger, Settings::default().stopping_linger);
         let driver = args.driver_settings();
         assert_eq!(format!("{driver:?}"), format!("{:?}", DriverSettings::default()));
-        assert_eq!(args.addresses().unwrap(), [SocketAddr::from(([127, 0, 0, 1], 8080))]);
+        let address = SocketAddr::from(([127, 0, 0, 1], 8080));
+        assert_eq!(args.places().unwrap(), [Place { address, is_secured: false }]);
+    }
+
+    #[test]
+    fn tls_is_for_all_listeners_but_those_that_say_otherwise() {
+        let places = |line: &str| parse(line).unwrap().places().map_err(|failure| failure.message);
+        let secured =
+            |line: &str| -> Vec<bool> { places(line).unwrap().iter().map(|place| place.is_secured).collect() };
+        assert_eq!(secured("site d --tls-self-signed --listen [::1]:1 --listen http://[::1]:2"), [true, false]);
+        assert_eq!(secured("site d --tls-cert c --listen https://127.0.0.1:1/"), [true]);
+        let needs = places("site d --listen https://127.0.0.1:1").unwrap_err();
+        assert!(needs.contains("--tls-self-signed"), "{needs}");
+        assert!(places("site d --listen ftp://127.0.0.1:1").unwrap_err().contains("http or https"));
     }
 
     #[test]
@@ -336,12 +391,14 @@ mod tests {
             ("site d --http 2", "1.1"),
             ("site d --head-timeout soon", "10s"),
             ("site d --visitor-key-file k", "--visitors"),
+            ("site d --tls-key k", "--tls-cert"),
+            ("site d --tls-self-signed --tls-cert c", "cannot be used with"),
         ] {
             let message = parse(line).unwrap_err();
             assert!(message.contains(part), "{line}: {message}");
         }
         for wrong in ["8080", "127.0.0.1", "127.0.0.1:99999"] {
-            let message = parse(&format!("site d --listen {wrong}")).unwrap().addresses().unwrap_err().message;
+            let message = parse(&format!("site d --listen {wrong}")).unwrap().places().unwrap_err().message;
             assert!(message.contains("127.0.0.1:8080"), "{message}");
         }
         let small = parse("site d --cache-bytes 1k").unwrap().settings().unwrap_err().message;

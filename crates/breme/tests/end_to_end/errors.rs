@@ -31,7 +31,10 @@ fn of_the_site() {
 fn of_the_load() {
     refused(&["load"], 2, &["URL"]);
     refused(&["load", "ftp://127.0.0.1/"], 2, &["ftp"]);
-    refused(&["load", "https://127.0.0.1/"], 2, &["https"]);
+    refused(&["load", "https://a..b/"], 2, &["a..b", "certificate"]);
+    refused(&["load", "-k", "--cacert", "x", "https://127.0.0.1/"], 2, &["--insecure", "--cacert"]);
+    refused(&["load", "--cacert", "/no/such/file", "https://127.0.0.1/"], 2, &["--cacert /no/such/file", "read"]);
+    refused(&["load", "--key", "x", "https://127.0.0.1/"], 2, &["--cert"]);
     refused(&["load", "http://"], 2, &["http://"]);
     refused(&["load", "http://127.0.0.1:99999/"], 2, &["99999"]);
     refused(&["load", "http://127.0.0.1/{uniform:9:1}"], 2, &["uniform"]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Long, since a busy machine must not fail a test; nothing waits so long when all is well.
@@ -18,24 +18,32 @@ pub(crate) struct Site {
     child: Child,
     output: BufReader<ChildStdout>,
     pub(crate) address: SocketAddr,
+    scheme: &'static str,
 }
 
 impl Site {
     /// Starts `breme site` with these arguments on a free port.
     pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_telling(arguments, Stdio::inherit())
+    }
+
+    /// The same, with its standard error where it is wanted.
+    pub(crate) fn start_telling(arguments: &[&str], stderr: Stdio) -> Self {
         let mut child = breme()
             .arg("site")
             .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("said {line:?}"));
-        Self { address: address.parse().unwrap(), child, output }
+        let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("said {line:?}"));
+        let scheme = if url.starts_with("https://") { "https" } else { "http" };
+        let address = url.split_once("://").unwrap().1.parse().unwrap();
+        Self { address, scheme, child, output }
     }
 
     /// The laboratory's answers, on a driver.
@@ -44,7 +52,7 @@ impl Site {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.address)
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -83,6 +91,11 @@ impl Site {
         assert!(sent.success());
     }
 
+    /// What it says on its standard error, if that is wanted here.
+    pub(crate) fn stderr(&mut self) -> BufReader<ChildStderr> {
+        BufReader::new(self.child.stderr.take().unwrap())
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -112,6 +125,11 @@ pub(crate) struct Nginx {
 
 impl Nginx {
     pub(crate) fn start() -> Self {
+        Self::start_with("", "")
+    }
+
+    /// With more words behind the address, and more of a server.
+    pub(crate) fn start_with(listen: &str, server: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = free_address();
         let root = folder.path().display();
@@ -120,7 +138,7 @@ impl Nginx {
              events {{ worker_connections 1000; }}\n\
              http {{ access_log off; keepalive_requests 1000000000; client_body_temp_path {root}/a; proxy_temp_path {root}/b;\n\
              fastcgi_temp_path {root}/c; uwsgi_temp_path {root}/d; scgi_temp_path {root}/e;\n\
-             server {{ listen {address}; location = /fixed {{ return 200 \"Hello, world!\"; }} }} }}\n"
+             server {{ listen {address} {listen}; {server} location = /fixed {{ return 200 \"Hello, world!\"; }} }} }}\n"
         );
         let path = folder.path().join("nginx.conf");
         fs::write(&path, configuration).unwrap();

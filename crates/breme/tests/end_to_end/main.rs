@@ -11,3 +11,4 @@ mod loading;
 mod peers;
 mod schedules;
 mod site;
+mod tls;

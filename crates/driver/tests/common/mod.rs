@@ -5,12 +5,17 @@
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_driver::{Clock, Kind, Listener, Running, Settings, start};
-use breme_node::{Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, Received, Shard};
+use breme_driver::{
+    ClientOptions, ClientTls, Clock, Identity, Kind, Listener, Running, ServerTls, Settings, Trust, start,
+};
+use breme_node::{
+    Accepted, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
+};
 
 pub const KINDS: [Kind; 2] = [Kind::Threads, Kind::Events];
 /// A test that waits longer for something than this has failed.
@@ -21,7 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub enum Event<'a> {
     Started,
     Accepted(ConnectionId),
-    Connected(ConnectTicket, Result<ConnectionId, ConnectError>),
+    Connected(ConnectTicket, Result<Connected, ConnectError>),
     Received(ConnectionId, Received<'a>),
     Sent(ConnectionId, u64),
     Closed(ConnectionId, CloseReason),
@@ -69,7 +74,7 @@ impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Node for Scripted<F> {
         &mut self,
         now: Instant,
         ticket: ConnectTicket,
-        outcome: Result<ConnectionId, ConnectError>,
+        outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
         self.call(now, actions, Event::Connected(ticket, outcome));
@@ -182,4 +187,46 @@ pub fn read_all(stream: &mut TcpStream) -> Vec<u8> {
 /// Bytes that do not repeat soon, so that a lost or doubled piece shows.
 pub fn pattern(length: usize) -> Vec<u8> {
     (0..length as u32).flat_map(|index| index.wrapping_mul(2_654_435_761).to_le_bytes()).take(length).collect()
+}
+
+/// A certificate for some names, signed by itself, and those who use it.
+pub struct Laboratory {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Laboratory {
+    pub fn new(names: &[&str]) -> Self {
+        Self::of(names, |_| {})
+    }
+
+    /// With something changed.
+    pub fn of(names: &[&str], change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(names).unwrap();
+        change(&mut params);
+        Self { certificate: params.self_signed(&key).unwrap().pem(), key: key.serialize_pem() }
+    }
+
+    pub fn identity(&self) -> Identity {
+        Identity::from_pem(self.certificate.as_bytes(), self.key.as_bytes()).unwrap()
+    }
+
+    pub fn server(&self) -> ServerTls {
+        ServerTls::new(&self.identity(), &[]).unwrap()
+    }
+
+    pub fn trust(&self) -> Trust {
+        Trust::of_pem(self.certificate.as_bytes()).unwrap()
+    }
+
+    /// A client that trusts this certificate and nothing else.
+    pub fn client(&self, host: &str) -> Arc<ClientTls> {
+        Arc::new(ClientTls::new(host, &options(self.trust())).unwrap())
+    }
+}
+
+pub fn options(trust: Trust) -> ClientOptions<'static> {
+    ClientOptions { trust, identity: None, protocols: &[], resumption: true, version: None }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_http1::{ClientConnection, ClientError};
-use breme_node::{Actions, Close, ConnectTicket, ConnectionId, Endpoint};
+use breme_node::{Actions, Close, ConnectTicket, Connected, ConnectionId, Endpoint, TlsClientId, TlsFailure};
 
 use super::{Load, Phase};
 use crate::tally::ErrorKind;
@@ -22,6 +22,9 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub const PAUSE_SPACING: Duration = Duration::from_millis(1);
 /// A server that announced the end of a connection is left this long to end it, so that the port stays busy on its side, not here.
 pub const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// The driver knows one server: that of the plan.
+pub const TLS_CLIENT: TlsClientId = TlsClientId(0);
 
 impl Load {
     /// The user wants a connection: for the requests that wait, for a new one, or ahead of those that will come.
@@ -64,7 +67,9 @@ impl Load {
         user.attempt = user.attempt.wrapping_add(1);
         user.state = State::Connecting(now);
         self.connecting += 1;
-        actions.connect(ticket(index, user.attempt), Endpoint::tcp(address));
+        let is_tls = self.run.plan().authority().is_tls;
+        let endpoint = if is_tls { Endpoint::tls(address, TLS_CLIENT) } else { Endpoint::tcp(address) };
+        actions.connect(ticket(index, user.attempt), endpoint);
     }
 
     pub(super) fn connected(
@@ -72,9 +77,10 @@ impl Load {
         now: Instant,
         index: u32,
         since: Instant,
-        connection: ConnectionId,
+        connected: Connected,
         actions: &mut Actions,
     ) {
+        let connection = connected.connection;
         let user = &mut self.users[index as usize];
         self.run.note_connected(user.address_index as usize);
         user.state = State::Open(connection);
@@ -85,7 +91,7 @@ impl Load {
         self.tally.connections_opened += 1;
         self.tally.reconnects += u64::from(std::mem::replace(&mut user.was_connected, true));
         user.failures = user.failures.saturating_add(1); // until it brings an answer
-        self.tally.connect_times.record(now.nanos_since(since));
+        self.tally.note_opening(now.since(since), connected.handshake);
         self.note_tried(now, index, actions);
         for place in 0..self.users[index as usize].window.len() {
             self.send(now, index, place, connection, actions);
@@ -209,6 +215,7 @@ impl Load {
             Loss::Over | Loss::ClosedEarly => (ErrorKind::ClosedEarly, ErrorKind::ClosedEarly),
             Loss::Reset => (ErrorKind::Reset, ErrorKind::Reset),
             Loss::Malformed => (ErrorKind::Malformed, ErrorKind::Aborted),
+            Loss::Tls(failure) => (failure.into(), failure.into()),
         };
         let mut kind = first;
         while self.users[index as usize].window.pop().is_some() {
@@ -272,6 +279,8 @@ pub(super) enum Loss {
     ClosedEarly,
     Reset,
     Malformed,
+    /// By a breach of TLS, or the server's refusal to go on with it.
+    Tls(TlsFailure),
 }
 
 impl From<ClientError> for Loss {

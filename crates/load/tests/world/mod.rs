@@ -12,7 +12,8 @@ use std::time::Duration;
 use breme_base::{Instant, Random, UnixSeconds, WallClock};
 use breme_load::{Generator, Load, Outcome, Plan, Run, Settings};
 use breme_node::{
-    Action, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Endpoint, Node, Received, Shard, ShardId,
+    Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node, Received,
+    Shard, ShardId,
 };
 
 /// What the server does with a request.
@@ -288,7 +289,9 @@ impl World {
             Event::Connected(shard, ticket, address) => match (self.door)(address, self.now) {
                 Ok(()) => {
                     let id = self.new_connection(shard);
-                    self.call(shard, |node, now, actions| node.handle_connected(now, ticket, Ok(id), actions));
+                    self.call(shard, |node, now, actions| {
+                        node.handle_connected(now, ticket, Ok(Connected::plain(id)), actions);
+                    });
                 }
                 Err(error) => {
                     self.call(shard, |node, now, actions| node.handle_connected(now, ticket, Err(error), actions));

@@ -10,7 +10,7 @@ fn play(seed: u64, content_seed: u64) -> (String, u64, Summary) {
     let mut simulation = Simulation::new(seed, Network::nasty());
     let server = simulation.serve("server", 2, |_| Echo::slow(Taking::AtMost(500), Pace::Resuming));
     let surroundings = Surroundings {
-        server: simulation.address(server),
+        server: simulation.address(server).into(),
         nobody: Simulation::nobody(),
         stop_server: std::sync::Arc::new(|| {}),
     };

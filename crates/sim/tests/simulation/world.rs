@@ -46,7 +46,7 @@ impl World for SimulatedWorld {
         let servers = simulation.serve("server", shape.server_shards, server);
         let stopper = simulation.stopper(servers);
         let surroundings = Surroundings {
-            server: simulation.address(servers),
+            server: simulation.address(servers).into(),
             nobody: Simulation::nobody(),
             stop_server: Arc::new(move || stopper.stop()),
         };

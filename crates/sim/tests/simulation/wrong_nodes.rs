@@ -62,7 +62,7 @@ fn failures(seed: u64, network: Network, fault: Fault) -> Result<Vec<String>, St
         let mut simulation = Simulation::new(seed, network);
         let server = simulation.serve("server", 1, |_| Wrong(fault));
         let surroundings = Surroundings {
-            server: simulation.address(server),
+            server: simulation.address(server).into(),
             nobody: Simulation::nobody(),
             stop_server: Arc::new(|| {}),
         };
@@ -114,7 +114,7 @@ struct Patient(Surroundings);
 
 impl Node for Patient {
     fn handle_started(&mut self, _: Instant, actions: &mut Actions) {
-        actions.connect(breme_node::ConnectTicket(0), breme_node::Endpoint::tcp(self.0.server));
+        actions.connect(breme_node::ConnectTicket(0), self.0.server);
     }
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
     fn handle_received(&mut self, _: Instant, _: ConnectionId, _: Received<'_>, _: &mut Actions) -> usize {
@@ -128,8 +128,11 @@ impl Node for Patient {
 fn a_dead_end_is_reported_with_what_is_open() {
     let mut simulation = Simulation::new(3, Network::calm());
     let server = simulation.serve("server", 1, |_| Wrong(Fault::WaitsForMore));
-    let surroundings =
-        Surroundings { server: simulation.address(server), nobody: Simulation::nobody(), stop_server: Arc::new(|| {}) };
+    let surroundings = Surroundings {
+        server: simulation.address(server).into(),
+        nobody: Simulation::nobody(),
+        stop_server: Arc::new(|| {}),
+    };
     simulation.client("client", 1, |_| Patient(surroundings.clone()));
     let report = simulation.run().unwrap_err().to_string();
     assert!(report.contains("seed 3") && report.contains("nothing is due"), "{report}");

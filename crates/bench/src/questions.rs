@@ -1,0 +1,351 @@
+//! The questions, as one table: what is measured, ours, the rivals, and the goals.
+//!
+//! `cargo xtask bench` asks each about ours and the rivals with a goal; `cargo xtask peers` about all, and about ours twice.
+
+use crate::generators::{Generator, Load};
+use crate::servers::{Kind, Subject};
+
+/// What a question compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// CPU time of the server for each unit of work.
+    ServerCpu,
+    /// CPU time of the generator for each unit of work.
+    GeneratorCpu,
+    /// Memory of the server for each idle connection.
+    ServerMemory,
+    /// Memory of the generator for each busy connection.
+    GeneratorMemory,
+}
+
+/// A server, what is asked of it, and by whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Arm {
+    pub(crate) label: &'static str,
+    pub(crate) subject: Subject,
+    pub(crate) path: &'static str,
+    /// How long the content of every answer must be.
+    pub(crate) bytes: usize,
+    pub(crate) load: Load,
+}
+
+/// What ours is held against.
+#[derive(Clone, Debug)]
+pub(crate) struct Rival {
+    pub(crate) arm: Arm,
+    /// The most that ours ÷ this may be.
+    pub(crate) goal: Option<f64>,
+}
+
+/// Ours against its rivals at one task.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// What is done, in a sentence or two.
+    pub(crate) setting: &'static str,
+    pub(crate) measure: Measure,
+    /// The unit of work.
+    pub(crate) unit: &'static str,
+    pub(crate) ours: Arm,
+    pub(crate) rivals: Vec<Rival>,
+    /// Whether the rivals are other people's programs: then somebody wins.
+    pub(crate) is_contest: bool,
+}
+
+impl Question {
+    pub(crate) fn arms(&self) -> impl Iterator<Item = &Arm> {
+        std::iter::once(&self.ours).chain(self.rivals.iter().map(|rival| &rival.arm))
+    }
+
+    pub(crate) fn needs_tls(&self) -> bool {
+        self.arms().any(|arm| arm.subject.tls)
+    }
+
+    pub(crate) fn needs_rate(&self) -> bool {
+        self.arms().any(|arm| arm.load.half_of_capacity)
+    }
+}
+
+const CONNECTIONS: usize = 100;
+const MANY_CONNECTIONS: usize = 10_000;
+
+const THIRTEEN: Target = Target { path: "/bytes/13", bytes: 13 };
+const ONE_KB: Target = Target { path: "/1k.html", bytes: 1_000 };
+const TEN_KB: Target = Target { path: "/10k.html", bytes: 10_000 };
+
+#[derive(Clone, Copy)]
+struct Target {
+    path: &'static str,
+    bytes: usize,
+}
+
+/// Every question.
+pub(crate) fn all() -> Vec<Question> {
+    let mut all = of_the_generator();
+    all.extend(of_the_server());
+    all.extend(of_tls());
+    all.extend(of_memory());
+    all
+}
+
+fn of_the_generator() -> Vec<Question> {
+    let keep_alive = |name, title, setting, server, goal| {
+        let arm = |label, generator| arm(label, server, THIRTEEN, load(generator));
+        Question {
+            name,
+            title,
+            setting,
+            measure: Measure::GeneratorCpu,
+            unit: "request",
+            ours: arm("`breme load`", Generator::Breme),
+            rivals: vec![
+                rival(arm("wrk", Generator::Wrk), goal),
+                rival(arm("h2load", Generator::H2load), None),
+                rival(arm("ab", Generator::Ab), None),
+            ],
+            is_contest: true,
+        }
+    };
+    let pipelined = |name, title, setting, server, goal| {
+        let arm = |label, generator| arm(label, server, THIRTEEN, Load { pipeline: 16, ..load(generator) });
+        Question {
+            name,
+            title,
+            setting,
+            measure: Measure::GeneratorCpu,
+            unit: "request",
+            ours: arm("`breme load -p 16`", Generator::Breme),
+            rivals: vec![rival(arm("`h2load --h1 -m16`", Generator::H2load), goal)],
+            is_contest: true,
+        }
+    };
+    let closed = arm("`breme load`, closed loop", Kind::Nginx, THIRTEEN, load(Generator::Breme));
+    let half = Load { half_of_capacity: true, ..load(Generator::Breme) };
+    vec![
+        keep_alive(
+            "load",
+            "Generators on nginx: keep-alive GET of 13 bytes",
+            "All on nginx `return 200`, 100 connections.",
+            Kind::Nginx,
+            Some(0.75),
+        ),
+        keep_alive(
+            "load-site",
+            "Generators on breme site: keep-alive GET of 13 bytes",
+            "The same on `breme site /bytes/13`.",
+            Kind::BremeSite,
+            None,
+        ),
+        pipelined(
+            "load-pipelined",
+            "Generators on nginx: 16 requests outstanding",
+            "100 connections with 16 requests outstanding on each. nginx answers them one at a time, so it is the limit and the \
+             generators wait. wrk and ab cannot pipeline without a script.",
+            Kind::Nginx,
+            Some(0.5),
+        ),
+        pipelined(
+            "load-pipelined-site",
+            "Generators on breme site: 16 requests outstanding",
+            "The same on `breme site`, which answers a batch with one write, so that the generator is the limit.",
+            Kind::BremeSite,
+            Some(0.5),
+        ),
+        Question {
+            name: "load-rate",
+            title: "What an open loop costs",
+            setting: "`breme load -R` at half of the rate that the closed loop reached on the same nginx just before, 100 connections.",
+            measure: Measure::GeneratorCpu,
+            unit: "request",
+            ours: Arm { label: "`breme load -R`, half of capacity", load: half, ..closed.clone() },
+            rivals: vec![rival(closed, Some(1.5))],
+            is_contest: false,
+        },
+    ]
+}
+
+fn of_the_server() -> Vec<Question> {
+    let question = |name, title, setting, target, load, goal| {
+        let (nginx, others) = if target_is_fixed(target) {
+            ("nginx, `return 200`", ["lighttpd, a file", "Apache, a file"])
+        } else {
+            ("nginx", ["lighttpd", "Apache"])
+        };
+        Question {
+            name,
+            title,
+            setting,
+            measure: Measure::ServerCpu,
+            unit: "request",
+            ours: arm("`breme site`", Kind::BremeSite, target, load),
+            rivals: vec![
+                rival(arm(nginx, Kind::Nginx, target, load), Some(goal)),
+                rival(arm(others[0], Kind::Lighttpd, target, load), None),
+                rival(arm(others[1], Kind::Apache, target, load), None),
+            ],
+            is_contest: true,
+        }
+    };
+    let wrk = load(Generator::Wrk);
+    let pipelined = Load { pipeline: 16, ..load(Generator::H2load) };
+    vec![
+        question(
+            "site-13",
+            "Servers: a fixed answer of 13 bytes",
+            "wrk, 100 connections, keep-alive. lighttpd and Apache have no fixed answer without a module; they serve a file of 13 bytes.",
+            THIRTEEN,
+            wrk,
+            0.85,
+        ),
+        question("site-1k", "Servers: a file of 1 kB", "wrk, 100 connections, keep-alive.", ONE_KB, wrk, 0.55),
+        question("site-10k", "Servers: a file of 10 kB", "wrk, 100 connections, keep-alive.", TEN_KB, wrk, 0.7),
+        question(
+            "site-pipelined",
+            "Servers: 16 requests outstanding",
+            "h2load, 100 connections with 16 requests for the 13 bytes outstanding on each.",
+            THIRTEEN,
+            pipelined,
+            0.1,
+        ),
+    ]
+}
+
+fn of_tls() -> Vec<Question> {
+    let question = |name, title, setting, unit, target: Target, load, goal| {
+        let arm = |label, kind| Arm { subject: Subject { kind, tls: true }, ..arm(label, kind, target, load) };
+        Question {
+            name,
+            title,
+            setting,
+            measure: Measure::ServerCpu,
+            unit,
+            ours: arm("`breme site`, rustls", Kind::BremeSite),
+            rivals: vec![
+                rival(arm("nginx, OpenSSL", Kind::Nginx), Some(goal)),
+                rival(arm("lighttpd, OpenSSL", Kind::Lighttpd), None),
+                rival(arm("Apache, OpenSSL", Kind::Apache), None),
+            ],
+            is_contest: true,
+        }
+    };
+    vec![
+        question(
+            "tls-1k",
+            "Servers: TLS 1.3, a file of 1 kB",
+            "wrk, 100 connections, keep-alive. The 100 handshakes at the beginning count too: about 1 % of the time. Certificate: ECDSA P-256.",
+            "request",
+            ONE_KB,
+            load(Generator::Wrk),
+            0.8,
+        ),
+        question(
+            "tls-handshakes",
+            "Servers: full TLS 1.3 handshakes",
+            "`ab -f TLS1.3` without keep-alive, 100 at a time: a connection, a full handshake (X25519, ECDSA P-256, no resumption), \
+             a request for 13 bytes and the end, each time. Handshakes per CPU second are 1,000,000 ÷ the CPU time of one; twice as many \
+             are a ratio of 0.5 here.",
+            "handshake",
+            THIRTEEN,
+            Load { keep_alive: false, ..load(Generator::Ab) },
+            1.0,
+        ),
+    ]
+}
+
+fn of_memory() -> Vec<Question> {
+    let many = |generator| Load { connections: MANY_CONNECTIONS, ..load(generator) };
+    let waiting = |label, kind| arm(label, kind, THIRTEEN, many(Generator::Wrk));
+    let loading = |label, generator| arm(label, Kind::Nginx, THIRTEEN, many(generator));
+    vec![
+        Question {
+            name: "idle-memory",
+            title: "Servers: memory of an idle connection",
+            setting: "10,000 connections (or what the limit of descriptors allows), each served once and then kept open. Counted is the growth of \
+                      the server's memory (proportional set size) from before them; what the kernel needs for a socket is not in it. \
+                      nginx makes its table of connections at the start (`worker_connections`, here as many as are needed), so that the \
+                      table is not in its growth but in the sum.",
+            measure: Measure::ServerMemory,
+            unit: "connection",
+            ours: waiting("`breme site`", Kind::BremeSite),
+            rivals: vec![
+                rival(waiting("nginx", Kind::Nginx), Some(1.0)),
+                rival(waiting("lighttpd", Kind::Lighttpd), None),
+                rival(waiting("Apache", Kind::Apache), None),
+            ],
+            is_contest: true,
+        },
+        Question {
+            name: "load-memory",
+            title: "Generators: memory of a connection",
+            setting: "10,000 busy connections to nginx (or what the limit of descriptors allows). Counted is the most memory that the generator held, \
+                      all that it keeps besides the connections included. If it grows with time, a longer run shows it: \
+                      `cargo xtask bench --seconds 60 load-memory`.",
+            measure: Measure::GeneratorMemory,
+            unit: "connection",
+            ours: loading("`breme load`", Generator::Breme),
+            rivals: vec![
+                rival(loading("wrk", Generator::Wrk), None),
+                rival(loading("h2load", Generator::H2load), None),
+                rival(loading("ab", Generator::Ab), None),
+            ],
+            is_contest: true,
+        },
+    ]
+}
+
+fn target_is_fixed(target: Target) -> bool {
+    target.path == THIRTEEN.path
+}
+
+fn load(generator: Generator) -> Load {
+    Load { generator, connections: CONNECTIONS, pipeline: 1, keep_alive: true, half_of_capacity: false }
+}
+
+fn arm(label: &'static str, kind: Kind, target: Target, load: Load) -> Arm {
+    let Target { path, bytes } = target;
+    Arm { label, subject: Subject { kind, tls: false }, path, bytes, load }
+}
+
+fn rival(arm: Arm, goal: Option<f64>) -> Rival {
+    Rival { arm, goal }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<_> = all().iter().map(|question| question.name).collect();
+        assert_eq!(names.len(), all().len());
+    }
+
+    /// A comparison must differ in one thing only.
+    #[test]
+    fn the_other_side_is_the_same_for_all_arms() {
+        for question in all() {
+            for arm in question.arms() {
+                assert_eq!((arm.path, arm.bytes), (question.ours.path, question.ours.bytes), "{}", question.name);
+                let (ours, this) = (&question.ours, arm);
+                match question.measure {
+                    Measure::ServerCpu | Measure::ServerMemory => assert_eq!(ours.load, this.load, "{}", question.name),
+                    Measure::GeneratorCpu | Measure::GeneratorMemory => {
+                        assert_eq!(ours.subject, this.subject, "{}", question.name);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn servers_are_not_judged_by_our_generator() {
+        let judged_by_us = |question: &Question| {
+            matches!(question.measure, Measure::ServerCpu | Measure::ServerMemory)
+                && question.ours.load.generator == Generator::Breme
+        };
+        assert!(!all().iter().any(judged_by_us));
+    }
+}

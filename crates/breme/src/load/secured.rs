@@ -1,0 +1,73 @@
+//! TLS for the load: whose certificates count, and who we are.
+
+use std::sync::Arc;
+
+use breme_driver::{ClientOptions, ClientTls, Identity, TlsVersion, Trust};
+use breme_load::Authority;
+use breme_node::TlsFailure;
+
+use super::{Args, Failure};
+use crate::tls::{IdentityFiles, PROTOCOLS, read};
+
+/// How TLS is spoken with the server, if its URL says so. The files are read in any case, so that a wrong one is found.
+pub(super) fn client(args: &Args, authority: &Authority) -> Result<Option<Arc<ClientTls>>, Failure> {
+    let identity = identity(args)?;
+    let named = args.cacert.as_ref().map(|path| {
+        let fault = |problem: String| Failure::usage(format!("--cacert {}: {problem}", path.display()));
+        let pem = read("--cacert", path).map_err(Failure::usage)?;
+        Trust::of_pem(&pem).map_err(|error| fault(error.to_string()))
+    });
+    let named = named.transpose()?;
+    if !authority.is_tls {
+        return Ok(None);
+    }
+    let trust = match named {
+        _ if args.insecure => Trust::Everybody,
+        Some(named) => named,
+        None => Trust::of_system(),
+    };
+    let options = ClientOptions {
+        trust,
+        identity: identity.as_ref(),
+        protocols: &PROTOCOLS,
+        resumption: !args.no_tls_resumption,
+        version: args.tls.as_deref().map(|name| if name == "1.2" { TlsVersion::Tls12 } else { TlsVersion::Tls13 }),
+    };
+    let client = ClientTls::new(&authority.host, &options).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(Some(Arc::new(client)))
+}
+
+fn identity(args: &Args) -> Result<Option<Identity>, Failure> {
+    let Some(certificate) = &args.cert else { return Ok(None) };
+    let key = args.key.as_deref();
+    let files = IdentityFiles { certificate_flag: "--cert", certificate, key_flag: "--key", key };
+    let identity = files.identity().map_err(Failure::usage)?;
+    if let Some(warning) = files.warning(&identity) {
+        eprintln!("breme load: warning: {warning}");
+    }
+    Ok(Some(identity))
+}
+
+/// What the user can do about it.
+pub(super) fn remedy(failure: TlsFailure) -> &'static str {
+    match failure {
+        TlsFailure::UnknownAuthority => "name its authority with --cacert FILE, or load it unchecked with --insecure",
+        TlsFailure::Expired | TlsFailure::NotYetValid => {
+            "renew it, check this machine's clock, or load it unchecked with --insecure"
+        }
+        TlsFailure::WrongHost => "write the host that the certificate is for, or load it unchecked with --insecure",
+        TlsFailure::BadCertificate => {
+            "look at it with `openssl s_client -connect`, or load it unchecked with --insecure"
+        }
+        // handshake_failure, protocol_version, insufficient_security
+        TlsFailure::NothingInCommon | TlsFailure::Alert(40 | 70 | 71) => {
+            "TLS 1.2 and 1.3 are spoken here; leave out --tls, or renew the server"
+        }
+        TlsFailure::NotTls => "write http:// and not https://, or another port",
+        TlsFailure::Alert(116) => "show it a certificate with --cert FILE --key FILE",
+        TlsFailure::Alert(_) | TlsFailure::Closed | TlsFailure::Protocol | TlsFailure::NoSuchClient => {
+            "the server's log may tell more"
+        }
+        TlsFailure::TimedOut => "check the server, or give it more time with --timeout",
+    }
+}

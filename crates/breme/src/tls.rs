@@ -1,0 +1,85 @@
+//! What the flags of TLS have in common: files that become an identity, and protocols by their names.
+
+use std::fmt::Write;
+use std::io::Read;
+use std::path::Path;
+
+use breme_driver::{Identity, IdentityError, Validity};
+use sha2::{Digest, Sha256};
+
+/// What a file of certificates or keys may hold: the authorities of a large system are some 300 kB.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The protocols that are spoken on top of TLS (RFC 7301, 6), the preferred one first.
+pub const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+
+/// Reads a file, of which nothing is believed but that it is not endless.
+pub fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
+    let fault = |problem: String| format!("{flag} {}: {problem}", path.display());
+    let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
+    let mut bytes = Vec::new();
+    let count = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    match count.map_err(|error| fault(format!("cannot be read: {error}")))? as u64 > FILE_BYTES_MAX {
+        true => Err(fault(format!("is longer than {FILE_BYTES_MAX} bytes, which no certificate is"))),
+        false => Ok(bytes),
+    }
+}
+
+/// Two files and the flags that name them; without a second one, the key stands in the first.
+#[derive(Clone, Copy, Debug)]
+pub struct IdentityFiles<'a> {
+    pub certificate_flag: &'static str,
+    pub certificate: &'a Path,
+    pub key_flag: &'static str,
+    pub key: Option<&'a Path>,
+}
+
+impl IdentityFiles<'_> {
+    /// Reads them.
+    pub fn identity(&self) -> Result<Identity, String> {
+        let certificates = read(self.certificate_flag, self.certificate)?;
+        let key = self.key.map(|key| read(self.key_flag, key)).transpose()?;
+        Identity::from_pem(&certificates, key.as_deref().unwrap_or(&certificates)).map_err(|error| self.locate(&error))
+    }
+
+    fn locate(&self, error: &IdentityError) -> String {
+        match self.key {
+            Some(key) if error.is_of_key() => format!("{} {}: {error}", self.key_flag, key.display()),
+            _ => format!("{} {}: {error}", self.certificate_flag, self.certificate.display()),
+        }
+    }
+
+    /// What should be known of a certificate that can be used all the same.
+    pub fn warning(&self, identity: &Identity) -> Option<String> {
+        let problem = match identity.validity() {
+            Validity::Now => return None,
+            Validity::Expired => "has expired",
+            Validity::NotYet => "is not valid yet",
+        };
+        let (flag, path) = (self.certificate_flag, self.certificate.display());
+        Some(format!("{flag} {path}: the certificate {problem}; peers that check it will refuse it"))
+    }
+}
+
+/// The SHA-256 of a certificate, as browsers and `openssl x509 -fingerprint -sha256` show it.
+pub fn fingerprint(certificate: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in Sha256::digest(certificate) {
+        let separator = if text.is_empty() { "" } else { ":" };
+        let _ = write!(text, "{separator}{byte:02X}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_has_the_usual_form() {
+        assert_eq!(
+            fingerprint(b""),
+            "E3:B0:C4:42:98:FC:1C:14:9A:FB:F4:C8:99:6F:B9:24:27:AE:41:E4:64:9B:93:4C:A4:95:99:1B:78:52:B8:55"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! Who we are: a chain of certificates and the key of the first.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
+
+use super::{provider, server_provider};
+
+/// A chain of certificates and the key of the first.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub(crate) certified: Arc<CertifiedKey>,
+    pub(crate) key: Arc<PrivateKeyDer<'static>>,
+}
+
+/// Why files make no identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityError {
+    /// The file of certificates holds none.
+    NoCertificate,
+    /// The file of the key holds none.
+    NoKey,
+    /// The key is encrypted.
+    EncryptedKey,
+    /// A file is no PEM; with the reason.
+    Pem(String),
+    /// The key is of a kind that is not known, or broken; with the reason.
+    Key(String),
+    /// The key is not that of the certificate.
+    KeyOfAnother,
+    /// The first certificate cannot be read; with the reason.
+    Certificate(String),
+}
+
+impl fmt::Display for IdentityError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCertificate => {
+                write!(formatter, "holds no certificate; it must be PEM, with a line -----BEGIN CERTIFICATE-----")
+            }
+            Self::NoKey => {
+                write!(formatter, "holds no private key; it must be PEM, with a line -----BEGIN PRIVATE KEY-----")
+            }
+            Self::EncryptedKey => write!(
+                formatter,
+                "is encrypted, and nobody is here to type a password; decrypt it with `openssl pkey -in FILE -out DECRYPTED`"
+            ),
+            Self::Pem(reason) => write!(formatter, "is no proper PEM: {reason}"),
+            Self::Key(reason) => write!(
+                formatter,
+                "holds a key that cannot be used ({reason}); use ECDSA, Ed25519 or RSA of at least 2048 bits"
+            ),
+            Self::KeyOfAnother => {
+                write!(formatter, "is not the key of the certificate; the two must have been made for each other")
+            }
+            Self::Certificate(reason) => write!(formatter, "holds a certificate that cannot be read: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for IdentityError {}
+
+impl IdentityError {
+    /// Whether the file of the key is at fault, not that of the certificates.
+    #[must_use]
+    pub fn is_of_key(&self) -> bool {
+        matches!(self, Self::NoKey | Self::EncryptedKey | Self::Key(_) | Self::KeyOfAnother)
+    }
+}
+
+/// Where the present stands in the time of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// Within it.
+    Now,
+    /// Behind it.
+    Expired,
+    /// Before it.
+    NotYet,
+}
+
+impl Identity {
+    /// Reads PEM, of which the key may be in the same file. The server's own certificate comes first, then those that lead to an authority.
+    ///
+    /// # Errors
+    /// When one of them is missing or broken, or they do not fit; nothing is assumed of the authority, the time and the names.
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
+        let chain = certificates_of(certificates)?;
+        let key = key_of(key)?;
+        Self::new(chain, key)
+    }
+
+    fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, IdentityError> {
+        let certified = CertifiedKey::from_der(chain, key.clone_key(), &provider()).map_err(|error| match error {
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => IdentityError::KeyOfAnother,
+            Error::InvalidCertificate(error) => IdentityError::Certificate(format!("{error:?}")),
+            other => IdentityError::Key(other.to_string()),
+        })?;
+        Ok(Self { certified: Arc::new(certified), key: Arc::new(key) })
+    }
+
+    /// The first certificate, as it is sent.
+    #[must_use]
+    pub fn certificate(&self) -> &[u8] {
+        self.certified.cert.first().map_or(&[], AsRef::as_ref)
+    }
+
+    /// Whether the time of the first certificate is now.
+    #[must_use]
+    pub fn validity(&self) -> Validity {
+        match self.check_time() {
+            Err(Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
+                Validity::Expired
+            }
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+            )) => Validity::NotYet,
+            _ => Validity::Now,
+        }
+    }
+
+    /// A verifier looks at the time before anything else, so that its other complaints may be left aside.
+    fn check_time(&self) -> Result<(), Error> {
+        let Some((first, others)) = self.certified.cert.split_first() else { return Ok(()) };
+        let mut roots = RootCertStore::empty();
+        roots.add(first.clone())?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), server_provider())
+            .build()
+            .map_err(|error| Error::General(error.to_string()))?;
+        let any_name = ServerName::try_from("name.invalid").map_err(|error| Error::General(error.to_string()))?;
+        verifier.verify_server_cert(first, others, &any_name, &[], UnixTime::now()).map(drop)
+    }
+}
+
+pub(crate) fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| IdentityError::Pem(error.to_string()))?;
+    if chain.is_empty() { Err(IdentityError::NoCertificate) } else { Ok(chain) }
+}
+
+fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, IdentityError> {
+    let contains = |words: &[u8]| pem.windows(words.len()).any(|window| window == words);
+    if contains(b"BEGIN ENCRYPTED PRIVATE KEY") || contains(b"Proc-Type: 4,ENCRYPTED") {
+        return Err(IdentityError::EncryptedKey);
+    }
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        PemError::NoItemsFound => IdentityError::NoKey,
+        other => IdentityError::Pem(other.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    fn made(from: i32, to: i32) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn error(certificates: &str, key: &str) -> IdentityError {
+        Identity::from_pem(certificates.as_bytes(), key.as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn faults_are_told_apart() {
+        let (certificate, key) = made(2000, 4000);
+        let (_, other_key) = made(2000, 4000);
+        assert_eq!(error("", &key), IdentityError::NoCertificate);
+        assert_eq!(error(&key, &key), IdentityError::NoCertificate);
+        assert_eq!(error(&certificate, &certificate), IdentityError::NoKey);
+        assert_eq!(error(&certificate, &other_key), IdentityError::KeyOfAnother);
+        let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
+        assert_eq!(error(&certificate, &encrypted), IdentityError::EncryptedKey);
+        assert!(matches!(error(&certificate[..100], &key), IdentityError::Pem(_)));
+        let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(matches!(error(garbage, &key), IdentityError::Certificate(_)));
+        assert!(Identity::from_pem((certificate.clone() + &key).as_bytes(), (certificate + &key).as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn the_time_of_a_certificate_is_seen() {
+        for (from, to, expected) in
+            [(2000, 2001, Validity::Expired), (2000, 4000, Validity::Now), (3999, 4000, Validity::NotYet)]
+        {
+            let (certificate, key) = made(from, to);
+            let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+            assert_eq!(identity.validity(), expected);
+        }
+    }
+}

@@ -1,0 +1,555 @@
+//! One session of TLS without I/O: ciphertext in, plaintext out, and the reverse.
+//!
+//! It owns no buffers but the beginning of a record that has not come whole. The caller lends the ciphertext that it has received, which is
+//! decrypted where it lies, and a place for what is to be sent. So the same session serves a driver by readiness and one by completion.
+//!
+//! - Whatever is called may leave ciphertext to be sent: a flight of the handshake, tickets, an alert. It must leave before, or together
+//!   with, what is sealed later.
+//! - The end of the peer's sending is its close_notify (RFC 8446, 6.1). An end of the connection without one is a truncation, which only
+//!   the caller can see: [`Session::has_ended`].
+
+use std::sync::Arc;
+
+use breme_node::TlsFailure;
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus, WriteTraffic,
+};
+use rustls::{Error, HandshakeKind, ServerConfig};
+
+use super::client::{ClientTls, Negotiated};
+use super::failure_of;
+
+/// The most plaintext of a record (RFC 8446, 5.1).
+pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024;
+/// The most ciphertext of a record with its header (RFC 5246, 6.2.3; that of TLS 1.3 is shorter).
+pub(crate) const SEALED_BYTES_MAX: usize = RECORD_BYTES_MAX + 2048 + 5;
+/// The most ciphertext that waits for its rest: a record, or the messages of a handshake, of which chains of certificates are the longest.
+const PARTIAL_BYTES_MAX: usize = 128 * 1024;
+
+/// The session of one connection.
+pub(crate) struct Session {
+    side: Side,
+    /// The beginning of a record or of a message of the handshake.
+    partial: Vec<u8>,
+    is_handshaking: bool,
+    has_ended: bool,
+    /// After a failure rustls is asked for nothing more.
+    has_failed: bool,
+    /// Who notes what was negotiated.
+    client: Option<Arc<ClientTls>>,
+}
+
+enum Side {
+    Client(UnbufferedClientConnection),
+    Server(UnbufferedServerConnection),
+}
+
+/// What comes of lending ciphertext to rustls once.
+enum Step {
+    /// Look again.
+    Again,
+    /// Nothing more can be done with what is there.
+    Blocked,
+    /// The same, and the handshake is done.
+    Open,
+    Ended,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { partial, is_handshaking, has_ended, .. } = self;
+        write!(
+            formatter,
+            "Session {{ partial: {} bytes, is_handshaking: {is_handshaking}, has_ended: {has_ended} }}",
+            partial.len()
+        )
+    }
+}
+
+impl Session {
+    /// A session that waits for a client's hello.
+    pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsFailure> {
+        let connection = UnbufferedServerConnection::new(config).map_err(|error| failure_of(&error))?;
+        Ok(Self::new(Side::Server(connection), None))
+    }
+
+    /// A session that begins with its hello, which is put into `out`.
+    pub(crate) fn client(client: &Arc<ClientTls>, out: &mut Ciphertext) -> Result<Self, TlsFailure> {
+        let connection = client.new_connection().map_err(|error| failure_of(&error))?;
+        let mut session = Self::new(Side::Client(connection), Some(Arc::clone(client)));
+        session.receive(&mut [], &mut Vec::new(), out)?;
+        Ok(session)
+    }
+
+    fn new(side: Side, client: Option<Arc<ClientTls>>) -> Self {
+        Self { side, partial: Vec::new(), is_handshaking: true, has_ended: false, has_failed: false, client }
+    }
+
+    /// Whether plaintext cannot be exchanged yet.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.is_handshaking
+    }
+
+    /// Whether the peer has said that it sends no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether the handshake went on with the keys of an earlier session.
+    pub(crate) fn is_resumed(&self) -> bool {
+        let kind = match &self.side {
+            Side::Client(connection) => connection.handshake_kind(),
+            Side::Server(connection) => connection.handshake_kind(),
+        };
+        kind == Some(HandshakeKind::Resumed)
+    }
+
+    /// Gives back the beginning of a record, into the front of `buffer`, so that what is received next can be put behind it and lent with
+    /// it in one piece. Returns its length; 0 if the buffer is too short, which costs a copy later and nothing else.
+    pub(crate) fn take_partial(&mut self, buffer: &mut [u8]) -> usize {
+        let length = self.partial.len();
+        // Without room for more behind it, it would be of no use there.
+        if length == 0 || length >= buffer.len() {
+            return 0;
+        }
+        buffer[..length].copy_from_slice(&self.partial);
+        self.partial = Vec::new();
+        length
+    }
+
+    /// Takes ciphertext, all of it; appends what it holds to `plaintext`, and what is to be sent because of it to `out`, also
+    /// when it fails: that is an alert for the peer.
+    pub(crate) fn receive(
+        &mut self,
+        ciphertext: &mut [u8],
+        plaintext: &mut Vec<u8>,
+        out: &mut Ciphertext,
+    ) -> Result<(), TlsFailure> {
+        if self.has_failed {
+            return Err(TlsFailure::Protocol);
+        }
+        if self.partial.is_empty() {
+            let taken = self.process(ciphertext, plaintext, out)?;
+            return self.keep(&ciphertext[taken..]);
+        }
+        let mut joined = std::mem::take(&mut self.partial);
+        joined.extend_from_slice(ciphertext);
+        let taken = self.process(&mut joined, plaintext, out)?;
+        joined.drain(..taken);
+        self.keep(&joined)
+    }
+
+    /// Keeps the beginning of a record until its rest comes.
+    fn keep(&mut self, rest: &[u8]) -> Result<(), TlsFailure> {
+        if rest.len() > PARTIAL_BYTES_MAX {
+            self.has_failed = true;
+            return Err(TlsFailure::Protocol);
+        }
+        // What comes behind the peer's end means nothing.
+        if !rest.is_empty() && !self.has_ended {
+            self.partial = rest.to_vec();
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes were used up.
+    fn process(
+        &mut self,
+        ciphertext: &mut [u8],
+        plaintext: &mut Vec<u8>,
+        out: &mut Ciphertext,
+    ) -> Result<usize, TlsFailure> {
+        let mut taken = 0;
+        loop {
+            let (discard, step) = self.side.step(&mut ciphertext[taken..], plaintext, out);
+            taken += discard;
+            match step {
+                Ok(Step::Again) => {}
+                Ok(Step::Ended) => self.has_ended = true,
+                Ok(Step::Blocked) => return Ok(taken),
+                Ok(Step::Open) => {
+                    self.note_open();
+                    return Ok(taken);
+                }
+                Err(error) => {
+                    self.has_failed = true;
+                    self.side.drain(&mut ciphertext[taken..], out);
+                    return Err(failure_of(&error));
+                }
+            }
+        }
+    }
+
+    fn note_open(&mut self) {
+        if !std::mem::replace(&mut self.is_handshaking, false) {
+            return;
+        }
+        if let (Some(client), Side::Client(connection)) = (self.client.take(), &self.side) {
+            client.note(Negotiated::of(connection));
+        }
+    }
+
+    /// Encrypts up to [`RECORD_BYTES_MAX`] bytes into a record.
+    pub(crate) fn seal(&mut self, plaintext: &[u8], out: &mut Ciphertext) -> Result<(), TlsFailure> {
+        debug_assert!(plaintext.len() <= RECORD_BYTES_MAX);
+        self.write(out, |traffic, room| traffic.encrypt(plaintext, room))
+    }
+
+    /// Tells the peer that nothing more is sent; once, however often it is called.
+    pub(crate) fn end_sending(&mut self, out: &mut Ciphertext) -> Result<(), TlsFailure> {
+        self.write(out, |traffic, room| traffic.queue_close_notify(room))
+    }
+
+    fn write(
+        &mut self,
+        out: &mut Ciphertext,
+        mut put: impl FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError>,
+    ) -> Result<(), TlsFailure> {
+        if self.has_failed {
+            return Err(TlsFailure::Protocol);
+        }
+        // What waits for its rest must be shown each time: rustls remembers how far into it it has read.
+        let mut partial = std::mem::take(&mut self.partial);
+        let outcome = self.side.write(&mut partial, out, &mut put);
+        self.has_failed = outcome.is_err();
+        self.partial = partial;
+        outcome
+    }
+}
+
+/// Both sides' state of writing, whose types differ.
+trait Traffic {
+    fn encrypt(&mut self, plaintext: &[u8], room: &mut [u8]) -> Result<usize, EncryptError>;
+    fn queue_close_notify(&mut self, room: &mut [u8]) -> Result<usize, EncryptError>;
+}
+
+impl<Data> Traffic for WriteTraffic<'_, Data> {
+    fn encrypt(&mut self, plaintext: &[u8], room: &mut [u8]) -> Result<usize, EncryptError> {
+        WriteTraffic::encrypt(self, plaintext, room)
+    }
+
+    fn queue_close_notify(&mut self, room: &mut [u8]) -> Result<usize, EncryptError> {
+        WriteTraffic::queue_close_notify(self, room)
+    }
+}
+
+type Put<'a> = dyn FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError> + 'a;
+
+impl Side {
+    /// Lends the ciphertext once, and handles what rustls makes of it. Returns how many bytes it has used up.
+    fn step(
+        &mut self,
+        ciphertext: &mut [u8],
+        plaintext: &mut Vec<u8>,
+        out: &mut Ciphertext,
+    ) -> (usize, Result<Step, Error>) {
+        match self {
+            Self::Client(connection) => handle(connection.process_tls_records(ciphertext), plaintext, out),
+            Self::Server(connection) => handle(connection.process_tls_records(ciphertext), plaintext, out),
+        }
+    }
+
+    fn wants_write(&self) -> bool {
+        match self {
+            Self::Client(connection) => connection.wants_write(),
+            Self::Server(connection) => connection.wants_write(),
+        }
+    }
+
+    /// After an error: puts what rustls still has to say, an alert, into `out`. While it has, it looks at no ciphertext.
+    fn drain(&mut self, ciphertext: &mut [u8], out: &mut Ciphertext) {
+        while self.wants_write() {
+            if self.step(ciphertext, &mut Vec::new(), out).1.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, partial: &mut [u8], out: &mut Ciphertext, put: &mut Put<'_>) -> Result<(), TlsFailure> {
+        match self {
+            Self::Client(connection) => loop {
+                if let Some(outcome) = write_once(connection.process_tls_records(partial), out, put) {
+                    return outcome;
+                }
+            },
+            Self::Server(connection) => loop {
+                if let Some(outcome) = write_once(connection.process_tls_records(partial), out, put) {
+                    return outcome;
+                }
+            },
+        }
+    }
+}
+
+fn handle<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    plaintext: &mut Vec<u8>,
+    out: &mut Ciphertext,
+) -> (usize, Result<Step, Error>) {
+    let mut discard = status.discard;
+    let state = match status.state {
+        Ok(state) => state,
+        Err(error) => return (discard, Err(error)),
+    };
+    let step = match state {
+        ConnectionState::ReadTraffic(mut traffic) => loop {
+            match traffic.next_record() {
+                Some(Ok(record)) => {
+                    discard += record.discard;
+                    plaintext.extend_from_slice(record.payload);
+                }
+                Some(Err(error)) => break Err(error),
+                None => break Ok(Step::Again),
+            }
+        },
+        ConnectionState::EncodeTlsData(mut data) => {
+            let mut outcome = data.encode(out.room(0));
+            if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = outcome {
+                outcome = data.encode(out.room(required_size));
+            }
+            outcome.map(|count| out.fill(count)).map_err(|_| Error::EncryptError).map(|()| Step::Again)
+        }
+        ConnectionState::TransmitTlsData(data) => {
+            data.done(); // it is in `out`, from which everything leaves in order
+            Ok(Step::Again)
+        }
+        ConnectionState::PeerClosed => Ok(Step::Ended),
+        ConnectionState::WriteTraffic(_) => Ok(Step::Open),
+        ConnectionState::BlockedHandshake | ConnectionState::Closed => Ok(Step::Blocked),
+        // Early data is not offered; other states are not known yet.
+        _ => Err(Error::HandshakeNotComplete),
+    };
+    (discard, step)
+}
+
+/// None: look again.
+fn write_once<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    out: &mut Ciphertext,
+    put: &mut Put<'_>,
+) -> Option<Result<(), TlsFailure>> {
+    if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
+        let mut outcome = put(&mut traffic, out.room(0));
+        if let Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) = outcome {
+            outcome = put(&mut traffic, out.room(required_size));
+        }
+        return Some(outcome.map(|count| out.fill(count)).map_err(|_| TlsFailure::Protocol));
+    }
+    let mut nothing = Vec::new();
+    match handle(status, &mut nothing, out) {
+        (0, Ok(Step::Again)) if nothing.is_empty() => None,
+        // After both ends there is nothing more to say.
+        (_, Ok(Step::Blocked)) => Some(Ok(())),
+        (_, Err(error)) => Some(Err(failure_of(&error))),
+        _ => Some(Err(TlsFailure::Protocol)),
+    }
+}
+
+/// Ciphertext on its way out. The memory behind its end is kept as it is, so that it need not be cleared for each record.
+#[derive(Debug, Default)]
+pub(crate) struct Ciphertext {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Ciphertext {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// A place for at least `count` bytes behind those that there are; see [`Ciphertext::fill`].
+    pub(crate) fn room(&mut self, count: usize) -> &mut [u8] {
+        if self.bytes.len() < self.end + count {
+            self.bytes.resize(self.end + count, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// The first `count` bytes of the room have been written.
+    pub(crate) fn fill(&mut self, count: usize) {
+        self.end += count;
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.fill(bytes.len());
+    }
+
+    /// The first `count` bytes have left.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_base::Random;
+
+    use super::*;
+    use crate::tls::{ClientOptions, Identity, ServerTls, Trust};
+
+    struct Pair {
+        sessions: [Session; 2],
+        /// What each has to send.
+        wires: [Ciphertext; 2],
+        /// What each has read.
+        read: [Vec<u8>; 2],
+        failures: [Option<TlsFailure>; 2],
+    }
+
+    fn setup() -> (ServerTls, Arc<ClientTls>) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+        let options = ClientOptions {
+            trust: Trust::of_pem(certificate.as_bytes()).unwrap(),
+            identity: None,
+            protocols: &[],
+            resumption: true,
+            version: None,
+        };
+        (ServerTls::new(&identity, &[]).unwrap(), Arc::new(ClientTls::new("localhost", &options).unwrap()))
+    }
+
+    impl Pair {
+        fn new(server: &ServerTls, client: &Arc<ClientTls>) -> Self {
+            let mut wires = [Ciphertext::default(), Ciphertext::default()];
+            let client = Session::client(client, &mut wires[0]).unwrap();
+            let sessions = [client, server.session().unwrap()];
+            Self { sessions, wires, read: [Vec::new(), Vec::new()], failures: [None; 2] }
+        }
+
+        /// Carries a piece of what `from` has sent to the other, changed on the way or not.
+        fn carry(&mut self, from: usize, random: &mut Random, change: impl FnOnce(&mut [u8])) {
+            let to = 1 - from;
+            let sent = self.wires[from].len() as u64;
+            let length = if random.below(2) == 0 { sent } else { sent.min(1 + random.below(40)) };
+            // As a driver does it: the new bytes behind those that wait, or as a piece of their own.
+            let mut lent = vec![0; 70_000];
+            let waiting = if random.below(2) == 0 { self.sessions[to].take_partial(&mut lent) } else { 0 };
+            let piece = self.wires[from].as_slice()[..length as usize].to_vec();
+            self.wires[from].consume(piece.len());
+            lent.truncate(waiting);
+            lent.extend_from_slice(&piece);
+            change(&mut lent[waiting..]);
+            let outcome = self.sessions[to].receive(&mut lent, &mut self.read[to], &mut self.wires[to]);
+            self.failures[to] = self.failures[to].or(outcome.err());
+        }
+
+        fn settle(&mut self, random: &mut Random) {
+            while self.wires.iter().any(|wire| !wire.is_empty()) && self.failures == [None, None] {
+                let from = random.below(2) as usize;
+                self.carry(from, random, |_| {});
+            }
+        }
+    }
+
+    /// Bytes of some length, often that of a record.
+    fn content(random: &mut Random) -> Vec<u8> {
+        let length = [0, 1, 100, RECORD_BYTES_MAX - 1, RECORD_BYTES_MAX][random.below(5) as usize];
+        (0..length).map(|index| (index % 251) as u8).collect()
+    }
+
+    #[test]
+    fn however_it_is_cut_everything_arrives_once_and_in_order() {
+        let (server, client) = setup();
+        for seed in 0..60 {
+            let mut random = Random::stream(seed, 0);
+            let mut pair = Pair::new(&server, &client);
+            pair.settle(&mut random);
+            assert!(pair.sessions.iter().all(|session| !session.is_handshaking()), "seed {seed}");
+            let mut sent = [Vec::new(), Vec::new()];
+            for _ in 0..20 {
+                let from = random.below(2) as usize;
+                let content = content(&mut random);
+                pair.sessions[from].seal(&content, &mut pair.wires[from]).unwrap();
+                sent[from].extend_from_slice(&content);
+                pair.carry(random.below(2) as usize, &mut random, |_| {});
+            }
+            for side in [0, 1] {
+                pair.sessions[side].end_sending(&mut pair.wires[side]).unwrap();
+            }
+            pair.settle(&mut random);
+            assert_eq!(pair.failures, [None, None], "seed {seed}");
+            assert!(pair.read[1] == sent[0] && pair.read[0] == sent[1], "seed {seed}");
+            assert!(pair.sessions.iter().all(Session::has_ended), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_anywhere_is_a_failure_and_nothing_worse() {
+        let (server, client) = setup();
+        let mut failed_count = 0;
+        for seed in 0..400 {
+            let mut random = Random::stream(seed, 1);
+            let mut pair = Pair::new(&server, &client);
+            let wrong_at = random.below(12);
+            for turn in 0..40 {
+                let from = random.below(2) as usize;
+                let (place, bit) = (random.below(1 << 16) as usize, 1 << random.below(8));
+                pair.carry(from, &mut random, |bytes| {
+                    if turn >= wrong_at && !bytes.is_empty() && turn % 3 == 0 {
+                        let place = place % bytes.len();
+                        bytes[place] ^= bit;
+                    }
+                });
+                if !pair.sessions[from].is_handshaking() {
+                    let _ = pair.sessions[from].seal(b"content", &mut pair.wires[from]);
+                    let _ = pair.sessions[from].end_sending(&mut pair.wires[from]);
+                }
+            }
+            for read in &pair.read {
+                assert!(b"content".repeat(40).starts_with(read), "seed {seed}: {read:?}");
+            }
+            failed_count += u32::from(pair.failures != [None, None]);
+        }
+        assert!(failed_count > 200, "{failed_count}: a byte that comes behind the end harms nobody, any other must");
+    }
+
+    #[test]
+    fn a_record_that_never_ends_is_not_kept() {
+        let (server, _) = setup();
+        let mut session = server.session().unwrap();
+        let mut outcome = Ok(());
+        for _ in 0..20 {
+            // Pieces of a message of the handshake that says to be longer than all of them.
+            let mut piece = vec![22, 3, 1, 0x40, 0];
+            piece.resize(5 + RECORD_BYTES_MAX, 0);
+            if session.partial.is_empty() {
+                piece[5..9].copy_from_slice(&[1, 0, 0xff, 0xff]);
+            }
+            outcome = outcome.and_then(|()| session.receive(&mut piece, &mut Vec::new(), &mut Ciphertext::default()));
+        }
+        assert!(outcome.is_err());
+        assert!(session.partial.len() <= PARTIAL_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_leaves_makes_room() {
+        let mut out = Ciphertext::default();
+        out.append(b"hello");
+        out.consume(2);
+        out.append(b" you");
+        assert_eq!((out.as_slice(), out.len()), (&b"llo you"[..], 7));
+        out.consume(7);
+        assert!(out.is_empty() && out.start == 0);
+    }
+}

@@ -1,0 +1,480 @@
+//! TLS between sockets and nodes, against peers that are not ours: the plain client of rustls, and sockets that misbehave.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_driver::{
+    ClientOptions, ClientTls, Clock, Kind, Listener, Running, ServerTls, Settings, TlsVersion, Trust, start,
+};
+use breme_node::{
+    Close, CloseReason, ConnectError, ConnectTicket, Connected, Endpoint, ShardId, TlsClientId, TlsFailure,
+};
+use common::{
+    Context, Event, KINDS, Laboratory, PATIENCE, Scripted, connect, drain, options, pattern, run, settings, words,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+/// A server whose node is a closure, with TLS.
+fn serve<F>(
+    kind: Kind,
+    tls: &ServerTls,
+    settings: &Settings,
+    mut factory: impl FnMut() -> F,
+) -> (Running<Scripted<F>>, SocketAddr)
+where
+    F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
+{
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), settings).unwrap().secured_by(tls.clone());
+    let address = listener.address();
+    let clock = Clock::start();
+    (start(kind, vec![listener], settings, clock, |shard| Scripted::new(shard, factory())).unwrap(), address)
+}
+
+fn echo(context: &mut Context<'_>, event: &Event<'_>) -> usize {
+    let Event::Received(id, received) = event else { return 0 };
+    context.actions.send(*id).extend_from_slice(received.bytes);
+    if received.ended {
+        context.actions.close(*id, Close::Graceful);
+    }
+    received.bytes.len()
+}
+
+fn client_config(laboratory: &Laboratory) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(laboratory.certificate.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn stranger(laboratory: &Laboratory, address: SocketAddr) -> Stream {
+    let name = ServerName::try_from("localhost").unwrap();
+    StreamOwned::new(ClientConnection::new(client_config(laboratory), name).unwrap(), connect(address))
+}
+
+/// What a client of ours is told that connects once after another.
+fn outcomes(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr, count: u64) -> Vec<Result<Connected, ConnectError>> {
+    let (say, heard) = words();
+    let settings = Settings { tls_clients: vec![tls], connect_timeout: PATIENCE, ..settings(1) };
+    let running = run(kind, &settings, || {
+        let say = say.clone();
+        let mut left = count;
+        move |context, event| {
+            let is_next = match event {
+                Event::Started => true,
+                Event::Connected(_, outcome) => {
+                    say.send(outcome).unwrap();
+                    left -= 1;
+                    if let Ok(connected) = outcome {
+                        context.actions.send(connected.connection).push(b'x'); // its echo brings a ticket before it
+                    }
+                    outcome.is_err()
+                }
+                Event::Received(id, received) => {
+                    if !received.ended {
+                        context.actions.close(id, Close::Graceful);
+                    }
+                    return received.bytes.len();
+                }
+                Event::Closed(..) => true,
+                _ => false,
+            };
+            if is_next && left > 0 {
+                context.actions.connect(ConnectTicket(left), Endpoint::tls(address, TlsClientId(0)));
+            } else if is_next {
+                context.actions.exit();
+            }
+            0
+        }
+    });
+    assert!(running.join().iter().all(Result::is_ok));
+    drop(say);
+    heard.rest()
+}
+
+fn failure(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr) -> TlsFailure {
+    match outcomes(kind, tls, address, 1)[..] {
+        [Err(ConnectError::Tls(failure))] => failure,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stranger_is_echoed_by_the_record() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in KINDS {
+        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || |c, e| echo(c, &e));
+        let mut client = stranger(&laboratory, address);
+        let sent = pattern(300_000);
+        for piece in sent.chunks(77_777) {
+            client.write_all(piece).unwrap();
+            let mut back = vec![0; piece.len()];
+            client.read_exact(&mut back).unwrap();
+            assert!(back == piece, "{kind}");
+        }
+        client.conn.send_close_notify();
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).unwrap(); // fails if no close_notify comes
+        assert!(rest.is_empty());
+        let counters = running.counters().shard(ShardId(0)).unwrap();
+        assert_eq!((counters.handshakes, counters.handshakes_failed), (1, 0));
+        drain(running);
+    }
+}
+
+#[test]
+fn records_cut_into_bytes_are_put_together_again() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in KINDS {
+        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || |c, e| echo(c, &e));
+        let cutter = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = cutter.local_addr().unwrap();
+        let cutting = std::thread::spawn(move || {
+            let (client, server) = (cutter.accept().unwrap().0, connect(address));
+            client.set_nodelay(true).unwrap();
+            let (from_client, to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let up = std::thread::spawn(move || cut(from_client, to_server));
+            cut(server, client);
+            up.join().unwrap();
+        });
+        let mut client = stranger(&laboratory, at);
+        client.write_all(b"byte by byte").unwrap();
+        let mut back = [0; 12];
+        client.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"byte by byte", "{kind}");
+        client.conn.send_close_notify();
+        client.flush().unwrap();
+        drop(client);
+        cutting.join().unwrap();
+        drain(running);
+    }
+}
+
+fn cut(mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if buffer[..count].chunks(1).any(|byte| to.write_all(byte).is_err()) {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+#[test]
+fn an_end_is_told_from_a_truncation() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in KINDS {
+        for is_clean in [true, false] {
+            let (say, heard) = words();
+            let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+                let say = say.clone();
+                move |context, event| {
+                    match event {
+                        Event::Received(_, received) if received.ended => say.send("end".to_owned()).unwrap(),
+                        Event::Closed(_, reason) => say.send(format!("{reason:?}")).unwrap(),
+                        _ => {}
+                    }
+                    echo(context, &event)
+                }
+            });
+            let mut client = stranger(&laboratory, address);
+            client.write_all(b"abc").unwrap();
+            client.read_exact(&mut [0; 3]).unwrap();
+            if is_clean {
+                client.conn.send_close_notify();
+                client.flush().unwrap();
+            }
+            client.sock.shutdown(Shutdown::Write).unwrap();
+            let mut rest = Vec::new();
+            let _ = client.sock.read_to_end(&mut rest);
+            drain(running);
+            drop(say);
+            let expected = if is_clean { vec!["end", "Requested"] } else { vec!["Truncated"] };
+            assert_eq!(heard.rest(), expected, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn later_handshakes_are_resumed_unless_that_is_not_wanted() {
+    let laboratory = Laboratory::new(&["127.0.0.1"]);
+    for kind in KINDS {
+        for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+            for resumption in [true, false] {
+                let (running, address) = serve(kind, &laboratory.server(), &settings(1), || |c, e| echo(c, &e));
+                let options = ClientOptions { resumption, version: Some(version), ..options(laboratory.trust()) };
+                let client = Arc::new(ClientTls::new("127.0.0.1", &options).unwrap());
+                let outcomes = outcomes(kind, Arc::clone(&client), address, 3);
+                let resumed: Vec<bool> = outcomes.iter().map(|it| it.unwrap().handshake.unwrap().is_resumed).collect();
+                assert_eq!(resumed, [false, resumption, resumption], "{kind} {version:?}");
+                assert!(outcomes.iter().all(|it| it.unwrap().handshake.unwrap().duration > Duration::ZERO));
+                let counters = running.counters().shard(ShardId(0)).unwrap();
+                let expected = if resumption { 2 } else { 0 };
+                assert_eq!((counters.handshakes, counters.handshakes_resumed), (3, expected), "{kind} {version:?}");
+                let name = if version == TlsVersion::Tls12 { "1.2" } else { "1.3" };
+                assert_eq!(client.negotiated().unwrap().version, name);
+                drain(running);
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_certificates_are_named() {
+    let laboratory = Laboratory::new(&["127.0.0.1"]);
+    let stale = Laboratory::of(&["127.0.0.1"], |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1));
+    let early = Laboratory::of(&["127.0.0.1"], |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
+    let authority = Laboratory::of(&["127.0.0.1"], |params| {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    });
+    for kind in KINDS {
+        let against = |server: &Laboratory, client: Arc<ClientTls>| {
+            let (running, address) = serve(kind, &server.server(), &settings(1), || |c, e| echo(c, &e));
+            let outcome = outcomes(kind, client, address, 1);
+            drain(running);
+            outcome[0].map(|_| ()).map_err(|error| match error {
+                ConnectError::Tls(failure) => failure,
+                other => panic!("{other:?}"),
+            })
+        };
+        let of = |host: &str, trust: Trust| Arc::new(ClientTls::new(host, &options(trust)).unwrap());
+        assert_eq!(against(&laboratory, laboratory.client("127.0.0.1")), Ok(()));
+        assert_eq!(against(&laboratory, laboratory.client("127.0.0.2")), Err(TlsFailure::WrongHost));
+        assert_eq!(against(&laboratory, stale.client("127.0.0.1")), Err(TlsFailure::UnknownAuthority));
+        assert_eq!(against(&laboratory, of("127.0.0.1", Trust::of_system())), Err(TlsFailure::UnknownAuthority));
+        assert_eq!(against(&stale, stale.client("127.0.0.1")), Err(TlsFailure::Expired));
+        assert_eq!(against(&early, early.client("127.0.0.1")), Err(TlsFailure::NotYetValid));
+        for server in [&laboratory, &stale, &early, &authority] {
+            assert_eq!(against(server, of("other.example", Trust::Everybody)), Ok(()));
+        }
+        // As `openssl req -x509` makes them.
+        assert_eq!(against(&authority, authority.client("127.0.0.1")), Ok(()));
+        assert_eq!(against(&authority, authority.client("127.0.0.2")), Err(TlsFailure::WrongHost));
+        assert_eq!(against(&authority, laboratory.client("127.0.0.1")), Err(TlsFailure::UnknownAuthority));
+    }
+}
+
+/// A server that is no TLS server: it takes one connection and does something with it.
+fn impostor(does: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || does(listener.accept().unwrap().0));
+    address
+}
+
+#[test]
+fn servers_that_speak_no_tls_are_named() {
+    let laboratory = Laboratory::new(&["127.0.0.1"]);
+    for kind in KINDS {
+        let client = || laboratory.client("127.0.0.1");
+        let clear = impostor(|mut stream| {
+            stream.read_exact(&mut [0; 100]).unwrap();
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").unwrap();
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        assert_eq!(failure(kind, client(), clear), TlsFailure::NotTls, "{kind}");
+        let closing = impostor(|mut stream| stream.read_exact(&mut [0; 100]).unwrap());
+        assert_eq!(failure(kind, client(), closing), TlsFailure::Closed, "{kind}");
+        let refusing = impostor(|mut stream| {
+            stream.read_exact(&mut [0; 100]).unwrap();
+            stream.write_all(&[21, 3, 3, 0, 2, 2, 40]).unwrap(); // a fatal alert: handshake_failure
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        assert_eq!(failure(kind, client(), refusing), TlsFailure::Alert(40), "{kind}");
+    }
+}
+
+#[test]
+fn a_silent_server_runs_into_the_time_of_connecting() {
+    let laboratory = Laboratory::new(&["127.0.0.1"]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    for kind in KINDS {
+        let (say, heard) = words();
+        let hasty = Settings {
+            tls_clients: vec![laboratory.client("127.0.0.1")],
+            connect_timeout: Duration::from_millis(30),
+            ..settings(1)
+        };
+        let running = run(kind, &hasty, || {
+            let say = say.clone();
+            move |context, event| {
+                match event {
+                    Event::Started => {
+                        context.actions.connect(ConnectTicket(0), Endpoint::tls(address, TlsClientId(0)));
+                        context.actions.connect(ConnectTicket(1), Endpoint::tls(address, TlsClientId(7)));
+                    }
+                    Event::Connected(ticket, outcome) => {
+                        say.send((ticket.0, outcome)).unwrap();
+                        if ticket.0 == 0 {
+                            context.actions.exit();
+                        }
+                    }
+                    _ => {}
+                }
+                0
+            }
+        });
+        assert_eq!(heard.next(), (1, Err(ConnectError::Tls(TlsFailure::NoSuchClient))), "{kind}");
+        assert_eq!(heard.next(), (0, Err(ConnectError::Tls(TlsFailure::TimedOut))), "{kind}");
+        assert!(running.join().iter().all(Result::is_ok));
+    }
+}
+
+/// Everything that comes until the server ends the connection, by an end and not by a reset.
+fn answer_to(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut client = connect(address);
+    client.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn clients_that_speak_no_tls_are_turned_away_and_the_node_never_hears_of_them() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in KINDS {
+        let (say, heard) = words();
+        let tls = laboratory.server().answering_plaintext_with(&b"speak TLS"[..]);
+        let (running, address) = serve(kind, &tls, &settings(2), || {
+            let say = say.clone();
+            move |context, event| {
+                if !matches!(event, Event::Started | Event::Stopping) {
+                    say.send(format!("{event:?}")).unwrap();
+                }
+                echo(context, &event)
+            }
+        });
+        let request = [&b"POST / HTTP/1.1\r\nHost: a\r\n\r\n"[..], &pattern(50_000)].concat();
+        assert_eq!(answer_to(address, &request), b"speak TLS", "{kind}");
+        // A fatal alert, in the clear.
+        let garbage = answer_to(address, b"\x16\x03\x01\xff\xff garbage");
+        assert_eq!(garbage[..3], [21, 3, garbage[2]], "{kind}: {garbage:?}");
+        assert_eq!(answer_to(address, &[0x80, 0x2e, 1, 0, 2])[0], 21, "{kind}: the hello of SSL 2");
+        let ended = connect(address);
+        ended.shutdown(Shutdown::Write).unwrap();
+        assert_eq!((&ended).read(&mut [0]).unwrap_or(0), 0);
+        drain_all(running, 4);
+        drop(say);
+        assert_eq!(heard.rest(), [""; 0], "{kind}");
+    }
+}
+
+/// Ends a server and holds the handshakes that failed against what was expected.
+fn drain_all<N>(running: Running<N>, failed: u64) {
+    let counting = running.counters();
+    drain(running);
+    assert_eq!(counting.all().iter().map(|shard| shard.handshakes_failed).sum::<u64>(), failed);
+}
+
+#[test]
+fn a_handshake_has_its_time() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in KINDS {
+        let hasty = Settings { handshake_timeout: Duration::from_millis(30), ..settings(1) };
+        let (running, address) = serve(kind, &laboratory.server(), &hasty, || |_, event| panic_at(&event));
+        let mut slow = connect(address);
+        slow.write_all(&[22, 3, 1]).unwrap(); // and nothing more
+        assert_eq!(slow.read(&mut [0]).unwrap_or(0), 0, "{kind}");
+        drain_all(running, 1);
+    }
+}
+
+fn panic_at(event: &Event<'_>) -> usize {
+    assert!(matches!(event, Event::Started | Event::Stopping), "{event:?}");
+    0
+}
+
+#[test]
+fn a_certificate_is_exchanged_without_harm_to_those_who_are_there() {
+    let (first, second) = (Laboratory::new(&["localhost"]), Laboratory::new(&["localhost"]));
+    for kind in KINDS {
+        let tls = first.server();
+        let (running, address) = serve(kind, &tls, &settings(4), || |c, e| echo(c, &e));
+        let greet = |client: &mut Stream| -> std::io::Result<()> {
+            client.write_all(b"hello")?;
+            client.read_exact(&mut [0; 5])
+        };
+        let mut before = stranger(&first, address);
+        greet(&mut before).unwrap();
+        tls.replace(&second.identity());
+        greet(&mut before).unwrap();
+        let mut after = stranger(&second, address);
+        greet(&mut after).unwrap();
+        assert!(greet(&mut stranger(&first, address)).is_err(), "{kind}: the old certificate is still shown");
+        for mut client in [before, after] {
+            client.conn.send_close_notify();
+            client.flush().unwrap();
+        }
+        drain(running);
+    }
+}
+
+#[test]
+fn who_is_shaking_hands_at_the_end_is_still_served() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+            let say = say.clone();
+            move |context, event| {
+                match event {
+                    Event::Accepted(_) => say.send("accepted").unwrap(),
+                    Event::Stopping => say.send("stopping").unwrap(),
+                    _ => {}
+                }
+                echo(context, &event)
+            }
+        });
+        let mut client = stranger(&laboratory, address);
+        client.conn.write_tls(&mut client.sock).unwrap(); // the hello
+        let mut first = [0; 1];
+        client.sock.peek(&mut first).unwrap(); // the server's flight is here: the handshake is under way
+        running.stopper().drain();
+        client.write_all(b"bye").unwrap();
+        client.read_exact(&mut [0; 3]).unwrap();
+        client.conn.send_close_notify();
+        client.flush().unwrap();
+        assert!(running.join().iter().all(Result::is_ok));
+        drop(say);
+        assert_eq!(heard.rest(), ["accepted", "stopping"], "{kind}");
+    }
+}
+
+#[test]
+fn a_broken_record_ends_the_connection_with_an_alert() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in KINDS {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+            let say = say.clone();
+            move |context, event| {
+                if let Event::Closed(_, reason) = event {
+                    say.send(reason).unwrap();
+                }
+                echo(context, &event)
+            }
+        });
+        let mut client = stranger(&laboratory, address);
+        client.write_all(b"abc").unwrap();
+        client.read_exact(&mut [0; 3]).unwrap();
+        client
+            .sock
+            .write_all(&[23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20])
+            .unwrap();
+        assert_eq!(heard.next(), CloseReason::Tls(TlsFailure::Protocol), "{kind}");
+        let told = client.read(&mut [0; 10]).unwrap_err().to_string();
+        assert!(told.contains("BadRecordMac"), "{kind}: {told}");
+        drain(running);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a node may know of TLS: that a connection has it, how long the handshake took, and why one failed.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A client of TLS: a server's name and how to know it; its place in the list that the driver was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TlsClientId(pub usize);
+
+/// A handshake that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handshake {
+    /// From the moment at which the connection was there to the end of the handshake.
+    pub duration: Duration,
+    /// It went on with the keys of an earlier session, without certificates.
+    pub is_resumed: bool,
+}
+
+/// What was wrong with a handshake, or with a session later on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TlsFailure {
+    /// The peer's certificate comes from nobody that is trusted here.
+    UnknownAuthority,
+    /// The time of the peer's certificate is over.
+    Expired,
+    /// The time of the peer's certificate has not begun.
+    NotYetValid,
+    /// The peer's certificate is for another name.
+    WrongHost,
+    /// The peer's certificate cannot be accepted for another reason.
+    BadCertificate,
+    /// No version, cipher suite or key exchange in common.
+    NothingInCommon,
+    /// What came is not TLS.
+    NotTls,
+    /// The peer ended it with this alert (RFC 8446, 6).
+    Alert(u8),
+    /// The handshake was not done in time.
+    TimedOut,
+    /// The peer ended the connection in the middle of the handshake.
+    Closed,
+    /// The peer broke the protocol.
+    Protocol,
+    /// The driver was given no client of this number.
+    NoSuchClient,
+}
+
+impl fmt::Display for TlsFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::UnknownAuthority => "the certificate is signed by an authority that is not trusted here",
+            Self::Expired => "the certificate has expired",
+            Self::NotYetValid => "the certificate is not valid yet",
+            Self::WrongHost => "the certificate is for another host",
+            Self::BadCertificate => "the certificate cannot be accepted",
+            Self::NothingInCommon => "no TLS version or cipher suite in common",
+            Self::NotTls => "what answers does not speak TLS",
+            Self::TimedOut => "the handshake took too long",
+            Self::Closed => "the peer closed the connection during the handshake",
+            Self::Protocol => "the peer broke the protocol",
+            Self::NoSuchClient => "the driver has no such client",
+            Self::Alert(code) => return write!(formatter, "the peer refused with alert {code}, {}", alert_name(*code)),
+        })
+    }
+}
+
+/// The names of RFC 8446, 6, and of RFC 7301.
+fn alert_name(code: u8) -> &'static str {
+    match code {
+        0 => "close_notify",
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        22 => "record_overflow",
+        40 => "handshake_failure",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        86 => "inappropriate_fallback",
+        90 => "user_canceled",
+        109 => "missing_extension",
+        110 => "unsupported_extension",
+        112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        115 => "unknown_psk_identity",
+        116 => "certificate_required",
+        120 => "no_application_protocol",
+        _ => "of no known name",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_named() {
+        let told = TlsFailure::Alert(48).to_string();
+        assert!(told.contains("alert 48, unknown_ca"), "{told}");
+        assert!(TlsFailure::Alert(255).to_string().contains("no known name"));
+    }
+}
