@@ -6,6 +6,7 @@
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Accepted, ConnectionId, ListenerId, Node};
@@ -21,6 +22,8 @@ use crate::engine::{Engine, Readiness, Register};
 const EVENTS_PER_TURN: usize = 256;
 /// Connections accepted before those that there are have their turn.
 const ACCEPTS_PER_TURN: usize = 64;
+/// From here on a wait has a long part that need not be exact.
+const COARSE_WAIT_MIN: Duration = Duration::from_millis(3);
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
@@ -87,13 +90,15 @@ impl Events {
     pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, EventRegister>) -> N {
         let mut events = mio::Events::with_capacity(EVENTS_PER_TURN);
         engine.handle_started();
+        let exactness = Exactness::wanted_by(&mut engine);
         while !engine.is_done() {
-            let timeout = if self.may_accept(&engine) {
-                Some(std::time::Duration::ZERO)
-            } else {
-                engine.time_to_wait(self.accept_again)
+            let timeout =
+                if self.may_accept(&engine) { Some(Duration::ZERO) } else { engine.time_to_wait(self.accept_again) };
+            let waited = match &exactness {
+                None => self.poll.poll(&mut events, timeout),
+                Some(exactness) => self.wait_exactly(&mut events, timeout, exactness),
             };
-            if self.poll.poll(&mut events, timeout).is_err() {
+            if waited.is_err() {
                 events.clear(); // a signal: what is due is looked at all the same
             }
             let mut is_woken = false;
@@ -109,6 +114,28 @@ impl Events {
         }
         drop(self);
         engine.into_node()
+    }
+
+    /// Waits to the nanosecond. `epoll_wait` knows milliseconds only, so it does the long part of a wait; it does all of it where
+    /// the time is up already.
+    fn wait_exactly(
+        &mut self,
+        events: &mut mio::Events,
+        timeout: Option<Duration>,
+        exactness: &Exactness,
+    ) -> io::Result<()> {
+        let Some(timeout) = timeout.map(|timeout| timeout.saturating_sub(exactness.spin)) else {
+            return self.poll.poll(events, None);
+        };
+        if timeout >= COARSE_WAIT_MIN {
+            let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) - 1;
+            return self.poll.poll(events, Some(Duration::from_millis(millis)));
+        }
+        if timeout.is_zero() || breme_sys::wait_until_readable(&self.poll, timeout)? {
+            return self.poll.poll(events, Some(Duration::ZERO));
+        }
+        events.clear();
+        Ok(())
     }
 
     /// Returns whether it was the waker.
@@ -166,6 +193,23 @@ impl Events {
                 return;
             }
         }
+    }
+}
+
+/// How deadlines are met that matter to the microsecond.
+struct Exactness {
+    /// So long before one the driver does not sleep.
+    spin: Duration,
+}
+
+impl Exactness {
+    fn wanted_by<N: Node>(engine: &mut Engine<N, EventRegister>) -> Option<Self> {
+        if !engine.begin_exactness() {
+            return None;
+        }
+        // Without it the timers are late by 50 µs at most: not worth failing.
+        let _ = breme_sys::sharpen_timers();
+        Some(Self { spin: engine.settings().spin_before_deadline })
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `root` | opening files below a folder out of which nothing leads |
 //! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
 //! | `usage` | CPU time of this process, a thread, another process; resident memory |
+//! | `waiting` | waiting to the nanosecond |
 //!
 //! It knows no nodes, no connections' lives and no HTTP: it turns one wish into one or two system calls.
 
@@ -19,6 +20,7 @@ mod descriptors;
 mod root;
 mod socket;
 mod usage;
+mod waiting;
 
 pub use child::confine;
 pub use clock::Clock;
@@ -31,3 +33,4 @@ pub use socket::{accept, connect, connect_outcome, listen, listen_beside, reset_
 #[cfg(target_os = "linux")]
 pub use usage::cpu_time_of_other;
 pub use usage::{CpuTime, cpu_time_of_ended_children, cpu_time_of_process, cpu_time_of_thread, resident_bytes};
+pub use waiting::{sharpen_timers, wait_until_readable};
