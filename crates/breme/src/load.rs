@@ -73,7 +73,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
         run = run.observed_by(observer);
     }
     let run = Arc::new(run);
-    let (mut shards, generator, interruption) = drive(&run, threads, clock, args, tls)?;
+    let (mut shards, generator, interruption) = drive(&run, args, clock, tls)?;
     let outcome = Outcome::of(&run, &mut shards, generator);
     log_writers.join()?;
     outputs.write(&run, &outcome)?;
@@ -104,13 +104,13 @@ fn resolve(plan: &Plan) -> Result<Vec<SocketAddr>, Failure> {
 /// Runs the shards to their end, or to an interruption.
 fn drive(
     run: &Arc<Run>,
-    threads: usize,
-    clock: Clock,
     args: &Args,
+    clock: Clock,
     tls: Option<Arc<ClientTls>>,
 ) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {
-        threads,
+        threads: run.shard_count(),
+        spin_before_deadline: args.spin(run.plan()),
         connect_timeout: run.plan().settings().timeout,
         stopping_timeout: STOPPING_TIMEOUT,
         tls_clients: tls.iter().cloned().collect(), // in the place of breme_load::TLS_CLIENT
@@ -132,6 +132,7 @@ fn drive(
     let generator = Generator {
         process_cpu: Some(cpu),
         processors: breme_sys::parallelism(),
+        stays_awake: args.stays_awake(),
         interrupted: interruption.is_some(),
         started_at,
         tls: tls

@@ -41,6 +41,8 @@ use crate::table::Table;
 
 /// The buffer that a shard receives into; one call to the node sees at most so much that is new.
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
+/// Calls about a deadline that has passed, one after another, before the connections have their turn.
+const DEADLINES_PER_TURN: usize = 16;
 /// After how long they are tried again.
 const WAKE_RETRY: Duration = Duration::from_millis(1);
 
@@ -77,6 +79,8 @@ pub(crate) struct Engine<N, P> {
     handshaking_count: usize,
     /// When what is left is dropped; known from the moment at which the node was told to stop.
     stop_deadline: Option<Instant>,
+    /// How late the node's deadline may be, beyond what waking takes.
+    slack: Duration,
     /// The node has been told.
     has_told_stop: bool,
     /// The shard ends: nothing but the end of its connections is told to the node any more.
@@ -105,6 +109,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             receive_buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
             handshaking_count: 0,
             stop_deadline: None,
+            slack: Duration::ZERO,
             has_told_stop: false,
             is_exiting: false,
             has_exited: false,
@@ -214,9 +219,13 @@ impl<N: Node, P: Port> Engine<N, P> {
         if self.stop_deadline.is_some_and(|deadline| deadline <= self.now) || self.control.stop() == Stop::Abort {
             self.is_exiting = true;
         }
-        if !self.is_exiting && self.node.next_deadline().is_some_and(|deadline| deadline <= self.now) {
+        for _ in 0..DEADLINES_PER_TURN {
+            if self.is_exiting || self.node.next_deadline().is_none_or(|deadline| deadline > self.now) {
+                break;
+            }
             self.node.handle_deadline(self.now, &mut self.actions);
             self.run_actions();
+            self.read_clock();
         }
     }
 
@@ -240,13 +249,23 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.release_if_ended(id);
     }
 
+    /// Whether the node's deadlines are to be met more exactly than the kernel's usual waiting does. What they may be late all the same
+    /// is added to each wait.
+    pub(crate) fn begin_exactness(&mut self) -> bool {
+        let slack = self.node.deadline_slack();
+        let is_exact = slack < breme_node::DEADLINE_SLACK;
+        self.slack = if is_exact { slack } else { Duration::ZERO };
+        is_exact
+    }
+
     /// How long the driver may wait for events; none: until there is one.
     pub(crate) fn time_to_wait(&mut self, also: Option<Instant>) -> Option<Duration> {
         if !self.ready.is_empty() || !self.connects_failed.is_empty() || self.is_exiting {
             return Some(Duration::ZERO);
         }
         let retry = (!self.wakes_delayed.is_empty()).then(|| self.now + WAKE_RETRY);
-        let deadlines = [self.timers.next(), self.node.next_deadline(), self.stop_deadline, retry, also];
+        let of_node = self.node.next_deadline().map(|deadline| deadline + self.slack);
+        let deadlines = [self.timers.next(), of_node, self.stop_deadline, retry, also];
         let nearest = deadlines.into_iter().flatten().min()?;
         self.read_clock();
         Some(nearest.since(self.now))

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Accepted, ConnectionId, ListenerId, Node};
@@ -16,6 +17,7 @@ use mio::{Interest, Poll, Registry, Token};
 use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
 use crate::control::{Counters, Stop};
 use crate::engine::{Engine, Readiness};
+use crate::exactness::Exactness;
 use crate::port::Port;
 use crate::socket::Socket;
 use crate::transport::Transport;
@@ -24,6 +26,8 @@ use crate::transport::Transport;
 const EVENTS_PER_TURN: usize = 256;
 /// Connections accepted before those that there are have their turn.
 const ACCEPTS_PER_TURN: usize = 64;
+/// From here on a wait has a long part that need not be exact.
+const COARSE_WAIT_MIN: Duration = Duration::from_millis(3);
 
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
@@ -103,13 +107,15 @@ impl Events {
     pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, EventPort>) -> N {
         let mut events = mio::Events::with_capacity(EVENTS_PER_TURN);
         engine.handle_started();
+        let exactness = Exactness::wanted_by(&mut engine);
         while !engine.is_done() {
-            let timeout = if self.may_accept(&engine) {
-                Some(std::time::Duration::ZERO)
-            } else {
-                engine.time_to_wait(self.accept_again)
+            let timeout =
+                if self.may_accept(&engine) { Some(Duration::ZERO) } else { engine.time_to_wait(self.accept_again) };
+            let waited = match &exactness {
+                None => self.poll.poll(&mut events, timeout),
+                Some(exactness) => self.wait_exactly(&mut events, timeout, exactness),
             };
-            if self.poll.poll(&mut events, timeout).is_err() {
+            if waited.is_err() {
                 events.clear(); // a signal: what is due is looked at all the same
             }
             let mut is_woken = false;
@@ -125,6 +131,28 @@ impl Events {
         }
         drop(self);
         engine.into_node()
+    }
+
+    /// Waits to the nanosecond. `epoll_wait` knows milliseconds only, so it does the long part of a wait; it does all of it where
+    /// the time is up already.
+    fn wait_exactly(
+        &mut self,
+        events: &mut mio::Events,
+        timeout: Option<Duration>,
+        exactness: &Exactness,
+    ) -> io::Result<()> {
+        let Some(timeout) = timeout.map(|timeout| timeout.saturating_sub(exactness.spin)) else {
+            return self.poll.poll(events, None);
+        };
+        if timeout >= COARSE_WAIT_MIN {
+            let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) - 1;
+            return self.poll.poll(events, Some(Duration::from_millis(millis)));
+        }
+        if timeout.is_zero() || breme_sys::wait_until_readable(&self.poll, timeout)? {
+            return self.poll.poll(events, Some(Duration::ZERO));
+        }
+        events.clear();
+        Ok(())
     }
 
     /// Returns whether it was the waker.

@@ -64,6 +64,7 @@ mod connection;
 mod control;
 mod engine;
 mod events;
+mod exactness;
 mod listener;
 mod port;
 mod queue;

@@ -81,6 +81,9 @@ pub struct Settings {
     /// A connection that the node opens fails with [`TimedOut`](breme_node::ConnectError::TimedOut) after so long, and so does its
     /// handshake, which has what connecting has left of this time.
     pub connect_timeout: Duration,
+    /// For a node that asks for [exact deadlines](breme_node::Node::deadline_slack): so long before one the driver no longer sleeps but
+    /// asks again and again. It makes up for the time that waking takes, and costs that much of a processor.
+    pub spin_before_deadline: Duration,
     /// An accepted connection is dropped if its handshake of TLS is not done after so long.
     pub handshake_timeout: Duration,
     /// The clients of TLS that nodes may name ([`TlsClientId`](breme_node::TlsClientId)), by their place.
@@ -102,6 +105,7 @@ impl Default for Settings {
             stopping_timeout: Duration::from_secs(30),
             send_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(10),
+            spin_before_deadline: Duration::ZERO,
             handshake_timeout: Duration::from_secs(10),
             tls_clients: Vec::new(),
             backlog: 4_096,

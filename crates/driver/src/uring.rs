@@ -14,6 +14,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Accepted, CloseReason, ConnectionId, ListenerId, Node, ShardId};
@@ -26,6 +27,7 @@ use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
 use crate::connection::{Connection, Phase, Receive};
 use crate::control::{Alarm, Control, Counters, Stop};
 use crate::engine::{Arrival, Engine, Readiness};
+use crate::exactness::Exactness;
 use crate::port::Port;
 use crate::socket::{Socket, reason};
 use crate::transport::Transport;
@@ -210,10 +212,12 @@ impl Uring {
     pub(crate) fn run<N: Node>(mut self, mut engine: Engine<N, RingPort>) -> N {
         self.watch_bell(&mut engine);
         engine.handle_started();
+        // The kernel's timer for a wait is fine; only the time that waking takes is made up for.
+        let spin = Exactness::wanted_by(&mut engine).map_or(Duration::ZERO, |exactness| exactness.spin);
         while !engine.is_done() {
             self.admit(&mut engine);
             self.keep_accepting(&mut engine);
-            let timeout = engine.time_to_wait(self.accept_again);
+            let timeout = engine.time_to_wait(self.accept_again).map(|timeout| timeout.saturating_sub(spin));
             work(engine.port.ring.submit_and_wait(timeout));
             engine.handle_unsent();
             let mut is_woken = false;

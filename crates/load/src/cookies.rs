@@ -29,6 +29,11 @@ struct Cookie {
 }
 
 impl Jar {
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.cookies.clear();
+    }
+
     /// Takes the value of a Set-Cookie field that came at `now`, which is `wall` on the calendar, from `host`.
     pub(crate) fn store(&mut self, set_cookie: &[u8], host: &str, now: Instant, wall: UnixSeconds) {
         let mut parts = set_cookie.split(|&byte| byte == b';');

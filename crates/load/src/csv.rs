@@ -1,8 +1,8 @@
-//! The time series as CSV: a line for each second.
+//! The time series as CSV: a line for each second; and the steps of scenarios: a line for each name.
 
 use std::io::{self, Write};
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, TimeSummary};
 
 /// Writes the seconds of the run, with a line of names first. Times are in nanoseconds, as the names say.
 ///
@@ -12,12 +12,12 @@ pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
     writeln!(
         out,
         "start_s,length_s,answered,answered_per_s,errors,received_bytes,service_mean_ns,service_p50_ns,service_p90_ns,\
-         service_p99_ns,service_max_ns"
+         service_p99_ns,service_max_ns,response_p50_ns,response_p99_ns,response_max_ns"
     )?;
     for row in &outcome.series {
         writeln!(
             out,
-            "{:.3},{:.3},{},{:.1},{},{},{:.0},{},{},{},{}",
+            "{:.3},{:.3},{},{:.1},{},{},{:.0},{},{},{},{},{},{},{}",
             row.start_s,
             row.length_s,
             row.answered,
@@ -28,8 +28,39 @@ pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
             row.service_p50_ns,
             row.service_p90_ns,
             row.service_p99_ns,
-            row.service_max_ns
+            row.service_max_ns,
+            row.response_p50_ns,
+            row.response_p99_ns,
+            row.response_max_ns
         )?;
     }
     Ok(())
+}
+
+/// Writes the steps of scenarios by name, with a line of names first. Times are in nanoseconds, as the names say.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_steps<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
+    const TIMES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p999", "max"];
+    write!(out, "step,sent,answered,errors")?;
+    for kind in ["response", "service"] {
+        TIMES.iter().try_for_each(|time| write!(out, ",{kind}_{time}_ns"))?;
+    }
+    writeln!(out)?;
+    for step in &outcome.steps {
+        let errors: u64 = step.errors.values().sum();
+        write!(out, "{},{},{},{errors}", quoted(&step.name), step.sent, step.answered)?;
+        for time in [&step.response_time, &step.service_time] {
+            let TimeSummary { mean_ns, p50_ns, p90_ns, p95_ns, p99_ns, p999_ns, max_ns, .. } = time;
+            write!(out, ",{mean_ns:.0},{p50_ns},{p90_ns},{p95_ns},{p99_ns},{p999_ns},{max_ns}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// RFC 4180, 2.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

@@ -1,7 +1,8 @@
-//! The load generator: a closed loop of users who ask, wait for the answer, think, and ask again.
+//! The load generator: a closed loop of users who ask, wait for the answer, think, and ask again; an open loop of requests that come by
+//! a schedule; and scenarios of several steps in either.
 //!
 //! ```text
-//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, seconds, progress)
+//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, seconds, progress)
 //!                                 │ one for each shard
 //!                                 ▼
 //!                    driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
@@ -11,18 +12,22 @@
 //! |---|---|
 //! | `target`, `template`, `request` | what is sent: URLs, placeholders, requests that are built once |
 //! | `plan` | the settings, checked before the clock starts |
-//! | `node`, `user`, `window` | the closed loop |
+//! | `node`, `user`, `window` | users with their connections; what a free user does next |
+//! | `schedule`, `arrivals` | the open loop: when what is due, and who takes it |
+//! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
 //! | `tally`, `series`, `run` | what is counted: per shard, per second, together |
 //! | `outcome`, `text`, `csv` | the result |
 //!
-//! Each request has four instants: **due** (when it could be sent: after the answer before it and the time to think), **sent**,
-//! **first byte** and **done**. *Service time* is sent → done, *lateness* due → sent; connecting is timed apart. Times are
+//! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer before it and
+//! the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time* due → done, *lateness* the part of due → sent
+//! that is the generator's doing; connecting is timed apart. Times are
 //! kept in histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram at its limit.
 //!
 //! This crate knows no sockets, clocks, threads and files: it is a [node](breme_node::Node), so that it can be run against a simulated
 //! server from a seed. It does not resolve names and does not know how long its own thread was busy; both are told to it.
 
+mod arrivals;
 mod checks;
 mod cookies;
 mod csv;
@@ -31,7 +36,10 @@ mod outcome;
 mod plan;
 mod request;
 mod run;
+mod scenario;
+mod schedule;
 mod series;
+mod session;
 mod tally;
 mod target;
 mod template;
@@ -42,19 +50,26 @@ mod zipf;
 
 pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
-pub use csv::write as write_csv;
+pub use csv::{write as write_csv, write_steps as write_steps_csv};
 pub use node::{
-    CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, PAUSE_MAX, PAUSE_MIN,
-    PAUSE_SPACING, TLS_CLIENT,
+    CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
+    PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TOGETHER_MAX,
 };
 pub use outcome::{
-    Bytes, Connections, Generator, GeneratorUse, Outcome, Requests, SettingsSummary, THREAD_SHARE_MAX, TimeSummary,
-    TlsSummary,
+    Bytes, Connections, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
+    Outcome, Requests, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary, StepSummary, THREAD_SHARE_MAX,
+    TimeSummary, TlsSummary,
 };
 pub use plan::{
-    CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings, Think,
+    CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings,
+    Think, WAITING_MAX,
 };
 pub use run::{Progress, Run};
+pub use scenario::{
+    CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
+    STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX, VARIABLE_COUNT_MAX, parse_duration,
+};
+pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
 pub use series::{Interval, Observer, ROWS_MAX, Row};
 pub use tally::ErrorKind;
 pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};

@@ -10,13 +10,20 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::node::Load;
-use crate::plan::Settings;
+use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
+use crate::scenario::{Scenario, Scenarios};
+use crate::schedule::{Shape, Stage};
 use crate::series::Row;
-use crate::tally::{ErrorKind, Tally};
+use crate::tally::{ErrorKind, SessionTally, StepTally, Tally};
+use crate::text::duration;
 
 /// A thread that was busy for a larger share of the time was the limit, not the server.
 pub const THREAD_SHARE_MAX: f64 = 0.95;
+/// An open loop is invalid if more than one request in a hundred left later than this because of the generator …
+pub const LATENESS_P99_MAX: Duration = Duration::from_millis(1);
+/// … and later than this share of the median service time: what is small beside the thing measured does no harm.
+pub const LATENESS_SHARE_MAX: f64 = 0.1;
 /// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or goes.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -39,12 +46,16 @@ pub struct Outcome {
     pub interrupted: bool,
     /// From the beginning to the last answer or the end of the duration.
     pub elapsed_ns: u64,
-    /// Requests begun per second. A closed loop has no schedule: it offers what it sends.
+    /// Of an open loop: requests (with a scenario, sessions) that were due, per second. A closed loop has no schedule: it offers
+    /// what it sends.
     pub offered_rate: f64,
     /// Answers per second.
     pub achieved_rate: f64,
-    /// The longest that a request waited for the generator, from due to sent.
-    pub lateness_max_ns: u64,
+    /// How long requests waited for the generator: from the instant at which they were due, and a connection was free, to
+    /// their sending. Part of the response time, and no fault of the server.
+    pub lateness: Lateness,
+    /// What came of the schedule; none for a closed loop.
+    pub open_loop: Option<OpenLoopSummary>,
     /// What the generator itself used.
     pub generator: GeneratorUse,
     /// Requests, by what became of them.
@@ -59,6 +70,8 @@ pub struct Outcome {
     pub connections: Connections,
     /// Sent → done, of answers of every status; time-outs are in it at their limit.
     pub service_time: TimeSummary,
+    /// Due → done, of the same requests. In an open loop the waiting for a free connection is in it.
+    pub response_time: TimeSummary,
     /// Sent → first byte of the answer.
     pub first_byte_time: TimeSummary,
     /// From asking for a connection to having it, without the handshake of TLS.
@@ -67,6 +80,10 @@ pub struct Outcome {
     pub handshake_time: TimeSummary,
     /// What was agreed on with the server, if TLS was spoken.
     pub tls: Option<TlsSummary>,
+    /// Of scenarios: what became of their sessions.
+    pub scenarios: Vec<ScenarioSummary>,
+    /// Of scenarios: each step by its name.
+    pub steps: Vec<StepSummary>,
     /// Second by second (coarser for runs of more than an hour).
     pub series: Vec<Row>,
     /// What was asked for.
@@ -90,6 +107,36 @@ pub struct Requests {
     pub unfinished: u64,
     /// Sent once more, since the server ended a pipeline before them.
     pub resent: u64,
+}
+
+/// How late requests were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Lateness {
+    /// The median.
+    pub p50_ns: u64,
+    /// 90 %.
+    pub p90_ns: u64,
+    /// 99 %.
+    pub p99_ns: u64,
+    /// 99.9 %.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// Arrivals of an open loop (requests, or sessions), by what became of them: `due = begun + dropped + shed`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OpenLoopSummary {
+    /// By the schedule, until the end.
+    pub due: u64,
+    /// Begun.
+    pub begun: u64,
+    /// Of the begun ones, those for which no connection was free when they were due.
+    pub waited: u64,
+    /// Never begun: too many waited already, or they were waiting at the end.
+    pub dropped: u64,
+    /// Not sent, since they were past the deadline.
+    pub shed: u64,
 }
 
 /// Bytes.
@@ -138,6 +185,42 @@ pub struct GeneratorUse {
     pub thread_shares: Vec<f64>,
     /// Processors that it may use.
     pub processors: u64,
+}
+
+/// The sessions of a scenario: `begun = completed + failed + unfinished`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ScenarioSummary {
+    /// Its name.
+    pub name: String,
+    /// Its weight.
+    pub weight: u32,
+    /// Sessions begun.
+    pub begun: u64,
+    /// Sessions that did all steps, every answer being as expected.
+    pub completed: u64,
+    /// Sessions in which something was not as expected, or that could not go on.
+    pub failed: u64,
+    /// Sessions under way at the end.
+    pub unfinished: u64,
+    /// From the instant at which the first request was due to the last answer, with the time to think, of sessions that did all steps.
+    pub session_time: TimeSummary,
+}
+
+/// The steps of one name.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct StepSummary {
+    /// Their name.
+    pub name: String,
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests answered, whatever the status.
+    pub answered: u64,
+    /// Errors by kind, those that happened.
+    pub errors: BTreeMap<String, u64>,
+    /// Due → done.
+    pub response_time: TimeSummary,
+    /// Sent → done.
+    pub service_time: TimeSummary,
 }
 
 /// A distribution of times. The quantiles are those of all samples together, to three significant digits.
@@ -204,8 +287,38 @@ pub struct SettingsSummary {
     pub timeout_ns: u64,
     /// Whether each connection keeps cookies.
     pub cookies: bool,
+    /// The schedule of an open loop.
+    pub schedule: Option<ScheduleSummary>,
     /// The seed of everything random.
     pub seed: u64,
+}
+
+/// The schedule of an open loop.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ScheduleSummary {
+    /// Arrivals per second at the beginning.
+    pub rate: f64,
+    /// `even` or `poisson`.
+    pub arrivals: String,
+    /// How the rate goes on.
+    pub stages: Vec<StageSummary>,
+    /// The most that may be under way.
+    pub in_flight_max: u64,
+    /// The most that may wait for a connection.
+    pub waiting_max: u64,
+    /// What is later than this is not sent.
+    pub deadline_ns: Option<u64>,
+}
+
+/// A part of a schedule.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct StageSummary {
+    /// How long it is.
+    pub duration_ns: u64,
+    /// The rate at its end.
+    pub rate: f64,
+    /// Whether the rate goes there in a straight line; else it is there from the beginning.
+    pub is_ramp: bool,
 }
 
 /// What only the outside of the node can know.
@@ -215,6 +328,8 @@ pub struct Generator {
     pub process_cpu: Option<Duration>,
     /// Processors that it may use.
     pub processors: usize,
+    /// Its threads were told to stay awake: how busy they were says nothing.
+    pub stays_awake: bool,
     /// The user ended the run.
     pub interrupted: bool,
     /// When the run began, on the calendar.
@@ -227,7 +342,7 @@ impl Outcome {
     /// Puts together what the shards counted. Call it once, when all have ended.
     #[must_use]
     pub fn of(run: &Run, shards: &mut [Load], generator: Generator) -> Self {
-        let mut tally = Tally::new();
+        let mut tally = Tally::of_scenarios(run.plan().scenarios());
         shards.iter_mut().for_each(Load::close);
         shards.iter().for_each(|shard| tally.merge(&shard.tally));
         let started = run.started().unwrap_or_default();
@@ -246,12 +361,13 @@ impl Outcome {
             notes: Vec::new(),
             interrupted: generator.interrupted,
             elapsed_ns: nanos(window),
-            offered_rate: per_second(requests.issued),
+            offered_rate: per_second(if run.queue().is_some() { tally.arrived } else { requests.issued }),
             achieved_rate: per_second(tally.answered - tally.answered_late),
-            lateness_max_ns: nanos(tally.lateness_max),
+            lateness: Lateness::of(&tally),
+            open_loop: run.queue().is_some().then(|| open_loop(&tally)),
             generator: generator_use(shards, generator, ended.since(started), requests.issued),
             requests,
-            errors: errors(&tally),
+            errors: errors(&tally.errors),
             statuses: statuses(&tally),
             bytes: Bytes { received: tally.bytes_received, sent: tally.bytes_sent, content: tally.content_bytes },
             connections: Connections {
@@ -261,15 +377,18 @@ impl Outcome {
                 resumed: tally.resumed,
             },
             service_time: TimeSummary::of(&series.total().service),
+            response_time: TimeSummary::of(&series.total().response),
             first_byte_time: TimeSummary::of(&series.total().first_byte),
             connect_time: TimeSummary::of(&tally.connect_times),
             handshake_time: TimeSummary::of(&tally.handshake_times),
             tls: generator.tls,
+            scenarios: scenarios(run, &tally),
+            steps: steps(run, &tally),
             series: series.rows().to_vec(),
             settings: settings(run),
         };
         drop(series);
-        outcome.invalid_reasons = invalid_reasons(run, &outcome);
+        outcome.invalid_reasons = invalid_reasons(run, &outcome, generator.stays_awake);
         outcome.valid = outcome.invalid_reasons.is_empty();
         outcome.notes = notes(&outcome);
         outcome
@@ -279,13 +398,35 @@ impl Outcome {
     #[must_use]
     pub fn expectations_failed(&self, run: &Run) -> bool {
         let count = |kind: ErrorKind| self.errors.get(kind.name()).copied().unwrap_or(0);
-        run.plan().settings().expectations.any() && count(ErrorKind::Status) + count(ErrorKind::Assertion) > 0
+        let has_checks = match run.plan().scenarios() {
+            Some(scenarios) => scenarios.has_checks(),
+            None => run.plan().settings().expectations.any(),
+        };
+        has_checks && count(ErrorKind::Status) + count(ErrorKind::Assertion) + count(ErrorKind::Capture) > 0
     }
 
     /// The distribution of the service times, for files.
     #[must_use]
     pub fn service_histogram(run: &Run) -> Histogram {
         run.series().total().service.clone()
+    }
+}
+
+impl Lateness {
+    fn of(tally: &Tally) -> Self {
+        let (punctual, late) = (tally.punctual as f64, tally.lateness.count() as f64);
+        // The quantile of all, as one of the late ones.
+        let quantile = |quantile: f64| {
+            let among_late = ((punctual + late) * quantile - punctual) / late;
+            if among_late > 0.0 { tally.lateness.quantile(among_late.min(1.0)) } else { 0 }
+        };
+        Self {
+            p50_ns: quantile(0.5),
+            p90_ns: quantile(0.9),
+            p99_ns: quantile(0.99),
+            p999_ns: quantile(0.999),
+            max_ns: quantile(1.0),
+        }
     }
 }
 
@@ -320,7 +461,8 @@ fn window(run: &Run, started: Instant, ended: Instant, interrupted: bool) -> Dur
 }
 
 fn requests(tally: &Tally) -> Requests {
-    let wrong = tally.errors_of(ErrorKind::Status) + tally.errors_of(ErrorKind::Assertion);
+    let wrong: u64 =
+        ErrorKind::ALL.into_iter().filter(|kind| kind.is_answered()).map(|kind| tally.errors_of(kind)).sum();
     Requests {
         issued: tally.issued,
         sent: tally.sent,
@@ -332,9 +474,41 @@ fn requests(tally: &Tally) -> Requests {
     }
 }
 
-fn errors(tally: &Tally) -> BTreeMap<String, u64> {
-    let counts = ErrorKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), tally.errors_of(kind)));
+fn open_loop(tally: &Tally) -> OpenLoopSummary {
+    let (dropped, shed) = (tally.errors_of(ErrorKind::Dropped), tally.errors_of(ErrorKind::Shed));
+    OpenLoopSummary { due: tally.arrived, begun: tally.arrived - dropped - shed, waited: tally.waited, dropped, shed }
+}
+
+fn errors(counts: &[u64; ErrorKind::ALL.len()]) -> BTreeMap<String, u64> {
+    let counts = ErrorKind::ALL.into_iter().map(|kind| (kind.name().to_owned(), counts[kind as usize]));
     counts.filter(|(_, count)| *count > 0).collect()
+}
+
+fn scenarios(run: &Run, tally: &Tally) -> Vec<ScenarioSummary> {
+    let scenarios = run.plan().scenarios().map_or(&[][..], Scenarios::scenarios);
+    let summary = |(scenario, tally): (&Scenario, &SessionTally)| ScenarioSummary {
+        name: scenario.name.clone(),
+        weight: scenario.weight,
+        begun: tally.begun,
+        completed: tally.completed,
+        failed: tally.failed,
+        unfinished: tally.begun - tally.completed - tally.failed,
+        session_time: TimeSummary::of(&tally.times),
+    };
+    scenarios.iter().zip(&tally.sessions).map(summary).collect()
+}
+
+fn steps(run: &Run, tally: &Tally) -> Vec<StepSummary> {
+    let names = run.plan().scenarios().map_or(&[][..], Scenarios::step_names);
+    let summary = |(name, tally): (&String, &StepTally)| StepSummary {
+        name: name.clone(),
+        sent: tally.sent,
+        answered: tally.answered,
+        errors: errors(&tally.errors),
+        response_time: TimeSummary::of(&tally.response),
+        service_time: TimeSummary::of(&tally.service),
+    };
+    names.iter().zip(&tally.steps).map(summary).collect()
 }
 
 fn statuses(tally: &Tally) -> BTreeMap<String, u64> {
@@ -362,7 +536,7 @@ fn generator_use(shards: &[Load], generator: Generator, elapsed: Duration, issue
     }
 }
 
-fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
+fn invalid_reasons(run: &Run, outcome: &Outcome, stays_awake: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     let authority = &run.plan().authority().text;
     if let (true, Some(failure)) = (outcome.requests.answered == 0, run.tls_failure()) {
@@ -377,8 +551,9 @@ fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
             "this machine ran out of file descriptors, ports or memory {count} times; use fewer connections, or keep them open"
         ));
     }
+    reasons.extend(lateness_reason(outcome));
     let busiest = outcome.generator.thread_shares.iter().copied().fold(0.0, f64::max);
-    if busiest > THREAD_SHARE_MAX {
+    if busiest > THREAD_SHARE_MAX && !stays_awake {
         reasons.push(format!(
             "the generator was the limit: its busiest thread used {:.0} % of a processor; use more threads (-t) or a second machine",
             busiest * 100.0
@@ -387,11 +562,32 @@ fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     reasons
 }
 
+/// Only of an open loop: a user who thinks a little longer changes nothing.
+fn lateness_reason(outcome: &Outcome) -> Option<String> {
+    outcome.open_loop?;
+    let late = outcome.lateness.p99_ns;
+    let share = outcome.service_time.p50_ns as f64 * LATENESS_SHARE_MAX;
+    (late > nanos(LATENESS_P99_MAX) && late as f64 > share).then(|| {
+        format!(
+            "the generator kept the schedule badly: one request in a hundred left more than {} late; lower the rate, use more threads (-t), or leave a processor to the generator",
+            duration(late)
+        )
+    })
+}
+
 fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     let Outcome { requests, connections, service_time, .. } = outcome;
     if outcome.interrupted {
         notes.push("interrupted: the result is partial".to_owned());
+    }
+    if let Some(OpenLoopSummary { due, dropped, shed, .. }) = outcome.open_loop
+        && dropped + shed > 0
+    {
+        notes.push(format!(
+            "{} of {due} that were due were never sent ({dropped} dropped, {shed} shed); no time in the result is theirs",
+            dropped + shed
+        ));
     }
     if requests.unfinished > 0 {
         notes.push(format!(
@@ -421,7 +617,7 @@ fn settings(run: &Run) -> SettingsSummary {
     let plan = run.plan();
     let settings: &Settings = plan.settings();
     SettingsSummary {
-        url: settings.targets.first().map(|target| target.url.clone()).unwrap_or_default(),
+        url: url(settings),
         targets: settings.targets.len() as u64,
         address: run.addresses().get(run.preferred_address()).map(ToString::to_string),
         method: plan.method_name(),
@@ -437,7 +633,31 @@ fn settings(run: &Run) -> SettingsSummary {
         ramp_ns: nanos(settings.ramp),
         timeout_ns: nanos(settings.timeout),
         cookies: settings.cookies,
+        schedule: settings.open_loop.as_ref().map(|open_loop| schedule(settings, open_loop)),
         seed: settings.seed,
+    }
+}
+
+fn url(settings: &Settings) -> String {
+    let base = settings.scenarios.as_ref().and_then(Scenarios::base);
+    settings.targets.first().map(|target| target.url.as_str()).or(base).unwrap_or_default().to_owned()
+}
+
+fn schedule(settings: &Settings, open_loop: &OpenLoop) -> ScheduleSummary {
+    let pace = &open_loop.pace;
+    let places = (settings.connections * settings.pipeline_depth) as u64;
+    let stage = |stage: &Stage| StageSummary {
+        duration_ns: nanos(stage.duration),
+        rate: stage.rate,
+        is_ramp: stage.shape == Shape::Ramp,
+    };
+    ScheduleSummary {
+        rate: pace.rate,
+        arrivals: pace.arrivals.name().to_owned(),
+        stages: pace.stages.iter().map(stage).collect(),
+        in_flight_max: open_loop.in_flight_max.unwrap_or(places),
+        waiting_max: open_loop.waiting_max,
+        deadline_ns: open_loop.deadline.map(nanos),
     }
 }
 

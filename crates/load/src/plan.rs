@@ -3,10 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use breme_base::Random;
 use breme_http1::{ClientConnection, Version};
 
 use crate::checks::Expectations;
 use crate::request::{Parts, Request};
+use crate::scenario::{ScenarioError, Scenarios, Step};
+use crate::schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
 
@@ -19,6 +22,9 @@ pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Requests that all connections together may have outstanding: each takes a few bytes of memory.
 pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 
+/// Arrivals of an open loop that may wait for a connection, unless the user says otherwise.
+pub const WAITING_MAX: u64 = 1_000_000;
+
 /// What the user wants.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -26,7 +32,7 @@ pub struct Settings {
     pub targets: Vec<Target>,
     /// Connections that are kept busy.
     pub connections: usize,
-    /// End after this many requests.
+    /// End after this many requests; with scenarios, sessions.
     pub requests: Option<u64>,
     /// End after this time.
     pub duration: Option<Duration>,
@@ -52,8 +58,39 @@ pub struct Settings {
     pub cookies: bool,
     /// What every answer must be like.
     pub expectations: Expectations,
+    /// Requests (with scenarios, sessions) come by a schedule, whatever the answers do. None: a closed loop.
+    pub open_loop: Option<OpenLoop>,
+    /// Users do several steps. Then there is at most one target, whose authority and path all steps have in common.
+    pub scenarios: Option<Scenarios>,
     /// Everything random comes from it.
     pub seed: u64,
+}
+
+/// Requests that come by a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenLoop {
+    /// How many come when.
+    pub pace: Pace,
+    /// The most that may be under way. None: as many as the connections hold.
+    pub in_flight_max: Option<u64>,
+    /// The most that may wait for a connection; what comes due then is dropped, and counted.
+    pub waiting_max: u64,
+    /// What cannot be sent so long after it was due is not sent, and counted.
+    pub deadline: Option<Duration>,
+}
+
+impl OpenLoop {
+    /// This pace; everything waits that must, for as long as it takes.
+    #[must_use]
+    pub const fn new(pace: Pace) -> Self {
+        Self { pace, in_flight_max: None, waiting_max: WAITING_MAX, deadline: None }
+    }
+
+    /// So many each second, at equal distances.
+    #[must_use]
+    pub const fn constant(rate: f64) -> Self {
+        Self::new(Pace::constant(rate, Arrivals::Even))
+    }
 }
 
 /// A think time: drawn evenly from a range.
@@ -63,6 +100,14 @@ pub struct Think {
     pub min: Duration,
     /// The longest.
     pub max: Duration,
+}
+
+impl Think {
+    /// A time from the range.
+    pub(crate) fn draw(self, random: &mut Random) -> Duration {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(random.between(nanos(self.min), nanos(self.max)))
+    }
 }
 
 impl Settings {
@@ -85,6 +130,8 @@ impl Settings {
             timeout: Duration::from_secs(30),
             cookies: false,
             expectations: Expectations::default(),
+            open_loop: None,
+            scenarios: None,
             seed: 1,
         }
     }
@@ -95,6 +142,8 @@ impl Settings {
 pub enum PlanError {
     /// One of the targets.
     Target(TargetError),
+    /// Something in the scenario file.
+    Scenario(ScenarioError),
     /// A setting, with what would be right.
     Setting(String),
 }
@@ -103,6 +152,7 @@ impl fmt::Display for PlanError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Target(error) => error.fmt(formatter),
+            Self::Scenario(error) => error.fmt(formatter),
             Self::Setting(problem) => formatter.write_str(problem),
         }
     }
@@ -127,6 +177,9 @@ impl Plan {
         check_bounds(&settings)?;
         check_fields(&settings)?;
         let fields = compile_fields(&settings)?;
+        if settings.scenarios.is_some() {
+            return Self::of_scenarios(settings, &fields);
+        }
         let content = settings.content.as_deref().map(compile_content).transpose()?;
         let mut authority: Option<Authority> = None;
         let mut requests = Vec::with_capacity(settings.targets.len());
@@ -165,6 +218,33 @@ impl Plan {
         Ok(Self { settings, requests, authority })
     }
 
+    /// Builds the request of each step.
+    fn of_scenarios(settings: Settings, fields: &[(String, Template)]) -> Result<Self, PlanError> {
+        let Some(scenarios) = &settings.scenarios else {
+            return Err(PlanError::Setting("there is no scenario".to_owned()));
+        };
+        check_scenario_settings(&settings)?;
+        let base = match (settings.targets.as_slice(), scenarios.base()) {
+            ([target], _) => target.url.as_str(),
+            (_, Some(base)) => base,
+            _ => {
+                let problem = "the scenario does not say where its requests go; name a URL, or write base = \"http://HOST\" into the file";
+                return Err(PlanError::Setting(problem.to_owned()));
+            }
+        };
+        let url = Url::parse(base).map_err(PlanError::Setting)?;
+        let prefix = url.path.as_fixed().filter(|path| !path.contains(&b'?')).ok_or_else(|| {
+            PlanError::Setting(format!(
+                "the URL {base:?} is the beginning of all paths: it may hold no '?' and no placeholder"
+            ))
+        })?;
+        let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
+        let build = |step: &Step| build_step(&settings, step, &url.authority, prefix, fields);
+        let requests = scenarios.steps().iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let authority = url.authority;
+        Ok(Self { settings, requests, authority })
+    }
+
     /// What was wanted.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
@@ -181,6 +261,28 @@ impl Plan {
     #[must_use]
     pub fn method_name(&self) -> String {
         self.requests.first().map(|request| request.method_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Whether connections are opened before there is a request for them: so that none waits for a handshake which later ones
+    /// do not have. Where each request has a connection of its own, the handshake is a part of what its user waits for.
+    pub(crate) const fn connects_ahead(&self) -> bool {
+        self.settings.open_loop.is_some() && self.settings.keep_alive
+    }
+
+    /// Whether requests leave at instants of their own, not only behind answers.
+    pub(crate) const fn has_users_that_think(&self) -> bool {
+        self.settings.think.is_some() || self.settings.scenarios.is_some()
+    }
+
+    /// What users do, if that is more than a request after another.
+    #[inline]
+    pub(crate) const fn scenarios(&self) -> Option<&Scenarios> {
+        self.settings.scenarios.as_ref()
+    }
+
+    /// The request of a step.
+    pub(crate) fn step_request(&self, step: usize) -> &Request {
+        &self.requests[step]
     }
 
     /// Targets take turns: that of request number `ordinal`, from 0.
@@ -219,7 +321,79 @@ fn check_bounds(settings: &Settings) -> Result<(), PlanError> {
     if settings.think.is_some_and(|think| think.min > think.max) {
         return fault("the think time's range is reversed; write the shorter time first".to_owned());
     }
+    match &settings.open_loop {
+        Some(open_loop) => check_open_loop(settings, open_loop).map_err(PlanError::Setting),
+        None => Ok(()),
+    }
+}
+
+fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), String> {
+    let OpenLoop { pace, in_flight_max, deadline, .. } = open_loop;
+    let rates = || std::iter::once(pace.rate).chain(pace.stages.iter().map(|stage| stage.rate));
+    if let Some(bad) = rates().find(|rate| !(0.0..=RATE_MAX).contains(rate)) {
+        return Err(format!("a rate of {bad} a second: it must be from 0 to {RATE_MAX}"));
+    }
+    if rates().all(|rate| rate == 0.0) {
+        return Err("a rate of 0 asks for nothing; give a rate above 0".to_owned());
+    }
+    if pace.stages.len() > STAGE_COUNT_MAX {
+        return Err(format!("{} stages: there may be {STAGE_COUNT_MAX}", pace.stages.len()));
+    }
+    let places = (settings.connections * settings.pipeline_depth) as u64;
+    if let Some(max) = in_flight_max
+        && !(1..=places).contains(max)
+    {
+        return Err(format!(
+            "{max} requests in flight: it must be from 1 to connections × pipeline depth, {places}; raise -c to have more"
+        ));
+    }
+    if deadline.is_some_and(|deadline| deadline.is_zero()) {
+        return Err("a deadline of 0 lets no request be sent; give it some time, as in 100ms".to_owned());
+    }
+    if settings.think.is_some() && settings.scenarios.is_none() {
+        return Err("a think time belongs to users who wait for answers; with a rate, leave it out".to_owned());
+    }
     Ok(())
+}
+
+fn check_scenario_settings(settings: &Settings) -> Result<(), PlanError> {
+    let problem = if settings.pipeline_depth > 1 {
+        "the users of a scenario wait for each answer; leave out the pipeline depth"
+    } else if settings.expectations.any() {
+        "what a scenario expects of answers stands in its file, under `check` of each step; leave out --expect-…"
+    } else if settings.method.is_some() || settings.content.is_some() {
+        "methods and contents stand in the scenario's file, in each step; leave them out"
+    } else if settings.targets.len() > 1 {
+        "a scenario has its requests in its own file; leave out the targets"
+    } else {
+        return Ok(());
+    };
+    Err(PlanError::Setting(problem.to_owned()))
+}
+
+fn build_step(
+    settings: &Settings,
+    step: &Step,
+    authority: &Authority,
+    prefix: &[u8],
+    common: &[(String, Template)],
+) -> Result<Request, PlanError> {
+    let fault = |problem: String| PlanError::Scenario(step.fault(problem));
+    let target = Target { method: Some(step.method.clone()), ..Target::default() };
+    let method = method_of(settings, &target, step.content.is_some()).map_err(fault)?;
+    let is_own = |name: &str| step.fields.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+    let mut fields: Vec<_> = common.iter().filter(|(name, _)| !is_own(name)).cloned().collect();
+    fields.extend(step.fields.iter().cloned());
+    let parts = Parts {
+        method,
+        target: &step.target.clone().after(prefix),
+        authority: &authority.text,
+        version: settings.version,
+        keep_alive: settings.keep_alive,
+        fields: &fields,
+        content: step.content.as_ref(),
+    };
+    Request::build(parts).map_err(fault)
 }
 
 /// Fields that would contradict what is sent.
@@ -294,6 +468,19 @@ mod tests {
         check("0 connections", &|s| s.connections = 0);
         check("pipeline depth 5000", &|s| s.pipeline_depth = 5_000);
         check("lower one of them", &|s| (s.connections, s.pipeline_depth) = (100_000, 4_096));
+        check("a rate of -1", &|s| s.open_loop = Some(OpenLoop::constant(-1.0)));
+        check("a rate of NaN", &|s| s.open_loop = Some(OpenLoop::constant(f64::NAN)));
+        check("a rate of 0 asks for nothing", &|s| s.open_loop = Some(OpenLoop::constant(0.0)));
+        check("from 1 to connections × pipeline depth, 10", &|s| {
+            s.open_loop = Some(OpenLoop { in_flight_max: Some(11), ..OpenLoop::constant(1.0) });
+        });
+        check("a deadline of 0", &|s| {
+            s.open_loop = Some(OpenLoop { deadline: Some(Duration::ZERO), ..OpenLoop::constant(1.0) });
+        });
+        check("leave it out", &|s| {
+            s.think = Some(Think { min: Duration::ZERO, max: Duration::ZERO });
+            s.open_loop = Some(OpenLoop::constant(1.0));
+        });
         check("a pipeline needs", &|s| (s.keep_alive, s.pipeline_depth) = (false, 2));
         check("time-out of 0", &|s| s.timeout = Duration::ZERO);
         check("nothing is to be done", &|s| s.requests = Some(0));

@@ -3,13 +3,13 @@
 //! A request without placeholders is one string of bytes for the whole run. One with placeholders is encoded once with markers in
 //! their places and cut apart there, so that the rules of encoding stay in `http1` and a send only joins pieces.
 
-use breme_base::{Instant, Random};
+use breme_base::Instant;
 use breme_http1::{FieldBlock, Method, RequestEncoder, Version};
 use breme_node::{Actions, ConnectionId};
 use bytes::Bytes;
 
 use crate::cookies::Jar;
-use crate::template::{Placeholder, Template, push_number};
+use crate::template::{Encoding, Inputs, Placeholder, Template, push_encoded, push_number};
 
 /// From here on a request is handed over as a shared segment, not copied.
 const SHARED_BYTES_MIN: usize = 4096;
@@ -27,8 +27,15 @@ pub(crate) struct Request {
 #[derive(Debug)]
 enum HeadPiece {
     Literal(Vec<u8>),
-    Placeholder(Placeholder),
+    /// In the request line, or in a field.
+    Placeholder(Placeholder, Place),
     ContentLength,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Target,
+    Field,
 }
 
 #[derive(Debug)]
@@ -51,8 +58,7 @@ pub(crate) struct Parts<'a> {
 
 /// What changes from send to send.
 pub(crate) struct Variables<'a> {
-    pub sequence: u64,
-    pub random: &'a mut Random,
+    pub inputs: Inputs<'a>,
     pub scratch: &'a mut Vec<u8>,
     pub jar: Option<&'a mut Jar>,
     pub now: Instant,
@@ -128,12 +134,12 @@ impl Request {
     }
 
     fn render(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> usize {
-        let Variables { sequence, random, scratch, jar, now } = variables;
+        let Variables { mut inputs, scratch, jar, now } = variables;
         scratch.clear();
         let content = match &self.content {
             Content::Fixed(bytes) => bytes.as_ref(),
             Content::Template(template) => {
-                template.render(sequence, random, scratch);
+                template.render(&mut inputs, scratch);
                 scratch
             }
         };
@@ -142,7 +148,7 @@ impl Request {
         for piece in &self.head {
             match piece {
                 HeadPiece::Literal(bytes) => out.extend_from_slice(bytes),
-                HeadPiece::Placeholder(placeholder) => placeholder.render(sequence, random, out),
+                HeadPiece::Placeholder(placeholder, place) => render_in_head(placeholder, *place, &mut inputs, out),
                 HeadPiece::ContentLength => push_number(content.len() as u64, out),
             }
         }
@@ -155,6 +161,19 @@ impl Request {
             _ => out.extend_from_slice(content),
         }
         head_bytes + content.len()
+    }
+}
+
+/// What a server sent once must not become a part of the head's structure: in the target it is encoded where it must be, and in
+/// a field its control bytes become spaces.
+fn render_in_head(placeholder: &Placeholder, place: Place, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
+    let Placeholder::Variable(index, Encoding::Plain) = placeholder else {
+        return placeholder.render(inputs, out);
+    };
+    let value = inputs.values.get(*index).map_or(&[][..], Vec::as_slice);
+    match place {
+        Place::Target => push_encoded(value, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte), out),
+        Place::Field => out.extend(value.iter().map(|byte| if byte.is_ascii_control() { b' ' } else { *byte })),
     }
 }
 
@@ -226,10 +245,12 @@ impl Markers {
     /// Cuts the encoded head at the markers.
     fn cut(mut self, head: &[u8], has_length_marker: bool) -> Vec<HeadPiece> {
         let mut cuts: Vec<(usize, usize, HeadPiece)> = Vec::new();
+        let line_bytes = memchr::memmem::find(head, b"\r\n").unwrap_or(head.len());
         for (index, placeholder) in self.placeholders.drain(..).enumerate() {
             let marker = format!("{}{index:0MARKER_DIGITS$}", self.name);
             if let Some(at) = memchr::memmem::find(head, marker.as_bytes()) {
-                cuts.push((at, marker.len(), HeadPiece::Placeholder(placeholder)));
+                let place = if at < line_bytes { Place::Target } else { Place::Field };
+                cuts.push((at, marker.len(), HeadPiece::Placeholder(placeholder, place)));
             }
         }
         let length_line = format!("ontent-Length: {LENGTH_MARKER}");
@@ -252,11 +273,15 @@ impl Markers {
 
 #[cfg(test)]
 mod tests {
+    use breme_base::Random;
+
     use super::*;
+    use crate::template::Names;
 
     struct Sender {
         request: Request,
         random: Random,
+        values: Vec<Vec<u8>>,
         jar: Option<Jar>,
     }
 
@@ -276,15 +301,14 @@ mod tests {
                 fields: &fields,
                 content: content.as_ref(),
             });
-            Self { request: request.unwrap(), random: Random::new(1), jar: None }
+            Self { request: request.unwrap(), random: Random::new(1), values: Vec::new(), jar: None }
         }
 
         fn sent(&mut self, sequence: u64) -> String {
             let connection = ConnectionId::new(0, 0);
             let mut actions = Actions::new();
             let variables = Variables {
-                sequence,
-                random: &mut self.random,
+                inputs: Inputs { sequence, session: 1, random: &mut self.random, values: &self.values },
                 scratch: &mut vec![b'x'; 7],
                 jar: self.jar.as_mut(),
                 now: Instant::ZERO,
@@ -329,6 +353,27 @@ mod tests {
         let sent = sender.sent(3);
         assert!(sent.starts_with("GET /Q0placeholder000000/3 HTTP/1.1\r\n"), "{sent}");
         assert!(sent.contains("\r\nX: Q1placeholder\r\n"), "{sent}");
+    }
+
+    #[test]
+    fn a_variable_cannot_change_the_structure_of_the_head() {
+        let names = ["x".to_owned()];
+        let template = |text: &str| Template::parse_lenient(text.as_bytes(), Names(Some(&names))).unwrap();
+        let request = Request::build(Parts {
+            method: "POST",
+            target: &template("/a/{x}"),
+            authority: "a",
+            version: Version::Http11,
+            keep_alive: true,
+            fields: &[("X".to_owned(), template("{x}"))],
+            content: Some(&template("{x}")),
+        });
+        let values = vec![b"1 HTTP/1.1\r\nEvil: 1".to_vec()];
+        let mut sender = Sender { request: request.unwrap(), random: Random::new(1), values, jar: None };
+        let sent = sender.sent(1);
+        assert!(sent.starts_with("POST /a/1%20HTTP/1.1%0D%0AEvil:%201 HTTP/1.1\r\n"), "{sent}");
+        assert!(sent.contains("\r\nX: 1 HTTP/1.1  Evil: 1\r\n"), "{sent}");
+        assert!(sent.ends_with("\r\n\r\n1 HTTP/1.1\r\nEvil: 1"), "{sent}");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use std::time::Duration;
 use breme_base::{Instant, WallClock};
 use breme_node::{ConnectError, TlsFailure};
 
-use crate::plan::Plan;
+use crate::arrivals::{Bounds, Queue};
+use crate::plan::{OpenLoop, Plan, Settings};
 use crate::series::{Observer, Series};
 
 /// Request numbers that a shard takes at a time: enough that the shared counter costs nothing.
@@ -24,8 +25,16 @@ pub struct Run {
     /// The CPU time of the calling thread, if the outside can tell it.
     thread_cpu: Option<fn() -> Duration>,
     started: AtomicU64,
+    /// Of an open loop: when the first shard began to open connections, before the schedule starts.
+    opening_since: AtomicU64,
+    /// Users that have not tried to connect yet, of those that the schedule waits for.
+    opening: AtomicUsize,
     claimed: AtomicU64,
     claim_size: u64,
+    /// Of scenarios: requests, which are not counted by claims.
+    sequence: AtomicU64,
+    /// Of an open loop: what is due.
+    queue: Option<Queue>,
     is_connected: AtomicBool,
     gave_up: AtomicBool,
     preferred_address: AtomicUsize,
@@ -66,14 +75,21 @@ impl Run {
             Some(total) => (total / (plan.settings().connections as u64 * 8)).clamp(1, CLAIM_MAX),
             None => CLAIM_MAX,
         };
+        let settings = plan.settings();
+        let connections = settings.connections;
+        let queue = settings.open_loop.as_ref().map(|open_loop| queue(settings, open_loop, shard_count));
         Self {
             plan,
             addresses,
             wall,
             thread_cpu: None,
             started: AtomicU64::new(u64::MAX),
+            opening_since: AtomicU64::new(u64::MAX),
+            opening: AtomicUsize::new(connections),
             claimed: AtomicU64::new(0),
             claim_size,
+            sequence: AtomicU64::new(0),
+            queue,
             is_connected: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
             preferred_address: AtomicUsize::new(0),
@@ -146,10 +162,21 @@ impl Run {
 
     /// The instant at which the first shard began: the same for all.
     pub(crate) fn begin(&self, now: Instant) -> Instant {
-        match self.started.compare_exchange(u64::MAX, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => now,
-            Err(started) => Instant::from_nanos(started),
+        let epoch = first_of(&self.started, now);
+        if let Some(queue) = &self.queue {
+            queue.begin(epoch);
         }
+        epoch
+    }
+
+    /// The instant at which the first shard began to open connections.
+    pub(crate) fn begin_opening(&self, now: Instant) -> Instant {
+        first_of(&self.opening_since, now)
+    }
+
+    /// A user has tried to connect. Whether it was the last one.
+    pub(crate) fn note_tried(&self) -> bool {
+        self.opening.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     /// When the run began; none if it has not.
@@ -163,6 +190,16 @@ impl Run {
         let start = self.claimed.fetch_add(self.claim_size, Ordering::Relaxed);
         let end = self.plan.settings().requests.unwrap_or(u64::MAX);
         start.min(end)..start.saturating_add(self.claim_size).min(end)
+    }
+
+    /// The numbers of the next requests of sessions, at most a few.
+    pub(crate) fn claim_sequence(&self) -> Range<u64> {
+        let start = self.sequence.fetch_add(CLAIM_MAX, Ordering::Relaxed);
+        start..start + CLAIM_MAX
+    }
+
+    pub(crate) const fn queue(&self) -> Option<&Queue> {
+        self.queue.as_ref()
     }
 
     pub(crate) fn note_connected(&self, address_index: usize) {
@@ -204,6 +241,25 @@ impl Run {
     pub(crate) fn series(&self) -> MutexGuard<'_, Series> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The instant of whoever comes first.
+fn first_of(instant: &AtomicU64, now: Instant) -> Instant {
+    match instant.compare_exchange(u64::MAX, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => now,
+        Err(first) => Instant::from_nanos(first),
+    }
+}
+
+fn queue(settings: &Settings, open_loop: &OpenLoop, shard_count: usize) -> Queue {
+    let places = (settings.connections * settings.pipeline_depth) as u64;
+    let bounds = Bounds {
+        waiting_max: open_loop.waiting_max,
+        in_flight_max: open_loop.in_flight_max.filter(|&max| max < places),
+        count_max: settings.requests.unwrap_or(u64::MAX),
+        duration: settings.duration,
+    };
+    Queue::new(&open_loop.pace, settings.seed, shard_count, bounds)
 }
 
 #[cfg(test)]

@@ -39,6 +39,12 @@ pub struct Row {
     pub service_p99_ns: u64,
     /// The longest service time.
     pub service_max_ns: u64,
+    /// Median response time.
+    pub response_p50_ns: u64,
+    /// 99 of 100 response times are not longer.
+    pub response_p99_ns: u64,
+    /// The longest response time.
+    pub response_max_ns: u64,
 }
 
 /// What was measured in one second, or what a shard measured of it.
@@ -54,6 +60,8 @@ pub struct Interval {
     pub service: Histogram,
     /// From sending to the first byte of the answer.
     pub first_byte: Histogram,
+    /// From the instant at which it was due to the end of the answer.
+    pub response: Histogram,
 }
 
 impl Interval {
@@ -68,12 +76,14 @@ impl Interval {
         self.errors += other.errors;
         self.received_bytes += other.received_bytes;
         self.service.merge(&other.service);
+        self.response.merge(&other.response);
     }
 
     pub(crate) fn clear(&mut self) {
         (self.answered, self.errors, self.received_bytes) = (0, 0, 0);
         self.service.clear();
         self.first_byte.clear();
+        self.response.clear();
     }
 }
 
@@ -184,7 +194,7 @@ impl Series {
 
     fn close_row(&mut self, length_s: f64) {
         let start_s = self.rows.last().map_or(0.0, |row| row.start_s + row.length_s);
-        let Interval { answered, errors, received_bytes, service, .. } = &self.open_row;
+        let Interval { answered, errors, received_bytes, service, response, .. } = &self.open_row;
         self.rows.push(Row {
             start_s,
             length_s,
@@ -196,6 +206,9 @@ impl Series {
             service_p90_ns: service.quantile(0.9),
             service_p99_ns: service.quantile(0.99),
             service_max_ns: service.max(),
+            response_p50_ns: response.quantile(0.5),
+            response_p99_ns: response.quantile(0.99),
+            response_max_ns: response.max(),
         });
         self.open_row.clear();
         if self.rows.len() >= self.rows_max {
@@ -252,6 +265,9 @@ fn merged(rows: &[Row]) -> Row {
             service_p90_ns: sum.service_p90_ns.max(row.service_p90_ns),
             service_p99_ns: sum.service_p99_ns.max(row.service_p99_ns),
             service_max_ns: sum.service_max_ns.max(row.service_max_ns),
+            response_p50_ns: sum.response_p50_ns.max(row.response_p50_ns),
+            response_p99_ns: sum.response_p99_ns.max(row.response_p99_ns),
+            response_max_ns: sum.response_max_ns.max(row.response_max_ns),
         }
     })
 }

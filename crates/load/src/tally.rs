@@ -8,6 +8,8 @@ use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::scenario::Scenarios;
+
 /// Why a request counts as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -56,11 +58,17 @@ pub enum ErrorKind {
     Status,
     /// It was answered, but the content is not what was expected.
     Assertion,
+    /// It was answered, but what the scenario was to take out of the answer was not there; its session ended.
+    Capture,
+    /// It was due and never begun: too many waited for a connection already, or it was waiting when the run ended. Open loop only.
+    Dropped,
+    /// It could not be sent before its deadline, and so was not sent. Open loop only.
+    Shed,
 }
 
 impl ErrorKind {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::Refused,
         Self::Unreachable,
         Self::ConnectTimeout,
@@ -83,6 +91,9 @@ impl ErrorKind {
         Self::Aborted,
         Self::Status,
         Self::Assertion,
+        Self::Capture,
+        Self::Dropped,
+        Self::Shed,
     ];
 
     /// As it stands in results.
@@ -111,13 +122,22 @@ impl ErrorKind {
             Self::Aborted => "aborted",
             Self::Status => "status",
             Self::Assertion => "assertion",
+            Self::Capture => "capture",
+            Self::Dropped => "dropped",
+            Self::Shed => "shed",
         }
     }
 
     /// Whether the request was answered all the same.
     #[must_use]
     pub const fn is_answered(self) -> bool {
-        matches!(self, Self::Status | Self::Assertion)
+        matches!(self, Self::Status | Self::Assertion | Self::Capture)
+    }
+
+    /// Whether the request was never begun.
+    #[must_use]
+    pub const fn is_unbegun(self) -> bool {
+        matches!(self, Self::Dropped | Self::Shed)
     }
 }
 
@@ -177,12 +197,64 @@ pub(crate) struct Tally {
     pub reconnects: u64,
     /// Connections on which bytes came that no request had asked for.
     pub unexpected: u64,
-    pub lateness_max: Duration,
+    /// Of an open loop: arrivals that found no connection free when they were due.
+    pub waited: u64,
+    /// Of an open loop: arrivals that came up, whatever became of them.
+    pub arrived: u64,
+    /// Requests that were not late at all.
+    pub punctual: u64,
+    /// Of the others.
+    pub lateness: Histogram,
     /// Without the handshake of TLS.
     pub connect_times: Histogram,
     pub handshake_times: Histogram,
     /// Connections whose handshake went on with the keys of an earlier session.
     pub resumed: u64,
+    /// Of scenarios: each step by its name.
+    pub steps: Vec<StepTally>,
+    /// Of scenarios: sessions.
+    pub sessions: Vec<SessionTally>,
+}
+
+/// The counters of the steps of one name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StepTally {
+    pub sent: u64,
+    pub answered: u64,
+    pub errors: [u64; ErrorKind::ALL.len()],
+    pub service: Histogram,
+    pub response: Histogram,
+}
+
+/// The counters of the sessions of one scenario.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SessionTally {
+    pub begun: u64,
+    /// All steps were done, and every answer was as expected.
+    pub completed: u64,
+    /// Something was not as expected, or the session could not go on.
+    pub failed: u64,
+    /// From the instant at which its first request was due to its last answer, of those that did all steps.
+    pub times: Histogram,
+}
+
+impl StepTally {
+    fn merge(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.errors.iter_mut().zip(other.errors).for_each(|(sum, more)| *sum += more);
+        self.service.merge(&other.service);
+        self.response.merge(&other.response);
+    }
+}
+
+impl SessionTally {
+    fn merge(&mut self, other: &Self) {
+        self.begun += other.begun;
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.times.merge(&other.times);
+    }
 }
 
 impl Tally {
@@ -202,10 +274,15 @@ impl Tally {
             connections_opened: 0,
             reconnects: 0,
             unexpected: 0,
-            lateness_max: Duration::ZERO,
+            waited: 0,
+            arrived: 0,
+            punctual: 0,
+            lateness: Histogram::new(),
             connect_times: Histogram::new(),
             handshake_times: Histogram::new(),
             resumed: 0,
+            steps: Vec::new(),
+            sessions: Vec::new(),
         }
     }
 
@@ -220,17 +297,29 @@ impl Tally {
         }
     }
 
-    pub(crate) fn count(&mut self, kind: ErrorKind) {
-        self.errors[kind as usize] += 1;
+    /// With room for the steps and sessions of scenarios.
+    pub(crate) fn of_scenarios(scenarios: Option<&Scenarios>) -> Self {
+        let (steps, sessions) =
+            scenarios.map_or((0, 0), |scenarios| (scenarios.step_names().len(), scenarios.scenarios().len()));
+        Self {
+            steps: vec![StepTally::default(); steps],
+            sessions: vec![SessionTally::default(); sessions],
+            ..Self::new()
+        }
+    }
+
+    pub(crate) fn count(&mut self, kind: ErrorKind, count: u64) {
+        self.errors[kind as usize] += count;
     }
 
     pub(crate) const fn errors_of(&self, kind: ErrorKind) -> u64 {
         self.errors[kind as usize]
     }
 
-    /// Requests that got no answer.
+    /// Requests that were begun and got no answer.
     pub(crate) fn failed(&self) -> u64 {
-        ErrorKind::ALL.into_iter().filter(|kind| !kind.is_answered()).map(|kind| self.errors_of(kind)).sum()
+        let is_failed = |kind: &ErrorKind| !kind.is_answered() && !kind.is_unbegun();
+        ErrorKind::ALL.into_iter().filter(is_failed).map(|kind| self.errors_of(kind)).sum()
     }
 
     pub(crate) fn errors(&self) -> u64 {
@@ -252,8 +341,13 @@ impl Tally {
         self.connections_opened += other.connections_opened;
         self.reconnects += other.reconnects;
         self.unexpected += other.unexpected;
-        self.lateness_max = self.lateness_max.max(other.lateness_max);
+        self.waited += other.waited;
+        self.arrived += other.arrived;
+        self.punctual += other.punctual;
+        self.lateness.merge(&other.lateness);
         self.connect_times.merge(&other.connect_times);
+        self.steps.iter_mut().zip(&other.steps).for_each(|(sum, more)| sum.merge(more));
+        self.sessions.iter_mut().zip(&other.sessions).for_each(|(sum, more)| sum.merge(more));
         self.handshake_times.merge(&other.handshake_times);
         self.resumed += other.resumed;
     }
@@ -275,9 +369,9 @@ mod tests {
     #[test]
     fn each_kind_has_its_own_counter_and_name() {
         let mut tally = Tally::new();
-        ErrorKind::ALL.into_iter().for_each(|kind| tally.count(kind));
+        ErrorKind::ALL.into_iter().for_each(|kind| tally.count(kind, 1));
         assert!(tally.errors.iter().all(|&count| count == 1));
-        assert_eq!((tally.errors(), tally.failed()), (22, 20));
+        assert_eq!((tally.errors(), tally.failed()), (25, 20));
         for kind in ErrorKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
@@ -286,12 +380,13 @@ mod tests {
     #[test]
     fn merging_adds_everything() {
         let mut one = Tally::new();
-        (one.issued, one.statuses[200], one.lateness_max) = (3, 2, Duration::from_secs(1));
+        (one.issued, one.statuses[200]) = (3, 2);
+        one.lateness.record(7);
         one.connect_times.record(5);
-        one.count(ErrorKind::Reset);
+        one.count(ErrorKind::Reset, 1);
         let mut two = one.clone();
         two.merge(&one);
         assert_eq!((two.issued, two.statuses[200], two.errors(), two.connect_times.count()), (6, 4, 2, 2));
-        assert_eq!(two.lateness_max, Duration::from_secs(1));
+        assert_eq!((two.lateness.count(), two.lateness.max()), (2, 7));
     }
 }

@@ -6,6 +6,8 @@
 //! | `{uniform:A:B}` | a whole number from A to B, each as likely |
 //! | `{zipf:N:S}` | a whole number from 1 to N by Zipf's law with exponent S: 1 is the most popular |
 //! | `{random:BYTES}` | that many random letters and digits |
+//! | `{session}` | in a scenario: the session's number in the run, from 1 |
+//! | `{NAME}` | in a scenario: the variable of that name, as the session has it; `{NAME:url}` and `{NAME:json}` encode it |
 //! | `{{`, `}}` | `{`, `}` |
 //!
 //! A template is compiled once, when the plan is made; rendering one appends to a buffer and allocates nothing.
@@ -42,6 +44,34 @@ pub(crate) enum Placeholder {
     Uniform(u64, u64),
     Zipf(Box<Zipf>),
     Random(usize),
+    Session,
+    Variable(usize, Encoding),
+}
+
+/// How the value of a variable is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// As it is.
+    Plain,
+    /// Percent-encoded, as a part of a path, a query or a form.
+    Url,
+    /// As the inside of a JSON string.
+    Json,
+}
+
+/// The names that a template may use besides the placeholders: the variables of a scenario.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Names<'a>(pub Option<&'a [String]>);
+
+/// What a template is filled with.
+pub(crate) struct Inputs<'a> {
+    /// The request's number, from 1.
+    pub sequence: u64,
+    /// The session's number, from 1.
+    pub session: u64,
+    pub random: &'a mut Random,
+    /// The values of the variables.
+    pub values: &'a [Vec<u8>],
 }
 
 /// A placeholder that cannot be understood.
@@ -67,6 +97,10 @@ impl Template {
     /// # Errors
     /// At the first brace that belongs to no placeholder.
     pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
+        Self::parse_with(text, Names::default())
+    }
+
+    pub(crate) fn parse_with(text: &[u8], names: Names<'_>) -> Result<Self, TemplateError> {
         let mut pieces = Vec::new();
         let mut literal = Vec::new();
         let mut position = 0;
@@ -83,7 +117,7 @@ impl Template {
                     let end = memchr::memchr(b'}', &text[position..])
                         .ok_or_else(|| fault(format!("'{{' is not closed; {KNOWN}")))?;
                     let name = String::from_utf8_lossy(&text[position + 1..position + end]);
-                    let placeholder = Placeholder::parse(&name).map_err(fault)?;
+                    let placeholder = Placeholder::parse(&name, names).map_err(fault)?;
                     if !literal.is_empty() {
                         pieces.push(Piece::Literal(std::mem::take(&mut literal)));
                     }
@@ -112,6 +146,58 @@ impl Template {
         if any { Self::parse(text) } else { Ok(Self::literal(text)) }
     }
 
+    /// Compiles a text in which only braces around a name (and what may follow it) mean something: `{"a": {seq}}` is JSON with a
+    /// placeholder. A name that is not known is a fault all the same; `{{name}}` stands for `{name}`.
+    pub(crate) fn parse_lenient(text: &[u8], names: Names<'_>) -> Result<Self, TemplateError> {
+        let mut pieces = Vec::new();
+        let mut literal = Vec::new();
+        let mut position = 0;
+        while position < text.len() {
+            let is_escaped = text[position..].starts_with(b"{{");
+            let at = position + usize::from(is_escaped);
+            let Some(name) = braced_name(&text[at..]) else {
+                literal.push(text[position]);
+                position += 1;
+                continue;
+            };
+            let end = at + name.len() + 2;
+            if is_escaped && text.get(end) == Some(&b'}') {
+                literal.extend_from_slice(&text[at..end]);
+                position = end + 1;
+                continue;
+            }
+            literal.extend_from_slice(&text[position..at]);
+            if !literal.is_empty() {
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+            }
+            let fault = |problem| TemplateError { column: column_of(text, at), problem };
+            pieces.push(Piece::Placeholder(Placeholder::parse(name, names).map_err(fault)?));
+            position = end;
+        }
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(literal));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// The same behind a fixed beginning.
+    pub(crate) fn after(mut self, beginning: &[u8]) -> Self {
+        match self.pieces.first_mut() {
+            Some(Piece::Literal(first)) => drop(first.splice(0..0, beginning.iter().copied())),
+            _ if beginning.is_empty() => {}
+            _ => self.pieces.insert(0, Piece::Literal(beginning.to_vec())),
+        }
+        self
+    }
+
+    /// The variables that it uses, by their index.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = usize> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Placeholder(Placeholder::Variable(index, _)) => Some(*index),
+            _ => None,
+        })
+    }
+
     fn literal(text: &[u8]) -> Self {
         let pieces = if text.is_empty() { Vec::new() } else { vec![Piece::Literal(text.to_vec())] };
         Self { pieces }
@@ -127,12 +213,12 @@ impl Template {
         }
     }
 
-    /// Appends the text of request number `sequence`.
-    pub fn render(&self, sequence: u64, random: &mut Random, out: &mut Vec<u8>) {
+    /// Appends the text.
+    pub(crate) fn render(&self, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
                 Piece::Literal(bytes) => out.extend_from_slice(bytes),
-                Piece::Placeholder(placeholder) => placeholder.render(sequence, random, out),
+                Piece::Placeholder(placeholder) => placeholder.render(inputs, out),
             }
         }
     }
@@ -151,7 +237,32 @@ impl Template {
 }
 
 impl Placeholder {
-    fn parse(name: &str) -> Result<Self, String> {
+    fn parse(name: &str, names: Names<'_>) -> Result<Self, String> {
+        if let Some(variables) = names.0 {
+            return Self::parse_variable(name, variables);
+        }
+        Self::parse_known(name)
+    }
+
+    /// In a scenario.
+    fn parse_variable(name: &str, variables: &[String]) -> Result<Self, String> {
+        let (base, encoding) = name.split_once(':').unwrap_or((name, ""));
+        let Some(index) = variables.iter().position(|variable| variable == base) else {
+            return match base {
+                "session" if encoding.is_empty() => Ok(Self::Session),
+                "seq" | "uniform" | "zipf" | "random" => Self::parse_known(name),
+                _ => Err(unknown_name(base, variables)),
+            };
+        };
+        match encoding {
+            "" => Ok(Self::Variable(index, Encoding::Plain)),
+            "url" => Ok(Self::Variable(index, Encoding::Url)),
+            "json" => Ok(Self::Variable(index, Encoding::Json)),
+            other => Err(format!("{other:?} is no encoding; write {{{base}}}, {{{base}:url}} or {{{base}:json}}")),
+        }
+    }
+
+    fn parse_known(name: &str) -> Result<Self, String> {
         let mut parts = name.split(':');
         let (kind, arguments) = (parts.next().unwrap_or_default(), parts.collect::<Vec<_>>());
         match (kind, arguments.as_slice()) {
@@ -196,12 +307,72 @@ impl Placeholder {
         }
     }
 
-    pub(crate) fn render(&self, sequence: u64, random: &mut Random, out: &mut Vec<u8>) {
+    pub(crate) fn render(&self, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
         match self {
-            Self::Sequence => push_number(sequence, out),
-            Self::Uniform(low, high) => push_number(random.between(*low, *high), out),
-            Self::Zipf(zipf) => push_number(zipf.draw(random), out),
-            Self::Random(length) => push_random(*length, random, out),
+            Self::Sequence => push_number(inputs.sequence, out),
+            Self::Uniform(low, high) => push_number(inputs.random.between(*low, *high), out),
+            Self::Zipf(zipf) => push_number(zipf.draw(inputs.random), out),
+            Self::Random(length) => push_random(*length, inputs.random, out),
+            Self::Session => push_number(inputs.session, out),
+            Self::Variable(index, encoding) => {
+                let value = inputs.values.get(*index).map_or(&[][..], Vec::as_slice);
+                match encoding {
+                    Encoding::Plain => out.extend_from_slice(value),
+                    Encoding::Url => push_encoded(value, is_unreserved, out),
+                    Encoding::Json => push_json(value, out),
+                }
+            }
+        }
+    }
+}
+
+fn unknown_name(name: &str, variables: &[String]) -> String {
+    let nearest =
+        variables.iter().map(|known| (strsim::jaro_winkler(name, known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let suggestion = match nearest {
+        Some((likeness, known)) if likeness > 0.8 => format!("did you mean {{{known}}}?"),
+        _ => format!(
+            "define it under [variables] or capture it in an earlier step, or write {{{{{name}}}}} for the text itself"
+        ),
+    };
+    format!("{{{name}}} is neither a variable nor a placeholder; {suggestion}")
+}
+
+/// The name at the start of a text, if that is a name in braces, with arguments or without.
+fn braced_name(text: &[u8]) -> Option<&str> {
+    let inside = text.strip_prefix(b"{")?;
+    let inside = &inside[..memchr::memchr(b'}', inside)?];
+    let is_argument = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(byte);
+    let is_name = inside.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    let is_named = is_name && inside.iter().all(is_argument);
+    if is_named { std::str::from_utf8(inside).ok() } else { None }
+}
+
+/// RFC 3986, 2.3.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// Writes what may stand and percent-encodes the rest.
+pub(crate) fn push_encoded(value: &[u8], may_stand: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+    for &byte in value {
+        if may_stand(byte) {
+            out.push(byte);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+/// RFC 8259, 7.
+fn push_json(value: &[u8], out: &mut Vec<u8>) {
+    for &byte in value {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0..0x20 => {
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+            _ => out.push(byte),
         }
     }
 }
@@ -237,8 +408,40 @@ mod tests {
 
     fn rendered(text: &str, sequence: u64) -> String {
         let mut out = Vec::new();
-        Template::parse(text.as_bytes()).unwrap().render(sequence, &mut Random::new(5), &mut out);
+        let random = &mut Random::new(5);
+        let mut inputs = Inputs { sequence, session: 0, random, values: &[] };
+        Template::parse(text.as_bytes()).unwrap().render(&mut inputs, &mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    fn in_scenario(text: &str) -> Result<String, TemplateError> {
+        let names = ["name".to_owned(), "token".to_owned()];
+        let template = Template::parse_lenient(text.as_bytes(), Names(Some(&names)))?;
+        let values = [b"a b\"\n".to_vec(), b"t".to_vec()];
+        let mut out = Vec::new();
+        template
+            .render(&mut Inputs { sequence: 7, session: 3, random: &mut Random::new(5), values: &values }, &mut out);
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_scenario_has_variables_and_may_hold_other_braces() {
+        let check = |text, expected: &str| assert_eq!(in_scenario(text).unwrap(), expected, "{text}");
+        check(r#"{"a": {"b": {seq}, "c": "{token}"}}"#, r#"{"a": {"b": 7, "c": "t"}}"#);
+        check("{session} {name:url} {name:json}", "3 a%20b%22%0A a b\\\"\\u000a");
+        check("{{token}} { token } {} {{}} {1}", "{token} { token } {} {{}} {1}");
+        check("{{{token}}}", "{{token}}");
+        check("{uniform:4:4}{", "4{");
+    }
+
+    #[test]
+    fn unknown_names_get_a_suggestion() {
+        let error = |text| in_scenario(text).unwrap_err();
+        assert_eq!(error("ab {tokn}").column, 4);
+        assert!(error("{tokn}").problem.contains("did you mean {token}?"), "{}", error("{tokn}"));
+        assert!(error("{other}").problem.contains("[variables]"));
+        assert!(error("{name:xml}").problem.contains("{name:url}"));
+        assert!(error("{random:x}").problem.contains("a number of bytes"));
     }
 
     fn error(text: &str) -> TemplateError {
@@ -273,7 +476,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..200 {
             let mut out = Vec::new();
-            template.render(0, &mut random, &mut out);
+            template.render(&mut Inputs { sequence: 0, session: 0, random: &mut random, values: &[] }, &mut out);
             seen.insert(String::from_utf8(out).unwrap());
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["3", "4", "5"]);

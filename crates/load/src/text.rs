@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::outcome::{Outcome, TimeSummary};
+use crate::outcome::{Lateness, OpenLoopSummary, Outcome, ScenarioSummary, ScheduleSummary, StageSummary, TimeSummary};
 
 /// Whether to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,9 +29,16 @@ impl Style {
 #[must_use]
 pub fn render(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
-    let parts = [head(outcome, style), verdict(outcome, style), times(outcome, style), counts(outcome, style)];
-    for part in parts {
-        text.push_str(&part);
+    let parts = [
+        head(outcome, style),
+        verdict(outcome, style),
+        times(outcome, style),
+        steps(outcome, style),
+        sessions(outcome, style),
+        counts(outcome, style),
+    ];
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        text.push_str(part);
         text.push('\n');
     }
     for note in &outcome.notes {
@@ -55,16 +62,36 @@ fn head(outcome: &Outcome, style: Style) -> String {
         String::new()
     };
     let closing = if settings.keep_alive { "" } else { ", a connection for each request" };
-    let mut text = style.paint(BOLD, &format!("{} {}{more}", settings.method, settings.url));
+    let what = match outcome.scenarios.as_slice() {
+        [] => settings.method.clone(),
+        [only] => format!("scenario {:?} at", only.name),
+        several => format!("{} at", plural(several.len() as u64, "scenario")),
+    };
+    let mut text = style.paint(BOLD, &format!("{what} {}{more}", settings.url));
     let _ = writeln!(
         text,
-        "\n{}, {}, closed loop, HTTP/{}{pipeline}{closing}, {}",
+        "\n{}, {}, {}, HTTP/{}{pipeline}{closing}, {}",
         plural(settings.connections, "connection"),
         plural(settings.threads, "thread"),
+        settings.schedule.as_ref().map_or_else(|| "closed loop".to_owned(), schedule),
         settings.http,
         duration(outcome.elapsed_ns),
     );
     text
+}
+
+fn schedule(schedule: &ScheduleSummary) -> String {
+    let rates: Vec<String> = match schedule.stages.as_slice() {
+        [] => vec![format!("{}/s", rate(schedule.rate))],
+        stages => {
+            let shape = |stage: &StageSummary| if stage.is_ramp { ':' } else { '@' };
+            stages
+                .iter()
+                .map(|stage| format!("{}{}{}", duration(stage.duration_ns), shape(stage), rate(stage.rate)))
+                .collect()
+        }
+    };
+    format!("open loop, {} {}", schedule.arrivals, rates.join(", "))
 }
 
 fn verdict(outcome: &Outcome, style: Style) -> String {
@@ -91,7 +118,18 @@ fn verdict(outcome: &Outcome, style: Style) -> String {
     let per_request =
         generator.cpu_ns_per_request.map_or(String::new(), |nanos| format!(", {} a request", duration(nanos as u64)));
     let _ = writeln!(text, "generator  CPU {cpu}{per_request}");
-    let _ = writeln!(text, "           peak lateness {}", duration(outcome.lateness_max_ns));
+    let Lateness { p50_ns, p99_ns, max_ns, .. } = outcome.lateness;
+    let _ =
+        writeln!(text, "lateness   median {}, 99 % {}, peak {}", duration(p50_ns), duration(p99_ns), duration(max_ns));
+    if let Some(OpenLoopSummary { due, begun, waited, dropped, shed }) = outcome.open_loop {
+        let (due, begun, waited) = (grouped(due), grouped(begun), grouped(waited));
+        let unbegun = format!("{} dropped, {} shed", grouped(dropped), grouped(shed));
+        let unbegun = if dropped + shed == 0 { unbegun } else { style.paint(RED, &unbegun) };
+        let _ = writeln!(
+            text,
+            "schedule   {due} due, {begun} begun, {waited} of them had to wait for a connection; {unbegun}"
+        );
+    }
     text
 }
 
@@ -112,8 +150,10 @@ const TIME_ROWS: [TimeRow; 10] = [
 ];
 
 fn times(outcome: &Outcome, style: Style) -> String {
-    let mut columns = vec![&outcome.service_time, &outcome.first_byte_time, &outcome.connect_time];
-    let mut names = format!("{:<10} {:>12} {:>12} {:>12}", "latency", "service", "first byte", "connect");
+    let mut columns =
+        vec![&outcome.response_time, &outcome.service_time, &outcome.first_byte_time, &outcome.connect_time];
+    let mut names =
+        format!("{:<10} {:>12} {:>12} {:>12} {:>12}", "latency", "response", "service", "first byte", "connect");
     if outcome.handshake_time.count > 0 {
         columns.push(&outcome.handshake_time);
         let _ = write!(names, " {:>12}", "handshake");
@@ -126,6 +166,50 @@ fn times(outcome: &Outcome, style: Style) -> String {
             let _ = write!(text, " {cell:>12}");
         }
         text.push('\n');
+    }
+    text
+}
+
+/// The widest name of a step that the table makes room for.
+const NAME_WIDTH_MAX: usize = 40;
+
+fn steps(outcome: &Outcome, style: Style) -> String {
+    if outcome.steps.is_empty() {
+        return String::new();
+    }
+    let width = outcome.steps.iter().map(|step| step.name.chars().count()).max().unwrap_or(0);
+    let width = width.clamp(10, NAME_WIDTH_MAX);
+    let titles = ["answered", "errors", "mean", "50 %", "90 %", "99 %", "max"];
+    let titles: String = titles.iter().map(|title| format!(" {title:>10}")).collect();
+    let mut text = style.paint(DIM, &format!("{:<width$}{titles}", "step")) + "\n";
+    for step in &outcome.steps {
+        let time = &step.response_time;
+        let errors: u64 = step.errors.values().sum();
+        let name: String = step.name.chars().take(NAME_WIDTH_MAX).collect();
+        let _ = write!(text, "{name:<width$} {:>10} {:>10}", grouped(step.answered), grouped(errors));
+        let times = [time.mean_ns.round() as u64, time.p50_ns, time.p90_ns, time.p99_ns, time.max_ns];
+        for nanos in times {
+            let cell = if time.count == 0 { "-".to_owned() } else { duration(nanos) };
+            let _ = write!(text, " {cell:>10}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn sessions(outcome: &Outcome, style: Style) -> String {
+    let mut text = String::new();
+    for ScenarioSummary { name, begun, completed, failed, unfinished, session_time, .. } in &outcome.scenarios {
+        let failed_text = format!("{} failed", grouped(*failed));
+        let failed_text = if *failed == 0 { failed_text } else { style.paint(RED, &failed_text) };
+        let median = if session_time.count == 0 { "-".to_owned() } else { duration(session_time.p50_ns) };
+        let _ = writeln!(
+            text,
+            "sessions   {name}: {} begun, {} completed, {failed_text}, {} unfinished; median {median}",
+            grouped(*begun),
+            grouped(*completed),
+            grouped(*unfinished)
+        );
     }
     text
 }

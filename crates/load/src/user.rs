@@ -6,6 +6,7 @@ use breme_node::ConnectionId;
 
 use crate::checks::CheckState;
 use crate::cookies::Jar;
+use crate::session::Session;
 use crate::window::Window;
 
 /// Small, since there is one for each connection: with a pipeline depth of 1 all of it is here.
@@ -16,17 +17,23 @@ pub(crate) struct User {
     /// On an open connection: requests that were sent. Else: requests that wait for one.
     pub window: Window,
     pub answer: Answer,
-    /// When the next request could be sent.
-    pub due: Instant,
+    /// Since when, or from when on, it could send its next request.
+    pub ready: Instant,
     /// Connections in a row that failed or brought no answer, the present one included.
     pub failures: u32,
     /// It had a connection before.
     pub was_connected: bool,
+    /// It has tried to connect, with or without success.
+    pub has_tried: bool,
+    /// Of an open loop: the list of free users that it stands in.
+    pub listed: Listed,
     /// Counts the connections; tells the outcome of an old attempt from that of the present one.
     pub attempt: u32,
     /// The address that is tried, by its place in the list.
     pub address_index: u32,
     pub jar: Option<Box<Jar>>,
+    /// Of a scenario.
+    pub session: Option<Box<Session>>,
 }
 
 /// What a user is doing.
@@ -41,6 +48,17 @@ pub(crate) enum State {
     Open(ConnectionId),
     /// There is nothing more for it to do.
     Done,
+}
+
+/// Where a user stands that may take an arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Listed {
+    #[default]
+    No,
+    /// Among those with nothing outstanding.
+    Idle,
+    /// Among those with something outstanding, and room for more.
+    Busy,
 }
 
 /// The answer that is being read.
@@ -59,13 +77,28 @@ impl User {
             protocol: ClientConnection::new(),
             window: Window::new(depth),
             answer: Answer { check: reads_content.then(Box::default), ..Answer::default() },
-            due: Instant::ZERO,
+            ready: Instant::ZERO,
             failures: 0,
             was_connected: false,
+            has_tried: false,
+            listed: Listed::No,
             attempt: 0,
             address_index: 0,
             jar: has_jar.then(Box::default),
+            session: None,
         }
+    }
+
+    /// It is in the middle of a session.
+    #[inline]
+    pub(crate) fn in_session(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_active)
+    }
+
+    /// The step that it is at, if it is in a session.
+    #[inline]
+    pub(crate) fn step(&self) -> Option<usize> {
+        self.session.as_ref().filter(|session| session.is_active).map(|session| session.step)
     }
 }
 

@@ -7,6 +7,8 @@ use breme_base::Instant;
 pub(crate) struct Slot {
     /// Its number in the run, from 0.
     pub ordinal: u64,
+    /// When it should have been sent; [`Instant::FAR`]: as soon as there is a connection for it.
+    pub due: Instant,
     /// When it was handed to the driver; [`Instant::FAR`]: not yet.
     pub sent: Instant,
     /// When the first byte of its answer came; [`Instant::FAR`]: not yet.
@@ -15,7 +17,15 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) const fn new(ordinal: u64) -> Self {
-        Self { ordinal, sent: Instant::FAR, first: Instant::FAR }
+        Self { ordinal, due: Instant::FAR, sent: Instant::FAR, first: Instant::FAR }
+    }
+
+    pub(crate) const fn due_at(ordinal: u64, due: Instant) -> Self {
+        Self { due, ..Self::new(ordinal) }
+    }
+
+    pub(crate) fn was_sent(&self) -> bool {
+        self.sent != Instant::FAR
     }
 }
 

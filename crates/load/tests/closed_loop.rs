@@ -71,7 +71,8 @@ fn service_time_and_first_byte_are_those_of_the_wire() {
     assert_close(outcome.service_time.max_ns, 5 * MILLISECOND);
     assert_close(outcome.first_byte_time.max_ns, 5 * MILLISECOND);
     assert_close(outcome.connect_time.max_ns, Duration::from_micros(100));
-    assert_eq!(outcome.lateness_max_ns, 0);
+    assert_eq!(outcome.lateness.max_ns, 0);
+    assert_eq!(outcome.response_time, outcome.service_time, "nothing waits in a closed loop");
 }
 
 #[test]

@@ -38,10 +38,15 @@ mod actions;
 mod identity;
 mod tls;
 
+use std::time::Duration;
+
 pub use actions::{Action, Actions, Close, Endpoint, FileRange, SendRange};
 use breme_base::Instant;
 pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
 pub use tls::{Handshake, TlsClientId, TlsFailure};
+
+/// How late [`Node::handle_deadline`] may come where a node does not ask for more: the kernel's waiting is by the millisecond.
+pub const DEADLINE_SLACK: Duration = Duration::from_millis(1);
 
 /// A deterministic state machine over connections. See the crate's documentation for the rules.
 pub trait Node {
@@ -89,8 +94,17 @@ pub trait Node {
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions);
 
     /// When the node wants [`Node::handle_deadline`] next.
+    ///
+    /// If it has passed when a call returns, the driver makes the call again, with a new reading of the clock and without waiting in
+    /// between (but not for ever: connections have their turn).
     fn next_deadline(&self) -> Option<Instant> {
         None
+    }
+
+    /// How late [`Node::handle_deadline`] may come without harm. The driver asks once, after [`Node::handle_started`]; below
+    /// [`DEADLINE_SLACK`] it waits with the kernel's finest timers. It never comes early.
+    fn deadline_slack(&self) -> Duration {
+        DEADLINE_SLACK
     }
 }
 

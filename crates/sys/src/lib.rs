@@ -10,6 +10,7 @@
 //! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
 //! | `uring` | io_uring (Linux): wishes gathered, completions brought |
 //! | `usage` | CPU time of this process, a thread, another process; resident memory |
+//! | `waiting` | waiting to the nanosecond |
 //!
 //! It knows no nodes, no connections' lives and no HTTP: it turns one wish into one or two system calls.
 
@@ -21,6 +22,7 @@ mod root;
 mod socket;
 pub mod uring;
 mod usage;
+mod waiting;
 
 pub use child::confine;
 pub use clock::Clock;
@@ -33,3 +35,4 @@ pub use socket::{accept, connect, connect_outcome, listen, listen_beside, new_un
 #[cfg(target_os = "linux")]
 pub use usage::cpu_time_of_other;
 pub use usage::{CpuTime, cpu_time_of_ended_children, cpu_time_of_process, cpu_time_of_thread, resident_bytes};
+pub use waiting::{sharpen_timers, wait_until_readable};

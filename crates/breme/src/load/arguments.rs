@@ -5,13 +5,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use breme_http1::Version;
-use breme_load::{Expectations, Needle, Plan, PlanError, Settings, StatusSet, Target, Think, parse_sha256};
+use breme_load::{
+    Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Stage, StatusSet, Target,
+    Think, WAITING_MAX, parse_sha256,
+};
 
 use super::{Failure, units};
 use crate::driver::DriverChoice;
 
 /// What a file or standard input may hold at most.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// How long a thread of an open loop stays awake before a request is due, unless the user says otherwise …
+const SPIN_MAX: Duration = Duration::from_micros(50);
+/// … and the share of its time that this may cost.
+const SPIN_SHARE_MAX: f64 = 0.05;
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Load a URL and tell how long its answers take.
@@ -19,8 +26,12 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// What to ask for: http[s]://HOST[:PORT]/PATH; PATH may hold placeholders
-    #[arg(required_unless_present = "targets", conflicts_with = "targets")]
+    #[arg(required_unless_present_any = ["targets", "scenario"], conflicts_with = "targets")]
     url: Option<String>,
+
+    /// File of scenarios (TOML): users that do several steps, with captures, checks and think times; schemas/scenario.schema.json
+    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
+    scenario: Option<PathBuf>,
 
     /// File of targets, asked for in turn: a URL or METHOD URL [CONTENT] on each line; - for standard input
     #[arg(long, value_name = "FILE")]
@@ -42,9 +53,38 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
     duration: Option<Duration>,
 
-    /// End after exactly this many requests (500, 10k, 1M)
+    /// End after exactly this many requests, or sessions with --scenario (500, 10k, 1M)
     #[arg(short = 'n', long, value_name = "N", value_parser = units::count)]
     requests: Option<u64>,
+
+    /// Open loop: so many requests (with --scenario, new sessions) a second for all connections together (100, 0.5, 20k)
+    #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate)]
+    rate: Option<f64>,
+
+    /// How the requests of an open loop are spread: at equal distances, or at random as those of many people
+    #[arg(long, value_name = "KIND", default_value = "even", value_parser = ["even", "poisson"])]
+    arrivals: String,
+
+    /// Open loop whose rate changes, from -R or 0 on: TIME:RATE goes there in a straight line, TIME@RATE has it all the time
+    /// (10s:100,1m@100,30s:0); the stages are also the duration
+    #[arg(long, value_name = "STAGE,…", value_delimiter = ',', value_parser = units::stage)]
+    stages: Vec<Stage>,
+
+    /// Open loop: the most requests that may be under way [default: connections × pipeline depth]
+    #[arg(long, value_name = "N", value_parser = units::count)]
+    in_flight_max: Option<u64>,
+
+    /// Open loop: the most requests that may wait for a connection; past it they are dropped, and counted
+    #[arg(long, value_name = "N", default_value_t = WAITING_MAX, value_parser = units::count)]
+    waiting_max: u64,
+
+    /// Open loop: what cannot be sent so long after it was due is not sent, and counted as shed
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    deadline: Option<Duration>,
+
+    /// Open loop: so long before a request is due its thread no longer sleeps [default: 50us, at most 5 % of a processor]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    spin: Option<Duration>,
 
     /// Requests that a connection may have outstanding
     #[arg(short, long, value_name = "DEPTH", default_value = "1", value_parser = units::size)]
@@ -106,7 +146,7 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Write the result to a file too, by its ending: .json, .csv (per second), .hlog (HdrHistogram log), .hgrm; repeatable
+    /// Write the result to a file too, by its ending: .json, .csv (per second), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm; repeatable
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
 
@@ -117,10 +157,6 @@ pub struct Args {
     /// Show no progress
     #[arg(short, long)]
     pub quiet: bool,
-
-    /// Not in this version: a rate (an open loop)
-    #[arg(short = 'R', long, hide = true)]
-    rate: Option<String>,
 
     /// Load a server whatever its certificate is
     #[arg(short = 'k', long, conflicts_with = "cacert", help_heading = "TLS")]
@@ -152,6 +188,7 @@ const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brac
   {uniform:A:B}    whole number from A to B
   {zipf:N:S}       whole number from 1 to N by Zipf's law with exponent S
   {random:BYTES}   random letters and digits
+  {session} {NAME} in a scenario: number of the session; a variable ({NAME:url}, {NAME:json} encode it)
 
 Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong usage;
 3 an answer was not as expected (--expect-…); 130, 143 interrupted, with a partial result.";
@@ -159,8 +196,10 @@ Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong
 impl Args {
     /// Reads the files that the flags name.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
-        self.refuse_what_is_not_here()?;
-        let duration = self.duration.or(self.requests.is_none().then_some(DURATION_DEFAULT));
+        let open_loop = self.open_loop()?;
+        let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
+        let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
+        let duration = self.duration.or(self.requests.is_none().then_some(default));
         Ok(Settings {
             targets: self.read_targets()?,
             connections: self.connections,
@@ -175,24 +214,55 @@ impl Args {
             think: self.think,
             ramp: self.ramp,
             timeout: self.timeout,
-            cookies: self.cookies,
+            cookies: self.cookies || self.scenario.is_some(),
             expectations: Expectations {
                 status: self.expect_status.clone(),
                 content_bytes: self.expect_bytes,
                 content_sha256: self.expect_body_sha256,
                 contains: self.expect_contains.as_ref().map(|text| Needle::new(text.as_bytes())),
             },
+            open_loop,
+            scenarios: self.read_scenarios()?,
             seed: self.seed,
         })
     }
 
-    fn refuse_what_is_not_here(&self) -> Result<(), Failure> {
-        if self.rate.is_some() {
-            return Err(Failure::usage(
-                "-R: an open loop with a rate is not in this version; leave it out for a closed loop",
-            ));
+    fn open_loop(&self) -> Result<Option<OpenLoop>, Failure> {
+        if self.rate.is_none() && self.stages.is_empty() {
+            let named = [
+                ("--arrivals", self.arrivals != "even"),
+                ("--in-flight-max", self.in_flight_max.is_some()),
+                ("--waiting-max", self.waiting_max != WAITING_MAX),
+                ("--deadline", self.deadline.is_some()),
+                ("--spin", self.spin.is_some()),
+            ];
+            return match named.iter().find(|(_, is_named)| *is_named) {
+                Some((flag, _)) => {
+                    Err(Failure::usage(format!("{flag} belongs to an open loop; name its rate with -R")))
+                }
+                None => Ok(None),
+            };
         }
-        Ok(())
+        let arrivals = if self.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Even };
+        Ok(Some(OpenLoop {
+            pace: Pace { rate: self.rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
+            in_flight_max: self.in_flight_max,
+            waiting_max: self.waiting_max,
+            deadline: self.deadline,
+        }))
+    }
+
+    /// The user asked for it.
+    pub(super) fn stays_awake(&self) -> bool {
+        self.spin.is_some_and(|spin| !spin.is_zero())
+    }
+
+    /// How long before a deadline the threads no longer sleep: it makes up for the time that waking takes, where that costs little.
+    pub(super) fn spin(&self, plan: &Plan) -> Duration {
+        let rate = plan.settings().open_loop.as_ref().map_or(0.0, |open_loop| open_loop.pace.peak_rate());
+        let distance = self.thread_count(plan) as f64 / rate.max(f64::MIN_POSITIVE);
+        let affordable = Duration::try_from_secs_f64(distance * SPIN_SHARE_MAX).unwrap_or(Duration::MAX);
+        self.spin.unwrap_or_else(|| affordable.min(SPIN_MAX))
     }
 
     fn read_targets(&self) -> Result<Vec<Target>, Failure> {
@@ -204,14 +274,35 @@ impl Args {
                 let file = file.map_err(|problem| Failure::usage(format!("--targets {name}: {problem}")))?;
                 Target::parse_file(&file).map_err(|error| Failure::usage(format!("--targets {name}: {error}")))
             }
+            (None, None) if self.scenario.is_some() => Ok(Vec::new()),
             (None, None) => Err(Failure::usage("there is no target; name a URL")),
         }
+    }
+
+    fn read_scenarios(&self) -> Result<Option<Scenarios>, Failure> {
+        let Some(path) = &self.scenario else { return Ok(None) };
+        let name = path.display();
+        let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
+        let file = file.map_err(|problem| Failure::usage(format!("--scenario {name}: {problem}")))?;
+        let text = String::from_utf8(file).map_err(|error| {
+            Failure::usage(format!(
+                "--scenario {name}: is not text (byte {} is not UTF-8)",
+                error.utf8_error().valid_up_to()
+            ))
+        })?;
+        Scenarios::parse(&text, self.think)
+            .map(Some)
+            .map_err(|error| Failure::usage(format!("--scenario {name}: {error}")))
     }
 
     /// The message of an error, with the file that it is about.
     pub(super) fn locate(&self, error: &PlanError) -> String {
         match (error, &self.targets) {
             (PlanError::Target(error), Some(path)) => format!("--targets {}: {error}", path.display()),
+            (PlanError::Scenario(error), _) => {
+                let path = self.scenario.as_deref().unwrap_or(Path::new("-"));
+                format!("--scenario {}: {error}", path.display())
+            }
             _ => error.to_string(),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use breme_load::{Interval, Observer, Outcome, Run, Style, render_text, write_csv};
+use breme_load::{Interval, Observer, Outcome, Run, Style, render_text, write_csv, write_steps_csv};
 use breme_stats::log;
 
 use super::Failure;
@@ -35,6 +35,8 @@ struct Output {
 enum Format {
     Json,
     Csv,
+    /// The steps of scenarios by name.
+    StepsCsv,
     Log,
     Quantiles,
 }
@@ -78,6 +80,7 @@ impl Outputs {
             let written = match output.format {
                 Format::Json => write_json(&mut writer, outcome),
                 Format::Csv => write_csv(&mut writer, outcome),
+                Format::StepsCsv => write_steps_csv(&mut writer, outcome),
                 Format::Quantiles => breme_stats::write_quantile_text(&mut writer, &Outcome::service_histogram(run)),
                 Format::Log => Ok(()),
             };
@@ -88,6 +91,9 @@ impl Outputs {
 }
 
 fn format_of(path: &Path) -> Result<Format, Failure> {
+    if path.to_str().is_some_and(|path| path.ends_with(".steps.csv")) {
+        return Ok(Format::StepsCsv);
+    }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => Ok(Format::Json),
         Some("csv") => Ok(Format::Csv),
@@ -124,7 +130,7 @@ impl LogWriters {
 /// Feeds one log, second by second, without ever waiting for the disk while the run goes on.
 struct Feed {
     /// A second's rows, one for each kind of time.
-    sender: SyncSender<[log::Interval; 2]>,
+    sender: SyncSender<[log::Interval; 3]>,
     /// Seconds that found the queue full, put together.
     waiting: Option<Second>,
 }
@@ -134,6 +140,7 @@ struct Second {
     length: Duration,
     service: breme_stats::Histogram,
     first_byte: breme_stats::Histogram,
+    response: breme_stats::Histogram,
 }
 
 impl Feed {
@@ -143,17 +150,27 @@ impl Feed {
                 waiting.length = (start + length).saturating_sub(waiting.start);
                 waiting.service.merge(&interval.service);
                 waiting.first_byte.merge(&interval.first_byte);
+                waiting.response.merge(&interval.response);
                 waiting
             }
-            None => {
-                Second { start, length, service: interval.service.clone(), first_byte: interval.first_byte.clone() }
-            }
+            None => Second {
+                start,
+                length,
+                service: interval.service.clone(),
+                first_byte: interval.first_byte.clone(),
+                response: interval.response.clone(),
+            },
         };
         match self.sender.try_send(second.rows()) {
-            Err(TrySendError::Full([service, first_byte])) => {
+            Err(TrySendError::Full([service, first_byte, response])) => {
                 let log::Interval { start, length, .. } = service;
-                self.waiting =
-                    Some(Second { start, length, service: service.histogram, first_byte: first_byte.histogram });
+                self.waiting = Some(Second {
+                    start,
+                    length,
+                    service: service.histogram,
+                    first_byte: first_byte.histogram,
+                    response: response.histogram,
+                });
             }
             // A writer that has failed says so at the end.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
@@ -162,10 +179,10 @@ impl Feed {
 }
 
 impl Second {
-    fn rows(self) -> [log::Interval; 2] {
-        let Self { start, length, service, first_byte } = self;
+    fn rows(self) -> [log::Interval; 3] {
+        let Self { start, length, service, first_byte, response } = self;
         let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
-        [row("service", service), row("first-byte", first_byte)]
+        [row("service", service), row("first-byte", first_byte), row("response", response)]
     }
 }
 
@@ -221,12 +238,14 @@ mod tests {
         assert_eq!(service.iter().map(|row| row.histogram.count()).sum::<u64>(), 5);
         assert_eq!(service.len(), 2);
         assert_eq!((service[1].start, service[1].length, service[1].histogram.count()), (second, second * 4, 4));
-        assert_eq!(rows.len(), 4);
+        assert_eq!(rows.len(), 6);
     }
 
     #[test]
     fn endings_name_the_format() {
         assert_eq!(format_of(Path::new("a.b/x.hlog")).unwrap(), Format::Log);
+        assert_eq!(format_of(Path::new("x.csv")).unwrap(), Format::Csv);
+        assert_eq!(format_of(Path::new("x.steps.csv")).unwrap(), Format::StepsCsv);
         let failure = format_of(Path::new("result")).unwrap_err();
         assert!(failure.code == super::super::USAGE && failure.message.contains(".json, .csv, .hlog or .hgrm"));
     }

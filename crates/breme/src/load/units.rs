@@ -2,20 +2,11 @@
 
 use std::time::Duration;
 
-use breme_load::Think;
+use breme_load::{Shape, Stage, Think};
 
 /// A duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 7] =
-        [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-    let fault = || format!("{text:?} is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds");
-    let (number, unit) = split_suffix(text);
-    let factor = match unit {
-        "" => 1.0,
-        unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(fault)?.1,
-    };
-    let value: f64 = number.parse().map_err(|_| fault())?;
-    Duration::try_from_secs_f64(value * factor).map_err(|_| fault())
+    breme_load::parse_duration(text)
 }
 
 /// A count: `500`, `10k`, `1.5M`, `2G`.
@@ -38,6 +29,33 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A rate in arrivals per second: `100`, `0.5`, `20k`.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let fault = || format!("{text:?} is no rate; write a number a second: 100, 0.5, 20k");
+    let (number, unit) = split_suffix(text);
+    let factor = match unit {
+        "" | "/s" => 1.0,
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        _ => return Err(fault()),
+    };
+    Ok(number.parse::<f64>().map_err(|_| fault())? * factor)
+}
+
+/// A stage of a schedule: `10s:500` goes to 500 a second in a straight line, `1m@500` has it all the time.
+pub fn stage(text: &str) -> Result<Stage, String> {
+    let (place, shape) = match (text.find(':'), text.find('@')) {
+        (Some(place), None) => (place, Shape::Ramp),
+        (None, Some(place)) => (place, Shape::Step),
+        _ => {
+            return Err(format!(
+                "{text:?} is no stage; write TIME:RATE to go there in a straight line, as in 10s:500, or TIME@RATE to have it all the time, as in 1m@500"
+            ));
+        }
+    };
+    Ok(Stage { duration: duration(&text[..place])?, rate: rate(&text[place + 1..])?, shape })
+}
+
 /// A count that fits the machine.
 pub fn size(text: &str) -> Result<usize, String> {
     usize::try_from(count(text)?).map_err(|_| format!("{text:?} is too large"))
@@ -45,8 +63,7 @@ pub fn size(text: &str) -> Result<usize, String> {
 
 /// A time to think: `100ms`, or a range `50ms..200ms`.
 pub fn think(text: &str) -> Result<Think, String> {
-    let (min, max) = text.split_once("..").unwrap_or((text, text));
-    Ok(Think { min: duration(min)?, max: duration(max)? })
+    Think::parse(text)
 }
 
 /// A field: `Name: value`.
@@ -89,6 +106,17 @@ mod tests {
         for bad in ["", "k", "-5", "1.5", "1.2345k", "10x", "18446744073709551616", "999999999999G"] {
             assert!(count(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn rates_and_stages() {
+        assert_eq!([rate("100"), rate("0.5"), rate("20k"), rate("7/s")], [Ok(100.0), Ok(0.5), Ok(20_000.0), Ok(7.0)]);
+        assert!(rate("-1").is_err() && rate("x").is_err() && rate("1e3").is_err() && rate("").is_err());
+        let expected = Stage { duration: Duration::from_secs(10), rate: 1_000.0, shape: Shape::Ramp };
+        assert_eq!(stage("10s:1k"), Ok(expected));
+        assert_eq!(stage("10@1k"), Ok(Stage { shape: Shape::Step, ..expected }));
+        assert!(stage("10s").unwrap_err().contains("TIME:RATE") && stage("1:2@3").is_err());
+        assert!(stage("x:1").unwrap_err().contains("no duration") && stage("1s:x").unwrap_err().contains("no rate"));
     }
 
     #[test]

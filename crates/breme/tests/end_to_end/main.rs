@@ -9,5 +9,6 @@ mod harness;
 mod hostile;
 mod loading;
 mod peers;
+mod schedules;
 mod site;
 mod tls;

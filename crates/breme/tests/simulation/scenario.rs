@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random};
 use breme_http1::{Limits, Version};
-use breme_load::{Expectations, Settings, Target, Think};
+use breme_load::{Arrivals, Expectations, OpenLoop, Pace, Settings, Target, Think};
 use breme_origin::{FileCacheLimits, Settings as SiteSettings};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -42,6 +42,9 @@ impl Scenario {
             stop_at: None,
         };
         ask_for_something(&mut scenario.load, random, &file.0, content_bytes_max);
+        if random.chance(0.4) {
+            come_by_a_schedule(&mut scenario.load, random);
+        }
         scenario
     }
 
@@ -79,6 +82,16 @@ fn load(random: &mut Random) -> Settings {
         seed: random.next_u64(),
         ..Settings::new("http://origin.example/")
     }
+}
+
+/// An open loop, in which nothing is dropped as long as the run goes on.
+fn come_by_a_schedule(load: &mut Settings, random: &mut Random) {
+    let arrivals = if random.chance(0.5) { Arrivals::Even } else { Arrivals::Poisson };
+    let pace = Pace::constant(10.0 + random.below(5_000) as f64, arrivals);
+    let places = (load.connections * load.pipeline_depth) as u64;
+    let in_flight_max = random.chance(0.3).then(|| 1 + random.below(places));
+    load.open_loop = Some(OpenLoop { in_flight_max, ..OpenLoop::new(pace) });
+    load.think = None;
 }
 
 fn site(random: &mut Random) -> SiteSettings {

@@ -54,7 +54,7 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
     }
     let sum = |count: &dyn Fn(&Load) -> u64| loads.iter().map(|load| count(load.node())).sum::<u64>();
     let errors = ErrorKind::ALL.map(|kind| (kind, sum(&|load| load.errors_of(kind))));
-    let happened = errors.into_iter().filter(|&(_, count)| count > 0);
+    let happened = errors.into_iter().filter(|&(kind, count)| count > 0 && !kind.is_unbegun());
     let (wrong, failed): (Vec<_>, Vec<_>) = happened.partition(|(kind, _)| kind.is_answered());
     Ending {
         summary,

@@ -227,6 +227,9 @@ impl World {
                 self.connections[connection].server_is_done = true;
                 self.later(Duration::ZERO, Event::Closed(connection, CloseReason::Requested));
             }
+            Action::Wake(shard, message) => {
+                self.call(shard.0, |node, now, actions| node.handle_woken(now, message, actions));
+            }
             Action::Exit => {
                 self.exited.insert(shard);
             }

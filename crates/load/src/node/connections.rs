@@ -1,0 +1,297 @@
+//! Connections: opening them without flooding the server, losing them, letting them end.
+
+use std::time::Duration;
+
+use breme_base::Instant;
+use breme_http1::{ClientConnection, ClientError};
+use breme_node::{Actions, Close, ConnectTicket, Connected, ConnectionId, Endpoint, TlsClientId, TlsFailure};
+
+use super::{Load, Phase};
+use crate::tally::ErrorKind;
+use crate::user::{Owner, State};
+
+/// Connections of one shard that are being opened at the same time: a server's backlog is not to be flooded.
+pub const CONNECTING_MAX: usize = 256;
+/// If no connection could be opened in this time, the run ends.
+pub const CONNECT_GIVE_UP: Duration = Duration::from_secs(2);
+/// The pause after the first failed connection of a user; it doubles with each further one …
+pub const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// … up to this, or to [`PAUSE_SPACING`] for each user of the shard, if that is longer.
+pub const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A shard tries a dead target no more often than this.
+pub const PAUSE_SPACING: Duration = Duration::from_millis(1);
+/// A server that announced the end of a connection is left this long to end it, so that the port stays busy on its side, not here.
+pub const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// The driver knows one server: that of the plan.
+pub const TLS_CLIENT: TlsClientId = TlsClientId(0);
+
+impl Load {
+    /// The user wants a connection: for the requests that wait, for a new one, or ahead of those that will come.
+    pub(super) fn want_connection(&mut self, now: Instant, index: u32, actions: &mut Actions) {
+        if self.is_ending() {
+            return self.retire(now, index, actions);
+        }
+        let has_work = !self.users[index as usize].window.is_empty() || self.take_next(index);
+        if !has_work {
+            match &self.open {
+                Some(open) if open.is_over() => return self.retire(now, index, actions),
+                Some(open) if open.connects_ahead => {}
+                Some(_) => return self.become_free(now, index, actions),
+                None => return self.retire(now, index, actions),
+            }
+        }
+        self.timers.clear(index);
+        self.users[index as usize].state = State::Queued;
+        self.queue.push_back(index);
+        self.open_queued(now, actions);
+    }
+
+    pub(super) fn open_queued(&mut self, now: Instant, actions: &mut Actions) {
+        while self.connecting < CONNECTING_MAX
+            && let Some(index) = self.queue.pop_front()
+        {
+            let user = &mut self.users[index as usize];
+            if user.state == State::Queued {
+                user.address_index = self.run.preferred_address() as u32;
+                self.connect(now, index, actions);
+            }
+        }
+    }
+
+    pub(super) fn connect(&mut self, now: Instant, index: u32, actions: &mut Actions) {
+        let user = &mut self.users[index as usize];
+        let Some(&address) = self.run.addresses().get(user.address_index as usize) else {
+            return self.connect_failed(now, index, ErrorKind::ConnectFailed, actions);
+        };
+        user.attempt = user.attempt.wrapping_add(1);
+        user.state = State::Connecting(now);
+        self.connecting += 1;
+        let is_tls = self.run.plan().authority().is_tls;
+        let endpoint = if is_tls { Endpoint::tls(address, TLS_CLIENT) } else { Endpoint::tcp(address) };
+        actions.connect(ticket(index, user.attempt), endpoint);
+    }
+
+    pub(super) fn connected(
+        &mut self,
+        now: Instant,
+        index: u32,
+        since: Instant,
+        connected: Connected,
+        actions: &mut Actions,
+    ) {
+        let connection = connected.connection;
+        let user = &mut self.users[index as usize];
+        self.run.note_connected(user.address_index as usize);
+        user.state = State::Open(connection);
+        user.protocol = ClientConnection::new();
+        user.ready = now;
+        self.owners.set(connection, Owner::User(index));
+        self.open_count += 1;
+        self.tally.connections_opened += 1;
+        self.tally.reconnects += u64::from(std::mem::replace(&mut user.was_connected, true));
+        user.failures = user.failures.saturating_add(1); // until it brings an answer
+        self.tally.note_opening(now.since(since), connected.handshake);
+        self.note_tried(now, index, actions);
+        for place in 0..self.users[index as usize].window.len() {
+            self.send(now, index, place, connection, actions);
+        }
+        match self.open {
+            None => self.refill(now, index, connection, actions),
+            Some(_) => self.become_free(now, index, actions),
+        }
+    }
+
+    /// The request that the connection was for fails; after a pause the user tries the next.
+    pub(super) fn connect_failed(&mut self, now: Instant, index: u32, kind: ErrorKind, actions: &mut Actions) {
+        let address_count = self.run.addresses().len();
+        let user = &mut self.users[index as usize];
+        // A name may have several addresses of which only some work: `localhost` is often one of them.
+        if !self.run.is_connected() && (user.address_index as usize) + 1 < address_count {
+            user.address_index += 1;
+            return self.connect(now, index, actions);
+        }
+        match user.window.pop() {
+            Some(slot) => {
+                self.tally.issued += u64::from(!slot.was_sent());
+                self.fail(index, kind);
+            }
+            None => self.fail_due(now, index, kind, actions),
+        }
+        self.note_tried(now, index, actions);
+        if !self.run.is_connected() && now.since(self.span.started) >= CONNECT_GIVE_UP {
+            self.run.give_up();
+        }
+        if self.run.gave_up() {
+            return self.finish(now, actions);
+        }
+        let user = &mut self.users[index as usize];
+        if user.state == State::Done {
+            return; // nothing more is due, as it turned out
+        }
+        user.failures = user.failures.saturating_add(1);
+        self.pause(now, index);
+    }
+
+    pub(super) fn pause(&mut self, now: Instant, index: u32) {
+        let longest = PAUSE_MAX.max(PAUSE_SPACING * self.users.len() as u32);
+        let user = &mut self.users[index as usize];
+        user.state = State::Waiting; // it may have been connecting
+        let doublings = user.failures.saturating_sub(1).min(16);
+        self.timers.set(index, now + (PAUSE_MIN * (1 << doublings)).min(longest));
+    }
+
+    /// What was sent and is not answered is unfinished; what was only claimed never began.
+    pub(super) fn drop_window(&mut self, index: u32) {
+        while let Some(slot) = self.users[index as usize].window.pop() {
+            self.tally.unfinished += u64::from(slot.was_sent());
+            if self.open.is_some() && !slot.was_sent() {
+                self.count_error(ErrorKind::Dropped);
+            }
+        }
+    }
+
+    /// The connection is not the user's any more.
+    pub(super) fn detach(&mut self, index: u32, connection: ConnectionId) {
+        self.users[index as usize].state = State::Waiting;
+        self.owners.set(connection, Owner::Nobody);
+        self.open_count -= 1;
+    }
+
+    /// The last answer said that the connection ends with it. The requests behind it were not processed (RFC 9112, 9.6): they go
+    /// out again on the next connection.
+    pub(super) fn close_announced(
+        &mut self,
+        now: Instant,
+        index: u32,
+        connection: ConnectionId,
+        ended: bool,
+        actions: &mut Actions,
+    ) {
+        self.detach(index, connection);
+        if ended || self.lingering.len() >= self.users.len() {
+            actions.close(connection, Close::Graceful);
+        } else {
+            self.owners.set(connection, Owner::Lingering);
+            self.lingering.push_back((now + LINGER_MAX, connection));
+        }
+        self.reconnect(now, index, actions);
+    }
+
+    /// Opens the next connection: at once, or when the user has thought.
+    pub(super) fn reconnect(&mut self, now: Instant, index: u32, actions: &mut Actions) {
+        let is_empty = self.users[index as usize].window.is_empty();
+        let pause = self.think(index).filter(|_| self.phase == Phase::Running && is_empty);
+        if is_empty {
+            self.users[index as usize].ready = now + pause.unwrap_or_default();
+        }
+        match pause {
+            Some(pause) => self.timers.set(index, now + pause),
+            None => self.want_connection(now, index, actions),
+        }
+    }
+
+    /// The connection is lost, by the peer's fault or its right.
+    pub(super) fn lose(
+        &mut self,
+        now: Instant,
+        index: u32,
+        connection: ConnectionId,
+        loss: Loss,
+        actions: &mut Actions,
+    ) {
+        let is_idle = self.users[index as usize].window.is_empty();
+        self.tally.unexpected += u64::from(is_idle && matches!(loss, Loss::Malformed));
+        self.fail_window(index, loss);
+        self.detach(index, connection);
+        let how = if matches!(loss, Loss::Malformed) { Close::Abort } else { Close::Graceful };
+        actions.close(connection, how);
+        self.after_loss(now, index, is_idle, actions);
+    }
+
+    /// Every request of the window fails. Behind one whose answer was no HTTP, the others go with the connection.
+    pub(super) fn fail_window(&mut self, index: u32, loss: Loss) {
+        let (first, others) = match loss {
+            Loss::Over | Loss::ClosedEarly => (ErrorKind::ClosedEarly, ErrorKind::ClosedEarly),
+            Loss::Reset => (ErrorKind::Reset, ErrorKind::Reset),
+            Loss::Malformed => (ErrorKind::Malformed, ErrorKind::Aborted),
+            Loss::Tls(failure) => (failure.into(), failure.into()),
+        };
+        let mut kind = first;
+        while self.users[index as usize].window.pop().is_some() {
+            self.fail(index, kind);
+            kind = others;
+        }
+    }
+
+    pub(super) fn after_loss(&mut self, now: Instant, index: u32, was_idle: bool, actions: &mut Actions) {
+        if self.is_ending() {
+            return self.retire(now, index, actions);
+        }
+        let user = &self.users[index as usize];
+        if was_idle && user.ready > now {
+            // It was thinking, and goes on with it; its timer stands.
+        } else if user.failures == 0 {
+            self.reconnect(now, index, actions);
+        } else {
+            // A server that takes connections and drops them is not to be hammered either.
+            self.pause(now, index);
+        }
+    }
+
+    pub(super) fn timed_out(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
+        let timeout = self.run.plan().settings().timeout;
+        while let Some(slot) = self.users[index as usize].window.pop() {
+            if slot.sent + timeout <= now {
+                let nanos = timeout.as_nanos() as u64;
+                self.interval.service.record(nanos);
+                let response = slot.sent.nanos_since(slot.due).saturating_add(nanos);
+                self.interval.response.record(response);
+                self.note_step_timeout(index, nanos, response);
+                self.fail(index, ErrorKind::Timeout);
+            } else {
+                self.fail(index, ErrorKind::Aborted);
+            }
+        }
+        self.detach(index, connection);
+        actions.close(connection, Close::Abort);
+        self.reconnect(now, index, actions);
+    }
+
+    pub(super) fn end_lingering(&mut self, now: Instant, actions: &mut Actions) {
+        while let Some(&(until, connection)) = self.lingering.front()
+            && (until <= now || self.owners.of(connection) != Owner::Lingering)
+        {
+            self.lingering.pop_front();
+            if self.owners.of(connection) == Owner::Lingering {
+                self.owners.set(connection, Owner::Nobody);
+                actions.close(connection, Close::Graceful);
+            }
+        }
+    }
+}
+
+/// How a connection was lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Loss {
+    /// Closed by the peer while nothing was due.
+    Over,
+    ClosedEarly,
+    Reset,
+    Malformed,
+    /// By a breach of TLS, or the server's refusal to go on with it.
+    Tls(TlsFailure),
+}
+
+impl From<ClientError> for Loss {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::ClosedEarly => Self::ClosedEarly,
+            _ => Self::Malformed,
+        }
+    }
+}
+
+const fn ticket(index: u32, attempt: u32) -> ConnectTicket {
+    ConnectTicket((attempt as u64) << 32 | index as u64)
+}

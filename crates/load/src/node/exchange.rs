@@ -1,0 +1,268 @@
+//! Requests and answers on an open connection.
+
+use std::time::Duration;
+
+use breme_base::{Instant, Random};
+use breme_http1::{ClientProgress, FieldStorage};
+use breme_node::{Actions, ConnectionId, Received};
+
+use super::connections::Loss;
+use super::{Load, Phase};
+use crate::checks::Expectations;
+use crate::plan::Plan;
+use crate::request::Variables;
+use crate::scenario::{Scenarios, Step};
+use crate::session::Session;
+use crate::tally::ErrorKind;
+use crate::template::Inputs;
+use crate::window::Slot;
+
+/// What became of a connection's input.
+pub(super) enum Reading {
+    /// All was read; the connection stays.
+    Idle,
+    /// The connection is not the user's any more.
+    Lost,
+}
+
+impl Load {
+    /// Gives a user of a closed loop its next request, if there is one.
+    #[inline]
+    pub(super) fn take_next(&mut self, index: u32) -> bool {
+        if self.run.plan().scenarios().is_some() {
+            return self.take_next_step(index);
+        }
+        if self.open.is_some() {
+            return false; // there the requests look for users
+        }
+        let Some(ordinal) = self.claim() else { return false };
+        self.users[index as usize].window.push(Slot::new(ordinal));
+        true
+    }
+
+    /// The number of the next request; none if the run is to send no more.
+    pub(super) fn claim(&mut self) -> Option<u64> {
+        if self.phase != Phase::Running {
+            return None;
+        }
+        if self.claims.is_empty() {
+            self.claims = self.run.claim();
+        }
+        self.claims.next()
+    }
+
+    /// Fills the user's window, as far as there are requests.
+    pub(super) fn refill(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
+        while !self.users[index as usize].window.is_full() && self.take_next(index) {
+            let user = &self.users[index as usize];
+            let (place, ready) = (user.window.len() - 1, user.ready);
+            self.note_lateness(now.since(ready));
+            self.send(now, index, place, connection, actions);
+        }
+        self.watch(now, index, actions);
+    }
+
+    /// Sets the timer for the oldest request; without one there is nothing more to do.
+    pub(super) fn watch(&mut self, now: Instant, index: u32, actions: &mut Actions) {
+        let timeout = self.run.plan().settings().timeout;
+        let may_rest = self.open.is_some() && !self.is_ending();
+        match self.users[index as usize].window.oldest() {
+            Some(oldest) => self.timers.set(index, oldest.sent + timeout),
+            None if may_rest => self.timers.clear(index),
+            None => self.retire(now, index, actions),
+        }
+    }
+
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        index: u32,
+        place: usize,
+        connection: ConnectionId,
+        actions: &mut Actions,
+    ) {
+        let user = &mut self.users[index as usize];
+        let ready = user.ready;
+        let Some(slot) = user.window.get_mut(place) else { return };
+        let is_again = slot.was_sent();
+        let due = if slot.due == Instant::FAR { ready } else { slot.due };
+        *slot = Slot { due, sent: now, first: Instant::FAR, ..*slot };
+        let ordinal = slot.ordinal;
+        let plan = self.run.plan();
+        // Its own stream: what it asks for depends on its number, not on the thread that sends it.
+        let mut random = Random::stream(plan.settings().seed, ordinal);
+        let (request, inputs) = match &mut user.session {
+            None => {
+                (plan.request(ordinal), Inputs { sequence: ordinal + 1, session: 0, random: &mut random, values: &[] })
+            }
+            Some(session) => {
+                session.since = session.since.min(due);
+                (plan.step_request(session.step), session.inputs(ordinal + 1))
+            }
+        };
+        user.protocol.sent(request.method());
+        let variables = Variables { inputs, scratch: &mut self.scratch, jar: user.jar.as_deref_mut(), now };
+        self.tally.bytes_sent += request.send(connection, variables, actions) as u64;
+        self.tally.resent += u64::from(is_again);
+        self.tally.issued += u64::from(!is_again);
+        self.tally.sent += u64::from(!is_again);
+        if !is_again {
+            self.note_step_sent(index);
+        }
+    }
+
+    // ---- receiving ----------------------------------------------------------------------------------------------------------
+
+    pub(super) fn read(
+        &mut self,
+        now: Instant,
+        index: u32,
+        connection: ConnectionId,
+        received: Received<'_>,
+        actions: &mut Actions,
+    ) -> (usize, Reading) {
+        let mut rest = received.bytes;
+        let mut storage;
+        loop {
+            let user = &mut self.users[index as usize];
+            if !rest.is_empty()
+                && let Some(oldest) = user.window.oldest()
+                && oldest.first == Instant::FAR
+            {
+                oldest.first = now;
+            }
+            storage = FieldStorage::new();
+            let taken = match user.protocol.receive(rest, received.ended, &self.limits, &mut storage) {
+                Ok(ClientProgress::NeedMore { .. }) if received.ended => {
+                    self.lose(now, index, connection, Loss::ClosedEarly, actions);
+                    return (received.bytes.len(), Reading::Lost);
+                }
+                Ok(ClientProgress::NeedMore { taken }) => {
+                    return (received.bytes.len() - rest.len() + taken, Reading::Idle);
+                }
+                Ok(ClientProgress::Interim { taken, .. }) => taken,
+                Ok(ClientProgress::Head { head, taken }) => {
+                    user.answer.status = head.status;
+                    user.answer.content_bytes = 0;
+                    if let Some(check) = &mut user.answer.check {
+                        expectations(self.run.plan(), user.session.as_deref()).begin(check);
+                    }
+                    if let Some(session) = &mut user.session {
+                        session.take_head(step(self.run.plan(), session), &head.fields);
+                    }
+                    if let Some(jar) = &mut user.jar {
+                        let (host, wall) = (&self.run.plan().authority().host, self.run.wall().at(now));
+                        head.fields.all("Set-Cookie").for_each(|value| jar.store(value, host, now, wall));
+                    }
+                    taken
+                }
+                Ok(ClientProgress::Content { bytes, taken }) => {
+                    user.answer.content_bytes += bytes.len() as u64;
+                    if let Some(check) = &mut user.answer.check {
+                        expectations(self.run.plan(), user.session.as_deref()).feed(check, bytes);
+                    }
+                    if let Some(session) = &mut user.session {
+                        session.take_content(step(self.run.plan(), session), bytes);
+                    }
+                    taken
+                }
+                Ok(ClientProgress::End { taken, keep_alive }) => {
+                    self.complete_oldest(now, index);
+                    if !keep_alive {
+                        self.close_announced(now, index, connection, received.ended, actions);
+                        return (received.bytes.len(), Reading::Lost);
+                    }
+                    if taken == rest.len() && !received.ended {
+                        return (received.bytes.len(), Reading::Idle);
+                    }
+                    taken
+                }
+                Ok(ClientProgress::Over) => {
+                    self.lose(now, index, connection, Loss::Over, actions);
+                    return (received.bytes.len(), Reading::Lost);
+                }
+                Err(error) => {
+                    self.lose(now, index, connection, error.into(), actions);
+                    return (received.bytes.len(), Reading::Lost);
+                }
+            };
+            rest = &rest[taken..];
+        }
+    }
+
+    /// The oldest request has its answer.
+    #[inline]
+    pub(super) fn complete_oldest(&mut self, now: Instant, index: u32) {
+        let user = &mut self.users[index as usize];
+        if user.window.is_full() {
+            user.ready = now;
+        }
+        let Some(slot) = user.window.pop() else { return };
+        user.failures = 0;
+        let service = now.nanos_since(slot.sent);
+        if slot.due == slot.sent && slot.first == now {
+            self.prompt.record(service);
+        } else {
+            self.interval.service.record(service);
+            self.interval.response.record(now.nanos_since(slot.due));
+            self.interval.first_byte.record(slot.first.nanos_since(slot.sent));
+        }
+        self.interval.answered += 1;
+        self.tally.answered += 1;
+        self.tally.answered_late += u64::from(now > self.window_ends);
+        let (status, content_bytes) = (user.answer.status, user.answer.content_bytes);
+        self.tally.content_bytes += content_bytes;
+        self.tally.statuses[usize::from(status).min(999)] += 1;
+        if user.session.is_some() {
+            return self.complete_step(now, index, slot);
+        }
+        let expectations = &self.run.plan().settings().expectations;
+        if !expectations.accepts_status(status) {
+            self.count_error(ErrorKind::Status);
+        } else if !expectations.accepts_content(user.answer.check.as_deref(), content_bytes) {
+            self.count_error(ErrorKind::Assertion);
+        }
+        self.release();
+    }
+
+    /// After answers: the next requests, or a time to think.
+    pub(super) fn go_on(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
+        let user = &self.users[index as usize];
+        if self.open.is_some() && !user.in_session() {
+            return self.become_free(now, index, actions);
+        }
+        let is_empty = user.window.is_empty();
+        match self.think(index) {
+            Some(_) if !is_empty => self.watch(now, index, actions),
+            Some(pause) if self.phase == Phase::Running => {
+                let due = now + pause;
+                self.users[index as usize].ready = due;
+                self.timers.set(index, due);
+            }
+            _ => {
+                self.users[index as usize].ready = now;
+                self.refill(now, index, connection, actions);
+            }
+        }
+    }
+
+    /// The time to think that follows the last answer.
+    pub(super) fn think(&mut self, index: u32) -> Option<Duration> {
+        if let Some(session) = &mut self.users[index as usize].session {
+            return session.pause.take();
+        }
+        let think = self.run.plan().settings().think?;
+        Some(think.draw(&mut self.random))
+    }
+}
+
+/// The step whose answer comes.
+fn step<'a>(plan: &'a Plan, session: &Session) -> &'a Step {
+    let steps = plan.scenarios().map_or(&[][..], Scenarios::steps);
+    &steps[session.step]
+}
+
+fn expectations<'a>(plan: &'a Plan, session: Option<&Session>) -> &'a Expectations {
+    session.map_or(&plan.settings().expectations, |session| &step(plan, session).expectations)
+}

@@ -1,0 +1,402 @@
+//! The open loop: arrivals take free users when they are due.
+//!
+//! A shard with a free user takes the next arrival out of the run's [queue](crate::arrivals) ahead of time, and the user is kept for
+//! it. When it is due, its request is sent; one in each call, so that the instant of the call is that of the send. What comes due while no
+//! user of any shard is free waits in the queue; a user that becomes free takes the oldest at once.
+//!
+//! Before the schedule begins all connections are opened, for at most [`OPENING_MAX`]: else the first requests would be the only
+//! ones to wait for a handshake. Where each request has a connection of its own, it is opened when the request is due.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use breme_base::Instant;
+use breme_node::{Actions, ShardId};
+
+use super::{Load, Phase};
+use crate::arrivals::{Arrival, Claim};
+use crate::run::Run;
+use crate::tally::ErrorKind;
+use crate::user::{Listed, State};
+use crate::window::Slot;
+
+/// The schedule begins when every user has tried to connect, or after this time.
+pub const OPENING_MAX: Duration = Duration::from_secs(1);
+/// Where arrivals follow each other so closely that several come due in this time, a shard wakes for them together: waking costs
+/// more than sending.
+pub const TOGETHER_MAX: Duration = Duration::from_micros(50);
+/// Arrivals past their deadline that one call sheds.
+const SHED_PER_CALL: usize = 1_024;
+
+/// The shard's part in an open loop.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// The schedule waits for the connections.
+    pub(super) opens_first: bool,
+    /// A user without a request has a connection all the same.
+    pub(super) connects_ahead: bool,
+    is_capped: bool,
+    deadline: Option<Duration>,
+    depth: u64,
+    /// How late the shard may wake for an arrival, so that it finds others due as well.
+    pub(super) slack: Duration,
+    /// Users with nothing outstanding, and those with room for more. An entry counts only if the user says so too.
+    idle: VecDeque<u32>,
+    busy: VecDeque<u32>,
+    /// The next arrival, for which a free user is kept.
+    held: Option<Arrival>,
+    /// No more will come.
+    is_over: bool,
+    has_ended: bool,
+}
+
+impl Open {
+    pub(super) fn of(run: &Run) -> Option<Self> {
+        let settings = run.plan().settings();
+        let open_loop = settings.open_loop.as_ref()?;
+        let connects_ahead = run.plan().connects_ahead();
+        Some(Self {
+            opens_first: connects_ahead && settings.ramp.is_zero(),
+            connects_ahead,
+            is_capped: run.queue().is_some_and(crate::arrivals::Queue::is_capped),
+            deadline: open_loop.deadline,
+            depth: settings.pipeline_depth as u64,
+            slack: slack(open_loop.pace.peak_rate() / run.shard_count().max(1) as f64),
+            idle: VecDeque::new(),
+            busy: VecDeque::new(),
+            held: None,
+            is_over: false,
+            has_ended: false,
+        })
+    }
+
+    /// When the arrival is due that a user is kept for.
+    pub(super) fn next_due(&self) -> Instant {
+        self.held.map_or(Instant::FAR, |arrival| arrival.due)
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Arrivals that could be taken now, at least.
+    fn places(&self) -> u64 {
+        (self.idle.len() + self.busy.len()) as u64 * self.depth
+    }
+}
+
+/// The slack of a shard to which so many arrivals come in a second: whole distances between them, and none if that would be less than two.
+fn slack(rate: f64) -> Duration {
+    let distance = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
+    let count = (TOGETHER_MAX.as_nanos() / distance.as_nanos().max(1)) as u32;
+    if count < 2 { Duration::ZERO } else { distance * count }
+}
+
+impl Load {
+    // ---- the beginning ------------------------------------------------------------------------------------------------------
+
+    pub(super) fn begin_opening(&mut self, now: Instant) -> Instant {
+        let epoch = self.run.begin_opening(now);
+        self.phase = Phase::Opening(epoch + OPENING_MAX);
+        epoch
+    }
+
+    /// The last user to try starts the schedule, for all shards.
+    pub(super) fn note_tried(&mut self, now: Instant, index: u32, actions: &mut Actions) {
+        if self.open.is_none() || std::mem::replace(&mut self.users[index as usize].has_tried, true) {
+            return;
+        }
+        if self.run.note_tried() && matches!(self.phase, Phase::Opening(_)) {
+            self.begin(now);
+            let others = (0..self.shard.count).filter(|&shard| shard != self.shard.id.0);
+            others.for_each(|shard| actions.wake(ShardId(shard), 0));
+        }
+    }
+
+    // ---- free users ---------------------------------------------------------------------------------------------------------
+
+    /// The user has done what it had to do, or some of it: it may take an arrival.
+    pub(super) fn become_free(&mut self, now: Instant, index: u32, actions: &mut Actions) {
+        let user = &mut self.users[index as usize];
+        let Some(open) = &mut self.open else { return };
+        let is_last = open.is_over || matches!(self.phase, Phase::Draining(_) | Phase::Over);
+        if is_last && user.window.is_empty() {
+            return self.retire(now, index, actions);
+        }
+        if !matches!(user.state, State::Open(_)) {
+            user.ready = now; // it needs no connection to be free
+        }
+        self.watch(now, index, actions);
+        if self.next_free().is_none()
+            && let Some(queue) = self.run.queue()
+        {
+            let dropped = queue.note_busy(self.shard.id.0, now);
+            self.count_dropped(dropped);
+        }
+        self.list(index);
+    }
+
+    fn list(&mut self, index: u32) {
+        if !self.is_free(index) {
+            return;
+        }
+        let user_count = self.users.len();
+        let user = &mut self.users[index as usize];
+        let Some(open) = &mut self.open else { return };
+        let listed = if user.window.is_empty() { Listed::Idle } else { Listed::Busy };
+        if user.listed == listed {
+            return;
+        }
+        user.listed = listed;
+        match listed {
+            Listed::Idle => open.idle.push_back(index),
+            _ => open.busy.push_back(index),
+        }
+        // A user that became idle leaves an entry among the busy that does not count: they are bounded here.
+        if open.busy.len() > 2 * user_count {
+            let users = &self.users;
+            open.busy.retain(|&index| users[index as usize].listed == Listed::Busy);
+        }
+    }
+
+    /// The user that takes the next arrival: of the idle ones the one that is so for longest.
+    fn next_free(&mut self) -> Option<u32> {
+        for listed in [Listed::Idle, Listed::Busy] {
+            loop {
+                let open = self.open.as_mut()?;
+                let list = if listed == Listed::Idle { &mut open.idle } else { &mut open.busy };
+                let Some(&index) = list.front() else { break };
+                let is_meant = self.users[index as usize].listed == listed;
+                if is_meant && self.is_free(index) {
+                    return Some(index);
+                }
+                self.unlist(listed, is_meant);
+            }
+        }
+        None
+    }
+
+    /// Takes the first entry off a list.
+    fn unlist(&mut self, listed: Listed, is_meant: bool) {
+        let Some(open) = &mut self.open else { return };
+        let list = if listed == Listed::Idle { &mut open.idle } else { &mut open.busy };
+        if let Some(index) = list.pop_front()
+            && is_meant
+        {
+            self.users[index as usize].listed = Listed::No;
+        }
+    }
+
+    fn is_free(&self, index: u32) -> bool {
+        let user = &self.users[index as usize];
+        let has_place = match user.state {
+            State::Open(_) => true,
+            State::Waiting => {
+                self.open.as_ref().is_some_and(|open| !open.connects_ahead) && self.timers.deadline(index).is_none()
+            }
+            State::Queued | State::Connecting(_) | State::Done => false,
+        };
+        has_place && !user.window.is_full() && !user.in_session()
+    }
+
+    // ---- arrivals -----------------------------------------------------------------------------------------------------------
+
+    /// Begins the next arrival if it is due and a user is free for it, and takes the one after it.
+    ///
+    /// At most one in each call, since its instant is that of the call. If the next is due as well, so is the node's deadline.
+    #[inline]
+    pub(super) fn dispatch(&mut self, now: Instant, actions: &mut Actions) {
+        if self.open.is_some() && self.phase == Phase::Running && now < self.window_ends {
+            self.dispatch_one(now, actions);
+        }
+    }
+
+    /// The time is over: begins what should have been begun within it, since it was due and a user was free for it.
+    pub(super) fn dispatch_rest(&mut self, now: Instant, actions: &mut Actions) {
+        let ends = self.window_ends;
+        let is_due = |open: &Open| open.next_due() < ends;
+        while self.open.as_ref().is_some_and(is_due)
+            && let Some(index) = self.next_free()
+            && self.users[index as usize].ready < ends
+        {
+            self.dispatch_one(now, actions);
+        }
+    }
+
+    fn dispatch_one(&mut self, now: Instant, actions: &mut Actions) {
+        let mut has_begun = false;
+        for _ in 0..SHED_PER_CALL {
+            let Some(index) = self.next_free() else {
+                self.give_back();
+                break;
+            };
+            let Some(arrival) = self.hold(now, actions) else { break };
+            if arrival.due > now || has_begun {
+                break;
+            }
+            self.let_go();
+            if self.is_too_late(arrival, now) {
+                self.count_unbegun(ErrorKind::Shed, 1);
+                self.release();
+            } else {
+                self.begin_arrival(now, index, arrival, actions);
+                has_begun = true;
+            }
+        }
+        self.wake_starved(actions);
+    }
+
+    /// The arrival that the next free user is kept for.
+    fn hold(&mut self, now: Instant, actions: &mut Actions) -> Option<Arrival> {
+        let open = self.open.as_mut()?;
+        if open.held.is_some() || open.is_over {
+            return open.held;
+        }
+        let (claim, dropped) = self.run.queue()?.claim(self.shard.id.0, open.places(), now);
+        match claim {
+            Claim::Taken(arrival) => open.held = Some(arrival),
+            Claim::Full | Claim::NoneYet => {}
+            Claim::Over => open.is_over = true,
+        }
+        self.count_dropped(dropped);
+        if claim == Claim::Over {
+            self.retire_free(now, actions);
+        }
+        self.open.as_ref()?.held
+    }
+
+    fn let_go(&mut self) -> Option<Arrival> {
+        self.open.as_mut().and_then(|open| open.held.take())
+    }
+
+    /// Nobody here can begin it any more.
+    fn give_back(&mut self) {
+        if let Some(arrival) = self.let_go()
+            && let Some(queue) = self.run.queue()
+        {
+            queue.give_back(self.shard.id.0, arrival);
+        }
+    }
+
+    fn is_too_late(&self, arrival: Arrival, now: Instant) -> bool {
+        let deadline = self.open.as_ref().and_then(|open| open.deadline);
+        deadline.is_some_and(|deadline| now.since(arrival.due) > deadline)
+    }
+
+    fn begin_arrival(&mut self, now: Instant, index: u32, arrival: Arrival, actions: &mut Actions) {
+        let listed = self.users[index as usize].listed;
+        self.unlist(listed, true);
+        self.take_arrival(index, arrival);
+        let user = &self.users[index as usize];
+        self.tally.waited += u64::from(user.ready > arrival.due);
+        let lateness = now.since(arrival.due.max(user.ready));
+        self.note_lateness(lateness);
+        let user = &self.users[index as usize];
+        match user.state {
+            State::Open(connection) => {
+                let place = user.window.len() - 1;
+                self.send(now, index, place, connection, actions);
+                self.watch(now, index, actions);
+                self.list(index);
+            }
+            _ => self.want_connection(now, index, actions),
+        }
+    }
+
+    /// Gives the user its arrival: a request, or a session of which the first request is due.
+    fn take_arrival(&mut self, index: u32, arrival: Arrival) {
+        self.tally.arrived += 1;
+        let ordinal = match self.run.plan().scenarios() {
+            None => arrival.number,
+            Some(_) => {
+                self.begin_session(index, arrival.number);
+                self.next_sequence()
+            }
+        };
+        self.users[index as usize].window.push(Slot::due_at(ordinal, arrival.due));
+    }
+
+    /// No connection could be opened: what is due and finds none free fails for that reason.
+    pub(super) fn fail_due(&mut self, now: Instant, index: u32, kind: ErrorKind, actions: &mut Actions) {
+        if self.phase != Phase::Running || self.next_free().is_some() {
+            return;
+        }
+        match self.hold(now, actions) {
+            Some(arrival) if arrival.due <= now => {
+                self.let_go();
+                self.take_arrival(index, arrival);
+                self.users[index as usize].window.pop();
+                self.tally.issued += 1;
+                self.fail(index, kind);
+            }
+            _ => self.give_back(),
+        }
+    }
+
+    /// What was taken out of the queue has ended.
+    #[inline]
+    pub(super) fn release(&self) {
+        if let Some(open) = &self.open
+            && open.is_capped
+            && let Some(queue) = self.run.queue()
+        {
+            queue.release();
+        }
+    }
+
+    /// A shard that was turned away while too much was under way is told that there is room.
+    fn wake_starved(&self, actions: &mut Actions) {
+        if let Some(open) = &self.open
+            && open.is_capped
+            && let Some(shard) = self.run.queue().and_then(crate::arrivals::Queue::next_starved)
+        {
+            actions.wake(ShardId(shard), 0);
+        }
+    }
+
+    // ---- the end ------------------------------------------------------------------------------------------------------------
+
+    /// Nothing more will come: who has nothing outstanding is done.
+    fn retire_free(&mut self, now: Instant, actions: &mut Actions) {
+        for index in 0..self.users.len() as u32 {
+            let user = &self.users[index as usize];
+            if user.window.is_empty() && !user.in_session() {
+                self.retire(now, index, actions);
+            }
+        }
+    }
+
+    /// The shard begins nothing more. What was due until `end` and is not begun by anybody is dropped.
+    pub(super) fn end_schedule(&mut self, end: Instant) {
+        let Some(open) = &mut self.open else { return };
+        if std::mem::replace(&mut open.has_ended, true) {
+            return;
+        }
+        let held = u64::from(open.held.take().is_some_and(|arrival| arrival.due <= end));
+        let left = self.run.queue().map_or(0, |queue| queue.finish_shard(self.shard.id.0, end));
+        self.count_dropped(held + left);
+    }
+
+    fn count_dropped(&mut self, count: u64) {
+        if count > 0 {
+            self.count_unbegun(ErrorKind::Dropped, count);
+        }
+    }
+
+    fn count_unbegun(&mut self, kind: ErrorKind, count: u64) {
+        self.tally.arrived += count;
+        self.count_errors(kind, count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_dense_is_woken_for_together() {
+        let micros = |rate: f64| slack(rate).as_nanos() as f64 / 1e3;
+        assert_eq!([0.0, 1.0, 20_000.0, 39_000.0].map(micros), [0.0; 4]);
+        assert_eq!([40_000.0, 50_000.0, 100_000.0, 1e8].map(micros), [50.0, 40.0, 50.0, 50.0]);
+    }
+}

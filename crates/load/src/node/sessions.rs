@@ -1,0 +1,154 @@
+//! Sessions: users that go through the steps of a scenario.
+//!
+//! A user in a session has work of its own, in an open loop too: the next step, after its time to think. A step that gets no answer, or
+//! whose answer lacks what is to be taken from it, ends the session; one that is not as expected does not.
+
+use breme_base::Instant;
+
+use super::Load;
+use crate::tally::ErrorKind;
+use crate::window::Slot;
+
+impl Load {
+    /// The user's next step; of its session, or (in a closed loop) of a new one.
+    pub(super) fn take_next_step(&mut self, index: u32) -> bool {
+        if self.is_ending() {
+            return false;
+        }
+        let user = &self.users[index as usize];
+        let due = if user.in_session() {
+            user.ready
+        } else {
+            if self.open.is_some() {
+                return false; // there the sessions look for users
+            }
+            let Some(number) = self.claim() else { return false };
+            self.begin_session(index, number);
+            Instant::FAR
+        };
+        let ordinal = self.next_sequence();
+        self.users[index as usize].window.push(Slot::due_at(ordinal, due));
+        true
+    }
+
+    pub(super) fn next_sequence(&mut self) -> u64 {
+        if self.sequence.is_empty() {
+            self.sequence = self.run.claim_sequence();
+        }
+        self.sequence.next().unwrap_or_default()
+    }
+
+    /// A new session is a new person: it knows nothing of the one before.
+    pub(super) fn begin_session(&mut self, index: u32, number: u64) {
+        let user = &mut self.users[index as usize];
+        let plan = self.run.plan();
+        if let (Some(scenarios), Some(session)) = (plan.scenarios(), &mut user.session) {
+            session.begin(scenarios, number, plan.settings().seed);
+            self.tally.sessions[session.scenario].begun += 1;
+        }
+        if let Some(jar) = &mut user.jar {
+            jar.clear();
+        }
+    }
+
+    /// The answer to the user's step is complete: judges it, and goes on to the next.
+    pub(super) fn complete_step(&mut self, now: Instant, index: u32, slot: Slot) {
+        if let Some(kind) = self.judge_step(now, index, slot) {
+            self.count_error(kind);
+            self.note_step_error(index, kind);
+        }
+        match &self.users[index as usize].session {
+            Some(session) if session.has_all() => self.go_to_next_step(now, index),
+            _ => self.end_session_early(index),
+        }
+    }
+
+    /// What is wrong with the answer, if anything is.
+    fn judge_step(&mut self, now: Instant, index: u32, slot: Slot) -> Option<ErrorKind> {
+        let user = &mut self.users[index as usize];
+        let session = user.session.as_mut()?;
+        let step = &self.run.plan().scenarios()?.steps()[session.step];
+        let tally = &mut self.tally.steps[step.name];
+        tally.answered += 1;
+        tally.service.record(now.nanos_since(slot.sent));
+        tally.response.record(now.nanos_since(slot.due));
+        session.pause = step.think.map(|think| think.draw(&mut session.random));
+        let is_json_right = session.take_end(step);
+        let answer = &user.answer;
+        if !step.expectations.accepts_status(answer.status) {
+            Some(ErrorKind::Status)
+        } else if !is_json_right || !step.expectations.accepts_content(answer.check.as_deref(), answer.content_bytes) {
+            Some(ErrorKind::Assertion)
+        } else {
+            (!session.has_all()).then_some(ErrorKind::Capture)
+        }
+    }
+
+    fn go_to_next_step(&mut self, now: Instant, index: u32) {
+        let (Some(scenarios), Some(session)) = (self.run.plan().scenarios(), &mut self.users[index as usize].session)
+        else {
+            return;
+        };
+        if session.advance(scenarios) {
+            return;
+        }
+        session.is_active = false;
+        let tally = &mut self.tally.sessions[session.scenario];
+        tally.times.record(now.nanos_since(session.since));
+        *(if session.has_failed { &mut tally.failed } else { &mut tally.completed }) += 1;
+        self.release();
+    }
+
+    fn note_step_error(&mut self, index: u32, kind: ErrorKind) {
+        let Some(name) = self.step_name(index) else { return };
+        self.tally.steps[name].errors[kind as usize] += 1;
+        if let Some(session) = &mut self.users[index as usize].session {
+            session.has_failed = true;
+        }
+    }
+
+    /// The user's request gets no answer, and so its session cannot go on.
+    pub(super) fn break_off(&mut self, index: u32, kind: ErrorKind) {
+        self.note_step_error(index, kind);
+        self.end_session_early(index);
+    }
+
+    fn end_session_early(&mut self, index: u32) {
+        if let Some(session) = &mut self.users[index as usize].session {
+            session.is_active = false;
+            session.pause = None;
+            self.tally.sessions[session.scenario].failed += 1;
+        }
+        self.release();
+    }
+
+    /// The run ends before the session does.
+    pub(super) fn leave_session(&mut self, index: u32) {
+        if let Some(session) = &mut self.users[index as usize].session
+            && std::mem::take(&mut session.is_active)
+        {
+            self.release();
+        }
+    }
+
+    #[inline]
+    pub(super) fn note_step_sent(&mut self, index: u32) {
+        if let Some(name) = self.step_name(index) {
+            self.tally.steps[name].sent += 1;
+        }
+    }
+
+    /// A time-out enters the times at its limit.
+    pub(super) fn note_step_timeout(&mut self, index: u32, service_ns: u64, response_ns: u64) {
+        if let Some(name) = self.step_name(index) {
+            self.tally.steps[name].service.record(service_ns);
+            self.tally.steps[name].response.record(response_ns);
+        }
+    }
+
+    #[inline]
+    fn step_name(&self, index: u32) -> Option<usize> {
+        let step = self.users[index as usize].step()?;
+        Some(self.run.plan().scenarios()?.steps()[step].name)
+    }
+}

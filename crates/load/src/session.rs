@@ -1,0 +1,231 @@
+//! One session: where a user is in a scenario, and what it knows.
+//!
+//! A user has one at a time and keeps its memory for the next, so that a session that begins allocates nothing after the first.
+//! Everything random in it follows from the run's seed and the session's number.
+
+use std::time::Duration;
+
+use breme_base::{Instant, Random};
+use breme_http1::Fields;
+
+use crate::scenario::{CONTENT_KEPT_MAX, From, GROUP_DEPTH_MAX, Operation, Scenario, Scenarios, Step, VALUE_BYTES_MAX};
+use crate::template::Inputs;
+
+/// What a user of a scenario is doing.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// It is under way.
+    pub is_active: bool,
+    /// Its number in the run, from 0.
+    pub number: u64,
+    /// Which scenario.
+    pub scenario: usize,
+    /// Which step is sent next, or was sent last.
+    pub step: usize,
+    /// When its first request was due; [`Instant::FAR`]: it has not been sent.
+    pub since: Instant,
+    /// Something in it was not as expected.
+    pub has_failed: bool,
+    /// The time to think that follows the last answer.
+    pub pause: Option<Duration>,
+    pub random: Random,
+    pub values: Vec<Vec<u8>>,
+    operation: usize,
+    counters: [u32; GROUP_DEPTH_MAX],
+    /// The content of the answer, where the step looks at it.
+    content: Vec<u8>,
+    /// What the step was to take out of the answer and did not find.
+    is_missing: bool,
+}
+
+impl Session {
+    pub(crate) fn new(scenarios: &Scenarios) -> Self {
+        Self {
+            is_active: false,
+            number: 0,
+            scenario: 0,
+            step: 0,
+            since: Instant::FAR,
+            has_failed: false,
+            pause: None,
+            random: Random::new(0),
+            values: vec![Vec::new(); scenarios.variable_count()],
+            operation: 0,
+            counters: [0; GROUP_DEPTH_MAX],
+            content: Vec::new(),
+            is_missing: false,
+        }
+    }
+
+    /// Begins the session with this number.
+    pub(crate) fn begin(&mut self, scenarios: &Scenarios, number: u64, seed: u64) {
+        self.random = Scenarios::random_of(seed, number);
+        self.scenario = scenarios.choose(&mut self.random);
+        (self.number, self.is_active, self.has_failed) = (number, true, false);
+        (self.since, self.pause, self.is_missing) = (Instant::FAR, None, false);
+        (self.operation, self.counters) = (0, [0; GROUP_DEPTH_MAX]);
+        self.values.iter_mut().for_each(Vec::clear);
+        for (value, template) in self.values.iter_mut().zip(scenarios.initial_values()) {
+            template
+                .render(&mut Inputs { sequence: 0, session: number + 1, random: &mut self.random, values: &[] }, value);
+        }
+        self.find_step(&scenarios.scenarios()[self.scenario]);
+    }
+
+    /// What the request of its step is filled with.
+    pub(crate) fn inputs(&mut self, sequence: u64) -> Inputs<'_> {
+        Inputs { sequence, session: self.number + 1, random: &mut self.random, values: &self.values }
+    }
+
+    /// Goes on to the next step; false if that was the last.
+    pub(crate) fn advance(&mut self, scenarios: &Scenarios) -> bool {
+        self.operation += 1;
+        self.find_step(&scenarios.scenarios()[self.scenario])
+    }
+
+    /// Carries out jumps until there is a step.
+    fn find_step(&mut self, scenario: &Scenario) -> bool {
+        loop {
+            match scenario.operations.get(self.operation) {
+                None => return false,
+                Some(&Operation::Step(step)) => {
+                    self.step = step;
+                    return true;
+                }
+                Some(&Operation::Repeat { start, count, depth }) => {
+                    self.counters[depth] += 1;
+                    if self.counters[depth] < count {
+                        self.operation = start;
+                    } else {
+                        self.counters[depth] = 0;
+                        self.operation += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The head of the answer.
+    pub(crate) fn take_head(&mut self, step: &Step, fields: &Fields<'_, '_>) {
+        self.content.clear();
+        self.is_missing = false;
+        for capture in &step.captures {
+            let found = match &capture.from {
+                From::Header(name) => fields.all(name).next(),
+                From::Cookie(name) => fields.all("Set-Cookie").find_map(|field| cookie_value(field, name)),
+                From::Json(_) | From::Regex(_) => continue,
+            };
+            self.is_missing |= !store(&mut self.values[capture.variable], found);
+        }
+    }
+
+    /// A part of the answer's content.
+    pub(crate) fn take_content(&mut self, step: &Step, bytes: &[u8]) {
+        if step.keeps_content() {
+            let room = CONTENT_KEPT_MAX - self.content.len();
+            self.content.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+    }
+
+    /// The answer is complete: takes the rest out of it. Whether its JSON is as expected.
+    pub(crate) fn take_end(&mut self, step: &Step) -> bool {
+        if !step.keeps_content() {
+            return true;
+        }
+        let is_json = |from: &From| matches!(from, From::Json(_));
+        let wants_json = !step.json_checks.is_empty() || step.captures.iter().any(|capture| is_json(&capture.from));
+        let json: Option<serde_json::Value> =
+            if wants_json { serde_json::from_slice(&self.content).ok() } else { None };
+        let at = |pointer: &str| json.as_ref().and_then(|json| json.pointer(pointer));
+        for capture in &step.captures {
+            let value = &mut self.values[capture.variable];
+            let is_stored = match &capture.from {
+                From::Json(pointer) => match at(pointer) {
+                    Some(serde_json::Value::String(text)) => store(value, Some(text.as_bytes())),
+                    Some(other) => store(value, Some(other.to_string().as_bytes())),
+                    None => false,
+                },
+                From::Regex(regex) => {
+                    let found = regex.captures(&self.content).and_then(|found| found.get(1).or_else(|| found.get(0)));
+                    store(value, found.map(|found| found.as_bytes()))
+                }
+                From::Header(_) | From::Cookie(_) => continue,
+            };
+            self.is_missing |= !is_stored;
+        }
+        step.json_checks.iter().all(|(pointer, expected)| at(pointer) == Some(expected))
+    }
+
+    /// Whether everything was there that the step was to take out of the answer.
+    pub(crate) const fn has_all(&self) -> bool {
+        !self.is_missing
+    }
+}
+
+fn store(value: &mut Vec<u8>, found: Option<&[u8]>) -> bool {
+    value.clear();
+    let Some(found) = found.filter(|found| found.len() <= VALUE_BYTES_MAX) else { return false };
+    value.extend_from_slice(found);
+    true
+}
+
+/// The value of a cookie that a Set-Cookie field sets, if it has this name.
+fn cookie_value<'a>(field: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let pair = field.split(|&byte| byte == b';').next()?.trim_ascii();
+    let rest = pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+    Some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps_of(file: &str) -> Vec<usize> {
+        let scenarios = Scenarios::parse(file, None).unwrap();
+        let mut session = Session::new(&scenarios);
+        session.begin(&scenarios, 0, 1);
+        let mut steps = vec![session.step];
+        while session.advance(&scenarios) {
+            steps.push(session.step);
+        }
+        steps
+    }
+
+    #[test]
+    fn groups_and_steps_are_repeated() {
+        let file = r#"
+            [[scenario]]
+            name = "x"
+            step = [
+                { request = "/0" },
+                { repeat = 2, step = [
+                    { request = "/1", repeat = 2 },
+                    { repeat = 3, step = [ { request = "/2" } ] },
+                ] },
+                { request = "/3" },
+            ]
+        "#;
+        assert_eq!(steps_of(file), [0, 1, 1, 2, 2, 2, 1, 1, 2, 2, 2, 3]);
+    }
+
+    #[test]
+    fn values_are_those_of_the_session() {
+        let file = "variables = { who = \"u{uniform:1:1000000}-{session}\" }\nscenario = [{ name = \"x\", step = [{ request = \"/\" }] }]";
+        let scenarios = Scenarios::parse(file, None).unwrap();
+        let mut session = Session::new(&scenarios);
+        let mut value = |number| {
+            session.begin(&scenarios, number, 1);
+            session.values[0].clone()
+        };
+        assert_eq!(value(4), value(4));
+        assert_ne!(value(4), value(5));
+        assert!(value(4).starts_with(b"u") && value(4).ends_with(b"-5"));
+    }
+
+    #[test]
+    fn cookies_are_found_by_name() {
+        assert_eq!(cookie_value(b"sid=a=b; Path=/", "sid"), Some(&b"a=b"[..]));
+        assert_eq!(cookie_value(b"sidx=1", "sid"), None);
+        assert_eq!(cookie_value(b"sid", "sid"), None);
+    }
+}
