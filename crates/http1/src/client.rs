@@ -334,9 +334,26 @@ impl ClientConnection {
     }
 
     fn end_response<'a, 'f>(&mut self, taken: usize) -> ClientProgress<'a, 'f> {
-        self.outstanding.pop();
-        self.receiving = if self.keep_alive { Receiving::Head } else { Receiving::Over };
+        self.pass_response(self.keep_alive);
         ClientProgress::End { taken, keep_alive: self.keep_alive }
+    }
+
+    /// The response that was due is complete.
+    pub(crate) fn pass_response(&mut self, keep_alive: bool) {
+        self.keep_alive = keep_alive;
+        self.interim_count = 0;
+        self.outstanding.pop();
+        self.receiving = if keep_alive { Receiving::Head } else { Receiving::Over };
+    }
+
+    /// A response is due, nothing of it was read, and its request does not change its framing.
+    pub(crate) fn expects_plain_response(&self) -> bool {
+        self.receiving == Receiving::Head && self.outstanding.count > 0 && self.scan.is_fresh() && self.asked_plainly()
+    }
+
+    /// The request of the response that is due is neither HEAD nor CONNECT.
+    pub(crate) fn asked_plainly(&self) -> bool {
+        !self.outstanding.next_is_head() && !self.outstanding.next_is_connect()
     }
 }
 

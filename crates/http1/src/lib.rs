@@ -11,6 +11,7 @@
 //!             └─► meaning    what the fields say about framing, staying, the host
 //!             └─► content    content out of its length or chunks; trailers checked and dropped
 //!   server, client           where the connection stands; refusals and errors
+//!   familiar                 responses whose head came before
 //!   status, fields, encoder  messages ─► bytes; names and values checked at one place
 //! ```
 //!
@@ -41,6 +42,7 @@
 mod client;
 mod content;
 mod encoder;
+mod familiar;
 mod fields;
 mod head;
 mod limits;
@@ -55,6 +57,7 @@ mod syntax;
 
 pub use client::{ClientConnection, ClientError, ClientProgress};
 pub use encoder::RequestEncoder;
+pub use familiar::{FamiliarHead, WholeResponse};
 pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField};
 pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
-use breme_http1::{FieldStorage, Limits};
+use breme_http1::{FamiliarHead, FieldStorage, Limits};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
@@ -70,6 +70,8 @@ pub struct Load {
     run: Arc<Run>,
     shard: Shard,
     limits: Limits,
+    /// What the server's answers look like at the moment.
+    familiar: FamiliarHead,
     users: Vec<User>,
     owners: Owners,
     timers: Timers,
@@ -126,6 +128,7 @@ impl Load {
             run,
             shard,
             limits: client_limits(),
+            familiar: FamiliarHead::new(),
             users: Vec::new(),
             owners: Owners::default(),
             timers: Timers::new(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
-use breme_http1::{ClientProgress, FieldStorage};
+use breme_http1::{ClientProgress, FieldStorage, ResponseHead, WholeResponse};
 use breme_node::{Actions, ConnectionId, Received};
 
 use super::connections::Loss;
@@ -11,7 +11,7 @@ use super::{Load, Phase};
 use crate::checks::Expectations;
 use crate::plan::Plan;
 use crate::request::Variables;
-use crate::scenario::{Scenarios, Step};
+use crate::scenario::{Scenarios, Step as ScenarioStep};
 use crate::session::Session;
 use crate::tally::ErrorKind;
 use crate::template::Inputs;
@@ -23,6 +23,20 @@ pub(super) enum Reading {
     Idle,
     /// The connection is not the user's any more.
     Lost,
+}
+
+/// What one step of reading has found.
+enum Step {
+    /// So many bytes, and more of the answer is to come.
+    Taken(usize),
+    /// The step needs more bytes than there are; these were used.
+    NeedMore(usize),
+    /// The end of an answer.
+    Answered {
+        taken: usize,
+        keep_alive: bool,
+    },
+    Lost(Loss),
 }
 
 impl Load {
@@ -114,6 +128,7 @@ impl Load {
 
     // ---- receiving ----------------------------------------------------------------------------------------------------------
 
+    /// Reads what has come, answer by answer. Tells how much was taken.
     pub(super) fn read(
         &mut self,
         now: Instant,
@@ -122,72 +137,109 @@ impl Load {
         received: Received<'_>,
         actions: &mut Actions,
     ) -> (usize, Reading) {
+        let length = received.bytes.len();
         let mut rest = received.bytes;
-        let mut storage;
         loop {
-            let user = &mut self.users[index as usize];
-            if !rest.is_empty()
-                && let Some(oldest) = user.window.oldest()
-                && oldest.first == Instant::FAR
-            {
-                oldest.first = now;
-            }
-            storage = FieldStorage::new();
-            let taken = match user.protocol.receive(rest, received.ended, &self.limits, &mut storage) {
-                Ok(ClientProgress::NeedMore { .. }) if received.ended => {
+            self.note_first_byte(now, index, rest);
+            let taken = match self.read_step(now, index, rest, received.ended) {
+                Step::Taken(taken) => taken,
+                Step::NeedMore(taken) if !received.ended => return (length - rest.len() + taken, Reading::Idle),
+                Step::NeedMore(_) => {
                     self.lose(now, index, connection, Loss::ClosedEarly, actions);
-                    return (received.bytes.len(), Reading::Lost);
+                    return (length, Reading::Lost);
                 }
-                Ok(ClientProgress::NeedMore { taken }) => {
-                    return (received.bytes.len() - rest.len() + taken, Reading::Idle);
-                }
-                Ok(ClientProgress::Interim { taken, .. }) => taken,
-                Ok(ClientProgress::Head { head, taken }) => {
-                    user.answer.status = head.status;
-                    user.answer.content_bytes = 0;
-                    if let Some(check) = &mut user.answer.check {
-                        expectations(self.run.plan(), user.session.as_deref()).begin(check);
-                    }
-                    if let Some(session) = &mut user.session {
-                        session.take_head(step(self.run.plan(), session), &head.fields);
-                    }
-                    if let Some(jar) = &mut user.jar {
-                        let (host, wall) = (&self.run.plan().authority().host, self.run.wall().at(now));
-                        head.fields.all("Set-Cookie").for_each(|value| jar.store(value, host, now, wall));
-                    }
-                    taken
-                }
-                Ok(ClientProgress::Content { bytes, taken }) => {
-                    user.answer.content_bytes += bytes.len() as u64;
-                    if let Some(check) = &mut user.answer.check {
-                        expectations(self.run.plan(), user.session.as_deref()).feed(check, bytes);
-                    }
-                    if let Some(session) = &mut user.session {
-                        session.take_content(step(self.run.plan(), session), bytes);
-                    }
-                    taken
-                }
-                Ok(ClientProgress::End { taken, keep_alive }) => {
+                Step::Answered { taken, keep_alive } => {
                     self.complete_oldest(now, index);
                     if !keep_alive {
                         self.close_announced(now, index, connection, received.ended, actions);
-                        return (received.bytes.len(), Reading::Lost);
+                        return (length, Reading::Lost);
                     }
                     if taken == rest.len() && !received.ended {
-                        return (received.bytes.len(), Reading::Idle);
+                        return (length, Reading::Idle);
                     }
                     taken
                 }
-                Ok(ClientProgress::Over) => {
-                    self.lose(now, index, connection, Loss::Over, actions);
-                    return (received.bytes.len(), Reading::Lost);
-                }
-                Err(error) => {
-                    self.lose(now, index, connection, error.into(), actions);
-                    return (received.bytes.len(), Reading::Lost);
+                Step::Lost(loss) => {
+                    self.lose(now, index, connection, loss, actions);
+                    return (length, Reading::Lost);
                 }
             };
             rest = &rest[taken..];
+        }
+    }
+
+    #[inline]
+    fn note_first_byte(&mut self, now: Instant, index: u32, input: &[u8]) {
+        if !input.is_empty()
+            && let Some(oldest) = self.users[index as usize].window.oldest()
+            && oldest.first == Instant::FAR
+        {
+            oldest.first = now;
+        }
+    }
+
+    #[inline]
+    fn read_step(&mut self, now: Instant, index: u32, input: &[u8], ended: bool) -> Step {
+        if let Some(answered) = self.read_whole(index, input) {
+            return answered;
+        }
+        let user = &mut self.users[index as usize];
+        let mut storage = FieldStorage::new();
+        match user.protocol.receive(input, ended, &self.limits, &mut storage) {
+            Ok(ClientProgress::NeedMore { taken }) => Step::NeedMore(taken),
+            Ok(ClientProgress::Interim { taken, .. }) => Step::Taken(taken),
+            Ok(ClientProgress::Head { head, taken }) => {
+                user.protocol.remember(&input[..taken], &head, &mut self.familiar);
+                self.take_head(now, index, &head);
+                Step::Taken(taken)
+            }
+            Ok(ClientProgress::Content { bytes, taken }) => {
+                user.answer.content_bytes += bytes.len() as u64;
+                if let Some(check) = &mut user.answer.check {
+                    expectations(self.run.plan(), user.session.as_deref()).feed(check, bytes);
+                }
+                if let Some(session) = &mut user.session {
+                    session.take_content(step(self.run.plan(), session), bytes);
+                }
+                Step::Taken(taken)
+            }
+            Ok(ClientProgress::End { taken, keep_alive }) => Step::Answered { taken, keep_alive },
+            Ok(ClientProgress::Over) => Step::Lost(Loss::Over),
+            Err(error) => Step::Lost(error.into()),
+        }
+    }
+
+    /// An answer in one step, if its head is familiar and nobody wants to see its fields.
+    #[inline]
+    fn read_whole(&mut self, index: u32, input: &[u8]) -> Option<Step> {
+        let user = &mut self.users[index as usize];
+        if user.session.is_some() || user.jar.is_some() {
+            return None;
+        }
+        let WholeResponse { status, content, taken, keep_alive } =
+            user.protocol.receive_whole(input, &self.familiar)?;
+        (user.answer.status, user.answer.content_bytes) = (status, content.len() as u64);
+        if let Some(check) = &mut user.answer.check {
+            let expectations = &self.run.plan().settings().expectations;
+            expectations.begin(check);
+            expectations.feed(check, content);
+        }
+        Some(Step::Answered { taken, keep_alive })
+    }
+
+    fn take_head(&mut self, now: Instant, index: u32, head: &ResponseHead<'_, '_>) {
+        let user = &mut self.users[index as usize];
+        user.answer.status = head.status;
+        user.answer.content_bytes = 0;
+        if let Some(check) = &mut user.answer.check {
+            expectations(self.run.plan(), user.session.as_deref()).begin(check);
+        }
+        if let Some(session) = &mut user.session {
+            session.take_head(step(self.run.plan(), session), &head.fields);
+        }
+        if let Some(jar) = &mut user.jar {
+            let (host, wall) = (&self.run.plan().authority().host, self.run.wall().at(now));
+            head.fields.all("Set-Cookie").for_each(|value| jar.store(value, host, now, wall));
         }
     }
 
@@ -258,7 +310,7 @@ impl Load {
 }
 
 /// The step whose answer comes.
-fn step<'a>(plan: &'a Plan, session: &Session) -> &'a Step {
+fn step<'a>(plan: &'a Plan, session: &Session) -> &'a ScenarioStep {
     let steps = plan.scenarios().map_or(&[][..], Scenarios::steps);
     &steps[session.step]
 }
