@@ -384,7 +384,7 @@ impl Connection {
     }
 }
 
-fn is_memory(actions: &Actions, index: usize) -> bool {
+pub(crate) fn is_memory(actions: &Actions, index: usize) -> bool {
     matches!(actions.get(index), Some(Action::Send(..) | Action::SendShared(..)))
 }
 

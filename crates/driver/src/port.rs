@@ -33,7 +33,7 @@ pub(crate) trait Port {
     fn keep_in_step(&mut self, _id: ConnectionId, _connection: &mut Connection, _receive_bytes_max: usize) {}
 
     /// Puts a send aside that is to leave with others. Returns whether it did.
-    fn gather(&mut self, _id: ConnectionId, _connection: &mut Connection, _bytes: &[u8]) -> bool {
+    fn gather(&mut self, _id: ConnectionId, _connection: &mut Connection, _pieces: &[&[u8]]) -> bool {
         false
     }
 

@@ -144,8 +144,8 @@ impl Port for RingPort {
         }
     }
 
-    fn gather(&mut self, id: ConnectionId, connection: &mut Connection, bytes: &[u8]) -> bool {
-        let is_taken = self.ring.send(connection.transport.as_fd(), key_of(id), bytes);
+    fn gather(&mut self, id: ConnectionId, connection: &mut Connection, pieces: &[&[u8]]) -> bool {
+        let is_taken = self.ring.send(connection.transport.as_fd(), key_of(id), pieces);
         if is_taken {
             connection.operations.gathered_in = self.ring.submission();
         }

@@ -4,22 +4,29 @@
 //! concerns its sending lets them leave first. What did not leave is known when that returns, and is queued before anything else is
 //! sent.
 
-use breme_node::{Action, Actions, ConnectionId, Node};
+use std::ops::Range;
+
+use breme_node::{Actions, ConnectionId, Node};
 
 use super::Engine;
-use crate::connection::{Phase, memory};
+use crate::connection::{Phase, is_memory, memory};
 use crate::port::Port;
+
+/// Segments of a send that is put aside: a head and its content, and some to spare.
+const PIECES_MAX: usize = 4;
 
 impl<N: Node, P: Port> Engine<N, P> {
     /// Puts a send aside, to leave with those of other connections. A connection has at most one there.
-    pub(super) fn gather(&mut self, actions: &Actions, index: usize, id: ConnectionId) -> bool {
-        if !P::GATHERS || matches!(actions.get(index), Some(Action::SendFile(..))) {
+    pub(super) fn gather(&mut self, actions: &Actions, range: Range<usize>, id: ConnectionId) -> bool {
+        if !P::GATHERS || range.len() > PIECES_MAX || !range.clone().all(|index| is_memory(actions, index)) {
             return false;
         }
         self.send_gathered(id);
-        let bytes = memory(actions, index);
+        let mut pieces: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
+        pieces.iter_mut().zip(range).for_each(|(piece, index)| *piece = memory(actions, index));
+        let is_empty = pieces.iter().all(|piece| piece.is_empty());
         let Some(connection) = self.table.get_mut(id) else { return false };
-        if bytes.is_empty() || !connection.may_be_gathered() || !self.port.gather(id, connection, bytes) {
+        if is_empty || !connection.may_be_gathered() || !self.port.gather(id, connection, &pieces) {
             return false;
         }
         if self.port.is_full() {

@@ -61,7 +61,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     /// Sends all consecutive segments for one connection, and returns the index behind them.
     pub(super) fn send(&mut self, actions: &Actions, start: usize, id: ConnectionId) -> usize {
         let end = end_of_run(actions, start, id);
-        if end == start + 1 && self.gather(actions, start, id) {
+        if self.gather(actions, start..end, id) {
             return end;
         }
         self.send_gathered(id);

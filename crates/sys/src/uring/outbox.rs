@@ -5,7 +5,7 @@ use std::io;
 use super::completion::{Key, Unsent};
 
 /// Bytes of all sends of one submission.
-const BYTES_MAX: usize = 128 * 1024;
+const BYTES_MAX: usize = 256 * 1024;
 /// Sends of one submission.
 const SENDS_MAX: usize = 256;
 
@@ -36,16 +36,21 @@ impl Outbox {
     }
 
     /// None: it is full.
-    pub(super) fn place(&mut self, key: Key, bytes: &[u8]) -> Option<Placed> {
-        let end = self.used + bytes.len();
+    pub(super) fn place(&mut self, key: Key, pieces: &[&[u8]]) -> Option<Placed> {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
         if self.sends.len() >= SENDS_MAX {
             return None;
         }
-        let copy = self.memory.get_mut(self.used..end)?;
-        copy.copy_from_slice(bytes);
-        let placed = Placed { place: self.sends.len() as u32, address: copy.as_ptr(), length: bytes.len() as u32 };
-        self.sends.push(Waiting { key, start: self.used, length: bytes.len() });
-        self.used = end;
+        let start = self.used;
+        let copy = self.memory.get_mut(start..start + length)?;
+        let mut place = 0;
+        for piece in pieces {
+            copy[place..place + piece.len()].copy_from_slice(piece);
+            place += piece.len();
+        }
+        let placed = Placed { place: self.sends.len() as u32, address: copy.as_ptr(), length: length as u32 };
+        self.sends.push(Waiting { key, start, length });
+        self.used = start + length;
         Some(placed)
     }
 
@@ -76,8 +81,8 @@ mod tests {
     #[test]
     fn the_rest_of_a_short_send_is_told_and_a_full_outbox_refuses() {
         let mut outbox = Outbox::new();
-        let first = outbox.place(Key::new(7), b"first").unwrap();
-        let second = outbox.place(Key::new(8), b"second").unwrap();
+        let first = outbox.place(Key::new(7), &[b"fi", b"", b"rst"]).unwrap();
+        let second = outbox.place(Key::new(8), &[b"second"]).unwrap();
         let short = outbox.unsent(first.place, 2).unwrap();
         assert_eq!((short.key, short.rest.as_slice(), short.error.is_some()), (Key::new(7), b"rst".as_slice(), false));
         let full = outbox.unsent(second.place, -libc::EAGAIN).unwrap();
@@ -85,8 +90,8 @@ mod tests {
         let broken = outbox.unsent(second.place, -libc::EPIPE).unwrap();
         assert_eq!(broken.error.unwrap().kind(), io::ErrorKind::BrokenPipe);
         assert!(outbox.unsent(first.place, 5).is_none() && outbox.unsent(9, 0).is_none());
-        assert!(outbox.place(Key::new(9), &vec![0; BYTES_MAX]).is_none());
+        assert!(outbox.place(Key::new(9), &[&[0; BYTES_MAX]]).is_none());
         outbox.clear();
-        assert!(outbox.place(Key::new(9), &vec![0; BYTES_MAX]).is_some());
+        assert!(outbox.place(Key::new(9), &[&[0; BYTES_MAX]]).is_some());
     }
 }

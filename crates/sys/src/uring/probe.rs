@@ -74,7 +74,7 @@ fn tells_a_short_send(ring: &mut Ring) -> io::Result<bool> {
     SockRef::from(&ours).set_send_buffer_size(SEND_BYTES_MAX)?; // so that few sends fill it
     let bytes = [7; SEND_BYTES_MAX];
     for count in 0..SENDS_MAX {
-        if !ring.send(ours.as_fd(), Key::new(2), &bytes) {
+        if !ring.send(ours.as_fd(), Key::new(2), &[&bytes]) {
             return Ok(false);
         }
         ring.submit()?;

