@@ -44,6 +44,7 @@ mod tally;
 mod target;
 mod template;
 mod text;
+mod think;
 mod user;
 mod window;
 mod zipf;
@@ -62,12 +63,12 @@ pub use outcome::{
 };
 pub use plan::{
     CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings,
-    Think, WAITING_MAX,
+    WAITING_MAX,
 };
 pub use run::{Progress, Run};
 pub use scenario::{
     CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
-    STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX, VARIABLE_COUNT_MAX, parse_duration,
+    STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX, VARIABLE_COUNT_MAX,
 };
 pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
 pub use series::{Interval, Observer, ROWS_MAX, Row};
@@ -75,3 +76,4 @@ pub use tally::ErrorKind;
 pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
 pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
 pub use text::{Style, duration as duration_text, render as render_text};
+pub use think::{Think, parse_duration};

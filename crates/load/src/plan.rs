@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use breme_base::Random;
 use breme_http1::{ClientConnection, Version};
 
 use crate::checks::Expectations;
@@ -12,6 +11,7 @@ use crate::scenario::{ScenarioError, Scenarios, Step};
 use crate::schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
+use crate::think::Think;
 
 /// The most connections of one run.
 pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
@@ -90,23 +90,6 @@ impl OpenLoop {
     #[must_use]
     pub const fn constant(rate: f64) -> Self {
         Self::new(Pace::constant(rate, Arrivals::Even))
-    }
-}
-
-/// A think time: drawn evenly from a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Think {
-    /// The shortest.
-    pub min: Duration,
-    /// The longest.
-    pub max: Duration,
-}
-
-impl Think {
-    /// A time from the range.
-    pub(crate) fn draw(self, random: &mut Random) -> Duration {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(random.between(nanos(self.min), nanos(self.max)))
     }
 }
 

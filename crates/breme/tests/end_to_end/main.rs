@@ -8,6 +8,7 @@ mod errors;
 mod harness;
 mod hostile;
 mod loading;
+mod lost_server;
 mod peers;
 mod schedules;
 mod site;

@@ -1,0 +1,69 @@
+//! A server that freezes or dies under load: every request is accounted for.
+
+use std::io::Read;
+use std::process::{Child, Stdio};
+
+use crate::harness::{Site, breme, many_per_thread, wait};
+
+/// Starts a load of some seconds, and returns when the server has answered much of it.
+fn begin_load(site: &Site, driver: &str, more: &[&str]) -> Child {
+    let generator = breme()
+        .args(["load", "--json", "--driver", driver, "-c", "20", "-d", "2", "--timeout", "300ms"])
+        .args(more)
+        .arg(site.url("/bytes/100"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    while site.counter() < 500 {}
+    generator
+}
+
+/// The errors of a run that has come to its end by itself, and in which nothing is missing.
+fn errors_of(mut generator: Child) -> serde_json::Value {
+    wait(&mut generator);
+    let mut text = String::new();
+    generator.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let requests = &result["requests"];
+    let count = |name: &str| requests[name].as_u64().unwrap();
+    assert!(count("answered") > 0, "{requests:#}");
+    assert_eq!(count("issued"), count("answered") + count("failed") + count("unfinished"), "{requests:#}");
+    let kinds = result["errors"].as_object().unwrap();
+    let never_begun = |kind: &str| matches!(kind, "dropped" | "shed");
+    let sum = |is_counted: &dyn Fn(&str) -> bool| -> u64 {
+        kinds.iter().filter(|(kind, _)| is_counted(kind)).map(|(_, count)| count.as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum(&|kind| !never_begun(kind)), count("failed"), "{kinds:?} of {requests:#}");
+    if let Some(arrivals) = result["open_loop"].as_object() {
+        assert_eq!(arrivals["due"], count("issued") + sum(&never_begun), "{kinds:?} of {requests:#}");
+    }
+    result["errors"].clone()
+}
+
+#[test]
+fn that_freezes() {
+    for driver in many_per_thread() {
+        for more in [&[][..], &["-p", "4"], &["-R", "2000"]] {
+            let site = Site::lab(driver);
+            let generator = begin_load(&site, driver, more);
+            site.signal("STOP");
+            let errors = errors_of(generator);
+            site.signal("CONT");
+            assert!(errors["timeout"].as_u64().unwrap_or(0) > 0, "{driver} {more:?}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn that_dies() {
+    for driver in many_per_thread() {
+        for more in [&[][..], &["-p", "4"], &["-R", "2000"]] {
+            let site = Site::lab(driver);
+            let generator = begin_load(&site, driver, more);
+            site.signal("KILL");
+            let errors = errors_of(generator);
+            assert!(errors["refused"].as_u64().unwrap_or(0) > 0, "{driver} {more:?}: {errors}");
+        }
+    }
+}
