@@ -15,7 +15,8 @@ use breme_node::{Action, Actions, CloseReason, ConnectTicket, TlsClientId};
 use bytes::{Bytes, BytesMut};
 
 use crate::queue::SendQueue;
-use crate::transport::{FILE_TOO_SHORT, Moved, SEGMENTS_PER_SEND, SendFailure, Transport};
+use crate::socket::{Moved, SendFailure};
+use crate::transport::{FILE_TOO_SHORT, SEGMENTS_PER_SEND, Transport};
 
 /// Bytes that one connection may send before the others have their turn.
 const FLUSH_BYTES_PER_TURN: usize = 1024 * 1024;

@@ -6,7 +6,8 @@ use std::io::IoSlice;
 use breme_node::FileRange;
 use bytes::{Buf, Bytes};
 
-use crate::transport::{Moved, SEGMENTS_PER_SEND, SendFailure, Transport};
+use crate::socket::{Moved, SendFailure};
+use crate::transport::{SEGMENTS_PER_SEND, Transport};
 
 /// Bytes of a file that one call asks for: enough to make the call cheap, few enough to leave the others their turn.
 const FILE_BYTES_PER_SEND: u64 = 512 * 1024;

@@ -9,7 +9,33 @@ use bytes::{Buf, BytesMut};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
-use crate::transport::{Moved, Receipt, SendFailure};
+/// What a receive brought.
+pub(crate) enum Receipt {
+    Bytes {
+        count: usize,
+        /// The kernel had no more at that moment.
+        is_all: bool,
+    },
+    /// The peer ended its sending.
+    End,
+    /// Nothing yet.
+    Nothing,
+}
+
+/// What a send moved.
+#[derive(Clone, Copy)]
+pub(crate) struct Moved {
+    pub(crate) bytes: usize,
+    /// The kernel takes no more for now.
+    pub(crate) is_full: bool,
+}
+
+/// Why nothing can be sent any more.
+pub(crate) enum SendFailure {
+    Transport(CloseReason),
+    /// The file has fewer bytes than were promised, so that the peer must be told by a reset.
+    FileTooShort,
+}
 
 #[cfg(not(target_os = "linux"))]
 const FILE_COPY_BYTES: usize = 64 * 1024;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use breme_node::CloseReason;
 
-use crate::socket::Socket;
+use crate::socket::{Moved, Receipt, SendFailure, Socket};
 use crate::tls::{HandshakeStep, Secured};
 
 /// Segments that one send hands to the kernel at once. More do not make it cheaper, and the kernel allows 1024.
@@ -19,34 +19,6 @@ pub(crate) struct Transport {
     pub(crate) socket: Socket,
     /// Its session, if it is TLS's.
     pub(crate) secured: Option<Box<Secured>>,
-}
-
-/// What a receive brought.
-pub(crate) enum Receipt {
-    Bytes {
-        count: usize,
-        /// The kernel had no more at that moment.
-        is_all: bool,
-    },
-    /// The peer ended its sending.
-    End,
-    /// Nothing yet.
-    Nothing,
-}
-
-/// What a send moved.
-#[derive(Clone, Copy)]
-pub(crate) struct Moved {
-    pub(crate) bytes: usize,
-    /// The kernel takes no more for now.
-    pub(crate) is_full: bool,
-}
-
-/// Why nothing can be sent any more.
-pub(crate) enum SendFailure {
-    Transport(CloseReason),
-    /// The file has fewer bytes than were promised, so that the peer must be told by a reset.
-    FileTooShort,
 }
 
 impl Transport {

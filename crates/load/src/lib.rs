@@ -31,6 +31,7 @@ mod arrivals;
 mod checks;
 mod cookies;
 mod csv;
+mod figures;
 mod node;
 mod outcome;
 mod plan;
@@ -52,6 +53,7 @@ mod zipf;
 pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
+pub use figures::duration as duration_text;
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
     PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TOGETHER_MAX,
@@ -62,9 +64,9 @@ pub use outcome::{
     TimeSummary, TlsSummary,
 };
 pub use plan::{
-    CONNECTION_COUNT_MAX, CONTENT_BYTES_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings,
-    WAITING_MAX,
+    CONNECTION_COUNT_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings, WAITING_MAX,
 };
+pub use request::CONTENT_BYTES_MAX;
 pub use run::{Progress, Run};
 pub use scenario::{
     CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
@@ -75,5 +77,5 @@ pub use series::{Interval, Observer, ROWS_MAX, Row};
 pub use tally::ErrorKind;
 pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
 pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
-pub use text::{Style, duration as duration_text, render as render_text};
+pub use text::{Style, render as render_text};
 pub use think::{Think, parse_duration};

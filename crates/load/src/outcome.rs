@@ -9,6 +9,7 @@ use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::figures::duration;
 use crate::node::Load;
 use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
@@ -16,7 +17,6 @@ use crate::scenario::{Scenario, Scenarios};
 use crate::schedule::{Shape, Stage};
 use crate::series::Row;
 use crate::tally::{ErrorKind, SessionTally, StepTally, Tally};
-use crate::text::duration;
 
 /// A thread that was busy for a larger share of the time was the limit, not the server.
 pub const THREAD_SHARE_MAX: f64 = 0.95;

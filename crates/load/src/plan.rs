@@ -6,7 +6,7 @@ use std::time::Duration;
 use breme_http1::{ClientConnection, Version};
 
 use crate::checks::Expectations;
-use crate::request::{Parts, Request};
+use crate::request::{CONTENT_BYTES_MAX, Parts, Request};
 use crate::scenario::{ScenarioError, Scenarios, Step};
 use crate::schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::{Authority, Target, TargetError, Url};
@@ -17,8 +17,6 @@ use crate::think::Think;
 pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
 /// The deepest pipeline of one connection.
 pub const PIPELINE_DEPTH_MAX: usize = 4_096;
-/// The longest content of a request.
-pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Requests that all connections together may have outstanding: each takes a few bytes of memory.
 pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 

@@ -11,6 +11,9 @@ use bytes::Bytes;
 use crate::cookies::Jar;
 use crate::template::{Encoding, Inputs, Placeholder, Template, push_encoded, push_number};
 
+/// The longest content of a request.
+pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// From here on a request is handed over as a shared segment, not copied.
 const SHARED_BYTES_MIN: usize = 4096;
 

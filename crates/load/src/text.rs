@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use crate::figures::{duration, grouped, percent, plural, rate, size};
 use crate::outcome::{Lateness, OpenLoopSummary, Outcome, ScenarioSummary, ScheduleSummary, StageSummary, TimeSummary};
 
 /// Whether to use colours.
@@ -103,7 +104,11 @@ fn verdict(outcome: &Outcome, style: Style) -> String {
         text.push('\n');
     }
     let rate = style.paint(BOLD, &format!("{:>12}", rate(outcome.achieved_rate)));
-    let _ = writeln!(text, "achieved   {rate} answers/s       offered {} requests/s", self::rate(outcome.offered_rate));
+    let _ = writeln!(
+        text,
+        "achieved   {rate} answers/s       offered {} requests/s",
+        crate::figures::rate(outcome.offered_rate)
+    );
     let generator = &outcome.generator;
     let busiest = generator.thread_shares.iter().copied().fold(0.0, f64::max);
     let cpu = match generator.cpu_share {
@@ -252,96 +257,4 @@ fn counts(outcome: &Outcome, style: Style) -> String {
     }
     let _ = writeln!(text, "seed       {}", outcome.settings.seed);
     text
-}
-
-/// A time with the unit that fits it: `850 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`, `2 min 5 s`.
-#[must_use]
-pub fn duration(nanos: u64) -> String {
-    match nanos {
-        0..1_000 => format!("{nanos} ns"),
-        1_000..1_000_000 => format!("{} µs", three_digits(nanos as f64 / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} ms", three_digits(nanos as f64 / 1e6)),
-        1_000_000_000..120_000_000_000 => format!("{} s", three_digits(nanos as f64 / 1e9)),
-        _ => {
-            let seconds = nanos / 1_000_000_000;
-            let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-            if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes} min {seconds} s") }
-        }
-    }
-}
-
-fn three_digits(value: f64) -> String {
-    if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
-}
-
-fn rate(rate: f64) -> String {
-    if rate < 99.95 { format!("{rate:.1}") } else { grouped(rate.round() as u64) }
-}
-
-fn percent(share: f64) -> String {
-    if share < 0.0995 { format!("{:.1} %", share * 100.0) } else { format!("{:.0} %", share * 100.0) }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{} kB", three_digits(bytes as f64 / 1e3)),
-        1_000_000..1_000_000_000 => format!("{} MB", three_digits(bytes as f64 / 1e6)),
-        _ => format!("{} GB", three_digits(bytes as f64 / 1e9)),
-    }
-}
-
-fn plural(count: u64, name: &str) -> String {
-    format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
-/// 1234567 as `1,234,567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_the_unit_that_fits() {
-        let cases = [
-            (0, "0 ns"),
-            (999, "999 ns"),
-            (1_000, "1.00 µs"),
-            (12_345, "12.3 µs"),
-            (999_499, "999 µs"),
-            (4_560_000, "4.56 ms"),
-            (9_999_000, "10.0 ms"),
-            (1_230_000_000, "1.23 s"),
-            (119_900_000_000, "120 s"),
-            (125_000_000_000, "2 min 5 s"),
-            (7_260_000_000_000, "2 h 1 min"),
-        ];
-        for (nanos, expected) in cases {
-            assert_eq!(duration(nanos), expected);
-        }
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([0.04, 99.9, 68_412.4].map(rate), ["0.0", "99.9", "68,412"]);
-        assert_eq!([12, 1_500, 2_000_000, 3_210_000_000].map(size), ["12 B", "1.50 kB", "2.00 MB", "3.21 GB"]);
-    }
 }

@@ -7,7 +7,7 @@ use super::serving::RECEIVES_PER_TURN;
 use crate::connection::{Finish, Phase};
 use crate::control::Counters;
 use crate::port::Port;
-use crate::transport::Receipt;
+use crate::socket::Receipt;
 
 impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn finish(&mut self, id: ConnectionId) {

@@ -5,7 +5,7 @@ use breme_node::{ConnectionId, Node, Received};
 use super::Engine;
 use crate::connection::{Phase, QueueLength, Receive};
 use crate::port::Port;
-use crate::transport::Receipt;
+use crate::socket::Receipt;
 
 /// Receipts of one connection before the others have their turn.
 pub(super) const RECEIVES_PER_TURN: usize = 4;

@@ -14,8 +14,8 @@ use bytes::Bytes;
 
 use super::session::{RECORD_BYTES_MAX, SEALED_BYTES_MAX};
 use super::{Ciphertext, Session};
+use crate::socket::{Moved, Receipt, SendFailure};
 use crate::socket::{Socket, read_file};
-use crate::transport::{Moved, Receipt, SendFailure};
 
 /// Ciphertext that one call receives at most.
 const RECEIVE_BYTES_MAX: usize = 64 * 1024;

@@ -13,7 +13,7 @@ use super::{
     Step, VARIABLE_COUNT_MAX,
 };
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
-use crate::plan::CONTENT_BYTES_MAX;
+use crate::request::CONTENT_BYTES_MAX;
 use crate::template::{Names, Template};
 use crate::think::Think;
 
