@@ -17,7 +17,7 @@
 //! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
 //! | `tally`, `series`, `run` | what is counted: per shard, per second, together |
-//! | `outcome`, `text`, `csv` | the result |
+//! | `outcome`, `text`, `figures`, `csv` | the result |
 //!
 //! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer before it and
 //! the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time* due → done, *lateness* the part of due → sent
