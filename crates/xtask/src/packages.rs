@@ -21,6 +21,7 @@ pub(crate) const PEERS: &[Package] = &[
     Package { name: "apache2-utils", has: "ab", service: None },
     Package { name: "nghttp2-client", has: "h2load", service: None },
     Package { name: "curl", has: "curl", service: None },
+    Package { name: "openssl", has: "openssl", service: None },
 ];
 
 /// What only the published comparison needs besides. `apache2-bin` is Apache without its service.
@@ -28,7 +29,6 @@ pub(crate) const MORE_PEERS: &[Package] = &[
     Package { name: "lighttpd", has: "lighttpd", service: Some("lighttpd") },
     Package { name: "lighttpd-mod-openssl", has: "/usr/lib/lighttpd/mod_openssl.so", service: None },
     Package { name: "apache2-bin", has: "apache2", service: None },
-    Package { name: "openssl", has: "openssl", service: None },
 ];
 
 /// Installs those of `packages` that lack.
