@@ -16,12 +16,12 @@ use crate::port::Port;
 const PIECES_MAX: usize = 4;
 
 impl<N: Node, P: Port> Engine<N, P> {
-    /// Puts a send aside, to leave with those of other connections. A connection has at most one there.
+    /// Puts a send aside, to leave with those of other connections. A connection has at most one there: the one before must have
+    /// [left](Self::send_gathered).
     pub(super) fn gather(&mut self, actions: &Actions, range: Range<usize>, id: ConnectionId) -> bool {
         if !P::GATHERS || range.len() > PIECES_MAX || !range.clone().all(|index| is_memory(actions, index)) {
             return false;
         }
-        self.send_gathered(id);
         let mut pieces: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
         pieces.iter_mut().zip(range).for_each(|(piece, index)| *piece = memory(actions, index));
         let is_empty = pieces.iter().all(|piece| piece.is_empty());

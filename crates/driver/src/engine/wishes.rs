@@ -61,10 +61,10 @@ impl<N: Node, P: Port> Engine<N, P> {
     /// Sends all consecutive segments for one connection, and returns the index behind them.
     pub(super) fn send(&mut self, actions: &Actions, start: usize, id: ConnectionId) -> usize {
         let end = end_of_run(actions, start, id);
+        self.send_gathered(id);
         if self.gather(actions, start..end, id) {
             return end;
         }
-        self.send_gathered(id);
         let Some(connection) = self.table.get_mut(id) else { return end };
         let had_queue = connection.queue.is_some();
         connection.send(actions, start..end);
