@@ -89,6 +89,12 @@ impl User {
         }
     }
 
+    /// Somebody wants to see the fields of its answers: its scenario, or its cookies.
+    #[inline]
+    pub(crate) fn wants_fields(&self) -> bool {
+        self.session.is_some() || self.jar.is_some()
+    }
+
     /// It is in the middle of a session.
     #[inline]
     pub(crate) fn in_session(&self) -> bool {

@@ -189,7 +189,9 @@ impl Load {
             Ok(ClientProgress::NeedMore { taken }) => Step::NeedMore(taken),
             Ok(ClientProgress::Interim { taken, .. }) => Step::Taken(taken),
             Ok(ClientProgress::Head { head, taken }) => {
-                user.protocol.remember(&input[..taken], &head, &mut self.familiar);
+                if !user.wants_fields() {
+                    user.protocol.remember(&input[..taken], &head, &mut self.familiar);
+                }
                 self.take_head(now, index, &head);
                 Step::Taken(taken)
             }
@@ -213,7 +215,7 @@ impl Load {
     #[inline]
     fn read_whole(&mut self, index: u32, input: &[u8]) -> Option<Step> {
         let user = &mut self.users[index as usize];
-        if user.session.is_some() || user.jar.is_some() {
+        if user.wants_fields() {
             return None;
         }
         let WholeResponse { status, content, taken, keep_alive } =
