@@ -99,11 +99,7 @@ fn of_the_generator() -> Vec<Question> {
             measure: Measure::GeneratorCpu,
             unit: "request",
             ours: arm("`breme load`", Generator::Breme),
-            rivals: vec![
-                rival(arm("wrk", Generator::Wrk), goal),
-                rival(arm("h2load", Generator::H2load), None),
-                rival(arm("ab", Generator::Ab), None),
-            ],
+            rivals: other_generators(arm, goal),
             is_contest: true,
         }
     };
@@ -284,11 +280,7 @@ fn of_memory() -> Vec<Question> {
             measure: Measure::GeneratorMemory,
             unit: "connection",
             ours: loading("`breme load`", Generator::Breme),
-            rivals: vec![
-                rival(loading("wrk", Generator::Wrk), None),
-                rival(loading("h2load", Generator::H2load), None),
-                rival(loading("ab", Generator::Ab), None),
-            ],
+            rivals: other_generators(loading, None),
             is_contest: true,
         },
     ]
@@ -305,6 +297,15 @@ fn load(generator: Generator) -> Load {
 fn arm(label: &'static str, kind: Kind, target: Target, load: Load) -> Arm {
     let Target { path, bytes } = target;
     Arm { label, subject: Subject { kind, tls: false }, path, bytes, load }
+}
+
+/// The generators that are not ours; the goal is held against wrk.
+fn other_generators(arm: impl Fn(&'static str, Generator) -> Arm, goal: Option<f64>) -> Vec<Rival> {
+    vec![
+        rival(arm("wrk", Generator::Wrk), goal),
+        rival(arm("h2load", Generator::H2load), None),
+        rival(arm("ab", Generator::Ab), None),
+    ]
 }
 
 fn rival(arm: Arm, goal: Option<f64>) -> Rival {

@@ -41,29 +41,25 @@ fn errors_of(mut generator: Child) -> serde_json::Value {
     result["errors"].clone()
 }
 
-#[test]
-fn that_freezes() {
+/// The server gets `signal` under every kind of load; then there are errors of `kind`.
+fn lose(signal: &str, kind: &str) {
     for driver in many_per_thread() {
         for more in [&[][..], &["-p", "4"], &["-R", "2000"]] {
             let site = Site::lab(driver);
             let generator = begin_load(&site, driver, more);
-            site.signal("STOP");
+            site.signal(signal);
             let errors = errors_of(generator);
-            site.signal("CONT");
-            assert!(errors["timeout"].as_u64().unwrap_or(0) > 0, "{driver} {more:?}: {errors}");
+            assert!(errors[kind].as_u64().unwrap_or(0) > 0, "{driver} {more:?}: {errors}");
         }
     }
 }
 
 #[test]
+fn that_freezes() {
+    lose("STOP", "timeout");
+}
+
+#[test]
 fn that_dies() {
-    for driver in many_per_thread() {
-        for more in [&[][..], &["-p", "4"], &["-R", "2000"]] {
-            let site = Site::lab(driver);
-            let generator = begin_load(&site, driver, more);
-            site.signal("KILL");
-            let errors = errors_of(generator);
-            assert!(errors["refused"].as_u64().unwrap_or(0) > 0, "{driver} {more:?}: {errors}");
-        }
-    }
+    lose("KILL", "refused");
 }
