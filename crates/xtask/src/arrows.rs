@@ -13,15 +13,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // pure cores: no node, no driver
     ("http1", &[]),
     ("stats", &["base"]),
+    ("experiment", &["base", "stats"]),
+    ("report", &["experiment", "stats"]),
     // roles: never a driver, never the operating system
     ("origin", &["base", "node", "http1"]),
     ("load", &["base", "node", "http1", "stats"]),
     // world: never HTTP
     ("sys", &["base"]),
     ("driver", &["base", "node", "sys"]),
+    ("runner", &["base", "experiment", "stats", "sys"]),
     ("sim", &["base", "node"]),
     // where roles meet drivers
-    ("breme", &["base", "node", "http1", "stats", "origin", "load", "sys", "driver"]),
+    ("breme", &["base", "node", "http1", "stats", "origin", "load", "sys", "driver", "experiment", "report", "runner"]),
     // workshop
     ("testkit", &["base", "node"]),
     ("conformance", &[]),

@@ -1,0 +1,19 @@
+//! Experiments: what is asked, what was seen, what it shows.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`trial`] | what one trial needs: subjects to start, workloads to run, all values filled in |
+//! | [`record`] | what one trial showed; a line of a run's journal |
+//! | [`expression`] | measures of a trial, and claims about them |
+//! | [`judgement`] | what the records of a run show: verdicts with intervals, noise floor, models |
+//!
+//! ```text
+//!  experiment file ──► plan ──► trials ──► (runner) ──► records ──► judgement ──► (report)
+//! ```
+//!
+//! This crate knows no file, no process and no clock: text goes in, decisions come out. The same records give the same judgement.
+
+pub mod expression;
+pub mod judgement;
+pub mod record;
+pub mod trial;

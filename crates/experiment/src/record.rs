@@ -1,0 +1,310 @@
+//! What one trial showed: a line of the journal, and all that judging and reporting need of it.
+//!
+//! Times are whole distributions, not a few quantiles, so that a report can lay them over each other and a question that
+//! comes up later can still be asked. The raw files (`.hlog`, `.csv`) lie beside the journal; nothing here depends on them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The version of this layout; a journal of a later one is refused.
+pub const VERSION: u32 = 1;
+
+/// The head of a run: what it was made from, and where.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunHead {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The run's name: that of its folder.
+    pub run: String,
+    /// The experiment's title.
+    pub title: String,
+    /// The profile, if one was asked for.
+    pub profile: Option<String>,
+    /// The seed of order and content.
+    pub seed: u64,
+    /// When it began, in ms since 1970-01-01 00:00:00 UTC.
+    pub started_unix_ms: u64,
+    /// The version of breme.
+    pub breme_version: String,
+    /// The machine.
+    pub machine: Machine,
+    /// Versions of the subjects' programs, as far as they tell: subject → text.
+    pub subject_versions: BTreeMap<String, String>,
+}
+
+/// A machine, as far as it matters for what is measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Machine {
+    /// Its name.
+    pub host: String,
+    /// System and version of the kernel.
+    pub kernel: String,
+    /// The processor's model.
+    pub processor: String,
+    /// Processors that the laboratory may use.
+    pub processors: usize,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// How the clock speed is governed, if it is known.
+    pub governor: Option<String>,
+    /// Whether it is a virtual machine, and of which kind, if it is known.
+    pub virtualization: Option<String>,
+}
+
+/// One trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialRecord {
+    /// Its number in the run, from 1, in the order in which they were run.
+    pub number: u32,
+    /// The block, from 1.
+    pub block: u32,
+    /// The number of the combination of levels, from 0.
+    pub combination: u32,
+    /// 0, or 1 for the second trial of the A/A pair.
+    pub replicate: u32,
+    /// What it was for.
+    pub purpose: Purpose,
+    /// Levels by factor.
+    pub levels: BTreeMap<String, String>,
+    /// When its load began, in ms since 1970-01-01 00:00:00 UTC.
+    pub started_unix_ms: u64,
+    /// The same on the monotonic clock of the machine (CLOCK_MONOTONIC), which the instruments use too.
+    pub started_monotonic_ns: u64,
+    /// From the beginning of the load to its end.
+    pub length_s: f64,
+    /// How it ended.
+    pub end: TrialEnd,
+    /// Why its numbers say more about the generator or the machine than about the subject. Empty: it counts.
+    pub invalid_reasons: Vec<String>,
+    /// What should be known besides.
+    pub notes: Vec<String>,
+    /// By the workload's name.
+    pub workloads: BTreeMap<String, WorkloadRecord>,
+    /// By the subject's name.
+    pub subjects: BTreeMap<String, SubjectRecord>,
+    /// The machine during the trial.
+    pub machine: MachineUse,
+}
+
+/// What a trial is for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// A block of the design.
+    #[default]
+    Block,
+    /// The search for a failure point.
+    Search,
+    /// The longer trial that confirms what a search has found.
+    Confirmation,
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "how")]
+pub enum TrialEnd {
+    /// As planned.
+    #[default]
+    Complete,
+    /// A subject or a generator failed.
+    Failed {
+        /// Whose fault: the subject's name, or the workload's.
+        who: String,
+        /// What happened.
+        what: String,
+        /// The end of what it had printed.
+        printed: String,
+    },
+}
+
+impl TrialRecord {
+    /// Whether it counts in a judgement: complete and valid.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.end == TrialEnd::Complete && self.invalid_reasons.is_empty()
+    }
+}
+
+/// What a workload saw in the steady part of its trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkloadRecord {
+    /// The path that it took.
+    pub path: String,
+    /// Whether it ran behind the others.
+    pub is_background: bool,
+    /// Users, or connections of an open loop.
+    pub connections: u64,
+    /// Mean time to think.
+    pub think_mean_s: f64,
+    /// The part that counts.
+    pub steady: Steady,
+    /// Length of the part that counts, in seconds.
+    pub window_s: f64,
+    /// Requests that were answered, whatever the status.
+    pub answered: u64,
+    /// Requests that were answered as expected.
+    pub ok: u64,
+    /// Requests without an answer, or with a wrong one, by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// Answers by status, of the whole trial.
+    pub statuses: BTreeMap<String, u64>,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Answers a second.
+    pub achieved_rate: f64,
+    /// Requests due a second, of an open loop.
+    pub offered_rate: Option<f64>,
+    /// Due → done.
+    pub response: Distribution,
+    /// Sent → done.
+    pub service: Distribution,
+    /// How late the generator sent, at its 99 % quantile, in ns; of an open loop.
+    pub lateness_p99_ns: Option<u64>,
+    /// CPU time of the generator over the trial's time; 1 is one processor.
+    pub generator_cpu_share: f64,
+    /// The whole trial, in at most [`SERIES_MAX`] rows.
+    pub series: Vec<SeriesRow>,
+    /// Of scenarios: sessions begun, completed and failed.
+    pub sessions: Option<Sessions>,
+    /// Of scenarios: each step by name.
+    pub steps: BTreeMap<String, StepRecord>,
+}
+
+/// The most rows that a record keeps of a trial's time series.
+pub const SERIES_MAX: usize = 120;
+
+/// The steady part of a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Steady {
+    /// What the time series looks like.
+    pub state: SteadyState,
+    /// Where the part that counts begins, in seconds of the load.
+    pub from_s: f64,
+    /// In words, if there is something to be said.
+    pub remark: Option<String>,
+}
+
+/// What a time series looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SteadyState {
+    /// The same from beginning to end.
+    Flat,
+    /// Steady after a warm-up, which was cut off.
+    AfterWarmUp,
+    /// It never came to rest: no verdict may rest on it.
+    NeverSteady,
+    /// Too few intervals to tell; it is taken as it is.
+    #[default]
+    TooShort,
+    /// Nobody looked.
+    NotChecked,
+}
+
+/// The distribution of a time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Distribution {
+    /// Samples.
+    pub count: u64,
+    /// The mean.
+    pub mean_ns: f64,
+    /// The standard deviation.
+    pub stdev_ns: f64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// All of it: an HdrHistogram in the compressed V2 encoding, base64.
+    pub histogram: String,
+}
+
+/// A row of a trial's time series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SeriesRow {
+    /// Its beginning, in seconds of the load.
+    pub start_s: f64,
+    /// Its length.
+    pub length_s: f64,
+    /// Answers a second.
+    pub rate: f64,
+    /// Errors a second.
+    pub error_rate: f64,
+    /// Median response time, in ns.
+    pub response_p50_ns: u64,
+    /// 99 % quantile of the response time, in ns.
+    pub response_p99_ns: u64,
+}
+
+/// Sessions of scenarios.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Sessions {
+    /// Begun.
+    pub begun: u64,
+    /// Done to their end, everything as expected.
+    pub completed: u64,
+    /// Something was wrong.
+    pub failed: u64,
+}
+
+/// A step of a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepRecord {
+    /// Answered, whatever the status.
+    pub answered: u64,
+    /// Errors by kind.
+    pub errors: BTreeMap<String, u64>,
+    /// Mean response time.
+    pub response_mean_ns: f64,
+    /// Its median.
+    pub response_p50_ns: u64,
+    /// Its 99 % quantile.
+    pub response_p99_ns: u64,
+}
+
+/// What a subject used during the trial, all its processes together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SubjectRecord {
+    /// CPU time in user mode.
+    pub cpu_user_ns: u64,
+    /// CPU time in the kernel.
+    pub cpu_system_ns: u64,
+    /// Resident memory: the mean of the samples.
+    pub memory_mean_bytes: u64,
+    /// Resident memory: the most that was seen.
+    pub memory_max_bytes: u64,
+    /// Threads: the most.
+    pub threads_max: u64,
+    /// Open descriptors: the most.
+    pub descriptors_max: u64,
+    /// Their share of the limit, of the process that was nearest to it.
+    pub descriptors_share_max: f64,
+    /// Context switches that it asked for by waiting.
+    pub switches_voluntary: u64,
+    /// Context switches that were forced on it.
+    pub switches_forced: u64,
+    /// How often it was found to have been started anew by itself or its supervisor.
+    pub restarts: u64,
+    /// For how long it had been up at the end of the trial.
+    pub uptime_s: f64,
+    /// Its own counters, by name with labels as they were exposed: by how much they grew; gauges: their last value.
+    pub counters: BTreeMap<String, f64>,
+}
+
+/// The machine during a trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MachineUse {
+    /// Share of all processors' time that was used; 1 is all of them.
+    pub cpu_share: f64,
+    /// Share that the hypervisor took.
+    pub steal_share: f64,
+    /// Share that was used by others than subjects and generators.
+    pub foreign_share: f64,
+    /// The least memory that was free for use.
+    pub memory_available_min_bytes: u64,
+    /// The most TCP sockets.
+    pub tcp_sockets_max: u64,
+    /// The most TCP sockets that waited for the end of their time (TIME_WAIT).
+    pub tcp_time_wait_max: u64,
+}
