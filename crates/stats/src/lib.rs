@@ -21,10 +21,15 @@
 //! ```
 
 mod histogram;
+mod holm;
 pub mod log;
 mod quantile_text;
+pub mod rank_sum;
 mod signed_rank;
 
 pub use histogram::{Histogram, TIME_NS_MAX};
+pub use holm::holm;
 pub use quantile_text::write as write_quantile_text;
-pub use signed_rank::{Estimate, VALUES_MAX, hodges_lehmann, paired_ratio};
+pub use signed_rank::{
+    Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
+};
