@@ -23,12 +23,15 @@
 mod histogram;
 mod holm;
 pub mod log;
+mod needed;
+mod normal;
 mod quantile_text;
 pub mod rank_sum;
 mod signed_rank;
 
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use holm::holm;
+pub use needed::{MORE_BLOCKS_MAX, more_blocks};
 pub use quantile_text::write as write_quantile_text;
 pub use signed_rank::{
     Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,

@@ -12,8 +12,7 @@
 //! H. B. Mann, D. R. Whitney: *On a test of whether one of two random variables is stochastically larger than the other*,
 //! Ann. Math. Stat. 18 (1947) 50–60. M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*, 3rd ed. (2014), 4.2, 4.3.
 
-use statrs::function::erf::erfc;
-
+use crate::normal;
 use crate::signed_rank::{Estimate, VALUES_MAX, median_of_sorted};
 
 /// The most values on a side for which the exact distribution is computed.
@@ -101,7 +100,7 @@ fn cumulated(first: usize, second: usize, last: usize) -> Box<dyn Iterator<Item 
 fn normal_at_most(first: f64, second: f64, count: f64) -> f64 {
     let deviation = (first * second * (first + second + 1.0) / 12.0).sqrt();
     let distance = (first * second / 2.0 - count - 0.5) / deviation;
-    erfc(distance / std::f64::consts::SQRT_2) / 2.0
+    normal::above(distance)
 }
 
 /// P(U = u) for u from 0 to `last`, exactly.
