@@ -20,6 +20,7 @@
 //! assert!((histogram.quantile(0.99) as f64 / 990_000.0 - 1.0).abs() < 0.001);
 //! ```
 
+pub mod growth;
 mod histogram;
 mod holm;
 pub mod log;
