@@ -27,6 +27,7 @@ pub mod log;
 mod needed;
 mod normal;
 mod quantile_text;
+pub mod queueing;
 pub mod rank_sum;
 mod signed_rank;
 
