@@ -30,6 +30,7 @@ mod quantile_text;
 pub mod queueing;
 pub mod rank_sum;
 mod signed_rank;
+pub mod steady;
 
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use holm::holm;

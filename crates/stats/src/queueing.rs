@@ -108,7 +108,7 @@ pub fn exact_mva(stations: &[Station], think_s: f64, users_max: u32) -> Option<V
 /// What holds whatever the distribution of the times is. None where [`exact_mva`] gives none.
 #[must_use]
 pub fn bounds(stations: &[Station], think_s: f64, users: f64) -> Option<Bounds> {
-    if !is_usable(stations, think_s) || !(users >= 1.0 && users.is_finite()) {
+    if !is_usable(stations, think_s) || !users.is_finite() || users < 1.0 {
         return None;
     }
     let demand: f64 = stations.iter().map(|station| station.demand_s).sum();
