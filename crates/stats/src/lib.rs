@@ -29,6 +29,7 @@ mod normal;
 mod quantile_text;
 pub mod queueing;
 pub mod rank_sum;
+mod replicates;
 mod signed_rank;
 pub mod steady;
 
@@ -36,6 +37,7 @@ pub use histogram::{Histogram, TIME_NS_MAX};
 pub use holm::holm;
 pub use needed::{MORE_BLOCKS_MAX, more_blocks};
 pub use quantile_text::write as write_quantile_text;
+pub use replicates::{FLOOR_CONFIDENCE, geometric_mean, noise_floor};
 pub use signed_rank::{
     Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
 };

@@ -105,29 +105,23 @@ fn normal_at_most(first: f64, second: f64, count: f64) -> f64 {
 
 /// P(U = u) for u from 0 to `last`, exactly.
 ///
-/// The largest of all values belongs to the first side with probability m ÷ (m+n), and then it is above all n of the
-/// second; what remains is the same question of fewer values.
+/// The orders of m and n values in which u pairs stand the one way are the partitions of u into at most m parts of at most n, and their
+/// numbers the coefficients of the Gaussian binomial: the product of (1 − q^(n+i)) ÷ (1 − q^i) for i from 1 to m. Whole numbers, so
+/// that nothing is rounded before the division; 100 over 50 is below 2^97.
 fn probabilities(first: usize, second: usize, last: usize) -> Vec<f64> {
-    let alone = || {
-        let mut probabilities = vec![0.0; last + 1];
-        probabilities[0] = 1.0;
-        probabilities
-    };
-    let mut of_fewer: Vec<Vec<f64>> = (0..=second).map(|_| alone()).collect();
-    for ours in 1..=first {
-        let mut of_these = vec![alone()];
-        for theirs in 1..=second {
-            let share = ours as f64 / (ours + theirs) as f64;
-            let (one_less, other_less) = (&of_fewer[theirs], &of_these[theirs - 1]);
-            let of_count = |count: usize| {
-                let largest_is_ours = if count >= theirs { one_less[count - theirs] } else { 0.0 };
-                share * largest_is_ours + (1.0 - share) * other_less[count]
-            };
-            of_these.push((0..=last).map(of_count).collect());
+    let mut orders = vec![0_i128; last + 1];
+    orders[0] = 1;
+    let mut all = 1.0;
+    for index in 1..=first {
+        for count in (second + index..=last).rev() {
+            orders[count] -= orders[count - second - index];
         }
-        of_fewer = of_these;
+        for count in index..=last {
+            orders[count] += orders[count - index];
+        }
+        all *= (second + index) as f64 / index as f64;
     }
-    of_fewer.swap_remove(second)
+    orders.into_iter().map(|orders| orders as f64 / all).collect()
 }
 
 #[cfg(test)]
