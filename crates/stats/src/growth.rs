@@ -380,6 +380,9 @@ mod tests {
         let falling = levels(&[(1.0, 10.0), (2.0, 4.0), (4.0, 2.0), (8.0, 1.0), (16.0, 0.5)]);
         let fit = super::fit(Law::Universal, &falling).unwrap();
         assert!(fit.contention <= 1.0 && fit.coherency > 0.0, "{fit:?}");
+        let worse_than_waiting = [1.0, 2.0, 4.0, 8.0, 16.0].map(|x| (x, x / (1.0 + 1.5 * (x - 1.0))));
+        let fit = super::fit(Law::Amdahl, &levels(&worse_than_waiting)).unwrap();
+        assert_eq!(fit.contention, 1.0, "{fit:?}");
     }
 
     #[test]

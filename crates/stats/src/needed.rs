@@ -21,6 +21,8 @@ pub const MORE_BLOCKS_MAX: u32 = 200;
 
 /// How many more values would probably bring the interval of [`hodges_lehmann`] clear of `bound`; 0 if it is.
 ///
+/// Values and bound are on the scale on which the interval is made: for ratios, their logarithms.
+///
 /// None if the centre lies at the bound, if it would take more than [`MORE_BLOCKS_MAX`], if there are fewer than two values, or
 /// where [`hodges_lehmann`] gives none.
 #[must_use]

@@ -13,14 +13,14 @@
 //! Ann. Math. Stat. 18 (1947) 50–60. M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*, 3rd ed. (2014), 4.2, 4.3.
 
 use crate::normal;
-use crate::signed_rank::{Estimate, VALUES_MAX, median_of_sorted};
+use crate::signed_rank::{Estimate, is_usable, median_of_sorted};
 
 /// The most values on a side for which the exact distribution is computed.
 pub const EXACT_MAX: usize = 50;
 
 /// How far `first` lies above `second`.
 ///
-/// None if a side is empty, has more than [`VALUES_MAX`] values, or one that is not a finite number.
+/// None if a side is empty, has more than [`VALUES_MAX`](crate::VALUES_MAX) values, or one that is not a finite number.
 #[must_use]
 pub fn shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
     let mut differences = differences(first, second)?;
@@ -46,7 +46,7 @@ pub fn ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate>
 
 /// How likely so large a shift, in either direction, is if there is none (two-sided).
 ///
-/// The interval of [`shift`] leaves 0 out exactly if this is at most 1 − its [`Estimate::confidence`].
+/// Where there is more than one pair, the interval of [`shift`] leaves 0 out exactly if this is at most 1 − its [`Estimate::confidence`].
 #[must_use]
 pub fn rank_sum_p(first: &[f64], second: &[f64]) -> Option<f64> {
     let differences = differences(first, second)?;
@@ -56,9 +56,6 @@ pub fn rank_sum_p(first: &[f64], second: &[f64]) -> Option<f64> {
 }
 
 fn differences(first: &[f64], second: &[f64]) -> Option<Vec<f64>> {
-    let is_usable = |values: &[f64]| {
-        !values.is_empty() && values.len() <= VALUES_MAX && values.iter().all(|value| value.is_finite())
-    };
     if !is_usable(first) || !is_usable(second) {
         return None;
     }

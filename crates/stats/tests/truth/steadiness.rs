@@ -54,7 +54,7 @@ fn noise_is_no_reason_to_refuse() {
 /// A freeze of one second every ten, in a trial of thirty seconds with ten values a second, or of two minutes with one.
 #[test]
 fn freezes_that_come_again_are_part_of_it() {
-    for (count, length, period) in [(300, 10, 100), (120, 1, 10), (120, 4, 40)] {
+    for (count, length, period) in [(300, 10, 100), (120, 1, 10), (120, 6, 60)] {
         let (never, _) = judged(count, |count, random| frozen(count, length, period, random));
         assert!(at_most(never, SERIES, 0.01), "{length} in {period}: {never} of {SERIES}");
     }
@@ -75,6 +75,11 @@ fn what_changes_is_refused() {
         check("a leak of 20 %", count, least, &|count, random| noisy(count, 0.0, 0.05, random, leak(0.2)));
         check("a fast leak", count, least, &|count, random| noisy(count, 0.7, 0.05, random, leak(0.5)));
     }
+    check("a step beside freezes", 120, 0.9, &|count, random| {
+        let mut series = noisy(count, 0.0, 0.03, random, step(0.1));
+        series.iter_mut().skip(7).step_by(12).for_each(|value| *value = 0.0);
+        series
+    });
     check("a leak of 10 %", 120, 0.9, &|count, random| noisy(count, 0.0, 0.03, random, leak(0.1)));
     check("a step of 20 %", 120, 0.9, &|count, random| noisy(count, 0.7, 0.05, random, step(0.2)));
     check("a step of 5 %", 30, 0.9, &|count, random| noisy(count, 0.0, 0.01, random, step(0.05)));
