@@ -1,4 +1,4 @@
-//! Histograms of times, the files in which they are kept, and what a few repetitions show.
+//! Histograms of times, the files in which they are kept, what a few repetitions show, and what a system should do by theory.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -6,6 +6,13 @@
 //! | [`log`] | `.hlog`: one histogram for each interval of a run (HdrHistogram log 1.3, with tags) |
 //! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for the known plotters |
 //! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact, and no outlier moves them |
+//! | [`signed_rank_p`], [`holm()`] | how likely that is by chance; the same for many questions at once |
+//! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its figure, and how much trials of the same thing differ |
+//! | [`rank_sum`] | the same for two runs that have no blocks in common |
+//! | [`more_blocks`] | how many more blocks would probably tell |
+//! | [`steady`] | where a trial's steady part begins, and whether there is one |
+//! | [`growth`] | rates over users: linear, Amdahl, Universal Scalability Law |
+//! | [`queueing`] | closed systems from their demands: exact mean value analysis, bounds, the interactive response-time law |
 //!
 //! A quantile of a run is read from the **merged** histogram, never averaged over parts.
 //!
@@ -20,11 +27,24 @@
 //! assert!((histogram.quantile(0.99) as f64 / 990_000.0 - 1.0).abs() < 0.001);
 //! ```
 
+pub mod growth;
 mod histogram;
+mod holm;
 pub mod log;
+mod needed;
+mod normal;
 mod quantile_text;
+pub mod queueing;
+pub mod rank_sum;
+mod replicates;
 mod signed_rank;
+pub mod steady;
 
 pub use histogram::{Histogram, TIME_NS_MAX};
+pub use holm::holm;
+pub use needed::{MORE_BLOCKS_MAX, more_blocks};
 pub use quantile_text::write as write_quantile_text;
-pub use signed_rank::{Estimate, VALUES_MAX, hodges_lehmann, paired_ratio};
+pub use replicates::{FLOOR_CONFIDENCE, geometric_mean, noise_floor};
+pub use signed_rank::{
+    Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
+};

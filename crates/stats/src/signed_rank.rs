@@ -31,7 +31,7 @@ pub const VALUES_MAX: usize = 500;
 /// None if there is no value, more than [`VALUES_MAX`], or one that is not a finite number.
 #[must_use]
 pub fn hodges_lehmann(values: &[f64], confidence: f64) -> Option<Estimate> {
-    if values.is_empty() || values.len() > VALUES_MAX || !values.iter().all(|value| value.is_finite()) {
+    if !is_usable(values) {
         return None;
     }
     let averages = walsh_averages(values);
@@ -59,6 +59,52 @@ pub fn paired_ratio(pairs: &[(f64, f64)], confidence: f64) -> Option<Estimate> {
     Some(Estimate { center: center.exp(), low: low.exp(), high: high.exp(), confidence })
 }
 
+/// How likely values at least so far from 0, on either side, are if their centre is 0 (two-sided).
+///
+/// It is the level at which the interval begins to hold 0: of two values or more, the interval of [`hodges_lehmann`] leaves 0 out exactly
+/// if this is at most 1 − its [`Estimate::confidence`]. Averages that are 0 speak for neither side, so that zeros and ties make it larger and
+/// never smaller. None where [`hodges_lehmann`] gives none.
+#[must_use]
+pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
+    let (below, above) = averages_beside(values, 0.0)?;
+    Some((2.0 * at_most(values.len(), below.min(above))).min(1.0))
+}
+
+/// How likely values so far below `bound` are if their centre is at `bound` or above it (one-sided): small if they are below.
+#[must_use]
+pub fn signed_rank_p_below(values: &[f64], bound: f64) -> Option<f64> {
+    let (_, above) = averages_beside(values, bound)?;
+    Some(at_most(values.len(), above))
+}
+
+/// How likely values so far above `bound` are if their centre is at `bound` or below it (one-sided): small if they are above.
+#[must_use]
+pub fn signed_rank_p_above(values: &[f64], bound: f64) -> Option<f64> {
+    let (below, _) = averages_beside(values, bound)?;
+    Some(at_most(values.len(), below))
+}
+
+/// Some values, not too many, and all of them finite numbers.
+pub(crate) fn is_usable(values: &[f64]) -> bool {
+    !values.is_empty() && values.len() <= VALUES_MAX && values.iter().all(|value| value.is_finite())
+}
+
+/// How many averages of pairs are at `bound` or below it, and at `bound` or above it.
+fn averages_beside(values: &[f64], bound: f64) -> Option<(usize, usize)> {
+    if !is_usable(values) || !bound.is_finite() {
+        return None;
+    }
+    let (mut below, mut above) = (0, 0);
+    for (index, &value) in values.iter().enumerate() {
+        for &other in &values[index..] {
+            let average = f64::midpoint(value, other);
+            below += usize::from(average <= bound);
+            above += usize::from(average >= bound);
+        }
+    }
+    Some((below, above))
+}
+
 /// Averages of all pairs, each value with itself too, ascending.
 fn walsh_averages(values: &[f64]) -> Vec<f64> {
     let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
@@ -69,7 +115,7 @@ fn walsh_averages(values: &[f64]) -> Vec<f64> {
     averages
 }
 
-fn median_of_sorted(sorted: &[f64]) -> f64 {
+pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
 }
@@ -82,7 +128,8 @@ fn outside_of_interval(count: usize, confidence: f64) -> (usize, f64) {
     let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
     let mut at_most = 0.0;
     let mut found = (0, 0.0);
-    for (outside, probability) in rank_sum_probabilities(count).into_iter().enumerate() {
+    let middle = count * (count + 1) / 4;
+    for (outside, probability) in rank_sum_probabilities(count, middle).into_iter().enumerate() {
         at_most += probability;
         // Leaving none out is the widest that there is, sure enough or not.
         if outside > 0 && at_most > tail {
@@ -93,14 +140,26 @@ fn outside_of_interval(count: usize, confidence: f64) -> (usize, f64) {
     found
 }
 
-/// P(T = t) for t from 0 up to the middle of the distribution, where each of the ranks 1 to `count` is in the sum T with
-/// probability one half.
-fn rank_sum_probabilities(count: usize) -> Vec<f64> {
-    let middle = count * (count + 1) / 4;
-    let mut probabilities = vec![0.0; middle + 1];
+/// P(T ≤ `sum`), where each of the ranks 1 to `count` is in the sum T with probability one half.
+fn at_most(count: usize, sum: usize) -> f64 {
+    let largest = count * (count + 1) / 2;
+    if sum >= largest {
+        return 1.0;
+    }
+    // T is symmetric: the shorter tail is added up.
+    if sum > largest / 2 {
+        return 1.0 - at_most(count, largest - sum - 1);
+    }
+    rank_sum_probabilities(count, sum).iter().sum()
+}
+
+/// P(T = t) for t from 0 up to `last`.
+fn rank_sum_probabilities(count: usize, last: usize) -> Vec<f64> {
+    let mut probabilities = vec![0.0; last + 1];
     probabilities[0] = 1.0;
     for rank in 1..=count {
-        for sum in (0..=middle).rev() {
+        // Above the sum of all ranks so far, nothing is.
+        for sum in (0..=last.min(rank * (rank + 1) / 2)).rev() {
             let with_it = if sum >= rank { probabilities[sum - rank] } else { 0.0 };
             probabilities[sum] = f64::midpoint(probabilities[sum], with_it);
         }
@@ -157,6 +216,19 @@ mod tests {
         assert_eq!(hodges_lehmann(&vec![1.0; VALUES_MAX], 0.95).unwrap().center, 1.0);
     }
 
+    /// The same data: R says V = 40, p-value = 0.03906, and half of it for the alternative "greater".
+    #[test]
+    fn the_chance_agrees_with_the_textbook() {
+        let differences = [0.952, -0.147, 1.022, 0.43, 0.62, 0.59, 0.49, -0.08, 0.01];
+        assert!(close(signed_rank_p(&differences).unwrap(), 20.0 / 512.0));
+        assert!(close(signed_rank_p_above(&differences, 0.0).unwrap(), 10.0 / 512.0));
+        assert!(close(signed_rank_p_below(&differences, 0.0).unwrap(), 1.0 - 7.0 / 512.0));
+        assert_eq!(signed_rank_p_below(&differences, 2.0), Some(1.0 / 512.0));
+        assert_eq!(signed_rank_p(&[0.0; 12]), Some(1.0));
+        assert_eq!(signed_rank_p(&[]), None);
+        assert_eq!(signed_rank_p_above(&differences, f64::NAN), None);
+    }
+
     #[test]
     fn an_outlier_does_not_move_the_ratio() {
         let mut pairs = [(8.0, 10.0); 9];
@@ -183,6 +255,19 @@ mod tests {
     }
 
     proptest! {
+        /// With many ties and zeros, too.
+        #[test]
+        fn the_chance_and_the_interval_agree(values in prop::collection::vec(-6_i32..9, 2..25), confidence in 0.5_f64..0.999) {
+            let values: Vec<f64> = values.into_iter().map(|value| f64::from(value) / 2.0).collect();
+            let estimate = hodges_lehmann(&values, confidence).unwrap();
+            let leaves_zero_out = estimate.low > 0.0 || estimate.high < 0.0;
+            let p = signed_rank_p(&values).unwrap();
+            prop_assert_eq!(leaves_zero_out, p <= 1.0 - estimate.confidence + 1e-12, "{} {:?}", p, estimate);
+            let (below, above) = (signed_rank_p_below(&values, 0.0).unwrap(), signed_rank_p_above(&values, 0.0).unwrap());
+            prop_assert!((p - (2.0 * below.min(above)).min(1.0)).abs() < 1e-9);
+            prop_assert!(below + above >= 1.0 - 1e-9);
+        }
+
         #[test]
         fn follows_shifts_and_reversals(values in prop::collection::vec(-1e3_f64..1e3, 1..30), shift in -1e3_f64..1e3) {
             let plain = hodges_lehmann(&values, 0.95).unwrap();

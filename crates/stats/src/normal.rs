@@ -1,0 +1,32 @@
+//! The normal distribution, for where a sum of many small things is close enough to it.
+
+use std::f64::consts::SQRT_2;
+
+/// The chance of a value above `deviations` standard deviations.
+pub(crate) fn above(deviations: f64) -> f64 {
+    libm::erfc(deviations / SQRT_2) / 2.0
+}
+
+/// The value, in standard deviations, that is exceeded with the given chance (between 0 and 1).
+pub(crate) fn exceeded_with(chance: f64) -> f64 {
+    // No chance that a float can hold lies farther out. Halving is slow and cannot go wrong.
+    let (mut low, mut high) = (-39.0, 39.0);
+    for _ in 0..64 {
+        let middle = f64::midpoint(low, high);
+        if above(middle) > chance { low = middle } else { high = middle }
+    }
+    f64::midpoint(low, high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_the_tables() {
+        for (chance, deviations) in [(0.5, 0.0), (0.025, 1.959_963_985), (0.15, 1.036_433_389), (0.9, -1.281_551_566)] {
+            assert!((exceeded_with(chance) - deviations).abs() < 1e-8, "{chance}");
+            assert!((above(deviations) - chance).abs() < 1e-9, "{chance}");
+        }
+    }
+}

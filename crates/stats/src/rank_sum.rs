@@ -1,0 +1,199 @@
+//! Two sets of repetitions that are not paired: the shift between them with its rank-sum interval.
+//!
+//! Two stored runs have no blocks in common, so there is nothing to pair. The estimate is the median of all differences
+//! between a value of one and a value of the other; its interval holds every shift that the rank-sum test (Mann and
+//! Whitney, Wilcoxon) does not reject. It asks that the two distributions have the same shape, and for nothing else. What both
+//! runs shared on their day (a busy neighbour) is in the difference and not in the interval: that is why runs that are to
+//! be compared should be one run with blocks.
+//!
+//! The distribution is exact while each side has at most [`EXACT_MAX`] values, then normal with the correction for continuity. Ties count
+//! against a difference on both sides, which makes the interval wider, never narrower.
+//!
+//! H. B. Mann, D. R. Whitney: *On a test of whether one of two random variables is stochastically larger than the other*,
+//! Ann. Math. Stat. 18 (1947) 50–60. M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*, 3rd ed. (2014), 4.2, 4.3.
+
+use crate::normal;
+use crate::signed_rank::{Estimate, is_usable, median_of_sorted};
+
+/// The most values on a side for which the exact distribution is computed.
+pub const EXACT_MAX: usize = 50;
+
+/// How far `first` lies above `second`.
+///
+/// None if a side is empty, has more than [`VALUES_MAX`](crate::VALUES_MAX) values, or one that is not a finite number.
+#[must_use]
+pub fn shift(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
+    let mut differences = differences(first, second)?;
+    differences.sort_by(f64::total_cmp);
+    let (outside, confidence) = outside_of_interval(first.len(), second.len(), confidence);
+    Some(Estimate {
+        center: median_of_sorted(&differences),
+        low: differences[outside],
+        high: differences[differences.len() - 1 - outside],
+        confidence,
+    })
+}
+
+/// `first` ÷ `second`, judged on the logarithms. None where [`shift`] gives none, or when a value is not positive.
+#[must_use]
+pub fn ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate> {
+    let logarithms = |values: &[f64]| -> Option<Vec<f64>> {
+        values.iter().map(|&value| (value > 0.0).then(|| value.ln())).collect()
+    };
+    let Estimate { center, low, high, confidence } = shift(&logarithms(first)?, &logarithms(second)?, confidence)?;
+    Some(Estimate { center: center.exp(), low: low.exp(), high: high.exp(), confidence })
+}
+
+/// How likely so large a shift, in either direction, is if there is none (two-sided).
+///
+/// Where there is more than one pair, the interval of [`shift`] leaves 0 out exactly if this is at most 1 − its [`Estimate::confidence`].
+#[must_use]
+pub fn rank_sum_p(first: &[f64], second: &[f64]) -> Option<f64> {
+    let differences = differences(first, second)?;
+    let not_above = differences.iter().filter(|&&difference| difference <= 0.0).count();
+    let not_below = differences.iter().filter(|&&difference| difference >= 0.0).count();
+    Some((2.0 * at_most(first.len(), second.len(), not_above.min(not_below))).min(1.0))
+}
+
+fn differences(first: &[f64], second: &[f64]) -> Option<Vec<f64>> {
+    if !is_usable(first) || !is_usable(second) {
+        return None;
+    }
+    Some(first.iter().flat_map(|&one| second.iter().map(move |&other| one - other)).collect())
+}
+
+/// How many differences lie outside of the interval on each side, and how sure that makes it (as in
+/// [`hodges_lehmann`](crate::hodges_lehmann)).
+fn outside_of_interval(first: usize, second: usize, confidence: f64) -> (usize, f64) {
+    let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
+    let mut found = (0, 0.0);
+    for (outside, at_most) in cumulated(first, second, first * second / 2).enumerate() {
+        // Leaving none out is the widest that there is, sure enough or not.
+        if outside > 0 && at_most > tail {
+            break;
+        }
+        found = (outside, (1.0 - 2.0 * at_most).max(0.0));
+    }
+    // The median itself stays inside.
+    (found.0.min((first * second - 1) / 2), found.1)
+}
+
+/// P(U ≤ `count`), where U counts the pairs in which the value of the first side is smaller.
+fn at_most(first: usize, second: usize, count: usize) -> f64 {
+    if count > first * second / 2 { 1.0 } else { cumulated(first, second, count).last().unwrap_or(0.0) }
+}
+
+/// P(U ≤ u) for u from 0 to `last`, which is not above the middle.
+fn cumulated(first: usize, second: usize, last: usize) -> Box<dyn Iterator<Item = f64>> {
+    if first.max(second) > EXACT_MAX {
+        return Box::new((0..=last).map(move |count| normal_at_most(first as f64, second as f64, count as f64)));
+    }
+    Box::new(probabilities(first, second, last).into_iter().scan(0.0, |sum, probability| {
+        *sum += probability;
+        Some(*sum)
+    }))
+}
+
+fn normal_at_most(first: f64, second: f64, count: f64) -> f64 {
+    let deviation = (first * second * (first + second + 1.0) / 12.0).sqrt();
+    let distance = (first * second / 2.0 - count - 0.5) / deviation;
+    normal::above(distance)
+}
+
+/// P(U = u) for u from 0 to `last`, exactly.
+///
+/// The orders of m and n values in which u pairs stand the one way are the partitions of u into at most m parts of at most n, and their
+/// numbers the coefficients of the Gaussian binomial: the product of (1 − q^(n+i)) ÷ (1 − q^i) for i from 1 to m. Whole numbers, so
+/// that nothing is rounded before the division; 100 over 50 is below 2^97.
+fn probabilities(first: usize, second: usize, last: usize) -> Vec<f64> {
+    let mut orders = vec![0_i128; last + 1];
+    orders[0] = 1;
+    let mut all = 1.0;
+    for index in 1..=first {
+        for count in (second + index..=last).rev() {
+            orders[count] -= orders[count - second - index];
+        }
+        for count in index..=last {
+            orders[count] += orders[count - index];
+        }
+        all *= (second + index) as f64 / index as f64;
+    }
+    orders.into_iter().map(|orders| orders as f64 / all).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn close(left: f64, right: f64, tolerance: f64) -> bool {
+        (left - right).abs() < tolerance
+    }
+
+    /// Permeability of two membranes: Hollander and Wolfe, table 4.1, and the example of R's `wilcox.test(x, y,
+    /// conf.int = TRUE)`: W = 35, p = 0.2544, shift 0.305, interval -0.15 to 0.76.
+    #[test]
+    fn agrees_with_the_textbook() {
+        let at_term = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
+        let early = [1.15, 0.88, 0.90, 0.74, 1.21];
+        let p = rank_sum_p(&at_term, &early).unwrap();
+        assert!(close(p, 0.2544, 5e-5), "{p}");
+        let estimate = shift(&at_term, &early, 0.95).unwrap();
+        assert!(close(estimate.center, 0.305, 1e-9), "{estimate:?}");
+        assert!(close(estimate.low, -0.15, 1e-9) && close(estimate.high, 0.76, 1e-9), "{estimate:?}");
+    }
+
+    /// The critical values of the two-sided test at 5 % that every table of it prints.
+    #[test]
+    fn agrees_with_the_published_critical_values() {
+        for (first, second, critical) in [(4, 4, 0), (5, 5, 2), (5, 10, 8), (8, 8, 13), (10, 10, 23), (20, 20, 127)] {
+            // A critical value of U rejects; so many differences lie outside.
+            assert_eq!(outside_of_interval(first, second, 0.95).0, critical, "{first}, {second}");
+        }
+    }
+
+    #[test]
+    fn few_values_say_how_little_they_mean() {
+        let estimate = shift(&[3.0], &[1.0], 0.95).unwrap();
+        assert_eq!((estimate.center, estimate.low, estimate.high, estimate.confidence), (2.0, 2.0, 2.0, 0.0));
+        let of_three = shift(&[1.0, 2.0, 3.0], &[11.0, 12.0, 13.0], 0.95).unwrap();
+        assert!(close(of_three.confidence, 0.9, 1e-12), "{of_three:?}");
+        assert!(close(rank_sum_p(&[1.0, 2.0, 3.0], &[11.0, 12.0, 13.0]).unwrap(), 0.1, 1e-12));
+        assert_eq!(shift(&[], &[1.0], 0.95), None);
+        assert_eq!(rank_sum_p(&[f64::INFINITY], &[1.0]), None);
+        assert_eq!(ratio(&[1.0], &[0.0], 0.95), None);
+    }
+
+    #[test]
+    fn many_values_are_nearly_as_exact() {
+        let exact: f64 = probabilities(50, 50, 965).iter().sum();
+        assert!(close(normal_at_most(50.0, 50.0, 965.0), exact, 2e-4), "{exact}");
+        let first: Vec<f64> = (0..200).map(f64::from).collect();
+        let second: Vec<f64> = first.iter().map(|value| value + 40.0).collect();
+        let estimate = shift(&first, &second, 0.95).unwrap();
+        assert!(close(estimate.center, -40.0, 1e-9) && estimate.high < 0.0, "{estimate:?}");
+        assert!(rank_sum_p(&first, &second).unwrap() < 0.01);
+    }
+
+    proptest! {
+        #[test]
+        fn the_chance_and_the_interval_agree(
+            first in prop::collection::vec(-4_i32..9, 1..12),
+            second in prop::collection::vec(-4_i32..5, 1..12),
+            confidence in 0.5_f64..0.999,
+        ) {
+            let first: Vec<f64> = first.into_iter().map(f64::from).collect();
+            let second: Vec<f64> = second.into_iter().map(f64::from).collect();
+            let estimate = shift(&first, &second, confidence).unwrap();
+            prop_assert!(estimate.low <= estimate.center && estimate.center <= estimate.high);
+            let leaves_zero_out = estimate.low > 0.0 || estimate.high < 0.0;
+            let p = rank_sum_p(&first, &second).unwrap();
+            if first.len() * second.len() > 1 {
+                prop_assert_eq!(leaves_zero_out, p <= 1.0 - estimate.confidence + 1e-12, "{} {:?}", p, estimate);
+            }
+            let turned = shift(&second, &first, confidence).unwrap();
+            prop_assert_eq!((turned.center, turned.low, turned.high), (-estimate.center, -estimate.high, -estimate.low));
+        }
+    }
+}
