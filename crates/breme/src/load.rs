@@ -66,7 +66,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let addresses = resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
-    let (observer, log_writers) = outputs.start_logs()?;
+    let (observer, log_writers) = outputs.start_logs(clock)?;
     let mut run = Run::new(plan, addresses, threads, clock.wall_clock())
         .with_thread_cpu(|| breme_sys::cpu_time_of_thread().total());
     if let Some(observer) = observer {
@@ -116,7 +116,6 @@ fn drive(
         tls_clients: tls.iter().cloned().collect(), // in the place of breme_load::TLS_CLIENT
         ..DriverSettings::default()
     };
-    let started_at = run_date(clock);
     let cpu_before = breme_sys::cpu_time_of_process();
     let running =
         start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
@@ -129,21 +128,19 @@ fn drive(
         .into_iter()
         .collect::<Result<Vec<Load>, _>>()
         .map_err(|panic| Failure::run(format!("a shard ended by a fault of breme, please report it: {panic}")))?;
+    let began = run.started().unwrap_or_default();
     let generator = Generator {
         process_cpu: Some(cpu),
         processors: breme_sys::parallelism(),
         stays_awake: args.stays_awake(),
         interrupted: interruption.is_some(),
-        started_at,
+        started_at: clock.unix_time(began),
+        started_at_monotonic: clock.monotonic(began),
         tls: tls
             .and_then(|tls| tls.negotiated())
             .map(|agreed| TlsSummary { version: agreed.version, cipher_suite: agreed.cipher_suite }),
     };
     Ok((shards, generator, interruption))
-}
-
-fn run_date(clock: Clock) -> breme_base::UnixSeconds {
-    clock.wall_clock().at(clock.now())
 }
 
 /// Names the server, what became of the requests, and what to look at.

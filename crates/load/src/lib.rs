@@ -2,7 +2,7 @@
 //! a schedule; and scenarios of several steps in either.
 //!
 //! ```text
-//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, seconds, progress)
+//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, intervals, progress)
 //!                                 │ one for each shard
 //!                                 ▼
 //!                    driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
@@ -16,7 +16,7 @@
 //! | `schedule`, `arrivals` | the open loop: when what is due, and who takes it |
 //! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
-//! | `tally`, `series`, `run` | what is counted: per shard, per second, together |
+//! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
 //! | `outcome`, `text`, `figures`, `csv` | the result |
 //!
 //! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer before it and
@@ -64,7 +64,8 @@ pub use outcome::{
     TimeSummary, TlsSummary,
 };
 pub use plan::{
-    CONNECTION_COUNT_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings, WAITING_MAX,
+    CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
+    Settings, WAITING_MAX,
 };
 pub use request::CONTENT_BYTES_MAX;
 pub use run::{Progress, Run};
@@ -73,7 +74,7 @@ pub use scenario::{
     STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX, VARIABLE_COUNT_MAX,
 };
 pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
-pub use series::{Interval, Observer, ROWS_MAX, Row};
+pub use series::{Interval, Observed, Observer, ROWS_MAX, Row};
 pub use tally::ErrorKind;
 pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
 pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};

@@ -62,8 +62,6 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// The same when the user interrupts the run.
 pub const DRAIN_INTERRUPTED_MAX: Duration = Duration::from_secs(1);
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// The users of one shard. See the crate's documentation.
 #[derive(Debug)]
 pub struct Load {
@@ -95,7 +93,8 @@ pub struct Load {
     /// Times of those requests of the interval that left when they were due and whose answer came in one piece: they are response time,
     /// service time and time to the first byte at once, and so most requests are recorded once and not three times.
     prompt: Histogram,
-    interval_second: u64,
+    /// Which interval of the run it is, from 0.
+    interval_index: u64,
     interval_ends: Instant,
     bytes_received_before: u64,
     pub(crate) span: Span,
@@ -145,7 +144,7 @@ impl Load {
             tally,
             interval: Interval::default(),
             prompt: Histogram::new(),
-            interval_second: 0,
+            interval_index: 0,
             interval_ends: Instant::FAR,
             bytes_received_before: 0,
             span: Span { started: Instant::ZERO, ended: Instant::ZERO, cpu: None },
@@ -184,7 +183,7 @@ impl Load {
     fn begin(&mut self, now: Instant) -> Instant {
         let epoch = self.run.begin(now);
         self.phase = Phase::Running;
-        self.interval_ends = epoch + SECOND;
+        self.interval_ends = epoch + self.run.plan().settings().interval;
         if let Some(duration) = self.run.plan().settings().duration {
             self.window_ends = epoch + duration;
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use breme_base::{Instant, UnixSeconds};
+use breme_base::Instant;
 use breme_http1::Version;
 use breme_stats::Histogram;
 use schemars::JsonSchema;
@@ -36,6 +36,11 @@ pub struct Outcome {
     pub breme_version: String,
     /// When the run began, in seconds since 1970-01-01 00:00:00 UTC.
     pub started_at_unix_s: u64,
+    /// The same in nanoseconds.
+    pub started_at_unix_ns: u64,
+    /// When the run began, by the monotonic clock (`CLOCK_MONOTONIC`) that all its instants are read from: so that what another process
+    /// of this machine has measured can be laid over it.
+    pub started_at_monotonic_ns: u64,
     /// Whether the numbers say something about the server. If not, `invalid_reasons` say why.
     pub valid: bool,
     /// Why the numbers say more about the generator than about the server; empty if `valid`.
@@ -84,7 +89,7 @@ pub struct Outcome {
     pub scenarios: Vec<ScenarioSummary>,
     /// Of scenarios: each step by its name.
     pub steps: Vec<StepSummary>,
-    /// Second by second (coarser for runs of more than an hour).
+    /// Interval by interval; for runs of more than 3600 of them, two, four … in one row.
     pub series: Vec<Row>,
     /// What was asked for.
     pub settings: SettingsSummary,
@@ -289,6 +294,8 @@ pub struct SettingsSummary {
     pub cookies: bool,
     /// The schedule of an open loop.
     pub schedule: Option<ScheduleSummary>,
+    /// How long the intervals of the time series are.
+    pub interval_ns: u64,
     /// The seed of everything random.
     pub seed: u64,
 }
@@ -332,8 +339,10 @@ pub struct Generator {
     pub stays_awake: bool,
     /// The user ended the run.
     pub interrupted: bool,
-    /// When the run began, on the calendar.
-    pub started_at: UnixSeconds,
+    /// When the run began, on the calendar: the time since 1970-01-01 00:00:00 UTC.
+    pub started_at: Duration,
+    /// When the run began, by the machine's monotonic clock.
+    pub started_at_monotonic: Duration,
     /// What was agreed on with the server, if TLS was spoken.
     pub tls: Option<TlsSummary>,
 }
@@ -355,7 +364,9 @@ impl Outcome {
         let mut outcome = Self {
             schema_version: SCHEMA_VERSION,
             breme_version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_at_unix_s: generator.started_at.0,
+            started_at_unix_s: generator.started_at.as_secs(),
+            started_at_unix_ns: nanos(generator.started_at),
+            started_at_monotonic_ns: nanos(generator.started_at_monotonic),
             valid: true,
             invalid_reasons: Vec::new(),
             notes: Vec::new(),
@@ -634,6 +645,7 @@ fn settings(run: &Run) -> SettingsSummary {
         timeout_ns: nanos(settings.timeout),
         cookies: settings.cookies,
         schedule: settings.open_loop.as_ref().map(|open_loop| schedule(settings, open_loop)),
+        interval_ns: nanos(settings.interval),
         seed: settings.seed,
     }
 }

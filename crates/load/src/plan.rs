@@ -23,6 +23,11 @@ pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 /// Arrivals of an open loop that may wait for a connection, unless the user says otherwise.
 pub const WAITING_MAX: u64 = 1_000_000;
 
+/// The shortest interval of the time series: closing one costs the shard some tens of microseconds.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// The longest one.
+pub const INTERVAL_MAX: Duration = Duration::from_hours(1);
+
 /// What the user wants.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -60,6 +65,8 @@ pub struct Settings {
     pub open_loop: Option<OpenLoop>,
     /// Users do several steps. Then there is at most one target, whose authority and path all steps have in common.
     pub scenarios: Option<Scenarios>,
+    /// How long the intervals of the time series are: whole milliseconds.
+    pub interval: Duration,
     /// Everything random comes from it.
     pub seed: u64,
 }
@@ -113,6 +120,7 @@ impl Settings {
             expectations: Expectations::default(),
             open_loop: None,
             scenarios: None,
+            interval: Duration::from_secs(1),
             seed: 1,
         }
     }
@@ -302,10 +310,19 @@ fn check_bounds(settings: &Settings) -> Result<(), PlanError> {
     if settings.think.is_some_and(|think| think.min > think.max) {
         return fault("the think time's range is reversed; write the shorter time first".to_owned());
     }
+    check_interval(settings.interval).map_err(PlanError::Setting)?;
     match &settings.open_loop {
         Some(open_loop) => check_open_loop(settings, open_loop).map_err(PlanError::Setting),
         None => Ok(()),
     }
+}
+
+/// The files that hold intervals tell their times to the millisecond.
+fn check_interval(interval: Duration) -> Result<(), String> {
+    if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) || !interval.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(format!("an interval of {interval:?}: it must be from 10ms to 1h, in whole milliseconds"));
+    }
+    Ok(())
 }
 
 fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), String> {

@@ -76,7 +76,7 @@ impl Run {
             None => CLAIM_MAX,
         };
         let settings = plan.settings();
-        let connections = settings.connections;
+        let (connections, interval) = (settings.connections, settings.interval);
         let queue = settings.open_loop.as_ref().map(|open_loop| queue(settings, open_loop, shard_count));
         Self {
             plan,
@@ -95,14 +95,15 @@ impl Run {
             preferred_address: AtomicUsize::new(0),
             tls_failure: OnceLock::new(),
             shards: (0..shard_count).map(|_| ShardProgress::default()).collect(),
-            series: Mutex::new(Series::new(shard_count, None)),
+            series: Mutex::new(Series::new(interval, shard_count, None)),
         }
     }
 
-    /// Lets `observer` see every second of the run.
+    /// Lets `observer` see every interval of the run.
     #[must_use]
     pub fn observed_by(mut self, observer: Observer) -> Self {
-        self.series = Mutex::new(Series::new(self.shards.len(), Some(observer)));
+        let interval = self.plan.settings().interval;
+        self.series = Mutex::new(Series::new(interval, self.shards.len(), Some(observer)));
         self
     }
 
@@ -163,6 +164,7 @@ impl Run {
     /// The instant at which the first shard began: the same for all.
     pub(crate) fn begin(&self, now: Instant) -> Instant {
         let epoch = first_of(&self.started, now);
+        self.series().begin(epoch);
         if let Some(queue) = &self.queue {
             queue.begin(epoch);
         }
@@ -180,7 +182,8 @@ impl Run {
     }
 
     /// When the run began; none if it has not.
-    pub(crate) fn started(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn started(&self) -> Option<Instant> {
         let started = Instant::from_nanos(self.started.load(Ordering::Relaxed));
         (started != Instant::FAR).then_some(started)
     }

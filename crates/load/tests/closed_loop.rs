@@ -432,3 +432,22 @@ fn a_wrong_certificate_is_an_error_of_its_own_kind_and_named() {
     assert_eq!(outcome.errors["tls-expired"], outcome.requests.failed);
     assert!(outcome.invalid_reasons[0].contains("the certificate has expired"), "{:?}", outcome.invalid_reasons);
 }
+
+#[test]
+fn the_series_has_rows_of_the_length_that_was_asked_for() {
+    let settings =
+        Settings { connections: 3, duration: Some(Duration::from_millis(500)), ..Settings::new("http://a/") };
+    let settings = Settings { interval: Duration::from_millis(20), ..settings };
+    let mut world = World::new(settings, 2, |_| ok("x").after(Duration::from_millis(1)));
+    let outcome = world.finish();
+    let starts: Vec<f64> = outcome.series.iter().map(|row| (row.start_s * 1e3).round()).collect();
+    assert_eq!(starts, (0..25).map(|row| f64::from(row) * 20.0).collect::<Vec<_>>());
+    assert!(outcome.series.iter().all(|row| row.answered > 10), "{:?}", outcome.series);
+    assert_eq!(outcome.series.iter().map(|row| row.answered).sum::<u64>(), outcome.requests.answered);
+    assert_eq!(outcome.series.iter().map(|row| row.received_bytes).sum::<u64>(), outcome.bytes.received);
+    for wrong in ["5ms", "2h", "10.5ms"] {
+        let interval = breme_load::parse_duration(wrong).unwrap();
+        let error = breme_load::Plan::new(Settings { interval, ..Settings::new("http://a/") }).unwrap_err();
+        assert!(error.to_string().contains("from 10ms to 1h"), "{error}");
+    }
+}

@@ -146,9 +146,13 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Write the result to a file too, by its ending: .json, .csv (per second), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm; repeatable
+    /// Write the result to a file too, by its ending: .json, .csv (per interval), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm; repeatable
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
+
+    /// Length of the rows of the time series: in the result, in .csv and in .hlog files (from 10ms)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    interval: Duration,
 
     /// Everything random comes from it
     #[arg(long, value_name = "N", default_value = "1")]
@@ -223,6 +227,7 @@ impl Args {
             },
             open_loop,
             scenarios: self.read_scenarios()?,
+            interval: self.interval,
             seed: self.seed,
         })
     }

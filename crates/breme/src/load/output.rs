@@ -1,21 +1,23 @@
 //! Where the result goes: standard output, and files by their ending.
 //!
 //! Files are created before the run, so that a wrong path costs no measurement. A `.hlog` is written while the run goes on, by
-//! a thread of its own: it holds every second's histograms, which would not fit into memory for a long run.
+//! a thread of its own: it holds every interval's histograms, which would not fit into memory for a long run.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use breme_load::{Interval, Observer, Outcome, Run, Style, render_text, write_csv, write_steps_csv};
-use breme_stats::log;
+use breme_base::Instant;
+use breme_driver::Clock;
+use breme_load::{Interval, Observed, Observer, Outcome, Run, Style, render_text, write_csv, write_steps_csv};
+use breme_stats::{Histogram, log};
 
 use super::Failure;
 
-/// Seconds that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no shard waits.
+/// Intervals that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no shard waits.
 const LOG_QUEUE_MAX: usize = 32;
 
 /// The files that were asked for.
@@ -52,25 +54,21 @@ impl Outputs {
     }
 
     /// Starts writing the logs; the observer feeds them.
-    pub(super) fn start_logs(&self) -> Result<(Option<Observer>, LogWriters), Failure> {
+    pub(super) fn start_logs(&self, clock: Clock) -> Result<(Option<Observer>, LogWriters), Failure> {
         let mut feeds = Vec::new();
         let mut threads = Vec::new();
         for output in self.files.iter().filter(|output| output.format == Format::Log) {
             let mut file = output.file.try_clone().map_err(|error| cannot_write(&output.path, &error))?;
             let (sender, receiver) = sync_channel(LOG_QUEUE_MAX);
-            let started = SystemTime::now();
             let thread = std::thread::Builder::new()
                 .name("log".to_owned())
-                .spawn(move || log::write(&mut file, started, receiver.into_iter().flatten()))
+                .spawn(move || write_log(&mut file, clock, receiver))
                 .map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
             feeds.push(Feed { sender, waiting: None });
             threads.push((output.path.clone(), thread));
         }
-        let observer = (!feeds.is_empty()).then(|| -> Observer {
-            Box::new(move |start, length, interval| {
-                feeds.iter_mut().for_each(|feed| feed.offer(start, length, interval));
-            })
-        });
+        let observer = (!feeds.is_empty())
+            .then(|| -> Observer { Box::new(move |observed| feeds.iter_mut().for_each(|feed| feed.offer(observed))) });
         Ok((observer, LogWriters { threads }))
     }
 
@@ -88,6 +86,14 @@ impl Outputs {
         }
         Ok(())
     }
+}
+
+/// The log begins when the run did, which is known with the first interval.
+fn write_log(file: &mut File, clock: Clock, intervals: Receiver<Times>) -> io::Result<()> {
+    let mut intervals = intervals.into_iter().peekable();
+    let started =
+        intervals.peek().map_or_else(SystemTime::now, |first| UNIX_EPOCH + clock.unix_time(first.run_started));
+    log::write(file, started, intervals.flat_map(Times::rows))
 }
 
 fn format_of(path: &Path) -> Result<Format, Failure> {
@@ -127,71 +133,66 @@ impl LogWriters {
     }
 }
 
-/// Feeds one log, second by second, without ever waiting for the disk while the run goes on.
+/// Feeds one log, interval by interval, without ever waiting for the disk while the run goes on.
 struct Feed {
-    /// A second's rows, one for each kind of time.
-    sender: SyncSender<[log::Interval; 3]>,
-    /// Seconds that found the queue full, put together.
-    waiting: Option<Second>,
+    sender: SyncSender<Times>,
+    /// Intervals that found the queue full, put together.
+    waiting: Option<Times>,
 }
 
-struct Second {
+/// What a log holds of an interval.
+struct Times {
+    run_started: Instant,
     start: Duration,
     length: Duration,
-    service: breme_stats::Histogram,
-    first_byte: breme_stats::Histogram,
-    response: breme_stats::Histogram,
+    service: Histogram,
+    first_byte: Histogram,
+    response: Histogram,
 }
 
 impl Feed {
-    fn offer(&mut self, start: Duration, length: Duration, interval: &Interval) {
-        let second = match self.waiting.take() {
-            Some(mut waiting) => {
-                waiting.length = (start + length).saturating_sub(waiting.start);
-                waiting.service.merge(&interval.service);
-                waiting.first_byte.merge(&interval.first_byte);
-                waiting.response.merge(&interval.response);
-                waiting
-            }
-            None => Second {
-                start,
-                length,
-                service: interval.service.clone(),
-                first_byte: interval.first_byte.clone(),
-                response: interval.response.clone(),
-            },
+    fn offer(&mut self, observed: Observed<'_>) {
+        let times = match self.waiting.take() {
+            Some(waiting) => waiting.with(observed),
+            None => Times::of(observed),
         };
-        match self.sender.try_send(second.rows()) {
-            Err(TrySendError::Full([service, first_byte, response])) => {
-                let log::Interval { start, length, .. } = service;
-                self.waiting = Some(Second {
-                    start,
-                    length,
-                    service: service.histogram,
-                    first_byte: first_byte.histogram,
-                    response: response.histogram,
-                });
-            }
-            // A writer that has failed says so at the end.
-            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+        // A writer that has failed says so at the end.
+        if let Err(TrySendError::Full(times)) = self.sender.try_send(times) {
+            self.waiting = Some(times);
         }
-    }
-}
-
-impl Second {
-    fn rows(self) -> [log::Interval; 3] {
-        let Self { start, length, service, first_byte, response } = self;
-        let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
-        [row("service", service), row("first-byte", first_byte), row("response", response)]
     }
 }
 
 impl Drop for Feed {
     /// The run is over: now the disk may be waited for.
     fn drop(&mut self) {
-        if let Some(second) = self.waiting.take() {
-            let _ = self.sender.send(second.rows());
+        if let Some(times) = self.waiting.take() {
+            let _ = self.sender.send(times);
         }
+    }
+}
+
+impl Times {
+    fn of(observed: Observed<'_>) -> Self {
+        let Observed { run_started, start, length, interval } = observed;
+        let Interval { service, first_byte, response, .. } = interval.clone();
+        Self { run_started, start, length, service, first_byte, response }
+    }
+
+    /// Together with the interval that follows.
+    fn with(mut self, next: Observed<'_>) -> Self {
+        self.length = (next.start + next.length).saturating_sub(self.start);
+        self.service.merge(&next.interval.service);
+        self.first_byte.merge(&next.interval.first_byte);
+        self.response.merge(&next.interval.response);
+        self
+    }
+
+    /// A row for each kind of time.
+    fn rows(self) -> [log::Interval; 3] {
+        let Self { start, length, service, first_byte, response, .. } = self;
+        let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
+        [row("service", service), row("first-byte", first_byte), row("response", response)]
     }
 }
 
@@ -229,9 +230,11 @@ mod tests {
         let mut feed = Feed { sender, waiting: None };
         let second = Duration::from_secs(1);
         for number in 0..5 {
-            feed.offer(second * number, second, &interval(u64::from(number) + 1));
+            let interval = interval(u64::from(number) + 1);
+            let run_started = Instant::ZERO;
+            feed.offer(Observed { run_started, start: second * number, length: second, interval: &interval });
         }
-        let reader = std::thread::spawn(move || receiver.into_iter().flatten().collect::<Vec<_>>());
+        let reader = std::thread::spawn(move || receiver.into_iter().flat_map(Times::rows).collect::<Vec<_>>());
         drop(feed);
         let rows = reader.join().unwrap();
         let service: Vec<_> = rows.iter().filter(|row| row.tag.as_deref() == Some("service")).collect();

@@ -1,4 +1,4 @@
-//! Counting: what happened in each second, and the end of the account.
+//! Counting: what happened in each interval, and the end of the account.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 
-use super::{Load, Phase, SECOND};
+use super::{Load, Phase};
 use crate::series::Interval;
 use crate::tally::ErrorKind;
 
@@ -23,23 +23,25 @@ impl Load {
         self.open_count = 0;
         self.span.ended = self.last_seen;
         self.gather();
-        self.run.series().finish_shard(self.shard.id.0, self.interval_second, &self.interval);
+        self.run.series().finish_shard(self.shard.id.0, self.interval_index, &self.interval);
         self.publish();
     }
 
-    /// Hands in the second that is over.
+    /// Hands in the interval that is over.
     pub(super) fn tick(&mut self, now: Instant) {
         self.last_seen = now;
         if now < self.interval_ends || now >= self.window_ends {
-            return; // what is waited for at the end belongs to the last second
+            return; // what is waited for at the end belongs to the last interval
         }
-        let second = now.since(self.interval_ends).as_secs() + self.interval_second + 1;
+        let length_ns = self.run.plan().settings().interval.as_nanos() as u64; // bounded by the plan
+        let passed = 1 + now.nanos_since(self.interval_ends) / length_ns;
+        let next = self.interval_index + passed;
         self.gather();
-        self.run.series().hand_in(self.shard.id.0, self.interval_second, second, &self.interval);
+        self.run.series().hand_in(self.shard.id.0, self.interval_index, next, &self.interval);
         self.interval.clear();
         self.bytes_received_before = self.tally.bytes_received;
-        self.interval_ends = self.interval_ends + SECOND * (second - self.interval_second) as u32;
-        self.interval_second = second;
+        self.interval_ends = self.interval_ends + Duration::from_nanos(length_ns * passed);
+        self.interval_index = next;
         self.note_cpu();
     }
 
