@@ -7,6 +7,7 @@ mod arguments;
 mod attendant;
 mod output;
 mod secured;
+mod stdin;
 pub mod units;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -73,6 +74,9 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
         run = run.observed_by(observer);
     }
     let run = Arc::new(run);
+    if args.start_on_line {
+        stdin::wait_for_line()?;
+    }
     let (mut shards, generator, interruption) = drive(&run, args, clock, tls)?;
     let outcome = Outcome::of(&run, &mut shards, generator);
     log_writers.join()?;
@@ -120,7 +124,7 @@ fn drive(
     let running =
         start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
             .map_err(|error| Failure::run(error.to_string()))?;
-    let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet)?;
+    let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet, args.watches_stdin())?;
     let ended = running.join();
     let cpu = breme_sys::cpu_time_of_process().since(cpu_before).total();
     let interruption = attendant.finish();

@@ -87,7 +87,7 @@ pub struct Load {
     /// Users that are not done.
     active: usize,
     phase: Phase,
-    window_ends: Instant,
+    pub(crate) window_ends: Instant,
     pub(crate) tally: Tally,
     interval: Interval,
     /// Times of those requests of the interval that left when they were due and whose answer came in one piece: they are response time,
@@ -251,6 +251,10 @@ impl Load {
         }
     }
 
+    fn drain_max(&self) -> Duration {
+        DRAIN_MAX.min(self.run.plan().settings().timeout)
+    }
+
     /// Sends nothing more; waits for what is under way until `bound` has passed.
     fn drain(&mut self, now: Instant, bound: Duration, actions: &mut Actions) {
         if self.is_ending() {
@@ -399,8 +403,7 @@ impl Node for Load {
             }
             Phase::Running if now >= self.window_ends => {
                 self.dispatch_rest(now, actions);
-                let bound = DRAIN_MAX.min(self.run.plan().settings().timeout);
-                self.drain(now, bound, actions);
+                self.drain(now, self.drain_max(), actions);
             }
             Phase::Draining(until) if now >= until => self.finish(now, actions),
             _ => {}
@@ -427,7 +430,13 @@ impl Node for Load {
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.tick(now);
-        self.drain(now, DRAIN_INTERRUPTED_MAX, actions);
+        if self.phase == Phase::Running {
+            self.window_ends = self.window_ends.min(now);
+            self.dispatch_rest(now, actions);
+        }
+        let is_regular = self.run.plan().settings().until_stopped;
+        let bound = if is_regular { self.drain_max() } else { DRAIN_INTERRUPTED_MAX };
+        self.drain(now, bound, actions);
         self.publish();
     }
 

@@ -47,9 +47,9 @@ pub struct Outcome {
     pub invalid_reasons: Vec<String>,
     /// What should be known besides.
     pub notes: Vec<String>,
-    /// The user ended the run before its time.
+    /// The run was ended before its time.
     pub interrupted: bool,
-    /// From the beginning to the last answer or the end of the duration.
+    /// From the beginning to the last answer, or to the instant from which nothing new was sent, whichever came first.
     pub elapsed_ns: u64,
     /// Of an open loop: requests (with a scenario, sessions) that were due, per second. A closed loop has no schedule: it offers
     /// what it sends.
@@ -280,6 +280,8 @@ pub struct SettingsSummary {
     pub requests: Option<u64>,
     /// Duration, if that ends the run.
     pub duration_ns: Option<u64>,
+    /// Whether the run was to go on until the outside ends it.
+    pub until_stopped: bool,
     /// Whether connections are used again.
     pub keep_alive: bool,
     /// Shortest time to think.
@@ -356,7 +358,7 @@ impl Outcome {
         shards.iter().for_each(|shard| tally.merge(&shard.tally));
         let started = run.started().unwrap_or_default();
         let ended = shards.iter().map(|shard| shard.span.ended).max().unwrap_or_default();
-        let window = window(run, started, ended, generator.interrupted);
+        let window = window(shards, started, ended);
         let mut series = run.series();
         series.finish(ended.since(started));
         let requests = requests(&tally);
@@ -463,12 +465,9 @@ impl TimeSummary {
 }
 
 /// The time that rates refer to: what is waited for at the end does not dilute them.
-fn window(run: &Run, started: Instant, ended: Instant, interrupted: bool) -> Duration {
-    let elapsed = ended.since(started);
-    match run.plan().settings().duration {
-        Some(duration) if !interrupted => elapsed.min(duration),
-        _ => elapsed,
-    }
+fn window(shards: &[Load], started: Instant, ended: Instant) -> Duration {
+    let window_ends = shards.iter().map(|shard| shard.window_ends).filter(|&ends| ends != Instant::FAR).max();
+    window_ends.map_or(ended, |window_ends| ended.min(window_ends)).since(started)
 }
 
 fn requests(tally: &Tally) -> Requests {
@@ -638,6 +637,7 @@ fn settings(run: &Run) -> SettingsSummary {
         pipeline_depth: settings.pipeline_depth as u64,
         requests: settings.requests,
         duration_ns: settings.duration.map(nanos),
+        until_stopped: settings.until_stopped,
         keep_alive: settings.keep_alive,
         think_min_ns: settings.think.map_or(0, |think| nanos(think.min)),
         think_max_ns: settings.think.map_or(0, |think| nanos(think.max)),

@@ -39,6 +39,8 @@ pub struct Settings {
     pub requests: Option<u64>,
     /// End after this time.
     pub duration: Option<Duration>,
+    /// Go on until the outside ends the run; that is its regular end.
+    pub until_stopped: bool,
     /// Requests that one connection may have outstanding.
     pub pipeline_depth: usize,
     /// The method, where a target names none. None: GET, or POST if there is content.
@@ -107,6 +109,7 @@ impl Settings {
             connections: 10,
             requests: None,
             duration: Some(Duration::from_secs(10)),
+            until_stopped: false,
             pipeline_depth: 1,
             method: None,
             fields: Vec::new(),
@@ -304,7 +307,13 @@ fn check_bounds(settings: &Settings) -> Result<(), PlanError> {
     if settings.requests == Some(0) || settings.duration == Some(Duration::ZERO) {
         return fault("nothing is to be done: the number of requests and the duration must be above 0".to_owned());
     }
-    if settings.requests.is_none() && settings.duration.is_none() {
+    let has_end = settings.requests.is_some() || settings.duration.is_some();
+    if has_end && settings.until_stopped {
+        return fault(
+            "a run until it is stopped has no other end; leave out the number of requests and the duration".to_owned(),
+        );
+    }
+    if !has_end && !settings.until_stopped {
         return fault("the run has no end; give a number of requests, a duration, or both".to_owned());
     }
     if settings.think.is_some_and(|think| think.min > think.max) {

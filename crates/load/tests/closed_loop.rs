@@ -347,6 +347,22 @@ fn an_interrupted_run_has_a_partial_result() {
 }
 
 #[test]
+fn a_run_until_it_is_stopped_ends_regularly_and_waits_for_what_is_under_way() {
+    let settings = Settings { duration: None, until_stopped: true, connections: 4, ..Settings::new(URL) };
+    let mut world = World::new(settings.clone(), 2, |request| {
+        ok("x").after(if request.connection == 0 { Duration::from_secs(4) } else { 10 * MILLISECOND })
+    });
+    world.stop_at = Some(at(Duration::from_secs(2)));
+    let outcome = world.finish();
+    assert!(!outcome.interrupted && outcome.settings.until_stopped && outcome.notes.is_empty(), "{:?}", outcome.notes);
+    assert_eq!(outcome.requests.issued, outcome.requests.answered);
+    assert_eq!(outcome.elapsed_ns, 2_000_000_000, "the rate is that of the time until the stop");
+    assert!(outcome.achieved_rate < outcome.requests.answered as f64 / 2.0);
+    let contradiction = breme_load::Plan::new(Settings { requests: Some(1), ..settings }).unwrap_err();
+    assert!(contradiction.to_string().contains("leave out the number of requests"));
+}
+
+#[test]
 fn answers_are_checked() {
     let check = |expectations: Expectations, reply: fn(&Request) -> Reply, kind: Option<&str>| {
         for bytewise in [false, true] {

@@ -10,7 +10,7 @@ use breme_load::{
     Think, WAITING_MAX, parse_sha256,
 };
 
-use super::{Failure, units};
+use super::{Failure, stdin, units};
 use crate::driver::DriverChoice;
 
 /// What a file or standard input may hold at most.
@@ -56,6 +56,18 @@ pub struct Args {
     /// End after exactly this many requests, or sessions with --scenario (500, 10k, 1M)
     #[arg(short = 'n', long, value_name = "N", value_parser = units::count)]
     requests: Option<u64>,
+
+    /// End when told so, by SIGTERM, SIGINT or the end of standard input if that is a pipe: a regular end, with exit status 0
+    #[arg(long, conflicts_with_all = ["duration", "requests"])]
+    until_stopped: bool,
+
+    /// Start when a line comes on standard input: all is prepared by then
+    #[arg(long)]
+    pub(super) start_on_line: bool,
+
+    /// Open loop: the requests of -n spread over this time; the same as -R with their quotient
+    #[arg(long, value_name = "TIME", requires = "requests", conflicts_with_all = ["rate", "stages"], value_parser = units::duration)]
+    over: Option<Duration>,
 
     /// Open loop: so many requests (with --scenario, new sessions) a second for all connections together (100, 0.5, 20k)
     #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate)]
@@ -203,12 +215,15 @@ impl Args {
         let open_loop = self.open_loop()?;
         let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
         let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
-        let duration = self.duration.or(self.requests.is_none().then_some(default));
+        let has_other_end = self.requests.is_some() || self.until_stopped;
+        let duration = self.duration.or((!has_other_end).then_some(default));
+        self.check_stdin()?;
         Ok(Settings {
             targets: self.read_targets()?,
             connections: self.connections,
             requests: self.requests,
             duration,
+            until_stopped: self.until_stopped,
             pipeline_depth: self.pipeline,
             method: self.method.clone(),
             fields: self.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect(),
@@ -233,7 +248,8 @@ impl Args {
     }
 
     fn open_loop(&self) -> Result<Option<OpenLoop>, Failure> {
-        if self.rate.is_none() && self.stages.is_empty() {
+        let rate = self.rate_of_all()?;
+        if rate.is_none() && self.stages.is_empty() {
             let named = [
                 ("--arrivals", self.arrivals != "even"),
                 ("--in-flight-max", self.in_flight_max.is_some()),
@@ -250,11 +266,45 @@ impl Args {
         }
         let arrivals = if self.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Even };
         Ok(Some(OpenLoop {
-            pace: Pace { rate: self.rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
+            pace: Pace { rate: rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
             in_flight_max: self.in_flight_max,
             waiting_max: self.waiting_max,
             deadline: self.deadline,
         }))
+    }
+
+    /// As it was named, or from the number of requests and their time.
+    fn rate_of_all(&self) -> Result<Option<f64>, Failure> {
+        let (Some(requests), Some(over)) = (self.requests, self.over) else { return Ok(self.rate) };
+        if over.is_zero() {
+            return Err(Failure::usage("--over 0s: the requests need some time; leave it out to send them at once"));
+        }
+        Ok(Some(requests as f64 / over.as_secs_f64()))
+    }
+
+    /// The flag that reads standard input to its end, if one does.
+    fn input_flag(&self) -> Option<&'static str> {
+        let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+        let named = [
+            ("--targets -", is_stdin(&self.targets)),
+            ("--scenario -", is_stdin(&self.scenario)),
+            ("--body @-", self.body.as_deref() == Some("@-")),
+        ];
+        named.into_iter().find(|(_, is_named)| *is_named).map(|(flag, _)| flag)
+    }
+
+    fn check_stdin(&self) -> Result<(), Failure> {
+        match self.input_flag() {
+            Some(flag) if self.start_on_line => Err(Failure::usage(format!(
+                "--start-on-line waits for a line of standard input, which {flag} reads to its end; name a file there"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the end of standard input ends the run.
+    pub(super) fn watches_stdin(&self) -> bool {
+        self.until_stopped && self.input_flag().is_none() && stdin::is_held()
     }
 
     /// The user asked for it.
