@@ -67,7 +67,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let addresses = resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
-    let (observer, log_writers) = outputs.start_logs(clock)?;
+    let (observer, log_writers) = outputs.start_logs(&plan, clock)?;
     let mut run = Run::new(plan, addresses, threads, clock.wall_clock())
         .with_thread_cpu(|| breme_sys::cpu_time_of_thread().total());
     if let Some(observer) = observer {

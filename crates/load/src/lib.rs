@@ -17,7 +17,7 @@
 //! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
 //! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
-//! | `outcome`, `text`, `figures`, `csv` | the result |
+//! | `outcome`, `text`, `figures`, `csv`, `bench` | the result |
 //!
 //! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer before it and
 //! the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time* due → done, *lateness* the part of due → sent
@@ -28,6 +28,7 @@
 //! server from a seed. It does not resolve names and does not know how long its own thread was busy; both are told to it.
 
 mod arrivals;
+mod bench;
 mod checks;
 mod cookies;
 mod csv;
@@ -50,6 +51,7 @@ mod user;
 mod window;
 mod zipf;
 
+pub use bench::write as write_bench;
 pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use csv::{write as write_csv, write_steps as write_steps_csv};

@@ -249,6 +249,13 @@ impl Plan {
         &self.authority
     }
 
+    /// The first target, or the beginning that all paths of the scenarios have in common.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        let base = self.scenarios().and_then(Scenarios::base);
+        self.settings.targets.first().map(|target| target.url.as_str()).or(base).unwrap_or_default()
+    }
+
     /// The method of the first target.
     #[must_use]
     pub fn method_name(&self) -> String {

@@ -63,12 +63,22 @@ pub struct Interval {
     pub first_byte: Histogram,
     /// From the instant at which it was due to the end of the answer.
     pub response: Histogram,
+    /// Of these, the times of those that were not as expected, or timed out.
+    pub wrong: Histogram,
 }
 
 impl Interval {
-    pub(crate) fn merge(&mut self, other: &Self) {
+    /// Errors that have no time: no answer came, or nothing was sent.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.errors.saturating_sub(self.wrong.count())
+    }
+
+    /// Adds another one.
+    pub fn merge(&mut self, other: &Self) {
         self.merge_row(other);
         self.first_byte.merge(&other.first_byte);
+        self.wrong.merge(&other.wrong);
     }
 
     /// Only what a row shows.
@@ -85,6 +95,7 @@ impl Interval {
         self.service.clear();
         self.first_byte.clear();
         self.response.clear();
+        self.wrong.clear();
     }
 }
 

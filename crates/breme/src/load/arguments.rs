@@ -158,7 +158,8 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Write the result to a file too, by its ending: .json, .csv (per interval), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm; repeatable
+    /// Write the result to a file too, by its ending: .json, .csv (per interval), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm,
+    /// .jtl (JMeter; a row for each request), .bench.txt (benchstat); repeatable
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
 

@@ -12,13 +12,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use breme_base::Instant;
 use breme_driver::Clock;
-use breme_load::{Interval, Observed, Observer, Outcome, Run, Style, render_text, write_csv, write_steps_csv};
-use breme_stats::{Histogram, log};
+use breme_load::{
+    Interval, Observed, Observer, Outcome, Plan, Run, Style, render_text, write_bench, write_csv, write_steps_csv,
+};
+use breme_stats::{jtl, log};
 
 use super::Failure;
 
 /// Intervals that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no shard waits.
 const LOG_QUEUE_MAX: usize = 32;
+
+/// What names the format of a file.
+const ENDINGS: &str = ".json, .csv, .steps.csv, .hlog, .hgrm, .jtl or .bench.txt";
 
 /// The files that were asked for.
 #[derive(Debug)]
@@ -40,6 +45,10 @@ enum Format {
     /// The steps of scenarios by name.
     StepsCsv,
     Log,
+    /// JMeter's result log.
+    Jtl,
+    /// A line of a Go benchmark.
+    Bench,
     Quantiles,
 }
 
@@ -54,15 +63,16 @@ impl Outputs {
     }
 
     /// Starts writing the logs; the observer feeds them.
-    pub(super) fn start_logs(&self, clock: Clock) -> Result<(Option<Observer>, LogWriters), Failure> {
+    pub(super) fn start_logs(&self, plan: &Plan, clock: Clock) -> Result<(Option<Observer>, LogWriters), Failure> {
         let mut feeds = Vec::new();
         let mut threads = Vec::new();
-        for output in self.files.iter().filter(|output| output.format == Format::Log) {
+        for output in self.files.iter().filter(|output| output.format.is_log()) {
+            let write = output.format.log_writer(plan, clock);
             let mut file = output.file.try_clone().map_err(|error| cannot_write(&output.path, &error))?;
             let (sender, receiver) = sync_channel(LOG_QUEUE_MAX);
             let thread = std::thread::Builder::new()
                 .name("log".to_owned())
-                .spawn(move || write_log(&mut file, clock, receiver))
+                .spawn(move || write(&mut file, receiver))
                 .map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
             feeds.push(Feed { sender, waiting: None });
             threads.push((output.path.clone(), thread));
@@ -80,11 +90,32 @@ impl Outputs {
                 Format::Csv => write_csv(&mut writer, outcome),
                 Format::StepsCsv => write_steps_csv(&mut writer, outcome),
                 Format::Quantiles => breme_stats::write_quantile_text(&mut writer, &Outcome::service_histogram(run)),
-                Format::Log => Ok(()),
+                Format::Bench => write_bench(&mut writer, outcome),
+                Format::Log | Format::Jtl => Ok(()),
             };
             written.and_then(|()| writer.flush()).map_err(|error| cannot_write(&output.path, &error))?;
         }
         Ok(())
+    }
+}
+
+type LogWriter = Box<dyn FnOnce(&mut File, Receiver<Times>) -> io::Result<()> + Send>;
+
+impl Format {
+    /// It is written while the run goes on.
+    const fn is_log(self) -> bool {
+        matches!(self, Self::Log | Self::Jtl)
+    }
+
+    fn log_writer(self, plan: &Plan, clock: Clock) -> LogWriter {
+        if self == Self::Log {
+            return Box::new(move |file, intervals| write_log(file, clock, intervals));
+        }
+        let (url, users) = (plan.url().to_owned(), plan.settings().connections);
+        let label = format!("{} {url}", plan.method_name());
+        Box::new(move |file, intervals| {
+            write_jtl(jtl::Writer::begin(BufWriter::new(file), &label, &url, users)?, clock, intervals)
+        })
     }
 }
 
@@ -96,18 +127,42 @@ fn write_log(file: &mut File, clock: Clock, intervals: Receiver<Times>) -> io::R
     log::write(file, started, intervals.flat_map(Times::rows))
 }
 
+fn write_jtl(
+    mut writer: jtl::Writer<BufWriter<&mut File>>,
+    clock: Clock,
+    intervals: Receiver<Times>,
+) -> io::Result<()> {
+    let mut started = None;
+    for Times { run_started, start, length, interval } in intervals {
+        // Once: the calendar may be set while the run goes on.
+        let started = *started.get_or_insert_with(|| clock.unix_time(run_started));
+        writer.write(&jtl::Interval {
+            start: started + start,
+            length,
+            times: &interval.response,
+            wrong: &interval.wrong,
+            first_byte: &interval.first_byte,
+            lost: interval.lost(),
+            received_bytes: interval.received_bytes,
+        })?;
+    }
+    writer.into_inner().flush()
+}
+
 fn format_of(path: &Path) -> Result<Format, Failure> {
     if path.to_str().is_some_and(|path| path.ends_with(".steps.csv")) {
         return Ok(Format::StepsCsv);
+    }
+    if path.to_str().is_some_and(|path| path.ends_with(".bench.txt")) {
+        return Ok(Format::Bench);
     }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => Ok(Format::Json),
         Some("csv") => Ok(Format::Csv),
         Some("hlog") => Ok(Format::Log),
+        Some("jtl") => Ok(Format::Jtl),
         Some("hgrm") => Ok(Format::Quantiles),
-        _ => {
-            Err(Failure::usage(format!("--output {}: the ending must be .json, .csv, .hlog or .hgrm", path.display())))
-        }
+        _ => Err(Failure::usage(format!("--output {}: the ending must be {ENDINGS}", path.display()))),
     }
 }
 
@@ -140,14 +195,12 @@ struct Feed {
     waiting: Option<Times>,
 }
 
-/// What a log holds of an interval.
+/// An interval on its way to a log.
 struct Times {
     run_started: Instant,
     start: Duration,
     length: Duration,
-    service: Histogram,
-    first_byte: Histogram,
-    response: Histogram,
+    interval: Interval,
 }
 
 impl Feed {
@@ -175,22 +228,20 @@ impl Drop for Feed {
 impl Times {
     fn of(observed: Observed<'_>) -> Self {
         let Observed { run_started, start, length, interval } = observed;
-        let Interval { service, first_byte, response, .. } = interval.clone();
-        Self { run_started, start, length, service, first_byte, response }
+        Self { run_started, start, length, interval: interval.clone() }
     }
 
     /// Together with the interval that follows.
     fn with(mut self, next: Observed<'_>) -> Self {
         self.length = (next.start + next.length).saturating_sub(self.start);
-        self.service.merge(&next.interval.service);
-        self.first_byte.merge(&next.interval.first_byte);
-        self.response.merge(&next.interval.response);
+        self.interval.merge(next.interval);
         self
     }
 
     /// A row for each kind of time.
     fn rows(self) -> [log::Interval; 3] {
-        let Self { start, length, service, first_byte, response, .. } = self;
+        let Self { start, length, interval, .. } = self;
+        let Interval { service, first_byte, response, .. } = interval;
         let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
         [row("service", service), row("first-byte", first_byte), row("response", response)]
     }
@@ -249,7 +300,9 @@ mod tests {
         assert_eq!(format_of(Path::new("a.b/x.hlog")).unwrap(), Format::Log);
         assert_eq!(format_of(Path::new("x.csv")).unwrap(), Format::Csv);
         assert_eq!(format_of(Path::new("x.steps.csv")).unwrap(), Format::StepsCsv);
+        assert_eq!(format_of(Path::new("x.bench.txt")).unwrap(), Format::Bench);
+        assert_eq!(format_of(Path::new("x.jtl")).unwrap(), Format::Jtl);
         let failure = format_of(Path::new("result")).unwrap_err();
-        assert!(failure.code == super::super::USAGE && failure.message.contains(".json, .csv, .hlog or .hgrm"));
+        assert!(failure.code == super::super::USAGE && failure.message.contains(ENDINGS));
     }
 }

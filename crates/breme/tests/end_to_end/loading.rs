@@ -144,3 +144,30 @@ fn monotonic_ns() -> u64 {
     let clock = Clock::start();
     clock.monotonic(clock.now()).as_nanos() as u64
 }
+
+#[test]
+fn the_logs_of_other_tools_have_every_request() {
+    let site = Site::lab("auto");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (log, line) = (path("run.jtl"), path("run.bench.txt"));
+    let url = site.url("/bytes/{uniform:1:2}");
+    let arguments = ["--json", "-n", "400", "-c", "4", "--interval", "20ms", "--expect-bytes", "1", "-o", &log, "-o"];
+    let output = load(&[&arguments[..], &[&line, &url]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let wrong = result["errors"]["assertion"].as_u64().unwrap();
+
+    let log = std::fs::read_to_string(log).unwrap();
+    let rows: Vec<Vec<&str>> = log.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    assert!(log.starts_with("timeStamp,elapsed,label,") && rows.iter().all(|row| row.len() == 17), "{log}");
+    assert_eq!(rows.len(), 400);
+    assert_eq!(rows.iter().filter(|row| row[7] == "false").count() as u64, wrong);
+    let started = result["started_at_unix_ns"].as_u64().unwrap() / 1_000_000;
+    assert!(rows.iter().all(|row| row[0].parse::<u64>().unwrap() + 20 >= started), "{started}\n{log}");
+
+    let text = std::fs::read_to_string(line).unwrap();
+    let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+    assert!(last[0].starts_with("BenchmarkLoad/GET-") && last[1] == "400" && last[3] == "ns/op", "{text}");
+    assert!(text.contains("\nUnit req/s better=higher\n"), "{text}");
+}

@@ -70,6 +70,11 @@ impl Load {
         self.count_errors(kind, 1);
     }
 
+    /// The request has a time all the same.
+    pub(super) fn note_wrong(&mut self, response_ns: u64) {
+        self.interval.wrong.record(response_ns);
+    }
+
     pub(super) fn count_errors(&mut self, kind: ErrorKind, count: u64) {
         self.tally.count(kind, count);
         self.interval.errors += count;

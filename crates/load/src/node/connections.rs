@@ -247,6 +247,7 @@ impl Load {
                 self.interval.service.record(nanos);
                 let response = slot.sent.nanos_since(slot.due).saturating_add(nanos);
                 self.interval.response.record(response);
+                self.note_wrong(response);
                 self.note_step_timeout(index, nanos, response);
                 self.fail(index, ErrorKind::Timeout);
             } else {

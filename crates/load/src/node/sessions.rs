@@ -54,6 +54,7 @@ impl Load {
     /// The answer to the user's step is complete: judges it, and goes on to the next.
     pub(super) fn complete_step(&mut self, now: Instant, index: u32, slot: Slot) {
         if let Some(kind) = self.judge_step(now, index, slot) {
+            self.note_wrong(now.nanos_since(slot.due));
             self.count_error(kind);
             self.note_step_error(index, kind);
         }

@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::nanos;
 use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
-use crate::scenario::Scenarios;
 use crate::schedule::{Shape, Stage};
 
 /// What was asked for.
@@ -88,7 +87,7 @@ impl SettingsSummary {
         let plan = run.plan();
         let settings: &Settings = plan.settings();
         Self {
-            url: url(settings),
+            url: plan.url().to_owned(),
             targets: settings.targets.len() as u64,
             address: run.addresses().get(run.preferred_address()).map(ToString::to_string),
             method: plan.method_name(),
@@ -130,9 +129,4 @@ impl ScheduleSummary {
             deadline_ns: open_loop.deadline.map(nanos),
         }
     }
-}
-
-fn url(settings: &Settings) -> String {
-    let base = settings.scenarios.as_ref().and_then(Scenarios::base);
-    settings.targets.first().map(|target| target.url.as_str()).or(base).unwrap_or_default().to_owned()
 }
