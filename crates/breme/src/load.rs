@@ -63,7 +63,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
-    let tls = secured::client(args, plan.authority())?;
+    let tls = secured::clients(args, plan.authority())?;
     let addresses = resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
@@ -77,7 +77,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     if args.start_on_line {
         stdin::wait_for_line()?;
     }
-    let (mut shards, generator, interruption) = drive(&run, args, clock, tls)?;
+    let (mut shards, generator, interruption) = drive(&run, args, clock, &tls)?;
     let outcome = Outcome::of(&run, &mut shards, generator);
     log_writers.join()?;
     outputs.write(&run, &outcome)?;
@@ -110,14 +110,14 @@ fn drive(
     run: &Arc<Run>,
     args: &Args,
     clock: Clock,
-    tls: Option<Arc<ClientTls>>,
+    tls: &[Arc<ClientTls>],
 ) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {
         threads: run.shard_count(),
         spin_before_deadline: args.spin(run.plan()),
         connect_timeout: run.plan().settings().timeout,
         stopping_timeout: STOPPING_TIMEOUT,
-        tls_clients: tls.iter().cloned().collect(), // in the place of breme_load::TLS_CLIENT
+        tls_clients: tls.to_vec(),
         ..DriverSettings::default()
     };
     let cpu_before = breme_sys::cpu_time_of_process();
@@ -141,7 +141,8 @@ fn drive(
         started_at: clock.unix_time(began),
         started_at_monotonic: clock.monotonic(began),
         tls: tls
-            .and_then(|tls| tls.negotiated())
+            .iter()
+            .find_map(|client| client.negotiated())
             .map(|agreed| TlsSummary { version: agreed.version, cipher_suite: agreed.cipher_suite }),
     };
     Ok((shards, generator, interruption))

@@ -10,7 +10,7 @@
 //!
 //! | module | what it is about |
 //! |---|---|
-//! | `target`, `template`, `request` | what is sent: URLs, placeholders, requests that are built once |
+//! | `target`, `template`, `variables`, `request` | what is sent: URLs, placeholders, values, requests that are built once |
 //! | `plan` | the settings, checked before the clock starts |
 //! | `node`, `user`, `window` | users with their connections; what a free user does next |
 //! | `schedule`, `arrivals` | the open loop: when what is due, and who takes it |
@@ -48,6 +48,7 @@ mod template;
 mod text;
 mod think;
 mod user;
+mod variables;
 mod window;
 mod zipf;
 
@@ -58,7 +59,7 @@ pub use csv::{write as write_csv, write_steps as write_steps_csv};
 pub use figures::duration as duration_text;
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
-    PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TOGETHER_MAX,
+    PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER, TOGETHER_MAX,
 };
 pub use outcome::{
     Bytes, Connections, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
@@ -73,7 +74,7 @@ pub use request::CONTENT_BYTES_MAX;
 pub use run::{Progress, Run};
 pub use scenario::{
     CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
-    STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX, VARIABLE_COUNT_MAX,
+    STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX,
 };
 pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
 pub use series::{Interval, Observed, Observer, ROWS_MAX, Row};
@@ -82,3 +83,4 @@ pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
 pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
 pub use text::{Style, render as render_text};
 pub use think::{Think, parse_duration};
+pub use variables::{VARIABLE_COUNT_MAX, Variables};

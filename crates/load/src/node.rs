@@ -43,7 +43,9 @@ use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
 use connections::Loss;
-pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT};
+pub use connections::{
+    CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER,
+};
 use exchange::Reading;
 use open::Open;
 pub use open::{OPENING_MAX, TOGETHER_MAX};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_load::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Expectations, Needle, Outcome, Settings,
-    StatusSet, Target, Think,
+    StatusSet, Target, Think, Variables,
 };
 use breme_node::{ConnectError, TlsFailure};
 use world::{Reply, Request, Then, World, address, ok, unruly};
@@ -466,4 +466,30 @@ fn the_series_has_rows_of_the_length_that_was_asked_for() {
         let error = breme_load::Plan::new(Settings { interval, ..Settings::new("http://a/") }).unwrap_err();
         assert!(error.to_string().contains("from 10ms to 1h"), "{error}");
     }
+}
+
+#[test]
+fn variables_of_the_run_stand_in_urls_fields_and_contents() {
+    let variables = [("page", "x y"), ("id", "{seq}"), ("text", "say \"hi\"")];
+    let settings = Settings {
+        targets: vec![Target::url("http://a/{page}?q={page:url}&n={id}")],
+        fields: vec![("X-Page".to_owned(), b"{page} {{id}}".to_vec())],
+        content: Some(br#"{{"text":"{text:json}"}}"#.to_vec()),
+        variables: Variables::new(variables).unwrap(),
+        ..counted(2, 1)
+    };
+    let mut world = World::new(settings.clone(), 1, |_| ok("x"));
+    world.finish();
+    let second = &world.requests[1];
+    assert_eq!(second.target(), "/x%20y?q=x%20y&n=2");
+    assert!(second.text.contains("X-Page: x y {id}\r\n"), "{}", second.text);
+    assert!(second.text.ends_with(r#"{"text":"say \"hi\""}"#), "{}", second.text);
+
+    let wrong = Settings { targets: vec![Target::url("http://a/{pgae}")], ..settings.clone() };
+    let error = breme_load::Plan::new(wrong).unwrap_err().to_string();
+    assert!(error.contains("{pgae} is not a placeholder") && error.contains("--var"), "{error}");
+    let broken = Settings { variables: Variables::new([("page", "a\r\nEvil: 1")]).unwrap(), ..settings };
+    let broken = Settings { targets: vec![Target::url("http://a/")], content: None, ..broken };
+    let error = breme_load::Plan::new(broken).unwrap_err().to_string();
+    assert!(error.contains("X-Page") && error.contains("no line breaks"), "{error}");
 }

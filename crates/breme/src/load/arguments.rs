@@ -7,7 +7,7 @@ use std::time::Duration;
 use breme_http1::Version;
 use breme_load::{
     Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Stage, StatusSet, Target,
-    Think, WAITING_MAX, parse_sha256,
+    Think, Variables, WAITING_MAX, parse_sha256,
 };
 
 use super::{Failure, stdin, units};
@@ -36,6 +36,10 @@ pub struct Args {
     /// File of targets, asked for in turn: a URL or METHOD URL [CONTENT] on each line; - for standard input
     #[arg(long, value_name = "FILE")]
     targets: Option<PathBuf>,
+
+    /// Give {NAME} a value in PATH, field values and content; in a scenario, in place of the file's own; repeatable
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = units::variable)]
+    variables: Vec<(String, String)>,
 
     /// Connections that are kept busy; each is a user
     #[arg(short, long, value_name = "N", default_value = "10", value_parser = units::size)]
@@ -94,7 +98,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     deadline: Option<Duration>,
 
-    /// Open loop: so long before a request is due its thread no longer sleeps [default: 50us, at most 5 % of a processor]
+    /// Open loop, or users who think: so long before something is to be sent its thread no longer sleeps [default: 50us, at most 5 % of a processor]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     spin: Option<Duration>,
 
@@ -205,7 +209,8 @@ const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brac
   {uniform:A:B}    whole number from A to B
   {zipf:N:S}       whole number from 1 to N by Zipf's law with exponent S
   {random:BYTES}   random letters and digits
-  {session} {NAME} in a scenario: number of the session; a variable ({NAME:url}, {NAME:json} encode it)
+  {NAME}           the value that --var gave it, or a variable of a scenario ({NAME:url}, {NAME:json} encode it)
+  {session}        in a scenario: number of the session
 
 Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong usage;
 3 an answer was not as expected (--expect-…); 130, 143 interrupted, with a partial result.";
@@ -214,11 +219,13 @@ impl Args {
     /// Reads the files that the flags name.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let open_loop = self.open_loop()?;
+        let variables = self.variables()?;
         let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
         let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
         let has_other_end = self.requests.is_some() || self.until_stopped;
         let duration = self.duration.or((!has_other_end).then_some(default));
         self.check_stdin()?;
+        self.check_spin(self.think.is_some() || self.scenario.is_some())?;
         Ok(Settings {
             targets: self.read_targets()?,
             connections: self.connections,
@@ -242,7 +249,8 @@ impl Args {
                 contains: self.expect_contains.as_ref().map(|text| Needle::new(text.as_bytes())),
             },
             open_loop,
-            scenarios: self.read_scenarios()?,
+            scenarios: self.read_scenarios(&variables)?,
+            variables,
             interval: self.interval,
             seed: self.seed,
         })
@@ -256,7 +264,6 @@ impl Args {
                 ("--in-flight-max", self.in_flight_max.is_some()),
                 ("--waiting-max", self.waiting_max != WAITING_MAX),
                 ("--deadline", self.deadline.is_some()),
-                ("--spin", self.spin.is_some()),
             ];
             return match named.iter().find(|(_, is_named)| *is_named) {
                 Some((flag, _)) => {
@@ -313,10 +320,18 @@ impl Args {
         self.spin.is_some_and(|spin| !spin.is_zero())
     }
 
+    /// Where nothing leaves by the clock, staying awake for it means nothing.
+    fn check_spin(&self, thinks: bool) -> Result<(), Failure> {
+        if self.spin.is_some() && !thinks && self.rate.is_none() && self.over.is_none() && self.stages.is_empty() {
+            let problem = "--spin is for what leaves by the clock: the requests of an open loop (-R), or of users who think (--think, --scenario); here each leaves when the answer before it has come";
+            return Err(Failure::usage(problem));
+        }
+        Ok(())
+    }
+
     /// How long before a deadline the threads no longer sleep: it makes up for the time that waking takes, where that costs little.
     pub(super) fn spin(&self, plan: &Plan) -> Duration {
-        let rate = plan.settings().open_loop.as_ref().map_or(0.0, |open_loop| open_loop.pace.peak_rate());
-        let distance = self.thread_count(plan) as f64 / rate.max(f64::MIN_POSITIVE);
+        let distance = self.thread_count(plan) as f64 / plan.timer_rate().max(f64::MIN_POSITIVE);
         let affordable = Duration::try_from_secs_f64(distance * SPIN_SHARE_MAX).unwrap_or(Duration::MAX);
         self.spin.unwrap_or_else(|| affordable.min(SPIN_MAX))
     }
@@ -335,7 +350,16 @@ impl Args {
         }
     }
 
-    fn read_scenarios(&self) -> Result<Option<Scenarios>, Failure> {
+    pub(super) const fn has_scenario(&self) -> bool {
+        self.scenario.is_some()
+    }
+
+    fn variables(&self) -> Result<Variables, Failure> {
+        let pairs = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Variables::new(pairs).map_err(|problem| Failure::usage(format!("--var: {problem}")))
+    }
+
+    fn read_scenarios(&self, variables: &Variables) -> Result<Option<Scenarios>, Failure> {
         let Some(path) = &self.scenario else { return Ok(None) };
         let name = path.display();
         let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
@@ -346,7 +370,7 @@ impl Args {
                 error.utf8_error().valid_up_to()
             ))
         })?;
-        Scenarios::parse(&text, self.think)
+        Scenarios::parse(&text, self.think, variables)
             .map(Some)
             .map_err(|error| Failure::usage(format!("--scenario {name}: {error}")))
     }

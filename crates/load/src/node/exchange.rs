@@ -154,6 +154,10 @@ impl Load {
                         self.close_announced(now, index, connection, received.ended, actions);
                         return (length, Reading::Lost);
                     }
+                    if self.has_left(index) {
+                        self.leave_connection(now, index, connection, actions);
+                        return (length, Reading::Lost);
+                    }
                     if taken == rest.len() && !received.ended {
                         return (length, Reading::Idle);
                     }
