@@ -65,6 +65,8 @@ pub struct Interval {
     pub response: Histogram,
     /// Of these, the times of those that were not as expected, or timed out.
     pub wrong: Histogram,
+    /// Times that are all three of the others at once; before the interval is complete.
+    pub(crate) prompt: Histogram,
 }
 
 impl Interval {
@@ -79,6 +81,14 @@ impl Interval {
         self.merge_row(other);
         self.first_byte.merge(&other.first_byte);
         self.wrong.merge(&other.wrong);
+        self.prompt.merge(&other.prompt);
+    }
+
+    /// Puts the times that are of every kind to those of each.
+    fn complete(&mut self) {
+        let Self { service, response, first_byte, prompt, .. } = self;
+        [service, response, first_byte].into_iter().for_each(|times| times.merge(prompt));
+        prompt.clear();
     }
 
     /// Only what a row shows.
@@ -96,6 +106,7 @@ impl Interval {
         self.first_byte.clear();
         self.response.clear();
         self.wrong.clear();
+        self.prompt.clear();
     }
 }
 
@@ -217,17 +228,22 @@ impl Series {
 
     fn close_front(&mut self, length: Duration) {
         let Some(Pending { index, mut interval }) = self.pending.pop_front() else { return };
+        interval.complete();
         let start = self.start_of(index);
         if let Some(observer) = &mut self.observer {
             observer(Observed { run_started: self.run_started, start, length, interval: &interval });
         }
-        self.open_row.merge_row(&interval);
+        self.next_index = index + 1;
+        if length == self.length && self.intervals_per_row == 1 {
+            self.push_row(self.start_of(self.next_index), &interval);
+        } else {
+            self.open_row.merge_row(&interval);
+            if length == self.length {
+                self.close_row_at_boundary();
+            }
+        }
         interval.clear();
         self.spare.push(interval);
-        self.next_index = index + 1;
-        if length == self.length {
-            self.close_row_at_boundary();
-        }
     }
 
     fn close_row_at_boundary(&mut self) {
@@ -238,10 +254,18 @@ impl Series {
 
     /// Closes the row that goes on until `end`.
     fn close_row(&mut self, end: Duration) {
+        let mut open_row = std::mem::take(&mut self.open_row);
+        self.push_row(end, &open_row);
+        open_row.clear();
+        self.open_row = open_row;
+    }
+
+    /// Adds a row that goes on until `end`.
+    fn push_row(&mut self, end: Duration, measured: &Interval) {
         let start = self.start_of(self.row_begins);
         let length = end.saturating_sub(start).max(Duration::from_nanos(1));
         self.row_begins = self.next_index;
-        let Interval { answered, errors, received_bytes, service, response, .. } = &self.open_row;
+        let Interval { answered, errors, received_bytes, service, response, .. } = measured;
         self.rows.push(Row {
             start_s: start.as_secs_f64(),
             length_s: length.as_secs_f64(),
@@ -257,7 +281,6 @@ impl Series {
             response_p99_ns: response.quantile(0.99),
             response_max_ns: response.max(),
         });
-        self.open_row.clear();
         if self.rows.len() >= self.rows_max {
             self.rows = self.rows.chunks(2).map(merged).collect();
             self.intervals_per_row *= 2;
@@ -273,6 +296,7 @@ impl Series {
             let rest = elapsed.saturating_sub(self.start_of(index)).max(Duration::from_nanos(1));
             self.close_front(if is_last { rest } else { self.length });
         }
+        self.total.complete();
         let has_rest = self.open_row.answered + self.open_row.errors > 0;
         if has_rest {
             self.close_row(elapsed);
@@ -284,6 +308,7 @@ impl Series {
         &self.rows
     }
 
+    /// The whole run, once it is finished.
     pub(crate) const fn total(&self) -> &Interval {
         &self.total
     }
