@@ -433,7 +433,7 @@ impl Node for Load {
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.tick(now);
         if self.phase == Phase::Running {
-            self.window_ends = self.window_ends.min(now);
+            self.window_ends = self.window_ends.min(self.run.stop(now));
             self.dispatch_rest(now, actions);
         }
         let is_regular = self.run.plan().settings().until_stopped;

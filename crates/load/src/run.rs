@@ -29,6 +29,8 @@ pub struct Run {
     opening_since: AtomicU64,
     /// Users that have not tried to connect yet, of those that the schedule waits for.
     opening: AtomicUsize,
+    /// When the outside ended the run.
+    stopped: AtomicU64,
     claimed: AtomicU64,
     claim_size: u64,
     /// Of scenarios: requests, which are not counted by claims.
@@ -86,6 +88,7 @@ impl Run {
             started: AtomicU64::new(u64::MAX),
             opening_since: AtomicU64::new(u64::MAX),
             opening: AtomicUsize::new(connections),
+            stopped: AtomicU64::new(u64::MAX),
             claimed: AtomicU64::new(0),
             claim_size,
             sequence: AtomicU64::new(0),
@@ -174,6 +177,11 @@ impl Run {
     /// The instant at which the first shard began to open connections.
     pub(crate) fn begin_opening(&self, now: Instant) -> Instant {
         first_of(&self.opening_since, now)
+    }
+
+    /// The instant at which the first shard heard that the run is to end: nothing is due after it, for any of them.
+    pub(crate) fn stop(&self, now: Instant) -> Instant {
+        first_of(&self.stopped, now)
     }
 
     /// A user has tried to connect. Whether it was the last one.
