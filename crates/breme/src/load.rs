@@ -7,6 +7,7 @@ mod arguments;
 mod attendant;
 mod output;
 mod secured;
+mod stdin;
 pub mod units;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -62,18 +63,21 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
-    let tls = secured::client(args, plan.authority())?;
+    let tls = secured::clients(args, plan.authority())?;
     let addresses = resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
-    let (observer, log_writers) = outputs.start_logs()?;
+    let (observer, log_writers) = outputs.start_logs(&plan, clock)?;
     let mut run = Run::new(plan, addresses, threads, clock.wall_clock())
         .with_thread_cpu(|| breme_sys::cpu_time_of_thread().total());
     if let Some(observer) = observer {
         run = run.observed_by(observer);
     }
     let run = Arc::new(run);
-    let (mut shards, generator, interruption) = drive(&run, args, clock, tls)?;
+    if args.start_on_line {
+        stdin::wait_for_line()?;
+    }
+    let (mut shards, generator, interruption) = drive(&run, args, clock, &tls)?;
     let outcome = Outcome::of(&run, &mut shards, generator);
     log_writers.join()?;
     outputs.write(&run, &outcome)?;
@@ -106,22 +110,21 @@ fn drive(
     run: &Arc<Run>,
     args: &Args,
     clock: Clock,
-    tls: Option<Arc<ClientTls>>,
+    tls: &[Arc<ClientTls>],
 ) -> Result<(Vec<Load>, Generator, Option<Interruption>), Failure> {
     let settings = DriverSettings {
         threads: run.shard_count(),
         spin_before_deadline: args.spin(run.plan()),
         connect_timeout: run.plan().settings().timeout,
         stopping_timeout: STOPPING_TIMEOUT,
-        tls_clients: tls.iter().cloned().collect(), // in the place of breme_load::TLS_CLIENT
+        tls_clients: tls.to_vec(),
         ..DriverSettings::default()
     };
-    let started_at = run_date(clock);
     let cpu_before = breme_sys::cpu_time_of_process();
     let running =
         start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
             .map_err(|error| Failure::run(error.to_string()))?;
-    let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet)?;
+    let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet, args.watches_stdin())?;
     let ended = running.join();
     let cpu = breme_sys::cpu_time_of_process().since(cpu_before).total();
     let interruption = attendant.finish();
@@ -129,21 +132,20 @@ fn drive(
         .into_iter()
         .collect::<Result<Vec<Load>, _>>()
         .map_err(|panic| Failure::run(format!("a shard ended by a fault of breme, please report it: {panic}")))?;
+    let began = run.started().unwrap_or_default();
     let generator = Generator {
         process_cpu: Some(cpu),
         processors: breme_sys::parallelism(),
         stays_awake: args.stays_awake(),
         interrupted: interruption.is_some(),
-        started_at,
+        started_at: clock.unix_time(began),
+        started_at_monotonic: clock.monotonic(began),
         tls: tls
-            .and_then(|tls| tls.negotiated())
+            .iter()
+            .find_map(|client| client.negotiated())
             .map(|agreed| TlsSummary { version: agreed.version, cipher_suite: agreed.cipher_suite }),
     };
     Ok((shards, generator, interruption))
-}
-
-fn run_date(clock: Clock) -> breme_base::UnixSeconds {
-    clock.wall_clock().at(clock.now())
 }
 
 /// Names the server, what became of the requests, and what to look at.

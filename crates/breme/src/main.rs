@@ -23,14 +23,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Load a URL and tell how long its answers take.
-    Load(load::Args),
+    Load(Box<load::Args>),
     /// Serve a folder of files, fixed answers for a laboratory, or both.
-    Site(site::Args),
+    Site(Box<site::Args>),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Load(args) => load::run(args),
-        Command::Site(args) => site::run(args),
+        Command::Load(args) => load::run(*args),
+        Command::Site(args) => site::run(*args),
     }
 }

@@ -1,10 +1,10 @@
-//! The time series as CSV: a line for each second; and the steps of scenarios: a line for each name.
+//! The time series as CSV: a line for each interval; and the steps of scenarios: a line for each name.
 
 use std::io::{self, Write};
 
 use crate::outcome::{Outcome, TimeSummary};
 
-/// Writes the seconds of the run, with a line of names first. Times are in nanoseconds, as the names say.
+/// Writes the intervals of the run, with a line of names first. Times are in nanoseconds, as the names say.
 ///
 /// # Errors
 /// What `out` says.

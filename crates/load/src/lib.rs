@@ -2,7 +2,7 @@
 //! a schedule; and scenarios of several steps in either.
 //!
 //! ```text
-//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, seconds, progress)
+//!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, intervals, progress)
 //!                                 │ one for each shard
 //!                                 ▼
 //!                    driver ◄── Load (a node) ──► counts and histograms ──► Outcome ──► text, CSV, JSON
@@ -10,14 +10,14 @@
 //!
 //! | module | what it is about |
 //! |---|---|
-//! | `target`, `template`, `request` | what is sent: URLs, placeholders, requests that are built once |
+//! | `target`, `template`, `variables`, `request` | what is sent: URLs, placeholders, values, requests that are built once |
 //! | `plan` | the settings, checked before the clock starts |
 //! | `node`, `user`, `window` | users with their connections; what a free user does next |
 //! | `schedule`, `arrivals` | the open loop: when what is due, and who takes it |
 //! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
-//! | `tally`, `series`, `run` | what is counted: per shard, per second, together |
-//! | `outcome`, `text`, `figures`, `csv` | the result |
+//! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
+//! | `outcome`, `text`, `figures`, `csv`, `bench` | the result |
 //!
 //! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer before it and
 //! the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time* due → done, *lateness* the part of due → sent
@@ -28,6 +28,7 @@
 //! server from a seed. It does not resolve names and does not know how long its own thread was busy; both are told to it.
 
 mod arrivals;
+mod bench;
 mod checks;
 mod cookies;
 mod csv;
@@ -47,16 +48,18 @@ mod template;
 mod text;
 mod think;
 mod user;
+mod variables;
 mod window;
 mod zipf;
 
+pub use bench::write as write_bench;
 pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
 pub use figures::duration as duration_text;
 pub use node::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, LINGER_MAX, Load, OPENING_MAX, PAUSE_MAX,
-    PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TOGETHER_MAX,
+    PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER, TOGETHER_MAX,
 };
 pub use outcome::{
     Bytes, Connections, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
@@ -64,18 +67,20 @@ pub use outcome::{
     TimeSummary, TlsSummary,
 };
 pub use plan::{
-    CONNECTION_COUNT_MAX, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError, Settings, WAITING_MAX,
+    CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
+    Settings, WAITING_MAX,
 };
 pub use request::CONTENT_BYTES_MAX;
 pub use run::{Progress, Run};
 pub use scenario::{
     CONTENT_KEPT_MAX, File as ScenarioFile, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, SCENARIO_FILE_BYTES_MAX,
-    STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX, VARIABLE_COUNT_MAX,
+    STEP_COUNT_MAX, ScenarioError, Scenarios, VALUE_BYTES_MAX,
 };
 pub use schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX, Shape, Stage};
-pub use series::{Interval, Observer, ROWS_MAX, Row};
+pub use series::{Interval, Observed, Observer, ROWS_MAX, Row};
 pub use tally::ErrorKind;
 pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
 pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
 pub use text::{Style, render as render_text};
 pub use think::{Think, parse_duration};
+pub use variables::{VARIABLE_COUNT_MAX, Variables};

@@ -43,7 +43,9 @@ use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
 use connections::Loss;
-pub use connections::{CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT};
+pub use connections::{
+    CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER,
+};
 use exchange::Reading;
 use open::Open;
 pub use open::{OPENING_MAX, TOGETHER_MAX};
@@ -61,8 +63,6 @@ use crate::user::{Owner, Owners, State, User};
 pub const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// The same when the user interrupts the run.
 pub const DRAIN_INTERRUPTED_MAX: Duration = Duration::from_secs(1);
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// The users of one shard. See the crate's documentation.
 #[derive(Debug)]
@@ -89,13 +89,14 @@ pub struct Load {
     /// Users that are not done.
     active: usize,
     phase: Phase,
-    window_ends: Instant,
+    pub(crate) window_ends: Instant,
     pub(crate) tally: Tally,
     interval: Interval,
     /// Times of those requests of the interval that left when they were due and whose answer came in one piece: they are response time,
     /// service time and time to the first byte at once, and so most requests are recorded once and not three times.
     prompt: Histogram,
-    interval_second: u64,
+    /// Which interval of the run it is, from 0.
+    interval_index: u64,
     interval_ends: Instant,
     bytes_received_before: u64,
     pub(crate) span: Span,
@@ -145,7 +146,7 @@ impl Load {
             tally,
             interval: Interval::default(),
             prompt: Histogram::new(),
-            interval_second: 0,
+            interval_index: 0,
             interval_ends: Instant::FAR,
             bytes_received_before: 0,
             span: Span { started: Instant::ZERO, ended: Instant::ZERO, cpu: None },
@@ -184,7 +185,7 @@ impl Load {
     fn begin(&mut self, now: Instant) -> Instant {
         let epoch = self.run.begin(now);
         self.phase = Phase::Running;
-        self.interval_ends = epoch + SECOND;
+        self.interval_ends = epoch + self.run.plan().settings().interval;
         if let Some(duration) = self.run.plan().settings().duration {
             self.window_ends = epoch + duration;
         }
@@ -250,6 +251,10 @@ impl Load {
             }
             State::Queued | State::Connecting(_) | State::Done => {}
         }
+    }
+
+    fn drain_max(&self) -> Duration {
+        DRAIN_MAX.min(self.run.plan().settings().timeout)
     }
 
     /// Sends nothing more; waits for what is under way until `bound` has passed.
@@ -400,8 +405,7 @@ impl Node for Load {
             }
             Phase::Running if now >= self.window_ends => {
                 self.dispatch_rest(now, actions);
-                let bound = DRAIN_MAX.min(self.run.plan().settings().timeout);
-                self.drain(now, bound, actions);
+                self.drain(now, self.drain_max(), actions);
             }
             Phase::Draining(until) if now >= until => self.finish(now, actions),
             _ => {}
@@ -428,7 +432,13 @@ impl Node for Load {
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.tick(now);
-        self.drain(now, DRAIN_INTERRUPTED_MAX, actions);
+        if self.phase == Phase::Running {
+            self.window_ends = self.window_ends.min(self.run.stop(now));
+            self.dispatch_rest(now, actions);
+        }
+        let is_regular = self.run.plan().settings().until_stopped;
+        let bound = if is_regular { self.drain_max() } else { DRAIN_INTERRUPTED_MAX };
+        self.drain(now, bound, actions);
         self.publish();
     }
 

@@ -12,6 +12,7 @@ use crate::schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
 use crate::think::Think;
+use crate::variables::Variables;
 
 /// The most connections of one run.
 pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
@@ -22,6 +23,11 @@ pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
 
 /// Arrivals of an open loop that may wait for a connection, unless the user says otherwise.
 pub const WAITING_MAX: u64 = 1_000_000;
+
+/// The shortest interval of the time series: closing one costs the shard some tens of microseconds.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// The longest one.
+pub const INTERVAL_MAX: Duration = Duration::from_hours(1);
 
 /// What the user wants.
 #[derive(Clone, Debug)]
@@ -34,6 +40,8 @@ pub struct Settings {
     pub requests: Option<u64>,
     /// End after this time.
     pub duration: Option<Duration>,
+    /// Go on until the outside ends the run; that is its regular end.
+    pub until_stopped: bool,
     /// Requests that one connection may have outstanding.
     pub pipeline_depth: usize,
     /// The method, where a target names none. None: GET, or POST if there is content.
@@ -58,8 +66,12 @@ pub struct Settings {
     pub expectations: Expectations,
     /// Requests (with scenarios, sessions) come by a schedule, whatever the answers do. None: a closed loop.
     pub open_loop: Option<OpenLoop>,
+    /// Names with values for the templates of targets, fields and contents. (Scenarios have theirs in them.)
+    pub variables: Variables,
     /// Users do several steps. Then there is at most one target, whose authority and path all steps have in common.
     pub scenarios: Option<Scenarios>,
+    /// How long the intervals of the time series are: whole milliseconds.
+    pub interval: Duration,
     /// Everything random comes from it.
     pub seed: u64,
 }
@@ -100,6 +112,7 @@ impl Settings {
             connections: 10,
             requests: None,
             duration: Some(Duration::from_secs(10)),
+            until_stopped: false,
             pipeline_depth: 1,
             method: None,
             fields: Vec::new(),
@@ -112,7 +125,9 @@ impl Settings {
             cookies: false,
             expectations: Expectations::default(),
             open_loop: None,
+            variables: Variables::default(),
             scenarios: None,
+            interval: Duration::from_secs(1),
             seed: 1,
         }
     }
@@ -161,12 +176,14 @@ impl Plan {
         if settings.scenarios.is_some() {
             return Self::of_scenarios(settings, &fields);
         }
+        let variables = &settings.variables;
+        let compile_content = |content: &[u8]| compile_content(content, variables);
         let content = settings.content.as_deref().map(compile_content).transpose()?;
         let mut authority: Option<Authority> = None;
         let mut requests = Vec::with_capacity(settings.targets.len());
         for target in &settings.targets {
             let fault = |problem: String| PlanError::Target(TargetError { line: target.line, problem });
-            let url = Url::parse(&target.url).map_err(fault)?;
+            let url = Url::parse(&target.url, variables).map_err(fault)?;
             let first = authority.get_or_insert_with(|| url.authority.clone());
             let server = |authority: &Authority| (authority.host.clone(), authority.port, authority.is_tls);
             if server(first) != server(&url.authority) {
@@ -213,7 +230,7 @@ impl Plan {
                 return Err(PlanError::Setting(problem.to_owned()));
             }
         };
-        let url = Url::parse(base).map_err(PlanError::Setting)?;
+        let url = Url::parse(base, &Variables::default()).map_err(PlanError::Setting)?;
         let prefix = url.path.as_fixed().filter(|path| !path.contains(&b'?')).ok_or_else(|| {
             PlanError::Setting(format!(
                 "the URL {base:?} is the beginning of all paths: it may hold no '?' and no placeholder"
@@ -238,6 +255,13 @@ impl Plan {
         &self.authority
     }
 
+    /// The first target, or the beginning that all paths of the scenarios have in common.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        let base = self.scenarios().and_then(Scenarios::base);
+        self.settings.targets.first().map(|target| target.url.as_str()).or(base).unwrap_or_default()
+    }
+
     /// The method of the first target.
     #[must_use]
     pub fn method_name(&self) -> String {
@@ -247,12 +271,28 @@ impl Plan {
     /// Whether connections are opened before there is a request for them: so that none waits for a handshake which later ones
     /// do not have. Where each request has a connection of its own, the handshake is a part of what its user waits for.
     pub(crate) const fn connects_ahead(&self) -> bool {
-        self.settings.open_loop.is_some() && self.settings.keep_alive
+        let is_new_for_each = match &self.settings.scenarios {
+            Some(scenarios) => scenarios.has_new_connections(),
+            None => false,
+        };
+        self.settings.open_loop.is_some() && self.settings.keep_alive && !is_new_for_each
     }
 
     /// Whether requests leave at instants of their own, not only behind answers.
     pub(crate) const fn has_users_that_think(&self) -> bool {
         self.settings.think.is_some() || self.settings.scenarios.is_some()
+    }
+
+    /// The most instants a second at which something is to be sent by the clock, and not behind an answer.
+    #[must_use]
+    pub fn timer_rate(&self) -> f64 {
+        let schedule = self.settings.open_loop.as_ref().map_or(0.0, |open_loop| open_loop.pace.peak_rate());
+        let think = match (&self.settings.scenarios, self.settings.think) {
+            (Some(scenarios), _) => scenarios.mean_think(),
+            (None, think) => think.map_or(Duration::ZERO, Think::mean),
+        };
+        let thinking = if think.is_zero() { 0.0 } else { self.settings.connections as f64 / think.as_secs_f64() };
+        schedule + thinking
     }
 
     /// What users do, if that is more than a request after another.
@@ -296,16 +336,31 @@ fn check_bounds(settings: &Settings) -> Result<(), PlanError> {
     if settings.requests == Some(0) || settings.duration == Some(Duration::ZERO) {
         return fault("nothing is to be done: the number of requests and the duration must be above 0".to_owned());
     }
-    if settings.requests.is_none() && settings.duration.is_none() {
+    let has_end = settings.requests.is_some() || settings.duration.is_some();
+    if has_end && settings.until_stopped {
+        return fault(
+            "a run until it is stopped has no other end; leave out the number of requests and the duration".to_owned(),
+        );
+    }
+    if !has_end && !settings.until_stopped {
         return fault("the run has no end; give a number of requests, a duration, or both".to_owned());
     }
     if settings.think.is_some_and(|think| think.min > think.max) {
         return fault("the think time's range is reversed; write the shorter time first".to_owned());
     }
+    check_interval(settings.interval).map_err(PlanError::Setting)?;
     match &settings.open_loop {
         Some(open_loop) => check_open_loop(settings, open_loop).map_err(PlanError::Setting),
         None => Ok(()),
     }
+}
+
+/// The files that hold intervals tell their times to the millisecond.
+fn check_interval(interval: Duration) -> Result<(), String> {
+    if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) || !interval.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(format!("an interval of {interval:?}: it must be from 10ms to 1h, in whole milliseconds"));
+    }
+    Ok(())
 }
 
 fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), String> {
@@ -396,8 +451,8 @@ fn check_fields(settings: &Settings) -> Result<(), PlanError> {
 fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, PlanError> {
     let mut fields = Vec::new();
     for (name, value) in &settings.fields {
-        let template =
-            Template::parse_if_any(value).map_err(|error| PlanError::Setting(format!("field {name:?}, {error}")))?;
+        let template = Template::parse_with_if_any(value, &settings.variables)
+            .map_err(|error| PlanError::Setting(format!("field {name:?}, {error}")))?;
         fields.push((name.clone(), template));
     }
     if !settings.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("User-Agent")) {
@@ -407,7 +462,7 @@ fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, PlanEr
     Ok(fields)
 }
 
-fn compile_content(content: &[u8]) -> Result<Template, PlanError> {
+fn compile_content(content: &[u8], variables: &Variables) -> Result<Template, PlanError> {
     const { assert!(RANDOM_BYTES_MAX <= CONTENT_BYTES_MAX) };
     if content.len() > CONTENT_BYTES_MAX {
         return Err(PlanError::Setting(format!(
@@ -415,7 +470,7 @@ fn compile_content(content: &[u8]) -> Result<Template, PlanError> {
             content.len()
         )));
     }
-    Template::parse_if_any(content).map_err(|error| PlanError::Setting(format!("content, {error}")))
+    Template::parse_with_if_any(content, variables).map_err(|error| PlanError::Setting(format!("content, {error}")))
 }
 
 fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) -> Result<&'a str, String> {

@@ -9,7 +9,7 @@ use breme_node::{Actions, ConnectionId};
 use bytes::Bytes;
 
 use crate::cookies::Jar;
-use crate::template::{Encoding, Inputs, Placeholder, Template, push_encoded, push_number};
+use crate::template::{Encoding, Inputs, Placeholder, Template, push_number, push_target};
 
 /// The longest content of a request.
 pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -175,7 +175,7 @@ fn render_in_head(placeholder: &Placeholder, place: Place, inputs: &mut Inputs<'
     };
     let value = inputs.values.get(*index).map_or(&[][..], Vec::as_slice);
     match place {
-        Place::Target => push_encoded(value, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte), out),
+        Place::Target => push_target(value, out),
         Place::Field => out.extend(value.iter().map(|byte| if byte.is_ascii_control() { b' ' } else { *byte })),
     }
 }
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn a_variable_cannot_change_the_structure_of_the_head() {
         let names = ["x".to_owned()];
-        let template = |text: &str| Template::parse_lenient(text.as_bytes(), Names(Some(&names))).unwrap();
+        let template = |text: &str| Template::parse_lenient(text.as_bytes(), Names::Session(&names)).unwrap();
         let request = Request::build(Parts {
             method: "POST",
             target: &template("/a/{x}"),

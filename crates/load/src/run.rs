@@ -29,6 +29,8 @@ pub struct Run {
     opening_since: AtomicU64,
     /// Users that have not tried to connect yet, of those that the schedule waits for.
     opening: AtomicUsize,
+    /// When the outside ended the run.
+    stopped: AtomicU64,
     claimed: AtomicU64,
     claim_size: u64,
     /// Of scenarios: requests, which are not counted by claims.
@@ -76,7 +78,7 @@ impl Run {
             None => CLAIM_MAX,
         };
         let settings = plan.settings();
-        let connections = settings.connections;
+        let (connections, interval) = (settings.connections, settings.interval);
         let queue = settings.open_loop.as_ref().map(|open_loop| queue(settings, open_loop, shard_count));
         Self {
             plan,
@@ -86,6 +88,7 @@ impl Run {
             started: AtomicU64::new(u64::MAX),
             opening_since: AtomicU64::new(u64::MAX),
             opening: AtomicUsize::new(connections),
+            stopped: AtomicU64::new(u64::MAX),
             claimed: AtomicU64::new(0),
             claim_size,
             sequence: AtomicU64::new(0),
@@ -95,14 +98,15 @@ impl Run {
             preferred_address: AtomicUsize::new(0),
             tls_failure: OnceLock::new(),
             shards: (0..shard_count).map(|_| ShardProgress::default()).collect(),
-            series: Mutex::new(Series::new(shard_count, None)),
+            series: Mutex::new(Series::new(interval, shard_count, None)),
         }
     }
 
-    /// Lets `observer` see every second of the run.
+    /// Lets `observer` see every interval of the run.
     #[must_use]
     pub fn observed_by(mut self, observer: Observer) -> Self {
-        self.series = Mutex::new(Series::new(self.shards.len(), Some(observer)));
+        let interval = self.plan.settings().interval;
+        self.series = Mutex::new(Series::new(interval, self.shards.len(), Some(observer)));
         self
     }
 
@@ -163,6 +167,7 @@ impl Run {
     /// The instant at which the first shard began: the same for all.
     pub(crate) fn begin(&self, now: Instant) -> Instant {
         let epoch = first_of(&self.started, now);
+        self.series().begin(epoch);
         if let Some(queue) = &self.queue {
             queue.begin(epoch);
         }
@@ -174,13 +179,19 @@ impl Run {
         first_of(&self.opening_since, now)
     }
 
+    /// The instant at which the first shard heard that the run is to end: nothing is due after it, for any of them.
+    pub(crate) fn stop(&self, now: Instant) -> Instant {
+        first_of(&self.stopped, now)
+    }
+
     /// A user has tried to connect. Whether it was the last one.
     pub(crate) fn note_tried(&self) -> bool {
         self.opening.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     /// When the run began; none if it has not.
-    pub(crate) fn started(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn started(&self) -> Option<Instant> {
         let started = Instant::from_nanos(self.started.load(Ordering::Relaxed));
         (started != Instant::FAR).then_some(started)
     }

@@ -7,6 +7,8 @@ mod compile;
 mod file;
 mod place;
 
+use std::time::Duration;
+
 use breme_base::Random;
 use compile::Compiler;
 pub use file::File;
@@ -17,6 +19,7 @@ use regex::bytes::Regex;
 use crate::checks::Expectations;
 use crate::template::Template;
 use crate::think::Think;
+use crate::variables::Variables;
 
 /// The longest scenario file.
 pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -24,8 +27,6 @@ pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const SCENARIO_COUNT_MAX: usize = 100;
 /// The most steps of all scenarios of a run: each is timed by itself.
 pub const STEP_COUNT_MAX: usize = 500;
-/// The most variables of a run.
-pub const VARIABLE_COUNT_MAX: usize = 100;
 /// How deep groups of steps may stand in each other.
 pub const GROUP_DEPTH_MAX: usize = 4;
 /// The most times that a step or a group is repeated.
@@ -49,6 +50,7 @@ pub struct Scenarios {
     steps: Vec<Step>,
     step_names: Vec<String>,
     weight_sum: u64,
+    has_new_connections: bool,
 }
 
 /// One of them.
@@ -102,18 +104,18 @@ pub(crate) enum From {
 }
 
 impl Scenarios {
-    /// Reads a file. `think` is for steps and scenarios that name no time to think.
+    /// Reads a file. `think` is for steps and scenarios that name no time to think; `variables` take the place of the file's.
     ///
     /// # Errors
     /// At the first thing that is wrong, with its place.
-    pub fn parse(text: &str, think: Option<Think>) -> Result<Self, ScenarioError> {
+    pub fn parse(text: &str, think: Option<Think>, variables: &Variables) -> Result<Self, ScenarioError> {
         let source = Source(text);
         if text.len() > SCENARIO_FILE_BYTES_MAX {
             let problem = format!("the file has {} bytes; it may have {SCENARIO_FILE_BYTES_MAX}", text.len());
             return Err(source.fault(&(0..0), problem));
         }
         let file: File = toml::from_str(text).map_err(|error| source.fault_of_reader(&error))?;
-        Compiler::new(source, &file)?.compile(&file, think)
+        Compiler::new(source, &file, variables)?.compile(&file, think)
     }
 
     /// Where the requests go, if the file says it.
@@ -127,6 +129,17 @@ impl Scenarios {
         let is_checked =
             |step: &Step| step.expectations.any() || !step.json_checks.is_empty() || !step.captures.is_empty();
         self.steps.iter().any(is_checked)
+    }
+
+    /// Whether each session has a connection of its own.
+    pub(crate) const fn has_new_connections(&self) -> bool {
+        self.has_new_connections
+    }
+
+    /// The mean time to think after a step.
+    pub(crate) fn mean_think(&self) -> Duration {
+        let sum: Duration = self.steps.iter().filter_map(|step| step.think).map(|think| think.mean()).sum();
+        sum / self.steps.len().max(1) as u32
     }
 
     pub(crate) fn reads_content(&self) -> bool {
@@ -227,7 +240,7 @@ check = { status = 303, bytes = 2, json = { "/ok" = true, "/n" = 1 } }
 
     #[test]
     fn a_file_becomes_operations() {
-        let scenarios = Scenarios::parse(GOOD, None).unwrap();
+        let scenarios = Scenarios::parse(GOOD, None, &Variables::default()).unwrap();
         assert_eq!(scenarios.base(), Some("http://a:80"));
         let expected = [
             Operation::Step(0),
@@ -250,7 +263,7 @@ check = { status = 303, bytes = 2, json = { "/ok" = true, "/n" = 1 } }
 
     #[test]
     fn scenarios_are_chosen_by_weight_and_by_the_number_of_the_session() {
-        let scenarios = Scenarios::parse(GOOD, None).unwrap();
+        let scenarios = Scenarios::parse(GOOD, None, &Variables::default()).unwrap();
         let chosen = |session| scenarios.choose(&mut Scenarios::random_of(1, session));
         let edits = (0..10_000).filter(|&session| chosen(session) == 1).count();
         assert!((850..1_150).contains(&edits), "{edits}");

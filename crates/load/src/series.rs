@@ -1,19 +1,20 @@
-//! The run second by second.
+//! The run interval by interval; of a second each, unless the user says otherwise.
 //!
-//! Each shard keeps the histograms of the current second only and hands them in when it is over; here the shards' seconds are
-//! put together, so that a second's quantiles are those of all its requests. That is one lock a second for each shard, and
+//! Each shard keeps the histograms of the current interval only and hands them in when it is over; here the shards' intervals are
+//! put together, so that an interval's quantiles are those of all its requests. That is one lock an interval for each shard, and
 //! the memory does not grow with the run: after [`ROWS_MAX`] rows, two become one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use breme_base::Instant;
 use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Rows that are kept: an hour of seconds; a longer run has rows of 2, 4, 8 … seconds.
+/// Rows that are kept: an hour of seconds; a longer run has rows of 2, 4, 8 … intervals.
 pub const ROWS_MAX: usize = 3_600;
-/// Seconds that wait for a shard which has not handed in its part. Past it they are closed without it, and its part counts in a later one.
+/// Intervals that wait for a shard which has not handed in its part. Past it they are closed without it, and its part counts in a later one.
 const PENDING_MAX: usize = 16;
 
 /// A row of the time series.
@@ -47,7 +48,7 @@ pub struct Row {
     pub response_max_ns: u64,
 }
 
-/// What was measured in one second, or what a shard measured of it.
+/// What was measured in one interval, or what a shard measured of it.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
     /// Answers.
@@ -62,12 +63,32 @@ pub struct Interval {
     pub first_byte: Histogram,
     /// From the instant at which it was due to the end of the answer.
     pub response: Histogram,
+    /// Of these, the times of those that were not as expected, or timed out.
+    pub wrong: Histogram,
+    /// Times that are all three of the others at once; before the interval is complete.
+    pub(crate) prompt: Histogram,
 }
 
 impl Interval {
-    pub(crate) fn merge(&mut self, other: &Self) {
+    /// Errors that have no time: no answer came, or nothing was sent.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.errors.saturating_sub(self.wrong.count())
+    }
+
+    /// Adds another one.
+    pub fn merge(&mut self, other: &Self) {
         self.merge_row(other);
         self.first_byte.merge(&other.first_byte);
+        self.wrong.merge(&other.wrong);
+        self.prompt.merge(&other.prompt);
+    }
+
+    /// Puts the times that are of every kind to those of each.
+    fn complete(&mut self) {
+        let Self { service, response, first_byte, prompt, .. } = self;
+        [service, response, first_byte].into_iter().for_each(|times| times.merge(prompt));
+        prompt.clear();
     }
 
     /// Only what a row shows.
@@ -84,31 +105,51 @@ impl Interval {
         self.service.clear();
         self.first_byte.clear();
         self.response.clear();
+        self.wrong.clear();
+        self.prompt.clear();
     }
 }
 
-/// Is told every second when it is complete: its beginning, its length, what was measured. Called by a shard's thread, so it must not wait.
-pub type Observer = Box<dyn FnMut(Duration, Duration, &Interval) + Send>;
+/// An interval that is complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// When the run began.
+    pub run_started: Instant,
+    /// When the interval began, counted from the run's beginning.
+    pub start: Duration,
+    /// How long it was.
+    pub length: Duration,
+    /// What was measured in it, by all shards.
+    pub interval: &'a Interval,
+}
 
-/// The seconds of all shards.
+/// Is told every interval when it is complete. Called by a shard's thread, so it must not wait.
+pub type Observer = Box<dyn FnMut(Observed<'_>) + Send>;
+
+/// The intervals of all shards.
 pub(crate) struct Series {
+    /// How long an interval is.
+    length: Duration,
+    run_started: Instant,
     total: Interval,
     rows: Vec<Row>,
     rows_max: usize,
-    seconds_per_row: u64,
+    intervals_per_row: u64,
+    /// The interval with which the open row begins.
+    row_begins: u64,
     /// What is in the row that is not complete yet.
     open_row: Interval,
     pending: VecDeque<Pending>,
     spare: Vec<Interval>,
-    /// The first second that is not closed.
-    next_second: u64,
-    /// Each shard has handed in every second before this.
+    /// The first interval that is not closed.
+    next_index: u64,
+    /// Each shard has handed in every interval before this.
     handed_in: Vec<u64>,
     observer: Option<Observer>,
 }
 
 struct Pending {
-    second: u64,
+    index: u64,
     interval: Interval,
 }
 
@@ -116,29 +157,37 @@ struct Pending {
 const DONE: u64 = u64::MAX;
 
 impl Series {
-    pub(crate) fn new(shard_count: usize, observer: Option<Observer>) -> Self {
+    pub(crate) fn new(length: Duration, shard_count: usize, observer: Option<Observer>) -> Self {
         Self {
+            length,
+            run_started: Instant::ZERO,
             total: Interval::default(),
             rows: Vec::new(),
             rows_max: ROWS_MAX,
-            seconds_per_row: 1,
+            intervals_per_row: 1,
+            row_begins: 0,
             open_row: Interval::default(),
             pending: VecDeque::new(),
             spare: Vec::new(),
-            next_second: 0,
+            next_index: 0,
             handed_in: vec![0; shard_count],
             observer,
         }
     }
 
-    /// Takes what a shard measured in `second`, and its word that it hands in nothing before `next`.
-    pub(crate) fn hand_in(&mut self, shard: usize, second: u64, next: u64, interval: &Interval) {
+    /// The run begins, for all shards at the same instant.
+    pub(crate) const fn begin(&mut self, started: Instant) {
+        self.run_started = started;
+    }
+
+    /// Takes what a shard measured in the interval `index`, and its word that it hands in nothing before `next`.
+    pub(crate) fn hand_in(&mut self, shard: usize, index: u64, next: u64, interval: &Interval) {
         self.total.merge(interval);
-        let second = second.max(self.next_second);
-        let place = self.pending.partition_point(|pending| pending.second < second);
-        if self.pending.get(place).is_none_or(|pending| pending.second != second) {
+        let index = index.max(self.next_index);
+        let place = self.pending.partition_point(|pending| pending.index < index);
+        if self.pending.get(place).is_none_or(|pending| pending.index != index) {
             let interval = self.spare.pop().unwrap_or_default();
-            self.pending.insert(place, Pending { second, interval });
+            self.pending.insert(place, Pending { index, interval });
         }
         self.pending[place].interval.merge(interval);
         if let Some(handed_in) = self.handed_in.get_mut(shard) {
@@ -147,57 +196,79 @@ impl Series {
         self.close_complete();
     }
 
-    pub(crate) fn finish_shard(&mut self, shard: usize, second: u64, interval: &Interval) {
-        self.hand_in(shard, second, DONE, interval);
+    pub(crate) fn finish_shard(&mut self, shard: usize, index: u64, interval: &Interval) {
+        self.hand_in(shard, index, DONE, interval);
     }
 
     fn close_complete(&mut self) {
         let complete = self.handed_in.iter().copied().min().unwrap_or(DONE);
-        while let Some(second) = self.pending.front().map(|pending| pending.second) {
-            // The last seconds wait for `finish`, which knows how long the very last one was.
-            let is_complete = complete != DONE && second < complete;
+        while let Some(index) = self.pending.front().map(|pending| pending.index) {
+            // The last intervals wait for `finish`, which knows how long the very last one was.
+            let is_complete = complete != DONE && index < complete;
             if !is_complete && self.pending.len() <= PENDING_MAX {
                 return;
             }
-            self.close_until(second);
-            self.close_front(Duration::from_secs(1));
+            self.close_until(index);
+            self.close_front(self.length);
         }
     }
 
-    /// Closes the seconds before `second`, in which nothing was measured.
-    fn close_until(&mut self, second: u64) {
-        while self.next_second < second {
-            self.next_second += 1;
+    /// When the interval `index` begins.
+    fn start_of(&self, index: u64) -> Duration {
+        Duration::from_nanos((self.length.as_nanos() as u64).saturating_mul(index))
+    }
+
+    /// Closes the intervals before `index`, in which nothing was measured.
+    fn close_until(&mut self, index: u64) {
+        while self.next_index < index {
+            self.next_index += 1;
             self.close_row_at_boundary();
         }
     }
 
     fn close_front(&mut self, length: Duration) {
-        let Some(Pending { second, mut interval }) = self.pending.pop_front() else { return };
+        let Some(Pending { index, mut interval }) = self.pending.pop_front() else { return };
+        interval.complete();
+        let start = self.start_of(index);
         if let Some(observer) = &mut self.observer {
-            observer(Duration::from_secs(second), length, &interval);
+            observer(Observed { run_started: self.run_started, start, length, interval: &interval });
         }
-        self.open_row.merge_row(&interval);
+        self.next_index = index + 1;
+        if length == self.length && self.intervals_per_row == 1 {
+            self.push_row(self.start_of(self.next_index), &interval);
+        } else {
+            self.open_row.merge_row(&interval);
+            if length == self.length {
+                self.close_row_at_boundary();
+            }
+        }
         interval.clear();
         self.spare.push(interval);
-        self.next_second = second + 1;
-        if length == Duration::from_secs(1) {
-            self.close_row_at_boundary();
-        }
     }
 
     fn close_row_at_boundary(&mut self) {
-        if self.next_second.is_multiple_of(self.seconds_per_row) {
-            self.close_row(self.seconds_per_row as f64);
+        if self.next_index.is_multiple_of(self.intervals_per_row) {
+            self.close_row(self.start_of(self.next_index));
         }
     }
 
-    fn close_row(&mut self, length_s: f64) {
-        let start_s = self.rows.last().map_or(0.0, |row| row.start_s + row.length_s);
-        let Interval { answered, errors, received_bytes, service, response, .. } = &self.open_row;
+    /// Closes the row that goes on until `end`.
+    fn close_row(&mut self, end: Duration) {
+        let mut open_row = std::mem::take(&mut self.open_row);
+        self.push_row(end, &open_row);
+        open_row.clear();
+        self.open_row = open_row;
+    }
+
+    /// Adds a row that goes on until `end`.
+    fn push_row(&mut self, end: Duration, measured: &Interval) {
+        let start = self.start_of(self.row_begins);
+        let length = end.saturating_sub(start).max(Duration::from_nanos(1));
+        self.row_begins = self.next_index;
+        let Interval { answered, errors, received_bytes, service, response, .. } = measured;
         self.rows.push(Row {
-            start_s,
-            length_s,
+            start_s: start.as_secs_f64(),
+            length_s: length.as_secs_f64(),
             answered: *answered,
             errors: *errors,
             received_bytes: *received_bytes,
@@ -210,26 +281,25 @@ impl Series {
             response_p99_ns: response.quantile(0.99),
             response_max_ns: response.max(),
         });
-        self.open_row.clear();
         if self.rows.len() >= self.rows_max {
             self.rows = self.rows.chunks(2).map(merged).collect();
-            self.seconds_per_row *= 2;
+            self.intervals_per_row *= 2;
         }
     }
 
     /// Closes what is left, of a run that lasted `elapsed`.
     pub(crate) fn finish(&mut self, elapsed: Duration) {
-        while let Some(second) = self.pending.front().map(|pending| pending.second) {
-            self.close_until(second);
+        while let Some(index) = self.pending.front().map(|pending| pending.index) {
+            self.close_until(index);
             // The last one is as long as the run: what was waited for at the end is in it.
             let is_last = self.pending.len() == 1;
-            let rest = elapsed.saturating_sub(Duration::from_secs(second)).max(Duration::from_nanos(1));
-            self.close_front(if is_last { rest } else { Duration::from_secs(1) });
+            let rest = elapsed.saturating_sub(self.start_of(index)).max(Duration::from_nanos(1));
+            self.close_front(if is_last { rest } else { self.length });
         }
-        let closed_s = self.rows.last().map_or(0.0, |row| row.start_s + row.length_s);
+        self.total.complete();
         let has_rest = self.open_row.answered + self.open_row.errors > 0;
         if has_rest {
-            self.close_row((elapsed.as_secs_f64() - closed_s).max(1e-9));
+            self.close_row(elapsed);
         }
         self.observer = None;
     }
@@ -238,6 +308,7 @@ impl Series {
         &self.rows
     }
 
+    /// The whole run, once it is finished.
     pub(crate) const fn total(&self) -> &Interval {
         &self.total
     }
@@ -249,6 +320,11 @@ impl std::fmt::Debug for Series {
     }
 }
 
+/// A sum of decimal fractions, without what the binary ones add to it.
+fn to_nanoseconds(seconds: f64) -> f64 {
+    (seconds * 1e9).round() / 1e9
+}
+
 fn merged(rows: &[Row]) -> Row {
     let first = rows[0];
     rows[1..].iter().fold(first, |sum, row| {
@@ -256,7 +332,7 @@ fn merged(rows: &[Row]) -> Row {
         let weight = |row: &Row| row.service_mean_ns * row.answered as f64 / (answered.max(1)) as f64;
         Row {
             start_s: sum.start_s,
-            length_s: sum.length_s + row.length_s,
+            length_s: to_nanoseconds(sum.length_s + row.length_s),
             answered,
             errors: sum.errors + row.errors,
             received_bytes: sum.received_bytes + row.received_bytes,
@@ -278,6 +354,8 @@ mod tests {
 
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     fn interval(times: &[u64]) -> Interval {
         let mut interval = Interval { answered: times.len() as u64, ..Interval::default() };
         times.iter().for_each(|&time| interval.service.record(time));
@@ -285,12 +363,12 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_closed_when_every_shard_has_handed_it_in() {
+    fn an_interval_is_closed_when_every_shard_has_handed_it_in() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let observed = Arc::clone(&seen);
         let observer: Observer =
-            Box::new(move |start, length, interval| observed.lock().unwrap().push((start, length, interval.answered)));
-        let mut series = Series::new(2, Some(observer));
+            Box::new(move |one| observed.lock().unwrap().push((one.start, one.length, one.interval.answered)));
+        let mut series = Series::new(SECOND, 2, Some(observer));
         series.hand_in(0, 0, 1, &interval(&[10, 20]));
         series.hand_in(0, 1, 2, &interval(&[30]));
         assert!(series.rows().is_empty(), "shard 1 may still have something");
@@ -304,24 +382,23 @@ mod tests {
             series.rows().iter().map(|row| (row.start_s, row.length_s, row.answered)).collect();
         assert_eq!(rows, [(0.0, 1.0, 3), (1.0, 1.0, 1), (2.0, 0.5, 1)]);
         assert_eq!((series.total().answered, series.total().service.count()), (5, 5));
-        let second = Duration::from_secs(1);
-        let expected = [(Duration::ZERO, second, 3), (second, second, 1), (second * 2, second / 2, 1)];
+        let expected = [(Duration::ZERO, SECOND, 3), (SECOND, SECOND, 1), (SECOND * 2, SECOND / 2, 1)];
         assert_eq!(*seen.lock().unwrap(), expected);
     }
 
     #[test]
-    fn seconds_without_anything_are_rows_too() {
-        let mut series = Series::new(1, None);
+    fn intervals_without_anything_are_rows_too() {
+        let mut series = Series::new(SECOND, 1, None);
         series.hand_in(0, 0, 3, &interval(&[1]));
         series.hand_in(0, 3, 4, &interval(&[1]));
         assert_eq!(series.rows().iter().map(|row| row.answered).collect::<Vec<_>>(), [1, 0, 0, 1]);
     }
 
     #[test]
-    fn a_shard_that_is_stuck_holds_up_only_a_bounded_number_of_seconds_and_loses_nothing() {
-        let mut series = Series::new(2, None);
-        for second in 0..100 {
-            series.hand_in(0, second, second + 1, &interval(&[1]));
+    fn a_shard_that_is_stuck_holds_up_only_a_bounded_number_of_intervals_and_loses_nothing() {
+        let mut series = Series::new(SECOND, 2, None);
+        for index in 0..100 {
+            series.hand_in(0, index, index + 1, &interval(&[1]));
         }
         assert!(series.pending.len() <= PENDING_MAX);
         series.hand_in(1, 0, 100, &interval(&[1]));
@@ -332,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_long_run_gets_coarser_rows() {
-        let mut series = Series { rows_max: 40, ..Series::new(1, None) };
+        let mut series = Series { rows_max: 40, ..Series::new(SECOND, 1, None) };
         let seconds = 111;
         for second in 0..seconds {
             series.hand_in(0, second, second + 1, &interval(&[second + 1]));
@@ -344,5 +421,21 @@ mod tests {
         assert_eq!(whole, seconds as f64);
         assert!(series.rows().windows(2).all(|pair| pair[0].start_s + pair[0].length_s == pair[1].start_s));
         assert_eq!(series.rows()[0].service_mean_ns, 2.5, "seconds 1 to 4");
+    }
+    #[test]
+    fn the_times_of_short_intervals_are_exact() {
+        let mut series = Series { rows_max: 40, ..Series::new(Duration::from_millis(10), 1, None) };
+        for index in 0..33 {
+            series.hand_in(0, index, index + 1, &interval(&[1]));
+        }
+        let start = |series: &Series, row: usize| series.rows()[row].start_s;
+        assert_eq!([start(&series, 3), start(&series, 29)], [0.03, 0.29]);
+        for index in 33..47 {
+            series.hand_in(0, index, index + 1, &interval(&[1]));
+        }
+        series.finish(Duration::from_millis(475));
+        let last = series.rows().last().unwrap();
+        assert_eq!((start(&series, 1), series.rows()[7].length_s), (0.02, 0.02));
+        assert_eq!((last.start_s, last.length_s, last.answered), (0.46, 0.015, 1));
     }
 }

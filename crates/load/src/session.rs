@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn steps_of(file: &str) -> Vec<usize> {
-        let scenarios = Scenarios::parse(file, None).unwrap();
+        let scenarios = Scenarios::parse(file, None, &crate::variables::Variables::default()).unwrap();
         let mut session = Session::new(&scenarios);
         session.begin(&scenarios, 0, 1);
         let mut steps = vec![session.step];
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn values_are_those_of_the_session() {
         let file = "variables = { who = \"u{uniform:1:1000000}-{session}\" }\nscenario = [{ name = \"x\", step = [{ request = \"/\" }] }]";
-        let scenarios = Scenarios::parse(file, None).unwrap();
+        let scenarios = Scenarios::parse(file, None, &crate::variables::Variables::default()).unwrap();
         let mut session = Session::new(&scenarios);
         let mut value = |number| {
             session.begin(&scenarios, number, 1);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::template::{Template, TemplateError};
+use crate::template::{Names, Template, TemplateError};
+use crate::variables::Variables;
 
 /// The most targets that one run may have.
 pub const TARGET_COUNT_MAX: usize = 1_000_000;
@@ -118,7 +119,7 @@ pub struct Authority {
 }
 
 impl Url {
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+    pub(crate) fn parse(url: &str, variables: &Variables) -> Result<Self, String> {
         let (is_tls, rest) = without_scheme(url)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let authority = Authority::parse(&rest[..end], is_tls).map_err(|problem| format!("URL {url:?}: {problem}"))?;
@@ -126,10 +127,12 @@ impl Url {
         let before = url.len() - rest.len() + end;
         check_characters(path, before).map_err(|problem| format!("URL {url:?}, {problem}"))?;
         let slash = if path.starts_with('/') { "" } else { "/" };
-        let path =
-            Template::parse(format!("{slash}{path}").as_bytes()).map_err(|TemplateError { column, problem }| {
+        let names = Names::Run { variables, is_target: true };
+        let path = Template::parse_with(format!("{slash}{path}").as_bytes(), names).map_err(
+            |TemplateError { column, problem }| {
                 format!("URL {url:?}, column {}: {problem}", column - slash.len() + before)
-            })?;
+            },
+        )?;
         Ok(Self { authority, path })
     }
 }
@@ -195,7 +198,7 @@ mod tests {
     use super::*;
 
     fn url(text: &str) -> (String, u16, String) {
-        let url = Url::parse(text).unwrap();
+        let url = Url::parse(text, &Variables::default()).unwrap();
         (url.authority.host, url.authority.port, String::from_utf8(url.path.as_fixed().unwrap().to_vec()).unwrap())
     }
 
@@ -231,7 +234,7 @@ mod tests {
             ("http://a?{sek}", "column 10: {sek} is not a placeholder"),
         ];
         for (text, problem) in cases {
-            let error = Url::parse(text).unwrap_err();
+            let error = Url::parse(text, &Variables::default()).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");
         }
     }

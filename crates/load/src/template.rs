@@ -8,6 +8,7 @@
 //! | `{random:BYTES}` | that many random letters and digits |
 //! | `{session}` | in a scenario: the session's number in the run, from 1 |
 //! | `{NAME}` | in a scenario: the variable of that name, as the session has it; `{NAME:url}` and `{NAME:json}` encode it |
+//! | `{NAME}` | elsewhere: the variable of the run (`--var`) |
 //! | `{{`, `}}` | `{`, `}` |
 //!
 //! A template is compiled once, when the plan is made; rendering one appends to a buffer and allocates nothing.
@@ -17,12 +18,13 @@ use std::io::Write;
 
 use breme_base::Random;
 
+use crate::variables::Variables;
 use crate::zipf::{self, Zipf};
 
 /// The most random characters that one placeholder may ask for.
 pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-const KNOWN: &str = "{seq}, {uniform:A:B}, {zipf:N:S} and {random:BYTES} are known; a brace itself is written {{ or }}";
+const KNOWN: &str = "{seq}, {uniform:A:B}, {zipf:N:S} and {random:BYTES} are known, and the names that --var gives a value; a brace itself is written {{ or }}";
 const OPENINGS: [&str; 4] = ["{seq}", "{uniform:", "{zipf:", "{random:"];
 const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZab";
 
@@ -59,9 +61,16 @@ pub(crate) enum Encoding {
     Json,
 }
 
-/// The names that a template may use besides the placeholders: the variables of a scenario.
+/// The names that a template may use besides the placeholders.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Names<'a>(pub Option<&'a [String]>);
+pub(crate) enum Names<'a> {
+    #[default]
+    None,
+    /// The variables of a scenario: each session has values of its own.
+    Session(&'a [String]),
+    /// Those of the run; in a request target their values are encoded where they must be.
+    Run { variables: &'a Variables, is_target: bool },
+}
 
 /// What a template is filled with.
 pub(crate) struct Inputs<'a> {
@@ -101,15 +110,14 @@ impl Template {
     }
 
     pub(crate) fn parse_with(text: &[u8], names: Names<'_>) -> Result<Self, TemplateError> {
-        let mut pieces = Vec::new();
-        let mut literal = Vec::new();
+        let mut template = Self::default();
         let mut position = 0;
         while let Some(&byte) = text.get(position) {
             let fault = |problem: String| TemplateError { column: column_of(text, position), problem };
             let doubled = text.get(position + 1) == Some(&byte);
             match byte {
                 b'{' | b'}' if doubled => {
-                    literal.push(byte);
+                    template.push_literal(&[byte]);
                     position += 2;
                 }
                 b'}' => return Err(fault(format!("'}}' closes nothing; {KNOWN}"))),
@@ -117,23 +125,16 @@ impl Template {
                     let end = memchr::memchr(b'}', &text[position..])
                         .ok_or_else(|| fault(format!("'{{' is not closed; {KNOWN}")))?;
                     let name = String::from_utf8_lossy(&text[position + 1..position + end]);
-                    let placeholder = Placeholder::parse(&name, names).map_err(fault)?;
-                    if !literal.is_empty() {
-                        pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-                    }
-                    pieces.push(Piece::Placeholder(placeholder));
+                    template.push_named(&name, names).map_err(fault)?;
                     position += end + 1;
                 }
                 _ => {
-                    literal.push(byte);
+                    template.push_literal(&[byte]);
                     position += 1;
                 }
             }
         }
-        if !literal.is_empty() {
-            pieces.push(Piece::Literal(literal));
-        }
-        Ok(Self { pieces })
+        Ok(template)
     }
 
     /// Compiles a text that is a template only if it holds one of the placeholders, as in a field or content: there braces are
@@ -142,42 +143,90 @@ impl Template {
     /// # Errors
     /// As [`Template::parse`], if there is a placeholder.
     pub fn parse_if_any(text: &[u8]) -> Result<Self, TemplateError> {
-        let any = OPENINGS.iter().any(|opening| memchr::memmem::find(text, opening.as_bytes()).is_some());
-        if any { Self::parse(text) } else { Ok(Self::literal(text)) }
+        Self::parse_with_if_any(text, &Variables::default())
+    }
+
+    /// The same with variables, which count as placeholders.
+    pub(crate) fn parse_with_if_any(text: &[u8], variables: &Variables) -> Result<Self, TemplateError> {
+        let holds = |opening: &str| memchr::memmem::find(text, opening.as_bytes()).is_some();
+        let names_variable =
+            || variables.names().any(|name| holds(&format!("{{{name}}}")) || holds(&format!("{{{name}:")));
+        if OPENINGS.into_iter().any(holds) || names_variable() {
+            Self::parse_with(text, Names::Run { variables, is_target: false })
+        } else {
+            Ok(Self::literal(text))
+        }
     }
 
     /// Compiles a text in which only braces around a name (and what may follow it) mean something: `{"a": {seq}}` is JSON with a
     /// placeholder. A name that is not known is a fault all the same; `{{name}}` stands for `{name}`.
     pub(crate) fn parse_lenient(text: &[u8], names: Names<'_>) -> Result<Self, TemplateError> {
-        let mut pieces = Vec::new();
-        let mut literal = Vec::new();
+        let mut template = Self::default();
         let mut position = 0;
         while position < text.len() {
             let is_escaped = text[position..].starts_with(b"{{");
             let at = position + usize::from(is_escaped);
             let Some(name) = braced_name(&text[at..]) else {
-                literal.push(text[position]);
+                template.push_literal(&text[position..=position]);
                 position += 1;
                 continue;
             };
             let end = at + name.len() + 2;
             if is_escaped && text.get(end) == Some(&b'}') {
-                literal.extend_from_slice(&text[at..end]);
+                template.push_literal(&text[at..end]);
                 position = end + 1;
                 continue;
             }
-            literal.extend_from_slice(&text[position..at]);
-            if !literal.is_empty() {
-                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-            }
+            template.push_literal(&text[position..at]);
             let fault = |problem| TemplateError { column: column_of(text, at), problem };
-            pieces.push(Piece::Placeholder(Placeholder::parse(name, names).map_err(fault)?));
+            template.push_named(name, names).map_err(fault)?;
             position = end;
         }
-        if !literal.is_empty() {
-            pieces.push(Piece::Literal(literal));
+        Ok(template)
+    }
+
+    fn push_literal(&mut self, bytes: &[u8]) {
+        match self.pieces.last_mut() {
+            Some(Piece::Literal(last)) => last.extend_from_slice(bytes),
+            _ if bytes.is_empty() => {}
+            _ => self.pieces.push(Piece::Literal(bytes.to_vec())),
         }
-        Ok(Self { pieces })
+    }
+
+    /// What stands in braces: a placeholder, a variable of a session, or a variable of the run, whose value takes its place.
+    fn push_named(&mut self, name: &str, names: Names<'_>) -> Result<(), String> {
+        let placeholder = match names {
+            Names::None => Placeholder::parse_known(name)?,
+            Names::Session(variables) => Placeholder::parse_variable(name, variables)?,
+            Names::Run { variables, is_target } => {
+                let (base, encoding) = split_encoding(name);
+                let Some(value) = variables.value(base) else {
+                    self.pieces.push(Piece::Placeholder(Placeholder::parse_known(name)?));
+                    return Ok(());
+                };
+                self.push_value(value, Encoding::parse(base, encoding)?, is_target);
+                return Ok(());
+            }
+        };
+        self.pieces.push(Piece::Placeholder(placeholder));
+        Ok(())
+    }
+
+    /// What placeholders of the value become needs no encoding: they are letters and digits.
+    fn push_value(&mut self, value: &Self, encoding: Encoding, is_target: bool) {
+        for piece in &value.pieces {
+            match piece {
+                Piece::Literal(bytes) => {
+                    let mut written = Vec::new();
+                    match encoding {
+                        Encoding::Plain if is_target => push_target(bytes, &mut written),
+                        _ => encoding.push(bytes, &mut written),
+                    }
+                    self.push_literal(&written);
+                }
+                Piece::Placeholder(_) => self.pieces.push(piece.clone()),
+            }
+        }
     }
 
     /// The same behind a fixed beginning.
@@ -237,16 +286,9 @@ impl Template {
 }
 
 impl Placeholder {
-    fn parse(name: &str, names: Names<'_>) -> Result<Self, String> {
-        if let Some(variables) = names.0 {
-            return Self::parse_variable(name, variables);
-        }
-        Self::parse_known(name)
-    }
-
     /// In a scenario.
     fn parse_variable(name: &str, variables: &[String]) -> Result<Self, String> {
-        let (base, encoding) = name.split_once(':').unwrap_or((name, ""));
+        let (base, encoding) = split_encoding(name);
         let Some(index) = variables.iter().position(|variable| variable == base) else {
             return match base {
                 "session" if encoding.is_empty() => Ok(Self::Session),
@@ -254,12 +296,7 @@ impl Placeholder {
                 _ => Err(unknown_name(base, variables)),
             };
         };
-        match encoding {
-            "" => Ok(Self::Variable(index, Encoding::Plain)),
-            "url" => Ok(Self::Variable(index, Encoding::Url)),
-            "json" => Ok(Self::Variable(index, Encoding::Json)),
-            other => Err(format!("{other:?} is no encoding; write {{{base}}}, {{{base}:url}} or {{{base}:json}}")),
-        }
+        Ok(Self::Variable(index, Encoding::parse(base, encoding)?))
     }
 
     fn parse_known(name: &str) -> Result<Self, String> {
@@ -316,14 +353,35 @@ impl Placeholder {
             Self::Session => push_number(inputs.session, out),
             Self::Variable(index, encoding) => {
                 let value = inputs.values.get(*index).map_or(&[][..], Vec::as_slice);
-                match encoding {
-                    Encoding::Plain => out.extend_from_slice(value),
-                    Encoding::Url => push_encoded(value, is_unreserved, out),
-                    Encoding::Json => push_json(value, out),
-                }
+                encoding.push(value, out);
             }
         }
     }
+}
+
+impl Encoding {
+    fn parse(variable: &str, name: &str) -> Result<Self, String> {
+        match name {
+            "" => Ok(Self::Plain),
+            "url" => Ok(Self::Url),
+            "json" => Ok(Self::Json),
+            other => Err(format!(
+                "{other:?} is no encoding; write {{{variable}}}, {{{variable}:url}} or {{{variable}:json}}"
+            )),
+        }
+    }
+
+    fn push(self, value: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Plain => out.extend_from_slice(value),
+            Self::Url => push_encoded(value, is_unreserved, out),
+            Self::Json => push_json(value, out),
+        }
+    }
+}
+
+fn split_encoding(name: &str) -> (&str, &str) {
+    name.split_once(':').unwrap_or((name, ""))
 }
 
 fn unknown_name(name: &str, variables: &[String]) -> String {
@@ -362,6 +420,11 @@ pub(crate) fn push_encoded(value: &[u8], may_stand: impl Fn(u8) -> bool, out: &m
             let _ = write!(out, "%{byte:02X}");
         }
     }
+}
+
+/// Percent-encodes what cannot stand in a request target; what is encoded already stays.
+pub(crate) fn push_target(value: &[u8], out: &mut Vec<u8>) {
+    push_encoded(value, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte), out);
 }
 
 /// RFC 8259, 7.
@@ -416,7 +479,7 @@ mod tests {
 
     fn in_scenario(text: &str) -> Result<String, TemplateError> {
         let names = ["name".to_owned(), "token".to_owned()];
-        let template = Template::parse_lenient(text.as_bytes(), Names(Some(&names)))?;
+        let template = Template::parse_lenient(text.as_bytes(), Names::Session(&names))?;
         let values = [b"a b\"\n".to_vec(), b"t".to_vec()];
         let mut out = Vec::new();
         template

@@ -14,6 +14,12 @@ pub struct Think {
 }
 
 impl Think {
+    /// The middle of the range.
+    #[must_use]
+    pub fn mean(self) -> Duration {
+        (self.min + self.max) / 2
+    }
+
     /// Reads a time to think: `100ms`, or a range `50ms..200ms`.
     ///
     /// # Errors

@@ -101,6 +101,11 @@ impl User {
         self.session.as_ref().is_some_and(|session| session.is_active)
     }
 
+    /// It is a person whom the server does not know yet: of a scenario, and without a request so far.
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| !session.is_active || session.since == Instant::FAR)
+    }
+
     /// The step that it is at, if it is in a session.
     #[inline]
     pub(crate) fn step(&self) -> Option<usize> {

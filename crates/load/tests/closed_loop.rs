@@ -8,7 +8,7 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_load::{
     CONNECT_GIVE_UP, CONNECTING_MAX, DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Expectations, Needle, Outcome, Settings,
-    StatusSet, Target, Think,
+    StatusSet, Target, Think, Variables,
 };
 use breme_node::{ConnectError, TlsFailure};
 use world::{Reply, Request, Then, World, address, ok, unruly};
@@ -347,6 +347,22 @@ fn an_interrupted_run_has_a_partial_result() {
 }
 
 #[test]
+fn a_run_until_it_is_stopped_ends_regularly_and_waits_for_what_is_under_way() {
+    let settings = Settings { duration: None, until_stopped: true, connections: 4, ..Settings::new(URL) };
+    let mut world = World::new(settings.clone(), 2, |request| {
+        ok("x").after(if request.connection == 0 { Duration::from_secs(4) } else { 10 * MILLISECOND })
+    });
+    world.stop_at = Some(at(Duration::from_secs(2)));
+    let outcome = world.finish();
+    assert!(!outcome.interrupted && outcome.settings.until_stopped && outcome.notes.is_empty(), "{:?}", outcome.notes);
+    assert_eq!(outcome.requests.issued, outcome.requests.answered);
+    assert_eq!(outcome.elapsed_ns, 2_000_000_000, "the rate is that of the time until the stop");
+    assert!(outcome.achieved_rate < outcome.requests.answered as f64 / 2.0);
+    let contradiction = breme_load::Plan::new(Settings { requests: Some(1), ..settings }).unwrap_err();
+    assert!(contradiction.to_string().contains("leave out the number of requests"));
+}
+
+#[test]
 fn answers_are_checked() {
     let check = |expectations: Expectations, reply: fn(&Request) -> Reply, kind: Option<&str>| {
         for bytewise in [false, true] {
@@ -431,4 +447,49 @@ fn a_wrong_certificate_is_an_error_of_its_own_kind_and_named() {
     let outcome = World::new(counted(10, 2), 1, |_| ok("x")).door(move |_, _| expired).finish();
     assert_eq!(outcome.errors["tls-expired"], outcome.requests.failed);
     assert!(outcome.invalid_reasons[0].contains("the certificate has expired"), "{:?}", outcome.invalid_reasons);
+}
+
+#[test]
+fn the_series_has_rows_of_the_length_that_was_asked_for() {
+    let settings =
+        Settings { connections: 3, duration: Some(Duration::from_millis(500)), ..Settings::new("http://a/") };
+    let settings = Settings { interval: Duration::from_millis(20), ..settings };
+    let mut world = World::new(settings, 2, |_| ok("x").after(Duration::from_millis(1)));
+    let outcome = world.finish();
+    let starts: Vec<f64> = outcome.series.iter().map(|row| (row.start_s * 1e3).round()).collect();
+    assert_eq!(starts, (0..25).map(|row| f64::from(row) * 20.0).collect::<Vec<_>>());
+    assert!(outcome.series.iter().all(|row| row.answered > 10), "{:?}", outcome.series);
+    assert_eq!(outcome.series.iter().map(|row| row.answered).sum::<u64>(), outcome.requests.answered);
+    assert_eq!(outcome.series.iter().map(|row| row.received_bytes).sum::<u64>(), outcome.bytes.received);
+    for wrong in ["5ms", "2h", "10.5ms"] {
+        let interval = breme_load::parse_duration(wrong).unwrap();
+        let error = breme_load::Plan::new(Settings { interval, ..Settings::new("http://a/") }).unwrap_err();
+        assert!(error.to_string().contains("from 10ms to 1h"), "{error}");
+    }
+}
+
+#[test]
+fn variables_of_the_run_stand_in_urls_fields_and_contents() {
+    let variables = [("page", "x y"), ("id", "{seq}"), ("text", "say \"hi\"")];
+    let settings = Settings {
+        targets: vec![Target::url("http://a/{page}?q={page:url}&n={id}")],
+        fields: vec![("X-Page".to_owned(), b"{page} {{id}}".to_vec())],
+        content: Some(br#"{{"text":"{text:json}"}}"#.to_vec()),
+        variables: Variables::new(variables).unwrap(),
+        ..counted(2, 1)
+    };
+    let mut world = World::new(settings.clone(), 1, |_| ok("x"));
+    world.finish();
+    let second = &world.requests[1];
+    assert_eq!(second.target(), "/x%20y?q=x%20y&n=2");
+    assert!(second.text.contains("X-Page: x y {id}\r\n"), "{}", second.text);
+    assert!(second.text.ends_with(r#"{"text":"say \"hi\""}"#), "{}", second.text);
+
+    let wrong = Settings { targets: vec![Target::url("http://a/{pgae}")], ..settings.clone() };
+    let error = breme_load::Plan::new(wrong).unwrap_err().to_string();
+    assert!(error.contains("{pgae} is not a placeholder") && error.contains("--var"), "{error}");
+    let broken = Settings { variables: Variables::new([("page", "a\r\nEvil: 1")]).unwrap(), ..settings };
+    let broken = Settings { targets: vec![Target::url("http://a/")], content: None, ..broken };
+    let error = breme_load::Plan::new(broken).unwrap_err().to_string();
+    assert!(error.contains("X-Page") && error.contains("no line breaks"), "{error}");
 }

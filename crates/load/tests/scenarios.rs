@@ -7,14 +7,19 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use breme_load::{OpenLoop, Outcome, Scenarios, Settings, Target};
+use breme_load::{OpenLoop, Outcome, Scenarios, Settings, Target, Variables};
 use world::{Reply, Request, Then, World, ok, unruly};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn scenario(file: &str) -> Settings {
-    let scenarios = Scenarios::parse(file, None).unwrap_or_else(|error| panic!("{error}"));
+    scenario_with(file, &[])
+}
+
+fn scenario_with(file: &str, variables: &[(&str, &str)]) -> Settings {
+    let variables = Variables::new(variables.iter().copied()).unwrap();
+    let scenarios = Scenarios::parse(file, None, &variables).unwrap_or_else(|error| panic!("{error}"));
     Settings {
         targets: if scenarios.base().is_some() { Vec::new() } else { vec![Target::url("http://a/")] },
         scenarios: Some(scenarios),
@@ -263,6 +268,7 @@ fn whatever_the_server_does_each_session_is_accounted_for() {
             ..OpenLoop::constant(100.0)
         });
         let is_open = open_loop.is_some();
+        let file = if seed % 5 == 1 { format!("connection = \"new\"\n{file}") } else { file.to_owned() };
         let settings = Settings {
             timeout: 20 * MILLISECOND,
             connections: 1 + seed as usize % 5,
@@ -271,7 +277,8 @@ fn whatever_the_server_does_each_session_is_accounted_for() {
             requests: (!is_open).then_some(100),
             duration: is_open.then_some(SECOND),
             seed,
-            ..scenario(file)
+            interval: if seed % 7 == 0 { 10 * MILLISECOND } else { SECOND },
+            ..scenario(&file)
         };
         let mut world = World::new(settings, 1 + seed as usize % 3, unruly(seed));
         world.bytewise = seed % 2 == 1;
@@ -283,4 +290,67 @@ fn whatever_the_server_does_each_session_is_accounted_for() {
         }
         assert!(sessions.begun > 5 && outcome.requests.answered > 0, "seed {seed}: {outcome:?}");
     }
+}
+
+const TWO_STEPS: &str = r#"
+    connection = "new"
+    [[scenario]]
+    name = "visit"
+    think = "10ms"
+    [[scenario.step]]
+    request = "GET /a"
+    [[scenario.step]]
+    request = "GET /b"
+"#;
+
+#[test]
+fn each_session_has_a_connection_of_its_own_where_the_file_says_so() {
+    for open in [false, true] {
+        let settings = counted(TWO_STEPS, 30);
+        let open_loop = open.then(|| OpenLoop::constant(200.0));
+        let mut world =
+            World::new(Settings { connections: 4, open_loop, ..settings }, 2, |_| ok("x").after(MILLISECOND));
+        let outcome = world.finish();
+        assert_balanced(&outcome);
+        assert_eq!((outcome.scenarios[0].completed, outcome.connections.opened), (30, 30), "{outcome:?}");
+        let mut by_connection: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+        world
+            .requests
+            .iter()
+            .for_each(|request| by_connection.entry(request.connection).or_default().push(request.target()));
+        assert!(by_connection.values().all(|targets| targets == &["/a", "/b"]), "{by_connection:?}");
+        let closed = world.connections.iter().filter(|connection| connection.is_closed).count();
+        assert!(closed >= 28, "{closed}: the last one of a shard is left to the driver");
+    }
+    let kept = TWO_STEPS.replace("\"new\"", "\"kept\"");
+    let outcome = World::new(Settings { connections: 4, ..counted(&kept, 30) }, 1, |_| ok("x")).finish();
+    assert_eq!(outcome.connections.opened, 4);
+}
+
+#[test]
+fn a_new_connection_does_not_leave_an_open_loop_with_fewer_users() {
+    // The time to think after the last step is nobody's: the user takes the next arrival at once.
+    let file = TWO_STEPS.replace("10ms", "50s").replacen("[[scenario.step]]\n    request = \"GET /b\"", "", 1);
+    let settings = Settings { connections: 1, open_loop: Some(OpenLoop::constant(10.0)), ..scenario(&file) };
+    let settings = Settings { duration: Some(SECOND), ..settings };
+    let outcome = World::new(settings, 1, |_| ok("x").after(MILLISECOND)).finish();
+    assert_eq!((outcome.scenarios[0].completed, outcome.errors.len()), (10, 0), "{outcome:?}");
+}
+
+#[test]
+fn variables_of_the_run_take_the_place_of_the_files() {
+    let file = r#"
+        [variables]
+        page = "home"
+        size = "1"
+        [[scenario]]
+        name = "x"
+        step = [{ request = "GET /{page}/{size}/{more}" }]
+    "#;
+    let variables = [("page", "a b"), ("more", "{uniform:3:4}")];
+    let settings = Settings { requests: Some(20), duration: None, ..scenario_with(file, &variables) };
+    let mut world = World::new(settings, 1, |_| ok("x"));
+    assert_balanced(&world.finish());
+    let targets: BTreeSet<&str> = world.requests.iter().map(Request::target).collect();
+    assert_eq!(targets, BTreeSet::from(["/a%20b/1/3", "/a%20b/1/4"]));
 }

@@ -50,7 +50,7 @@ fn colours_are_asked_for() {
 }
 
 #[test]
-fn the_seconds_as_csv() {
+fn the_intervals_as_csv() {
     let mut csv = Vec::new();
     write_csv(&mut csv, &outcome()).unwrap();
     insta::assert_snapshot!(String::from_utf8(csv).unwrap());

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`Histogram`] | counts of times from 1 ns to 1 h with three significant digits; merging loses nothing |
 //! | [`log`] | `.hlog`: one histogram for each interval of a run (HdrHistogram log 1.3, with tags) |
+//! | [`jtl`] | `.jtl`: JMeter's result log |
+//! | [`go_bench`] | lines as Go's benchmarks print them, for `benchstat` |
 //! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for the known plotters |
 //! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact, and no outlier moves them |
 //! | [`signed_rank_p`], [`holm()`] | how likely that is by chance; the same for many questions at once |
@@ -27,9 +29,11 @@
 //! assert!((histogram.quantile(0.99) as f64 / 990_000.0 - 1.0).abs() < 0.001);
 //! ```
 
+pub mod go_bench;
 pub mod growth;
 mod histogram;
 mod holm;
+pub mod jtl;
 pub mod log;
 mod needed;
 mod normal;

@@ -1,7 +1,7 @@
 //! Where instants come from. One clock is made at the start of a run and copied to whoever reads the time, so that all
 //! stamps of a run count from the same epoch.
 
-use std::time::{Instant as Monotonic, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
 use breme_base::{Instant, UnixSeconds, WallClock};
 
@@ -24,24 +24,36 @@ impl Clock {
         Instant::from_nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// What `CLOCK_MONOTONIC`, which all processes of the machine share, shows at an instant of this clock.
+    #[must_use]
+    pub fn monotonic(&self, instant: Instant) -> Duration {
+        let read = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let shared = Duration::new(read.tv_sec.unsigned_abs(), read.tv_nsec.unsigned_abs() as u32);
+        self.translated(instant, shared)
+    }
+
+    /// The calendar's time at an instant of this clock: since 1970-01-01 00:00:00 UTC.
+    #[must_use]
+    pub fn unix_time(&self, instant: Instant) -> Duration {
+        self.translated(instant, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    }
+
+    /// What another clock, which shows `shown` now, shows at `instant`: that is usually a little before now, and may lie ahead of it.
+    fn translated(&self, instant: Instant, shown: Duration) -> Duration {
+        let now = self.now();
+        (shown + instant.since(now)).saturating_sub(now.since(instant))
+    }
+
     /// The calendar's time for instants of this clock. It follows the operating system's when that is set.
     #[must_use]
     pub fn wall_clock(&self) -> WallClock {
         let clock = *self;
-        WallClock::new(move |instant| {
-            let unix_now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let now = clock.now();
-            // `instant` is usually a little before `now`, and may lie ahead of it.
-            let unix = (unix_now + instant.since(now)).saturating_sub(now.since(instant));
-            UnixSeconds(unix.as_secs())
-        })
+        WallClock::new(move |instant| UnixSeconds(clock.unix_time(instant).as_secs()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -51,6 +63,22 @@ mod tests {
         let first = clock.now();
         let second = copy.now();
         assert!(first <= second && second <= clock.now());
+    }
+
+    #[test]
+    fn instants_are_found_on_the_clock_that_all_processes_share() {
+        let clock = Clock::start();
+        let shared = || rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let (before, now, after) = (shared(), clock.now(), shared());
+        let asked = Monotonic::now();
+        let found = clock.monotonic(now);
+        let asking = asked.elapsed();
+        let since_boot = |time: rustix::time::Timespec| Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        // The two clocks are read one after another, so that it may be early by the time that this took.
+        assert!(
+            found <= since_boot(after) && found + asking >= since_boot(before),
+            "{found:?}, {before:?} to {after:?}"
+        );
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::time::Duration;
 use breme_http1::Version;
 use breme_load::{
     Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Stage, StatusSet, Target,
-    Think, WAITING_MAX, parse_sha256,
+    Think, Variables, WAITING_MAX, parse_sha256,
 };
 
-use super::{Failure, units};
+use super::{Failure, stdin, units};
 use crate::driver::DriverChoice;
 
 /// What a file or standard input may hold at most.
@@ -37,6 +37,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     targets: Option<PathBuf>,
 
+    /// Give {NAME} a value in PATH, field values and content; in a scenario, in place of the file's own; repeatable
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = units::variable)]
+    variables: Vec<(String, String)>,
+
     /// Connections that are kept busy; each is a user
     #[arg(short, long, value_name = "N", default_value = "10", value_parser = units::size)]
     connections: usize,
@@ -56,6 +60,18 @@ pub struct Args {
     /// End after exactly this many requests, or sessions with --scenario (500, 10k, 1M)
     #[arg(short = 'n', long, value_name = "N", value_parser = units::count)]
     requests: Option<u64>,
+
+    /// End when told so, by SIGTERM, SIGINT or the end of standard input if that is a pipe: a regular end, with exit status 0
+    #[arg(long, conflicts_with_all = ["duration", "requests"])]
+    until_stopped: bool,
+
+    /// Start when a line comes on standard input: all is prepared by then
+    #[arg(long)]
+    pub(super) start_on_line: bool,
+
+    /// Open loop: the requests of -n spread over this time; the same as -R with their quotient
+    #[arg(long, value_name = "TIME", requires = "requests", conflicts_with_all = ["rate", "stages"], value_parser = units::duration)]
+    over: Option<Duration>,
 
     /// Open loop: so many requests (with --scenario, new sessions) a second for all connections together (100, 0.5, 20k)
     #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate)]
@@ -82,7 +98,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     deadline: Option<Duration>,
 
-    /// Open loop: so long before a request is due its thread no longer sleeps [default: 50us, at most 5 % of a processor]
+    /// Open loop, or users who think: so long before something is to be sent its thread no longer sleeps [default: 50us, at most 5 % of a processor]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     spin: Option<Duration>,
 
@@ -146,9 +162,14 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Write the result to a file too, by its ending: .json, .csv (per second), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm; repeatable
+    /// Write the result to a file too, by its ending: .json, .csv (per interval), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm,
+    /// .jtl (JMeter; a row for each request), .bench.txt (benchstat); repeatable
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
+
+    /// Length of the rows of the time series: in the result, in .csv and in .hlog files (from 10ms)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    interval: Duration,
 
     /// Everything random comes from it
     #[arg(long, value_name = "N", default_value = "1")]
@@ -188,7 +209,8 @@ const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brac
   {uniform:A:B}    whole number from A to B
   {zipf:N:S}       whole number from 1 to N by Zipf's law with exponent S
   {random:BYTES}   random letters and digits
-  {session} {NAME} in a scenario: number of the session; a variable ({NAME:url}, {NAME:json} encode it)
+  {NAME}           the value that --var gave it, or a variable of a scenario ({NAME:url}, {NAME:json} encode it)
+  {session}        in a scenario: number of the session
 
 Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong usage;
 3 an answer was not as expected (--expect-…); 130, 143 interrupted, with a partial result.";
@@ -197,14 +219,19 @@ impl Args {
     /// Reads the files that the flags name.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let open_loop = self.open_loop()?;
+        let variables = self.variables()?;
         let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
         let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
-        let duration = self.duration.or(self.requests.is_none().then_some(default));
+        let has_other_end = self.requests.is_some() || self.until_stopped;
+        let duration = self.duration.or((!has_other_end).then_some(default));
+        self.check_stdin()?;
+        self.check_spin(self.think.is_some() || self.scenario.is_some())?;
         Ok(Settings {
             targets: self.read_targets()?,
             connections: self.connections,
             requests: self.requests,
             duration,
+            until_stopped: self.until_stopped,
             pipeline_depth: self.pipeline,
             method: self.method.clone(),
             fields: self.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect(),
@@ -222,19 +249,21 @@ impl Args {
                 contains: self.expect_contains.as_ref().map(|text| Needle::new(text.as_bytes())),
             },
             open_loop,
-            scenarios: self.read_scenarios()?,
+            scenarios: self.read_scenarios(&variables)?,
+            variables,
+            interval: self.interval,
             seed: self.seed,
         })
     }
 
     fn open_loop(&self) -> Result<Option<OpenLoop>, Failure> {
-        if self.rate.is_none() && self.stages.is_empty() {
+        let rate = self.rate_of_all()?;
+        if rate.is_none() && self.stages.is_empty() {
             let named = [
                 ("--arrivals", self.arrivals != "even"),
                 ("--in-flight-max", self.in_flight_max.is_some()),
                 ("--waiting-max", self.waiting_max != WAITING_MAX),
                 ("--deadline", self.deadline.is_some()),
-                ("--spin", self.spin.is_some()),
             ];
             return match named.iter().find(|(_, is_named)| *is_named) {
                 Some((flag, _)) => {
@@ -245,11 +274,45 @@ impl Args {
         }
         let arrivals = if self.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Even };
         Ok(Some(OpenLoop {
-            pace: Pace { rate: self.rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
+            pace: Pace { rate: rate.unwrap_or(0.0), stages: self.stages.clone(), arrivals },
             in_flight_max: self.in_flight_max,
             waiting_max: self.waiting_max,
             deadline: self.deadline,
         }))
+    }
+
+    /// As it was named, or from the number of requests and their time.
+    fn rate_of_all(&self) -> Result<Option<f64>, Failure> {
+        let (Some(requests), Some(over)) = (self.requests, self.over) else { return Ok(self.rate) };
+        if over.is_zero() {
+            return Err(Failure::usage("--over 0s: the requests need some time; leave it out to send them at once"));
+        }
+        Ok(Some(requests as f64 / over.as_secs_f64()))
+    }
+
+    /// The flag that reads standard input to its end, if one does.
+    fn input_flag(&self) -> Option<&'static str> {
+        let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+        let named = [
+            ("--targets -", is_stdin(&self.targets)),
+            ("--scenario -", is_stdin(&self.scenario)),
+            ("--body @-", self.body.as_deref() == Some("@-")),
+        ];
+        named.into_iter().find(|(_, is_named)| *is_named).map(|(flag, _)| flag)
+    }
+
+    fn check_stdin(&self) -> Result<(), Failure> {
+        match self.input_flag() {
+            Some(flag) if self.start_on_line => Err(Failure::usage(format!(
+                "--start-on-line waits for a line of standard input, which {flag} reads to its end; name a file there"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the end of standard input ends the run.
+    pub(super) fn watches_stdin(&self) -> bool {
+        self.until_stopped && self.input_flag().is_none() && stdin::is_held()
     }
 
     /// The user asked for it.
@@ -257,10 +320,18 @@ impl Args {
         self.spin.is_some_and(|spin| !spin.is_zero())
     }
 
+    /// Where nothing leaves by the clock, staying awake for it means nothing.
+    fn check_spin(&self, thinks: bool) -> Result<(), Failure> {
+        if self.spin.is_some() && !thinks && self.rate.is_none() && self.over.is_none() && self.stages.is_empty() {
+            let problem = "--spin is for what leaves by the clock: the requests of an open loop (-R), or of users who think (--think, --scenario); here each leaves when the answer before it has come";
+            return Err(Failure::usage(problem));
+        }
+        Ok(())
+    }
+
     /// How long before a deadline the threads no longer sleep: it makes up for the time that waking takes, where that costs little.
     pub(super) fn spin(&self, plan: &Plan) -> Duration {
-        let rate = plan.settings().open_loop.as_ref().map_or(0.0, |open_loop| open_loop.pace.peak_rate());
-        let distance = self.thread_count(plan) as f64 / rate.max(f64::MIN_POSITIVE);
+        let distance = self.thread_count(plan) as f64 / plan.timer_rate().max(f64::MIN_POSITIVE);
         let affordable = Duration::try_from_secs_f64(distance * SPIN_SHARE_MAX).unwrap_or(Duration::MAX);
         self.spin.unwrap_or_else(|| affordable.min(SPIN_MAX))
     }
@@ -279,7 +350,16 @@ impl Args {
         }
     }
 
-    fn read_scenarios(&self) -> Result<Option<Scenarios>, Failure> {
+    pub(super) const fn has_scenario(&self) -> bool {
+        self.scenario.is_some()
+    }
+
+    fn variables(&self) -> Result<Variables, Failure> {
+        let pairs = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Variables::new(pairs).map_err(|problem| Failure::usage(format!("--var: {problem}")))
+    }
+
+    fn read_scenarios(&self, variables: &Variables) -> Result<Option<Scenarios>, Failure> {
         let Some(path) = &self.scenario else { return Ok(None) };
         let name = path.display();
         let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
@@ -290,7 +370,7 @@ impl Args {
                 error.utf8_error().valid_up_to()
             ))
         })?;
-        Scenarios::parse(&text, self.think)
+        Scenarios::parse(&text, self.think, variables)
             .map(Some)
             .map_err(|error| Failure::usage(format!("--scenario {name}: {error}")))
     }

@@ -1,9 +1,10 @@
-//! Watches over a run from outside its threads: shows the progress on a terminal and turns signals into a stop.
+//! Watches over a run from outside its threads: shows the progress on a terminal and turns signals, and the end of standard
+//! input where that is wanted, into a stop.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use breme_driver::Stopper;
@@ -12,7 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::Failure;
+use super::{Failure, stdin};
 
 /// How often it looks. A signal waits at most this long; nothing that is measured depends on it.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -32,28 +33,59 @@ impl Interruption {
 
 /// The thread that watches. Dropping it without [`Attendant::finish`] lets it end by itself.
 pub struct Attendant {
-    ended: Sender<()>,
-    thread: JoinHandle<Option<Interruption>>,
+    notices: Sender<Notice>,
+    thread: Option<JoinHandle<Option<Interruption>>>,
+}
+
+/// What the thread is told.
+enum Notice {
+    RunEnded,
+    InputEnded,
 }
 
 impl Attendant {
-    pub(super) fn start(run: Arc<Run>, stopper: Stopper, quiet: bool) -> Result<Self, Failure> {
+    /// `watches_input`: the end of standard input ends the run too.
+    pub(super) fn start(run: Arc<Run>, stopper: Stopper, quiet: bool, watches_input: bool) -> Result<Self, Failure> {
         let signals =
             Signals::new([SIGINT, SIGTERM]).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
-        let (ended, end) = channel();
+        let (notices, told) = channel();
         let bar = if quiet { None } else { bar(&run) };
-        let watch = Watch { run, stopper, signals, bar, started: Instant::now(), interruption: None };
-        let thread = std::thread::Builder::new()
-            .name("attendant".to_owned())
-            .spawn(move || watch.run(&end))
-            .map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
-        Ok(Self { ended, thread })
+        let started = Instant::now();
+        let watch = Watch {
+            run,
+            stopper,
+            signals,
+            bar,
+            started,
+            has_been_stopped: false,
+            has_seen_signal: false,
+            interruption: None,
+        };
+        let cannot_start = |error| Failure::run(format!("cannot start a thread: {error}"));
+        if watches_input {
+            let notices = notices.clone();
+            let tell_end = move || {
+                stdin::wait_for_end();
+                let _ = notices.send(Notice::InputEnded); // the run may be over
+            };
+            Builder::new().name("stdin".to_owned()).spawn(tell_end).map_err(cannot_start)?;
+        }
+        let thread =
+            Builder::new().name("attendant".to_owned()).spawn(move || watch.run(&told)).map_err(cannot_start)?;
+        Ok(Self { notices, thread: Some(thread) })
     }
 
     /// The run has ended: takes the progress away, and tells what interrupted the run, if anything did.
-    pub fn finish(self) -> Option<Interruption> {
-        drop(self.ended);
-        self.thread.join().ok().flatten()
+    pub fn finish(mut self) -> Option<Interruption> {
+        let thread = self.thread.take();
+        drop(self);
+        thread?.join().ok().flatten()
+    }
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        let _ = self.notices.send(Notice::RunEnded);
     }
 }
 
@@ -63,13 +95,20 @@ struct Watch {
     signals: Signals,
     bar: Option<ProgressBar>,
     started: Instant,
+    has_been_stopped: bool,
+    has_seen_signal: bool,
     interruption: Option<Interruption>,
 }
 
 impl Watch {
-    fn run(mut self, end: &Receiver<()>) -> Option<Interruption> {
+    fn run(mut self, notices: &Receiver<Notice>) -> Option<Interruption> {
         let mut last = (self.started, Progress::default());
-        while end.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
+        loop {
+            match notices.recv_timeout(GLANCE) {
+                Ok(Notice::InputEnded) => self.stop(),
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Notice::RunEnded) | Err(RecvTimeoutError::Disconnected) => break,
+            }
             self.heed_signals();
             self.show(&mut last);
         }
@@ -79,14 +118,25 @@ impl Watch {
         self.interruption
     }
 
-    /// The first asks the shards to end, a second one ends them at once.
+    /// The first signal asks the shards to end, a second one ends them at once. A run that was to go on until it is stopped is not
+    /// interrupted by the first.
     fn heed_signals(&mut self) {
+        let is_regular = self.run.plan().settings().until_stopped;
         for signal in self.signals.pending() {
-            match self.interruption {
-                None => self.stopper.drain(),
-                Some(_) => self.stopper.abort(),
+            let is_second = std::mem::replace(&mut self.has_seen_signal, true);
+            if is_second || !is_regular {
+                self.interruption.get_or_insert(Interruption { signal });
             }
-            self.interruption.get_or_insert(Interruption { signal });
+            self.stop();
+            if is_second {
+                self.stopper.abort();
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        if !std::mem::replace(&mut self.has_been_stopped, true) {
+            self.stopper.drain();
         }
     }
 
@@ -121,7 +171,11 @@ fn bar(run: &Run) -> Option<ProgressBar> {
     let length = settings.requests.or(settings.duration.map(|duration| duration.as_millis() as u64));
     let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let template = if plain { "{bar:30} {percent:>3} %  {msg}" } else { "{bar:30.cyan/dim} {percent:>3} %  {msg}" };
+    let template = match length {
+        None => "{msg}",
+        Some(_) if plain => "{bar:30} {percent:>3} %  {msg}",
+        Some(_) => "{bar:30.cyan/dim} {percent:>3} %  {msg}",
+    };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("━━─"));
     }

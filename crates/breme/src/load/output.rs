@@ -1,22 +1,29 @@
 //! Where the result goes: standard output, and files by their ending.
 //!
 //! Files are created before the run, so that a wrong path costs no measurement. A `.hlog` is written while the run goes on, by
-//! a thread of its own: it holds every second's histograms, which would not fit into memory for a long run.
+//! a thread of its own: it holds every interval's histograms, which would not fit into memory for a long run.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use breme_load::{Interval, Observer, Outcome, Run, Style, render_text, write_csv, write_steps_csv};
-use breme_stats::log;
+use breme_base::Instant;
+use breme_driver::Clock;
+use breme_load::{
+    Interval, Observed, Observer, Outcome, Plan, Run, Style, render_text, write_bench, write_csv, write_steps_csv,
+};
+use breme_stats::{jtl, log};
 
 use super::Failure;
 
-/// Seconds that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no shard waits.
+/// Intervals that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no shard waits.
 const LOG_QUEUE_MAX: usize = 32;
+
+/// What names the format of a file.
+const ENDINGS: &str = ".json, .csv, .steps.csv, .hlog, .hgrm, .jtl or .bench.txt";
 
 /// The files that were asked for.
 #[derive(Debug)]
@@ -38,6 +45,10 @@ enum Format {
     /// The steps of scenarios by name.
     StepsCsv,
     Log,
+    /// JMeter's result log.
+    Jtl,
+    /// A line of a Go benchmark.
+    Bench,
     Quantiles,
 }
 
@@ -52,25 +63,22 @@ impl Outputs {
     }
 
     /// Starts writing the logs; the observer feeds them.
-    pub(super) fn start_logs(&self) -> Result<(Option<Observer>, LogWriters), Failure> {
+    pub(super) fn start_logs(&self, plan: &Plan, clock: Clock) -> Result<(Option<Observer>, LogWriters), Failure> {
         let mut feeds = Vec::new();
         let mut threads = Vec::new();
-        for output in self.files.iter().filter(|output| output.format == Format::Log) {
+        for output in self.files.iter().filter(|output| output.format.is_log()) {
+            let write = output.format.log_writer(plan, clock);
             let mut file = output.file.try_clone().map_err(|error| cannot_write(&output.path, &error))?;
             let (sender, receiver) = sync_channel(LOG_QUEUE_MAX);
-            let started = SystemTime::now();
             let thread = std::thread::Builder::new()
                 .name("log".to_owned())
-                .spawn(move || log::write(&mut file, started, receiver.into_iter().flatten()))
+                .spawn(move || write(&mut file, receiver))
                 .map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
             feeds.push(Feed { sender, waiting: None });
             threads.push((output.path.clone(), thread));
         }
-        let observer = (!feeds.is_empty()).then(|| -> Observer {
-            Box::new(move |start, length, interval| {
-                feeds.iter_mut().for_each(|feed| feed.offer(start, length, interval));
-            })
-        });
+        let observer = (!feeds.is_empty())
+            .then(|| -> Observer { Box::new(move |observed| feeds.iter_mut().for_each(|feed| feed.offer(observed))) });
         Ok((observer, LogWriters { threads }))
     }
 
@@ -82,7 +90,8 @@ impl Outputs {
                 Format::Csv => write_csv(&mut writer, outcome),
                 Format::StepsCsv => write_steps_csv(&mut writer, outcome),
                 Format::Quantiles => breme_stats::write_quantile_text(&mut writer, &Outcome::service_histogram(run)),
-                Format::Log => Ok(()),
+                Format::Bench => write_bench(&mut writer, outcome),
+                Format::Log | Format::Jtl => Ok(()),
             };
             written.and_then(|()| writer.flush()).map_err(|error| cannot_write(&output.path, &error))?;
         }
@@ -90,18 +99,70 @@ impl Outputs {
     }
 }
 
+type LogWriter = Box<dyn FnOnce(&mut File, Receiver<Times>) -> io::Result<()> + Send>;
+
+impl Format {
+    /// It is written while the run goes on.
+    const fn is_log(self) -> bool {
+        matches!(self, Self::Log | Self::Jtl)
+    }
+
+    fn log_writer(self, plan: &Plan, clock: Clock) -> LogWriter {
+        if self == Self::Log {
+            return Box::new(move |file, intervals| write_log(file, clock, intervals));
+        }
+        let (url, users) = (plan.url().to_owned(), plan.settings().connections);
+        let label = format!("{} {url}", plan.method_name());
+        Box::new(move |file, intervals| {
+            write_jtl(jtl::Writer::begin(BufWriter::new(file), &label, &url, users)?, clock, intervals)
+        })
+    }
+}
+
+/// The log begins when the run did, which is known with the first interval.
+fn write_log(file: &mut File, clock: Clock, intervals: Receiver<Times>) -> io::Result<()> {
+    let mut intervals = intervals.into_iter().peekable();
+    let started =
+        intervals.peek().map_or_else(SystemTime::now, |first| UNIX_EPOCH + clock.unix_time(first.run_started));
+    log::write(file, started, intervals.flat_map(Times::rows))
+}
+
+fn write_jtl(
+    mut writer: jtl::Writer<BufWriter<&mut File>>,
+    clock: Clock,
+    intervals: Receiver<Times>,
+) -> io::Result<()> {
+    let mut started = None;
+    for Times { run_started, start, length, interval } in intervals {
+        // Once: the calendar may be set while the run goes on.
+        let started = *started.get_or_insert_with(|| clock.unix_time(run_started));
+        writer.write(&jtl::Interval {
+            start: started + start,
+            length,
+            times: &interval.response,
+            wrong: &interval.wrong,
+            first_byte: &interval.first_byte,
+            lost: interval.lost(),
+            received_bytes: interval.received_bytes,
+        })?;
+    }
+    writer.into_inner().flush()
+}
+
 fn format_of(path: &Path) -> Result<Format, Failure> {
     if path.to_str().is_some_and(|path| path.ends_with(".steps.csv")) {
         return Ok(Format::StepsCsv);
+    }
+    if path.to_str().is_some_and(|path| path.ends_with(".bench.txt")) {
+        return Ok(Format::Bench);
     }
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => Ok(Format::Json),
         Some("csv") => Ok(Format::Csv),
         Some("hlog") => Ok(Format::Log),
+        Some("jtl") => Ok(Format::Jtl),
         Some("hgrm") => Ok(Format::Quantiles),
-        _ => {
-            Err(Failure::usage(format!("--output {}: the ending must be .json, .csv, .hlog or .hgrm", path.display())))
-        }
+        _ => Err(Failure::usage(format!("--output {}: the ending must be {ENDINGS}", path.display()))),
     }
 }
 
@@ -127,71 +188,62 @@ impl LogWriters {
     }
 }
 
-/// Feeds one log, second by second, without ever waiting for the disk while the run goes on.
+/// Feeds one log, interval by interval, without ever waiting for the disk while the run goes on.
 struct Feed {
-    /// A second's rows, one for each kind of time.
-    sender: SyncSender<[log::Interval; 3]>,
-    /// Seconds that found the queue full, put together.
-    waiting: Option<Second>,
+    sender: SyncSender<Times>,
+    /// Intervals that found the queue full, put together.
+    waiting: Option<Times>,
 }
 
-struct Second {
+/// An interval on its way to a log.
+struct Times {
+    run_started: Instant,
     start: Duration,
     length: Duration,
-    service: breme_stats::Histogram,
-    first_byte: breme_stats::Histogram,
-    response: breme_stats::Histogram,
+    interval: Interval,
 }
 
 impl Feed {
-    fn offer(&mut self, start: Duration, length: Duration, interval: &Interval) {
-        let second = match self.waiting.take() {
-            Some(mut waiting) => {
-                waiting.length = (start + length).saturating_sub(waiting.start);
-                waiting.service.merge(&interval.service);
-                waiting.first_byte.merge(&interval.first_byte);
-                waiting.response.merge(&interval.response);
-                waiting
-            }
-            None => Second {
-                start,
-                length,
-                service: interval.service.clone(),
-                first_byte: interval.first_byte.clone(),
-                response: interval.response.clone(),
-            },
+    fn offer(&mut self, observed: Observed<'_>) {
+        let times = match self.waiting.take() {
+            Some(waiting) => waiting.with(observed),
+            None => Times::of(observed),
         };
-        match self.sender.try_send(second.rows()) {
-            Err(TrySendError::Full([service, first_byte, response])) => {
-                let log::Interval { start, length, .. } = service;
-                self.waiting = Some(Second {
-                    start,
-                    length,
-                    service: service.histogram,
-                    first_byte: first_byte.histogram,
-                    response: response.histogram,
-                });
-            }
-            // A writer that has failed says so at the end.
-            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+        // A writer that has failed says so at the end.
+        if let Err(TrySendError::Full(times)) = self.sender.try_send(times) {
+            self.waiting = Some(times);
         }
-    }
-}
-
-impl Second {
-    fn rows(self) -> [log::Interval; 3] {
-        let Self { start, length, service, first_byte, response } = self;
-        let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
-        [row("service", service), row("first-byte", first_byte), row("response", response)]
     }
 }
 
 impl Drop for Feed {
     /// The run is over: now the disk may be waited for.
     fn drop(&mut self) {
-        if let Some(second) = self.waiting.take() {
-            let _ = self.sender.send(second.rows());
+        if let Some(times) = self.waiting.take() {
+            let _ = self.sender.send(times);
         }
+    }
+}
+
+impl Times {
+    fn of(observed: Observed<'_>) -> Self {
+        let Observed { run_started, start, length, interval } = observed;
+        Self { run_started, start, length, interval: interval.clone() }
+    }
+
+    /// Together with the interval that follows.
+    fn with(mut self, next: Observed<'_>) -> Self {
+        self.length = (next.start + next.length).saturating_sub(self.start);
+        self.interval.merge(next.interval);
+        self
+    }
+
+    /// A row for each kind of time.
+    fn rows(self) -> [log::Interval; 3] {
+        let Self { start, length, interval, .. } = self;
+        let Interval { service, first_byte, response, .. } = interval;
+        let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
+        [row("service", service), row("first-byte", first_byte), row("response", response)]
     }
 }
 
@@ -229,9 +281,11 @@ mod tests {
         let mut feed = Feed { sender, waiting: None };
         let second = Duration::from_secs(1);
         for number in 0..5 {
-            feed.offer(second * number, second, &interval(u64::from(number) + 1));
+            let interval = interval(u64::from(number) + 1);
+            let run_started = Instant::ZERO;
+            feed.offer(Observed { run_started, start: second * number, length: second, interval: &interval });
         }
-        let reader = std::thread::spawn(move || receiver.into_iter().flatten().collect::<Vec<_>>());
+        let reader = std::thread::spawn(move || receiver.into_iter().flat_map(Times::rows).collect::<Vec<_>>());
         drop(feed);
         let rows = reader.join().unwrap();
         let service: Vec<_> = rows.iter().filter(|row| row.tag.as_deref() == Some("service")).collect();
@@ -246,7 +300,9 @@ mod tests {
         assert_eq!(format_of(Path::new("a.b/x.hlog")).unwrap(), Format::Log);
         assert_eq!(format_of(Path::new("x.csv")).unwrap(), Format::Csv);
         assert_eq!(format_of(Path::new("x.steps.csv")).unwrap(), Format::StepsCsv);
+        assert_eq!(format_of(Path::new("x.bench.txt")).unwrap(), Format::Bench);
+        assert_eq!(format_of(Path::new("x.jtl")).unwrap(), Format::Jtl);
         let failure = format_of(Path::new("result")).unwrap_err();
-        assert!(failure.code == super::super::USAGE && failure.message.contains(".json, .csv, .hlog or .hgrm"));
+        assert!(failure.code == super::super::USAGE && failure.message.contains(ENDINGS));
     }
 }

@@ -10,7 +10,8 @@ use super::{Args, Failure};
 use crate::tls::{IdentityFiles, PROTOCOLS, read};
 
 /// How TLS is spoken with the server, if its URL says so. The files are read in any case, so that a wrong one is found.
-pub(super) fn client(args: &Args, authority: &Authority) -> Result<Option<Arc<ClientTls>>, Failure> {
+/// In the places of [`breme_load::TLS_CLIENT`] and [`breme_load::TLS_STRANGER`].
+pub(super) fn clients(args: &Args, authority: &Authority) -> Result<Vec<Arc<ClientTls>>, Failure> {
     let identity = identity(args)?;
     let named = args.cacert.as_ref().map(|path| {
         let fault = |problem: String| Failure::usage(format!("--cacert {}: {problem}", path.display()));
@@ -19,7 +20,7 @@ pub(super) fn client(args: &Args, authority: &Authority) -> Result<Option<Arc<Cl
     });
     let named = named.transpose()?;
     if !authority.is_tls {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let trust = match named {
         _ if args.insecure => Trust::Everybody,
@@ -33,8 +34,14 @@ pub(super) fn client(args: &Args, authority: &Authority) -> Result<Option<Arc<Cl
         resumption: !args.no_tls_resumption,
         version: args.tls.as_deref().map(|name| if name == "1.2" { TlsVersion::Tls12 } else { TlsVersion::Tls13 }),
     };
-    let client = ClientTls::new(&authority.host, &options).map_err(|error| Failure::usage(error.to_string()))?;
-    Ok(Some(Arc::new(client)))
+    let client = |options: &ClientOptions<'_>| {
+        ClientTls::new(&authority.host, options).map(Arc::new).map_err(|error| Failure::usage(error.to_string()))
+    };
+    let mut clients = vec![client(&options)?];
+    if args.has_scenario() {
+        clients.push(client(&ClientOptions { resumption: false, ..options })?);
+    }
+    Ok(clients)
 }
 
 fn identity(args: &Args) -> Result<Option<Identity>, Failure> {

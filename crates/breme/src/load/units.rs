@@ -75,6 +75,12 @@ pub fn field(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
+/// A variable: `NAME=VALUE`.
+pub fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} gives no value; write NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 fn split_suffix(text: &str) -> (&str, &str) {
     let end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     text.split_at(end)

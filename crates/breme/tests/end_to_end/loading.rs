@@ -1,5 +1,10 @@
 //! `breme load`: are its figures right? Held against the server's own counter, never against itself.
 
+use std::fs::File;
+use std::io::BufReader;
+
+use breme_driver::Clock;
+use breme_stats::log;
 use serde_json::Value;
 
 use crate::harness::{DRIVERS, Nginx, Site, load, load_json};
@@ -93,4 +98,76 @@ fn templates_ask_for_different_targets() {
     assert_eq!((answered(&result), errors(&result)), (100, 0));
     let result = load_json(&["-n", "200", "-c", "2", "--expect-status", "200", &site.url("/bytes/{uniform:1:9}")]);
     assert_eq!(errors(&result), 0);
+}
+
+#[test]
+fn the_intervals_of_all_files_are_those_of_one_run() {
+    let site = Site::lab("auto");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (log, table) = (path("run.hlog"), path("run.csv"));
+    let before = monotonic_ns();
+    let arguments = ["-d", "1", "-c", "4", "-t", "2", "--interval", "50ms", "-o", &log, "-o", &table];
+    let result = load_json(&[&arguments[..], &[&site.url("/bytes/100")]].concat());
+    let answers = answered(&result);
+
+    let started = result["started_at_monotonic_ns"].as_u64().unwrap();
+    assert!((before..monotonic_ns()).contains(&started), "{before}, {started}");
+    let rows = result["series"].as_array().unwrap();
+    let starts: Vec<u64> = rows.iter().map(|row| (row["start_s"].as_f64().unwrap() * 1e3).round() as u64).collect();
+    assert_eq!(starts, (0..20).map(|row| row * 50).collect::<Vec<_>>());
+
+    let mut reader = log::Reader::new(BufReader::new(File::open(&log).unwrap()));
+    let intervals = reader.by_ref().collect::<Result<Vec<_>, _>>().unwrap();
+    for tag in ["service", "first-byte", "response"] {
+        let tagged: Vec<_> = intervals.iter().filter(|interval| interval.tag.as_deref() == Some(tag)).collect();
+        assert_eq!(tagged.iter().map(|interval| interval.histogram.count()).sum::<u64>(), answers, "{tag}");
+        // A disk that is slow for a moment makes intervals longer; none is left out, and none overlaps.
+        let is_next = |pair: &[&log::Interval]| pair[0].start + pair[0].length == pair[1].start;
+        assert!(tagged.windows(2).all(is_next) && tagged[0].start.is_zero(), "{tag}");
+    }
+    let told = result["started_at_unix_ns"].as_u64().unwrap() as f64 / 1e9;
+    assert!((reader.started().unwrap().as_secs_f64() - told).abs() < 0.05, "{:?} {told}", reader.started());
+
+    let table = std::fs::read_to_string(table).unwrap();
+    let names: Vec<&str> = table.lines().next().unwrap().split(',').collect();
+    let column = |name: &str| names.iter().position(|other| *other == name).unwrap();
+    let sum = |name: &str| -> u64 {
+        table.lines().skip(1).map(|row| row.split(',').nth(column(name)).unwrap().parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!((sum("answered"), sum("errors"), table.lines().count()), (answers, 0, 21));
+    assert_eq!(sum("received_bytes"), result["bytes"]["received"].as_u64().unwrap());
+}
+
+/// What another program of this machine reads.
+fn monotonic_ns() -> u64 {
+    let clock = Clock::start();
+    clock.monotonic(clock.now()).as_nanos() as u64
+}
+
+#[test]
+fn the_logs_of_other_tools_have_every_request() {
+    let site = Site::lab("auto");
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (log, line) = (path("run.jtl"), path("run.bench.txt"));
+    let url = site.url("/bytes/{uniform:1:2}");
+    let arguments = ["--json", "-n", "400", "-c", "4", "--interval", "20ms", "--expect-bytes", "1", "-o", &log, "-o"];
+    let output = load(&[&arguments[..], &[&line, &url]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let wrong = result["errors"]["assertion"].as_u64().unwrap();
+
+    let log = std::fs::read_to_string(log).unwrap();
+    let rows: Vec<Vec<&str>> = log.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    assert!(log.starts_with("timeStamp,elapsed,label,") && rows.iter().all(|row| row.len() == 17), "{log}");
+    assert_eq!(rows.len(), 400);
+    assert_eq!(rows.iter().filter(|row| row[7] == "false").count() as u64, wrong);
+    let started = result["started_at_unix_ns"].as_u64().unwrap() / 1_000_000;
+    assert!(rows.iter().all(|row| row[0].parse::<u64>().unwrap() + 20 >= started), "{started}\n{log}");
+
+    let text = std::fs::read_to_string(line).unwrap();
+    let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+    assert!(last[0].starts_with("BenchmarkLoad/GET-") && last[1] == "400" && last[3] == "ns/op", "{text}");
+    assert!(text.contains("\nUnit req/s better=higher\n"), "{text}");
 }

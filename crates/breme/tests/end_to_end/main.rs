@@ -4,6 +4,7 @@
 
 mod clean_end;
 mod conformance;
+mod directed;
 mod errors;
 mod harness;
 mod hostile;

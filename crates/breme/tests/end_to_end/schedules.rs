@@ -134,10 +134,22 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
         (&["--stages", "10s", url], "TIME:RATE"),
         (&["-R", "5", "--think", "1s", url], "leave it out"),
         (&["-R", "5", "--in-flight-max", "999", url], "raise -c to have more"),
+        (&["--spin", "1ms", url], "--spin is for what leaves by the clock"),
+        (&["--var", "page", url], "write NAME=VALUE"),
+        (&["--var", "seq=1", url], "--var: {seq} is a placeholder already"),
     ] {
         let output = load(arguments);
         let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
         assert!(message.contains(told), "{arguments:?}: {message}");
     }
+}
+
+#[test]
+fn users_who_think_may_stay_awake_for_it() {
+    let site = Site::lab("events");
+    let url = site.url("/bytes/{size}");
+    let result = load_json(&["--think", "5ms", "--spin", "200us", "-n", "50", "-c", "2", "--var", "size=7", &url]);
+    require_balance(&result, &site);
+    assert_eq!(count(&result["bytes"]["content"]), 50 * 7, "{result:#}");
 }

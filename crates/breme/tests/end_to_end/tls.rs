@@ -469,3 +469,24 @@ fn wrong_files_are_named() {
     site.stderr().read_line(&mut told).unwrap();
     assert!(told.contains("warning") && told.contains("stale.pem") && told.contains("expired"), "{told}");
 }
+
+#[test]
+fn a_new_session_is_a_new_person_who_has_no_ticket() {
+    let site = Site::start(&["--lab", "--tls-self-signed", "--driver", "events"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("visits.toml");
+    let file =
+        "connection = \"new\"\n[[scenario]]\nname = \"visit\"\nstep = [{ request = \"GET /bytes/1\", repeat = 3 }]\n";
+    std::fs::write(&path, file).unwrap();
+    let (path, url) = (path.to_str().unwrap(), site.url("/"));
+    let result = load_json(&["-k", "--scenario", path, "-n", "20", "-c", "2", &url]);
+    let connections = &result["connections"];
+    assert_eq!((connections["opened"].as_u64(), connections["resumed"].as_u64()), (Some(20), Some(0)), "{result:#}");
+    assert_eq!(answered(&result), 60);
+    assert_eq!(result["tls"]["version"], "1.3");
+    // Within a session a connection is opened by somebody whom the server knows.
+    let result = load_json(&["-k", "--no-keepalive", "--scenario", path, "-n", "20", "-c", "1", &url]);
+    let connections = &result["connections"];
+    assert_eq!(connections["opened"], 60, "{result:#}");
+    assert!((1..=40).contains(&connections["resumed"].as_u64().unwrap()), "{result:#}");
+}

@@ -1,4 +1,4 @@
-//! Counting: what happened in each second, and the end of the account.
+//! Counting: what happened in each interval, and the end of the account.
 
 use std::sync::atomic::Ordering;
 
@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 
-use super::{Load, Phase, SECOND};
-use crate::series::Interval;
+use super::{Load, Phase};
 use crate::tally::ErrorKind;
 
 impl Load {
@@ -23,23 +22,25 @@ impl Load {
         self.open_count = 0;
         self.span.ended = self.last_seen;
         self.gather();
-        self.run.series().finish_shard(self.shard.id.0, self.interval_second, &self.interval);
+        self.run.series().finish_shard(self.shard.id.0, self.interval_index, &self.interval);
         self.publish();
     }
 
-    /// Hands in the second that is over.
+    /// Hands in the interval that is over.
     pub(super) fn tick(&mut self, now: Instant) {
         self.last_seen = now;
         if now < self.interval_ends || now >= self.window_ends {
-            return; // what is waited for at the end belongs to the last second
+            return; // what is waited for at the end belongs to the last interval
         }
-        let second = now.since(self.interval_ends).as_secs() + self.interval_second + 1;
+        let length_ns = self.run.plan().settings().interval.as_nanos() as u64; // bounded by the plan
+        let passed = 1 + now.nanos_since(self.interval_ends) / length_ns;
+        let next = self.interval_index + passed;
         self.gather();
-        self.run.series().hand_in(self.shard.id.0, self.interval_second, second, &self.interval);
+        self.run.series().hand_in(self.shard.id.0, self.interval_index, next, &self.interval);
         self.interval.clear();
         self.bytes_received_before = self.tally.bytes_received;
-        self.interval_ends = self.interval_ends + SECOND * (second - self.interval_second) as u32;
-        self.interval_second = second;
+        self.interval_ends = self.interval_ends + Duration::from_nanos(length_ns * passed);
+        self.interval_index = next;
         self.note_cpu();
     }
 
@@ -59,13 +60,16 @@ impl Load {
     /// Completes the interval before it is handed in.
     fn gather(&mut self) {
         self.interval.received_bytes = self.tally.bytes_received - self.bytes_received_before;
-        let Interval { service, response, first_byte, .. } = &mut self.interval;
-        [service, response, first_byte].into_iter().for_each(|histogram| histogram.merge(&self.prompt));
-        self.prompt.clear();
+        std::mem::swap(&mut self.interval.prompt, &mut self.prompt); // what it gets is empty
     }
 
     pub(super) fn count_error(&mut self, kind: ErrorKind) {
         self.count_errors(kind, 1);
+    }
+
+    /// The request has a time all the same.
+    pub(super) fn note_wrong(&mut self, response_ns: u64) {
+        self.interval.wrong.record(response_ns);
     }
 
     pub(super) fn count_errors(&mut self, kind: ErrorKind, count: u64) {

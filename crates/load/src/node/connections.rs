@@ -25,6 +25,8 @@ pub const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// The driver knows one server: that of the plan.
 pub const TLS_CLIENT: TlsClientId = TlsClientId(0);
+/// The same server for a client that has no ticket of it. Used with scenarios: each session is a new person.
+pub const TLS_STRANGER: TlsClientId = TlsClientId(1);
 
 impl Load {
     /// The user wants a connection: for the requests that wait, for a new one, or ahead of those that will come.
@@ -64,11 +66,12 @@ impl Load {
         let Some(&address) = self.run.addresses().get(user.address_index as usize) else {
             return self.connect_failed(now, index, ErrorKind::ConnectFailed, actions);
         };
+        let client = if user.is_stranger() { TLS_STRANGER } else { TLS_CLIENT };
         user.attempt = user.attempt.wrapping_add(1);
         user.state = State::Connecting(now);
         self.connecting += 1;
         let is_tls = self.run.plan().authority().is_tls;
-        let endpoint = if is_tls { Endpoint::tls(address, TLS_CLIENT) } else { Endpoint::tcp(address) };
+        let endpoint = if is_tls { Endpoint::tls(address, client) } else { Endpoint::tcp(address) };
         actions.connect(ticket(index, user.attempt), endpoint);
     }
 
@@ -178,10 +181,25 @@ impl Load {
         self.reconnect(now, index, actions);
     }
 
+    /// The session is over, and took its connection with it.
+    pub(super) fn leave_connection(
+        &mut self,
+        now: Instant,
+        index: u32,
+        connection: ConnectionId,
+        actions: &mut Actions,
+    ) {
+        self.detach(index, connection);
+        actions.close(connection, Close::Graceful);
+        self.reconnect(now, index, actions);
+    }
+
     /// Opens the next connection: at once, or when the user has thought.
     pub(super) fn reconnect(&mut self, now: Instant, index: u32, actions: &mut Actions) {
-        let is_empty = self.users[index as usize].window.is_empty();
-        let pause = self.think(index).filter(|_| self.phase == Phase::Running && is_empty);
+        let user = &self.users[index as usize];
+        let is_empty = user.window.is_empty();
+        let is_free = self.open.is_some() && !user.in_session(); // what it thinks after its session is nobody's matter
+        let pause = self.think(index).filter(|_| !is_free).filter(|_| self.phase == Phase::Running && is_empty);
         if is_empty {
             self.users[index as usize].ready = now + pause.unwrap_or_default();
         }
@@ -247,6 +265,7 @@ impl Load {
                 self.interval.service.record(nanos);
                 let response = slot.sent.nanos_since(slot.due).saturating_add(nanos);
                 self.interval.response.record(response);
+                self.note_wrong(response);
                 self.note_step_timeout(index, nanos, response);
                 self.fail(index, ErrorKind::Timeout);
             } else {

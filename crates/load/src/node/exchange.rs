@@ -154,6 +154,10 @@ impl Load {
                         self.close_announced(now, index, connection, received.ended, actions);
                         return (length, Reading::Lost);
                     }
+                    if self.has_left(index) {
+                        self.leave_connection(now, index, connection, actions);
+                        return (length, Reading::Lost);
+                    }
                     if taken == rest.len() && !received.ended {
                         return (length, Reading::Idle);
                     }
@@ -272,10 +276,16 @@ impl Load {
             return self.complete_step(now, index, slot);
         }
         let expectations = &self.run.plan().settings().expectations;
-        if !expectations.accepts_status(status) {
-            self.count_error(ErrorKind::Status);
+        let wrong = if !expectations.accepts_status(status) {
+            Some(ErrorKind::Status)
         } else if !expectations.accepts_content(user.answer.check.as_deref(), content_bytes) {
-            self.count_error(ErrorKind::Assertion);
+            Some(ErrorKind::Assertion)
+        } else {
+            None
+        };
+        if let Some(kind) = wrong {
+            self.note_wrong(now.nanos_since(slot.due));
+            self.count_error(kind);
         }
         self.release();
     }

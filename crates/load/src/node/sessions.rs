@@ -6,6 +6,7 @@
 use breme_base::Instant;
 
 use super::Load;
+use crate::scenario::Scenarios;
 use crate::tally::ErrorKind;
 use crate::window::Slot;
 
@@ -54,6 +55,7 @@ impl Load {
     /// The answer to the user's step is complete: judges it, and goes on to the next.
     pub(super) fn complete_step(&mut self, now: Instant, index: u32, slot: Slot) {
         if let Some(kind) = self.judge_step(now, index, slot) {
+            self.note_wrong(now.nanos_since(slot.due));
             self.count_error(kind);
             self.note_step_error(index, kind);
         }
@@ -111,6 +113,13 @@ impl Load {
     pub(super) fn break_off(&mut self, index: u32, kind: ErrorKind) {
         self.note_step_error(index, kind);
         self.end_session_early(index);
+    }
+
+    /// Its session is over, and the next one wants a connection of its own.
+    #[inline]
+    pub(super) fn has_left(&self, index: u32) -> bool {
+        let wants_new = self.run.plan().scenarios().is_some_and(Scenarios::has_new_connections);
+        wants_new && !self.users[index as usize].in_session()
     }
 
     fn end_session_early(&mut self, index: u32) {

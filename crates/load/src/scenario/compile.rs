@@ -6,16 +6,19 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::file::{Capture as CaptureFile, Check, File, Scenario as ScenarioFile, StatusText, Step as StepFile};
+use super::file::{
+    Capture as CaptureFile, Check, ConnectionUse, File, Scenario as ScenarioFile, StatusText, Step as StepFile,
+};
 use super::place::{ScenarioError, Source};
 use super::{
     Capture, From, GROUP_DEPTH_MAX, Operation, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario, Scenarios,
-    Step, VARIABLE_COUNT_MAX,
+    Step,
 };
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
 use crate::request::CONTENT_BYTES_MAX;
 use crate::template::{Names, Template};
 use crate::think::Think;
+use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};
 
 /// The memory that one regular expression may take when it is compiled.
 const REGEX_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -26,6 +29,8 @@ type Compiled<T> = Result<T, ScenarioError>;
 /// The file on its way to becoming [`Scenarios`].
 pub(super) struct Compiler<'a> {
     source: Source<'a>,
+    /// Those of the run take the place of the file's.
+    variables: &'a Variables,
     names: Vec<String>,
     /// How many of the names have a value from the beginning.
     initial_count: usize,
@@ -41,11 +46,16 @@ struct Surroundings<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(source: Source<'a>, file: &File) -> Compiled<Self> {
+    pub(super) fn new(source: Source<'a>, file: &File, variables: &'a Variables) -> Compiled<Self> {
         let mut compiler =
-            Self { source, names: Vec::new(), initial_count: 0, steps: Vec::new(), step_names: Vec::new() };
+            Self { source, variables, names: Vec::new(), initial_count: 0, steps: Vec::new(), step_names: Vec::new() };
         for name in file.variables.keys() {
             compiler.define(name)?;
+        }
+        for name in variables.names() {
+            if !compiler.names.iter().any(|known| known == name) {
+                compiler.names.push(name.to_owned());
+            }
         }
         compiler.initial_count = compiler.names.len();
         for scenario in file.scenario.get_ref() {
@@ -65,18 +75,10 @@ impl<'a> Compiler<'a> {
     }
 
     fn define(&mut self, name: &Spanned<String>) -> Compiled<()> {
-        const RESERVED: [&str; 5] = ["seq", "session", "uniform", "zipf", "random"];
         let text = name.get_ref();
         let fault = |problem: String| Err(self.source.fault(&name.span(), problem));
-        let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-        if !is_name {
-            return fault(format!(
-                "{text:?} is no name of a variable; use letters, digits, '_' and '-', a letter first"
-            ));
-        }
-        if RESERVED.contains(&text.as_str()) {
-            return fault(format!("{{{text}}} is a placeholder already; choose another name"));
+        if let Err(problem) = check_name(text) {
+            return fault(problem);
         }
         if !self.names.contains(text) {
             self.names.push(text.clone());
@@ -116,13 +118,19 @@ impl<'a> Compiler<'a> {
             steps: self.steps,
             step_names: self.step_names,
             weight_sum,
+            has_new_connections: file.connection == Some(ConnectionUse::New),
         })
     }
 
     /// Values are drawn at the beginning of a session, each by itself.
     fn initial_values(&self, file: &File) -> Compiled<Vec<Template>> {
-        let values = file.variables.values();
-        values.map(|value| self.template(value, Template::parse_lenient, &[])).collect()
+        let written = |name: &String| file.variables.iter().find(|(known, _)| known.get_ref() == name);
+        let value = |name: &String| match (self.variables.value(name), written(name)) {
+            (Some(value), _) => Ok(value.clone()),
+            (None, Some((_, value))) => self.template(value, Template::parse_lenient, &[]),
+            (None, None) => Ok(Template::default()),
+        };
+        self.names[..self.initial_count].iter().map(value).collect()
     }
 
     fn scenario(&mut self, file: &ScenarioFile, fields: &Fields, think: Option<Think>) -> Compiled<Scenario> {
@@ -259,7 +267,7 @@ impl<'a> Compiler<'a> {
             let column = before + target[..at].chars().count() + 1;
             return Err(fault(column, format!("{character:?} cannot stand in a path; percent-encode it")));
         }
-        let template = Template::parse_with(target.as_bytes(), Names(Some(&self.names)))
+        let template = Template::parse_with(target.as_bytes(), Names::Session(&self.names))
             .map_err(|error| fault(before + error.column, error.problem))?;
         self.check_known(&template, known).map_err(|problem| fault(before + 1, problem))?;
         Ok((method.to_owned(), template))
@@ -295,7 +303,7 @@ impl<'a> Compiler<'a> {
         parse: fn(&[u8], Names<'_>) -> Result<Template, crate::template::TemplateError>,
         known: &[usize],
     ) -> Compiled<Template> {
-        let template = parse(text.get_ref().as_bytes(), Names(Some(&self.names)))
+        let template = parse(text.get_ref().as_bytes(), Names::Session(&self.names))
             .map_err(|error| self.source.fault_within(&text.span(), text.get_ref(), error.column, error.problem))?;
         self.check_known(&template, known).map_err(|problem| self.source.fault(&text.span(), problem))?;
         Ok(template)
@@ -394,7 +402,7 @@ mod tests {
 
     fn error(from: &str, to: &str) -> ScenarioError {
         assert!(GOOD.contains(from), "{from}");
-        Scenarios::parse(&GOOD.replacen(from, to, 1), None).unwrap_err()
+        Scenarios::parse(&GOOD.replacen(from, to, 1), None, &Variables::default()).unwrap_err()
     }
 
     #[test]
@@ -424,11 +432,12 @@ mod tests {
         check("accept = \"*/*\"", "Host = \"x\"", (33, 13), "made by breme");
         check("weight = 9", "weight = -9", (10, 10), "invalid value");
         check("base = ", "base == ", (2, 7), "");
-        let none = Scenarios::parse("scenario = []", None).unwrap_err();
+        let none = Scenarios::parse("scenario = []", None, &Variables::default()).unwrap_err();
         assert!(none.problem.contains("there must be 1"), "{none}");
         let light = Scenarios::parse(
             &GOOD.replace("weight = 9", "weight = 0").replace("name = \"edit\"", "name = \"edit\"\nweight = 0"),
             None,
+            &Variables::default(),
         );
         assert!(light.unwrap_err().problem.contains("no scenario has a weight"));
     }
@@ -439,7 +448,7 @@ mod tests {
         for depth in 1..=GROUP_DEPTH_MAX + 1 {
             text += &format!("[[scenario{}]]\n", ".step".repeat(depth));
         }
-        let error = Scenarios::parse(&(text + "request = \"GET /\"\n"), None).unwrap_err();
+        let error = Scenarios::parse(&(text + "request = \"GET /\"\n"), None, &Variables::default()).unwrap_err();
         assert!(error.problem.contains("3 deep"), "{error}");
     }
 }

@@ -38,6 +38,9 @@ pub struct File {
     /// Where the requests go: http://HOST[:PORT], and a beginning that all paths have in common. A URL on the command line takes its place.
     #[schemars(with = "Option<String>")]
     pub(crate) base: Option<Spanned<String>>,
+    /// `kept`: sessions that follow each other on a connection share it, as those of a proxy in front of many people do [default].
+    /// `new`: each session opens a connection of its own, and closes it at its end.
+    pub(crate) connection: Option<ConnectionUse>,
     /// Values that a session has from its beginning. A text may hold placeholders, which are drawn once for each session.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
@@ -49,6 +52,16 @@ pub struct File {
     /// What users do.
     #[schemars(with = "Vec<Scenario>")]
     pub(crate) scenario: Spanned<Vec<Spanned<Scenario>>>,
+}
+
+/// What a session does about its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ConnectionUse {
+    /// It takes over that of the session before.
+    Kept,
+    /// It opens one.
+    New,
 }
 
 /// Something that users do, step by step.

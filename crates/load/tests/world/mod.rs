@@ -175,7 +175,8 @@ impl World {
             steps += 1;
             assert!(steps < 3_000_000, "no end in sight at {:?}", self.now);
         }
-        let generator = Generator { interrupted: self.stop_at.is_some(), processors: 2, ..Generator::default() };
+        let interrupted = self.stop_at.is_some() && !self.run.plan().settings().until_stopped;
+        let generator = Generator { interrupted, processors: 2, ..Generator::default() };
         Outcome::of(&self.run, &mut self.nodes, generator)
     }
 

@@ -1,0 +1,90 @@
+//! Distributions of times, summed up: the quantiles that people compare.
+
+use breme_stats::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::tally::Tally;
+
+/// A distribution of times. The quantiles are those of all samples together, to three significant digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct TimeSummary {
+    /// Samples.
+    pub count: u64,
+    /// The mean.
+    pub mean_ns: f64,
+    /// The standard deviation.
+    pub stdev_ns: f64,
+    /// The shortest.
+    pub min_ns: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// 75 %.
+    pub p75_ns: u64,
+    /// 90 %.
+    pub p90_ns: u64,
+    /// 95 %.
+    pub p95_ns: u64,
+    /// 99 %.
+    pub p99_ns: u64,
+    /// 99.9 %.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// Samples beyond what the histogram tells apart (an hour).
+    pub saturated: u64,
+}
+
+/// How late requests were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Lateness {
+    /// The median.
+    pub p50_ns: u64,
+    /// 90 %.
+    pub p90_ns: u64,
+    /// 99 %.
+    pub p99_ns: u64,
+    /// 99.9 %.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl TimeSummary {
+    /// Sums up a histogram.
+    #[must_use]
+    pub fn of(histogram: &Histogram) -> Self {
+        Self {
+            count: histogram.count(),
+            mean_ns: histogram.mean(),
+            stdev_ns: histogram.stdev(),
+            min_ns: histogram.min(),
+            p50_ns: histogram.quantile(0.5),
+            p75_ns: histogram.quantile(0.75),
+            p90_ns: histogram.quantile(0.9),
+            p95_ns: histogram.quantile(0.95),
+            p99_ns: histogram.quantile(0.99),
+            p999_ns: histogram.quantile(0.999),
+            max_ns: histogram.max(),
+            saturated: histogram.saturated(),
+        }
+    }
+}
+
+impl Lateness {
+    pub(super) fn of(tally: &Tally) -> Self {
+        let (punctual, late) = (tally.punctual as f64, tally.lateness.count() as f64);
+        // The quantile of all, as one of the late ones.
+        let quantile = |quantile: f64| {
+            let among_late = ((punctual + late) * quantile - punctual) / late;
+            if among_late > 0.0 { tally.lateness.quantile(among_late.min(1.0)) } else { 0 }
+        };
+        Self {
+            p50_ns: quantile(0.5),
+            p90_ns: quantile(0.9),
+            p99_ns: quantile(0.99),
+            p999_ns: quantile(0.999),
+            max_ns: quantile(1.0),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Values with a name that the user gives to a whole run: `--var page=index`.
+//!
+//! In a scenario they take the place of the file's own variables of that name, or add to them, and so are drawn once for each
+//! session. Elsewhere they are a part of each template that names them; a value without placeholders costs nothing there.
+
+use crate::template::{Names, Template};
+
+/// Names that mean something else in a template.
+const RESERVED: [&str; 5] = ["seq", "session", "uniform", "zipf", "random"];
+/// The most variables of a run.
+pub const VARIABLE_COUNT_MAX: usize = 100;
+
+/// Variables with their values.
+#[derive(Clone, Debug, Default)]
+pub struct Variables {
+    list: Vec<(String, Template)>,
+}
+
+impl Variables {
+    /// Of a later one of the same name, the value counts. Values may hold placeholders.
+    ///
+    /// # Errors
+    /// At the first name or value that cannot be used.
+    pub fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
+        let mut list: Vec<(String, Template)> = Vec::new();
+        for (name, value) in pairs {
+            check_name(name)?;
+            let value = Template::parse_lenient(value.as_bytes(), Names::None)
+                .map_err(|error| format!("the value of {name}, {error}"))?;
+            list.retain(|(other, _)| other != name);
+            list.push((name.to_owned(), value));
+        }
+        if list.len() > VARIABLE_COUNT_MAX {
+            return Err(format!("there are more than {VARIABLE_COUNT_MAX} variables"));
+        }
+        Ok(Self { list })
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|(name, _)| name.as_str())
+    }
+
+    pub(crate) fn value(&self, name: &str) -> Option<&Template> {
+        self.list.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}
+
+/// Whether a variable can have this name; else what is wrong with it.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if !is_name {
+        return Err(format!("{name:?} is no name of a variable; use letters, digits, '_' and '-', a letter first"));
+    }
+    if RESERVED.contains(&name) {
+        return Err(format!("{{{name}}} is a placeholder already; choose another name"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_of_a_name_counts() {
+        let variables = Variables::new([("a", "1"), ("b", "{zipf:9:1}"), ("a", "2")]).unwrap();
+        assert_eq!(variables.value("a").unwrap().as_fixed(), Some(&b"2"[..]));
+        assert!(variables.value("b").unwrap().as_fixed().is_none() && variables.value("c").is_none());
+    }
+
+    #[test]
+    fn names_and_values_are_checked() {
+        for (name, value, problem) in [
+            ("1a", "", "a letter first"),
+            ("", "", "a letter first"),
+            ("seq", "1", "placeholder already"),
+            ("a", "{zipf:0:1}", "the value of a, column 1: {zipf:0:1} needs a count"),
+            ("a", "{b}", "not a placeholder"),
+        ] {
+            let error = Variables::new([(name, value)]).unwrap_err();
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}

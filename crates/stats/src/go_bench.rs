@@ -1,0 +1,112 @@
+//! Results as Go's benchmarks print them, so that `benchstat` can compare them.
+//!
+//! A line is a name, a number of operations and pairs of value and unit. Several lines of one name are repetitions: `benchstat old.txt new.txt`
+//! compares files of some ten lines each. Lines `Unit …` tell it which direction is good; `key: value` lines describe what follows.
+
+use std::io::{self, Write};
+
+/// Which way is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Times.
+    Lower,
+    /// Rates.
+    Higher,
+}
+
+/// A value of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure<'a> {
+    /// How much.
+    pub value: f64,
+    /// Of what: `ns/op`, `req/s`, `p99-ns`. A unit with a part `ns` is shown in seconds.
+    pub unit: &'a str,
+}
+
+/// Says what follows: a lower-case key, and a text of one line.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_configuration<W: Write>(out: &mut W, key: &str, value: &str) -> io::Result<()> {
+    let value: String = value.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+    writeln!(out, "{}: {}", word(key).to_lowercase(), value.trim())
+}
+
+/// Says which way is good for a unit. `ns/op` needs no such line.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_unit<W: Write>(out: &mut W, unit: &str, better: Better) -> io::Result<()> {
+    let better = if better == Better::Lower { "lower" } else { "higher" };
+    writeln!(out, "Unit {} better={better}", word(unit))
+}
+
+/// Writes one repetition of the benchmark `name`, on so many processors.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_line<W: Write>(
+    out: &mut W,
+    name: &str,
+    processors: u64,
+    operations: u64,
+    measures: &[Measure<'_>],
+) -> io::Result<()> {
+    // What follows the last '-' would be taken for the number of processors, so that always stands there.
+    write!(out, "{}-{processors}\t{operations}", benchmark_name(name))?;
+    for Measure { value, unit } in measures.iter().filter(|measure| measure.value.is_finite()) {
+        write!(out, "\t{value} {}", word(unit))?;
+    }
+    writeln!(out)
+}
+
+/// `Benchmark`, and a name that begins with no small letter: else the line is taken for something else.
+fn benchmark_name(name: &str) -> String {
+    let name = word(name);
+    let mut characters = name.chars();
+    match characters.next() {
+        Some(first) if first.is_lowercase() => format!("Benchmark{}{}", first.to_uppercase(), characters.as_str()),
+        _ => format!("Benchmark{name}"),
+    }
+}
+
+/// The fields of a line are separated by white space.
+fn word(text: &str) -> String {
+    text.trim().chars().map(|character| if is_separator(character) { '_' } else { character }).collect()
+}
+
+fn is_separator(character: char) -> bool {
+    character.is_whitespace() || character.is_control()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str, measures: &[Measure<'_>]) -> String {
+        let mut out = Vec::new();
+        write_line(&mut out, name, 2, 1_000, measures).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_line_has_a_name_a_count_and_pairs() {
+        let measures = [
+            Measure { value: 1_234.5, unit: "ns/op" },
+            Measure { value: 68_000.0, unit: "req/s" },
+            Measure { value: f64::NAN, unit: "x" },
+        ];
+        assert_eq!(line("GET /page-2", &measures), "BenchmarkGET_/page-2-2\t1000\t1234.5 ns/op\t68000 req/s\n");
+        assert_eq!(line("réad the\nwiki", &[]), "BenchmarkRéad_the_wiki-2\t1000\n");
+    }
+
+    #[test]
+    fn configuration_and_units_are_lines_of_their_own() {
+        let mut out = Vec::new();
+        write_configuration(&mut out, "URL", "http://a/ b\nBenchmarkX 1").unwrap();
+        write_unit(&mut out, "req/s", Better::Higher).unwrap();
+        write_unit(&mut out, "p99-ns", Better::Lower).unwrap();
+        let expected = "url: http://a/ b BenchmarkX 1\nUnit req/s better=higher\nUnit p99-ns better=lower\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

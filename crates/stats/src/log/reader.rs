@@ -1,0 +1,291 @@
+//! Reading a log: an interval at a time, whoever wrote it, and however it ended.
+
+use std::fmt;
+use std::io::{self, BufRead, Read};
+use std::time::Duration;
+
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogHistogram, IntervalLogIterator, LogEntry};
+
+use super::Interval;
+use crate::Histogram;
+
+/// The longest line that is read. The histograms of this crate take at most 400 kB of it; those of other writers may be finer.
+pub const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The intervals of a log, in the order of its lines; those with different tags that cover the same time stand one after another.
+///
+/// A log whose writer was killed may end within a line: such a line is left out, and [`Reader::cut_at`] tells where it began.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    line: Vec<u8>,
+    line_number: usize,
+    /// Where the line begins.
+    position: u64,
+    started: Option<Duration>,
+    cut_at: Option<u64>,
+    has_ended: bool,
+}
+
+/// A log that cannot be read on.
+#[derive(Debug)]
+pub struct ReadError {
+    /// The line, from 1.
+    pub line: usize,
+    /// Where the line begins, in bytes from the beginning.
+    pub position: u64,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What is wrong with a line of a log.
+#[derive(Debug)]
+pub enum Problem {
+    /// It could not be read.
+    Io(io::Error),
+    /// It is longer than [`LINE_BYTES_MAX`].
+    TooLong,
+    /// It is neither a comment nor an interval.
+    Line,
+    /// Its histogram is not base64.
+    Base64,
+    /// Its histogram cannot be decoded.
+    Histogram,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "line {} (from byte {}): ", self.line, self.position)?;
+        match &self.problem {
+            Problem::Io(error) => write!(formatter, "cannot be read: {error}"),
+            Problem::TooLong => write!(formatter, "is longer than {LINE_BYTES_MAX} bytes"),
+            Problem::Line => formatter.write_str("is neither a comment nor an interval"),
+            Problem::Base64 => formatter.write_str("its histogram is not base64"),
+            Problem::Histogram => {
+                formatter.write_str("its histogram cannot be decoded; version 2, plain or deflated, is expected")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads every interval of a log.
+///
+/// # Errors
+/// At the first line that is no comment, no legend and no interval.
+pub fn read(log: &[u8]) -> Result<Vec<Interval>, ReadError> {
+    Reader::new(log).collect()
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads a log from its beginning.
+    pub const fn new(input: R) -> Self {
+        Self { input, line: Vec::new(), line_number: 0, position: 0, started: None, cut_at: None, has_ended: false }
+    }
+
+    /// When the log was started, by the calendar: the time since 1970-01-01 00:00:00 UTC. Known with the first interval, if the
+    /// writer has told it.
+    #[must_use]
+    pub const fn started(&self) -> Option<Duration> {
+        self.started
+    }
+
+    /// Where a last line began that was cut short and so left out.
+    #[must_use]
+    pub const fn cut_at(&self) -> Option<u64> {
+        self.cut_at
+    }
+
+    /// The next line; false at the end.
+    fn next_line(&mut self) -> Result<bool, ReadError> {
+        self.position += self.line.len() as u64;
+        self.line.clear();
+        self.line_number += 1;
+        let read = self.input.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut self.line);
+        match read {
+            Ok(count) if count as u64 > LINE_BYTES_MAX => Err(self.fault(Problem::TooLong)),
+            Ok(count) => Ok(count > 0),
+            Err(error) => Err(self.fault(Problem::Io(error))),
+        }
+    }
+
+    const fn fault(&self, problem: Problem) -> ReadError {
+        ReadError { line: self.line_number, position: self.position, problem }
+    }
+
+    /// The interval that the line holds, if it holds one.
+    fn parse_line(&mut self) -> Result<Option<Interval>, Problem> {
+        if self.line.starts_with(b"\"") || self.line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(None); // the legend
+        }
+        match IntervalLogIterator::new(&self.line).next() {
+            None => Ok(None),
+            Some(Ok(LogEntry::Interval(interval))) => decode(&interval).map(Some),
+            Some(Ok(LogEntry::StartTime(started))) => {
+                self.started = Some(started);
+                Ok(None)
+            }
+            Some(Ok(LogEntry::BaseTime(_))) => Ok(None),
+            Some(Err(_)) => Err(Problem::Line),
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Interval, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.has_ended {
+            match self.next_line() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.has_ended = true;
+                    return Some(Err(error));
+                }
+            }
+            match self.parse_line() {
+                Ok(None) => {}
+                Ok(Some(interval)) => return Some(Ok(interval)),
+                Err(_) if !self.line.ends_with(b"\n") => {
+                    self.cut_at = Some(self.position);
+                    break;
+                }
+                Err(problem) => {
+                    self.has_ended = true;
+                    return Some(Err(self.fault(problem)));
+                }
+            }
+        }
+        self.has_ended = true;
+        None
+    }
+}
+
+fn decode(interval: &IntervalLogHistogram<'_>) -> Result<Interval, Problem> {
+    let bytes = decode_base64(interval.encoded_histogram()).ok_or(Problem::Base64)?;
+    let counts = Deserializer::new().deserialize::<u64, _>(&mut bytes.as_slice()).map_err(|_| Problem::Histogram)?;
+    Ok(Interval {
+        tag: interval.tag().map(|tag| tag.as_str().to_owned()),
+        start: interval.start_timestamp(),
+        length: interval.duration(),
+        histogram: Histogram::from_counts(&counts),
+    })
+}
+
+/// Standard base64 with or without padding; not worth another dependency.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=').as_bytes();
+    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
+    let (mut bits, mut bit_count) = (0_u32, 0);
+    for &digit in digits {
+        let six = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(six);
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            bytes.push((bits >> bit_count) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_base::Random;
+
+    use super::super::tests::{interval, written};
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut random = Random::new(11);
+        let samples: Vec<u64> = (0..5_000).map(|_| random.below(40_000_000_000) + 1).collect();
+        let log =
+            written(vec![interval(0, Some("service"), &samples), interval(1, None, &[]), interval(2, Some("x"), &[7])]);
+        let read = read(&log).unwrap();
+        assert_eq!(read.len(), 3);
+        assert_eq!(read[0].tag.as_deref(), Some("service"));
+        assert_eq!(read[0].histogram.counts(), interval(0, None, &samples).histogram.counts());
+        assert_eq!((read[1].tag.as_deref(), read[1].histogram.count()), (None, 0));
+        assert_eq!(
+            (read[2].start, read[2].length, read[2].histogram.max()),
+            (Duration::from_secs(2), Duration::from_secs(1), 7)
+        );
+    }
+
+    #[test]
+    fn reads_what_the_java_writer_wrote() {
+        // A line of the reference implementation's own test log (jHiccup, version 1.2).
+        let line = "0.127,1.007,2.769,HISTFAAAAEV42pNpmSzMwMCgyAABTBDKT4GBgdnNYMcCBvsPEBEJISEuATEZMQ4uASkhIR4nrxg9v2lMaxhvMekILGZkKmcCAEf2CsI=\n";
+        let read = read(line.as_bytes()).unwrap();
+        assert_eq!(read.len(), 1);
+        assert_eq!((read[0].start, read[0].length), (Duration::from_millis(127), Duration::from_millis(1007)));
+        assert!(read[0].histogram.count() > 0);
+        assert_eq!((read[0].histogram.max() as f64 / 1e6 * 1e3).round() / 1e3, 2.769, "in ms, as the column says");
+    }
+
+    #[test]
+    fn the_start_is_told_to_the_millisecond() {
+        let log = written(vec![interval(0, None, &[5])]);
+        let mut reader = Reader::new(log.as_slice());
+        assert!(reader.by_ref().all(|interval| interval.is_ok()));
+        assert_eq!(reader.started(), Some(Duration::from_millis(1_700_000_000_250)));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let mut log = written(vec![interval(0, None, &[5])]);
+        let (position, line) = (log.len() as u64, log.split(|&byte| byte == b'\n').count());
+        log.extend_from_slice(b"nonsense\nmore\n");
+        let error = read(&log).unwrap_err();
+        assert_eq!((error.line, error.position), (line, position));
+        assert_eq!(
+            error.to_string(),
+            format!("line {line} (from byte {position}): is neither a comment nor an interval")
+        );
+        assert!(matches!(read(b"#x\n0.1,1.0,2.0,AAAA\n").unwrap_err().problem, Problem::Histogram));
+        assert!(matches!(read(b"0.1,1.0,2.0,A*AA\n").unwrap_err().problem, Problem::Base64));
+    }
+
+    #[test]
+    fn a_log_may_end_anywhere() {
+        const HEAD_LINES: usize = 4;
+        let log =
+            written(vec![interval(0, Some("a"), &[5, 700]), interval(1, Some("b"), &[9; 40]), interval(2, None, &[7])]);
+        let whole = read(&log).unwrap();
+        let lines: Vec<usize> = (0..log.len()).filter(|&place| place == 0 || log[place - 1] == b'\n').collect();
+        for length in 0..=log.len() {
+            let mut reader = Reader::new(&log[..length]);
+            let read = reader.by_ref().collect::<Result<Vec<_>, _>>().unwrap();
+            assert_eq!(reader.started().is_some(), length >= lines[2], "{length}");
+            let begun = lines.iter().filter(|&&start| start < length).count();
+            let is_cut = reader.cut_at().is_some_and(|position| position == lines[begun - 1] as u64);
+            assert_eq!(is_cut, reader.cut_at().is_some(), "{length}");
+            assert_eq!(read.len(), begun.saturating_sub(HEAD_LINES + usize::from(is_cut)), "{length}");
+            for (read, whole) in read.iter().zip(&whole) {
+                assert_eq!(read.histogram.counts(), whole.histogram.counts(), "{length}");
+            }
+            // Without a line's end nothing can tell that a number of the last field is whole; a histogram can.
+            let ends_whole = length == 0 || log[length - 1] == b'\n';
+            assert!(!(ends_whole && is_cut), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_read_into_memory() {
+        let mut reader = Reader::new(io::BufReader::new(io::repeat(b'x')));
+        let error = reader.next().unwrap().unwrap_err();
+        assert!(matches!(error.problem, Problem::TooLong) && reader.line.len() as u64 == LINE_BYTES_MAX + 1);
+        assert!(reader.next().is_none(), "a fault is the end");
+    }
+}
