@@ -54,6 +54,8 @@ pub(crate) struct Connection {
     /// How TLS begins when the connection is there.
     pub(crate) tls_client: Option<TlsClientId>,
     pub(crate) operations: Operations,
+    /// Bytes of the node that have left and that the engine has not counted yet.
+    left_bytes: usize,
 }
 
 /// What is in flight in the kernel for a connection, where the driver works by completion.
@@ -139,6 +141,7 @@ impl Connection {
             is_known: phase == Phase::Open,
             tls_client: None,
             operations: Operations::default(),
+            left_bytes: 0,
         }
     }
 
@@ -193,6 +196,11 @@ impl Connection {
         self.queue.as_ref().map_or(0, |queue| queue.bytes() + self.transport.pending_bytes() as u64)
     }
 
+    /// Bytes that have left since this was asked last.
+    pub(crate) fn take_left_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.left_bytes)
+    }
+
     /// What is sealed and has not left keeps a queue, so that it is not forgotten.
     pub(crate) fn queue_pending(&mut self) {
         if self.queue.is_none() && self.failure.is_none() && self.transport.pending_bytes() > 0 {
@@ -243,6 +251,7 @@ impl Connection {
             self.transport.send_segments(&slices[..end - range.start], more)
         };
         if let Some(moved) = self.note(&outcome) {
+            self.left_bytes += moved.bytes;
             self.enqueue_rest(actions, range.start..end, moved.bytes);
         }
         end
@@ -278,11 +287,11 @@ impl Connection {
         let mut flushed_bytes = 0;
         while self.is_writable && flushed_bytes < FLUSH_BYTES_PER_TURN {
             let Some(queue) = &mut self.queue else { break };
-            let outcome = match self.transport.pending_bytes() {
-                0 => queue.send_some(&mut self.transport),
-                _ => self.transport.flush(),
-            };
+            let is_of_node = self.transport.pending_bytes() == 0;
+            let outcome = if is_of_node { queue.send_some(&mut self.transport) } else { self.transport.flush() };
             let Some(moved) = self.note(&outcome) else { break };
+            // What TLS had pending was counted when it was sealed.
+            self.left_bytes += if is_of_node { moved.bytes } else { 0 };
             flushed_bytes += moved.bytes;
             let is_sealed_out = self.transport.pending_bytes() == 0;
             self.queue.take_if(|queue| queue.is_empty() && is_sealed_out);

@@ -29,6 +29,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         if is_empty || !connection.may_be_gathered() || !self.port.gather(id, connection, &pieces) {
             return false;
         }
+        self.control.counters(self.id).add_sent(pieces.iter().map(|piece| piece.len()).sum());
         if self.port.is_full() {
             self.submit();
         }
@@ -61,6 +62,7 @@ impl<N: Node, P: Port> Engine<N, P> {
                     self.list(id);
                 }
                 Ok(rest) => {
+                    self.control.counters(self.id).take_back_sent(rest.len());
                     connection.wait_with(rest);
                     self.handle_progress(id, true);
                     self.note_if_long(id);

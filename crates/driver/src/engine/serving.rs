@@ -169,6 +169,9 @@ impl<N: Node, P: Port> Engine<N, P> {
             Fresh::Received(count) => &self.receive_buffer[..count],
             Fresh::Brought(bytes) => bytes,
         };
+        if !fresh.is_empty() {
+            self.control.counters(self.id).add_received(fresh.len());
+        }
         if connection.retained.is_empty() {
             let received = Received { bytes: fresh, ended };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
@@ -204,6 +207,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             return;
         }
         let has_progressed = connection.flush() > 0;
+        self.control.counters(self.id).add_sent(connection.take_left_bytes());
         self.handle_progress(id, has_progressed);
     }
 
