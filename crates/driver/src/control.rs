@@ -258,8 +258,7 @@ const END_COUNT: usize = End::ALL.len();
 
 impl End {
     /// Every one, in the order of [`ShardCounters::ended`].
-    pub const ALL: [Self; 6] =
-        [Self::Requested, Self::Reset, Self::Truncated, Self::Dropped, Self::Tls, Self::Failed];
+    pub const ALL: [Self; 6] = [Self::Requested, Self::Reset, Self::Truncated, Self::Dropped, Self::Tls, Self::Failed];
 
     fn of(reason: CloseReason) -> Self {
         match reason {

@@ -132,21 +132,27 @@ impl Visitors {
         table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn totals(&self) -> VisitorTotals {
+        let mut totals = VisitorTotals::default();
+        for table in &self.tables {
+            totals.add(&table.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        totals
+    }
+
     /// The counts as text: totals, then the visitors seen last. Ids are cut, since a whole one is half a secret.
     pub(crate) fn report(&self) -> String {
-        let mut totals = Totals::default();
+        let mut totals = VisitorTotals::default();
         let mut lines = String::new();
         for table in &self.tables {
             let table = table.lock().unwrap_or_else(PoisonError::into_inner);
-            totals.visitors += table.index.len() as u64;
-            totals.requests = totals.requests.saturating_add(table.requests);
-            totals.forgotten += table.forgotten;
+            totals.add(&table);
             for slot in table.newest_first().take(REPORTED_MAX / self.tables.len()) {
                 // Writing to a string cannot fail.
                 let _ = writeln!(lines, "visitor {:08x} {}", (slot.id >> 96) as u32, slot.count);
             }
         }
-        let Totals { visitors, requests, forgotten } = totals;
+        let VisitorTotals { visitors, requests, forgotten } = totals;
         format!("visitors {visitors}\nrequests {requests}\nforgotten {forgotten}\n{lines}")
     }
 }
@@ -158,11 +164,23 @@ impl std::fmt::Debug for Visitors {
     }
 }
 
-#[derive(Default)]
-struct Totals {
-    visitors: u64,
-    requests: u64,
-    forgotten: u64,
+/// The counts of all visitors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VisitorTotals {
+    /// Those who are remembered.
+    pub visitors: u64,
+    /// Requests of all there ever were.
+    pub requests: u64,
+    /// Those who are not remembered any more.
+    pub forgotten: u64,
+}
+
+impl VisitorTotals {
+    fn add(&mut self, table: &Table) {
+        self.visitors += table.index.len() as u64;
+        self.requests = self.requests.saturating_add(table.requests);
+        self.forgotten += table.forgotten;
+    }
 }
 
 /// Compares without telling by its duration where the difference is.

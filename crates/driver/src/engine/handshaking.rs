@@ -3,7 +3,9 @@
 //! Until then the node knows nothing of it. Each handshake has a bound of time, and an end of the program waits for those that were begun, for a
 //! moment, since after a node has been told to stop nothing new may come to it.
 
-use breme_node::{CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, Node, TlsClientId, TlsFailure};
+use breme_node::{
+    CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, Node, TlsClientId, TlsFailure,
+};
 use std::time::Duration;
 
 use super::Engine;
