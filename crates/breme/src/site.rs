@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 pub use arguments::Args;
 use breme_driver::{Clock, Counting, Kind, Listener, ServerTls, Settings as DriverSettings, Stopper, start};
+use breme_node::ListenerId;
 use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
 use folder::Folder;
 use metrics::SiteMetrics;
@@ -78,6 +79,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let mut settings = args.settings()?;
     settings.seed = random_bits()? as u64;
+    settings.secured_listeners = secured_listeners(&args.places()?);
     let root = open_root(args)?;
     let visitors = visitors(args)?;
     let files = root.is_some().then_some(settings.files);
@@ -183,6 +185,12 @@ fn connections_max(args: &Args, driver: &DriverSettings, files: Option<FileCache
     breme_sys::descriptors_needed(needed(least)).map_err(|error| Failure::run(error.to_string()))?;
     let room = usize::try_from((allowed - besides) / shards).unwrap_or(usize::MAX);
     Ok(asked.unwrap_or_else(|| driver.connections_max.min(room)))
+}
+
+/// The driver numbers listeners by their place.
+fn secured_listeners(places: &[Place]) -> Vec<ListenerId> {
+    let numbered = places.iter().enumerate().filter(|(_, place)| place.is_secured);
+    numbered.map(|(index, _)| ListenerId(index)).collect()
 }
 
 fn listen(

@@ -20,6 +20,8 @@ pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) http: ServerConnection,
     pub(crate) waiting: Waiting,
+    /// Nobody can read it on the way.
+    pub(crate) is_secured: bool,
     /// Between accepted and closed.
     pub(crate) is_open: bool,
     /// The driver's queue is long: the peer does not read as fast as we write.
@@ -82,11 +84,12 @@ pub(crate) struct Echo {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnectionId) -> Self {
+    pub(crate) fn new(id: ConnectionId, is_secured: bool) -> Self {
         Self {
             id,
             http: ServerConnection::new(),
             waiting: Waiting::Idle,
+            is_secured,
             is_open: true,
             queue_is_long: false,
             version: None,

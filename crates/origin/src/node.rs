@@ -75,12 +75,13 @@ impl Origin {
 }
 
 impl Node for Origin {
-    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions) {
         let index = id.index();
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Connection::new(id));
+        let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
+        self.connections[index] = Some(Connection::new(id, is_secured));
         if let Some(mut turn) = self.turn_of(now, id, actions) {
             turn.wait_for_request();
         }
@@ -227,6 +228,7 @@ impl Turn<'_> {
             random: self.random,
             now: self.now,
             wall: self.date.second(),
+            is_secured: self.connection.is_secured,
         };
         let reaction = router.route(head);
         if head.has_content() && !is_reading {

@@ -96,6 +96,11 @@ impl Site {
         String::from_utf8(content).unwrap().trim().parse().unwrap()
     }
 
+    /// The next line that it prints.
+    pub(crate) fn next_line(&mut self) -> String {
+        read_line(&mut self.output)
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
