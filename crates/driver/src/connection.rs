@@ -183,9 +183,9 @@ impl Connection {
             && count <= self.room(receive_bytes_max)
     }
 
-    /// Whether bytes may leave as they are, and at once as far as is known.
+    /// Whether bytes may leave with others', and as soon as those do as far as is known.
     pub(crate) fn may_be_gathered(&self) -> bool {
-        self.may_send() && self.queue.is_none() && self.is_writable && self.transport.secured.is_none()
+        self.may_send() && self.queue.is_none() && self.is_writable && self.transport.pending_bytes() == 0
     }
 
     fn may_send(&self) -> bool {
@@ -326,10 +326,18 @@ impl Connection {
         }
     }
 
-    /// The kernel took only a part of a send, or nothing: this is the rest. Nothing was sent since.
-    pub(crate) fn wait_with(&mut self, rest: Bytes) {
+    /// The kernel took only a part of a send, or nothing: this is the rest. Nothing was sent since. Returns how much of the node's has not
+    /// left; what is sealed has, as far as that is concerned.
+    pub(crate) fn wait_with(&mut self, rest: Bytes) -> usize {
         self.is_writable = false;
+        if let Some(secured) = &mut self.transport.secured {
+            secured.keep_unsent(&rest);
+            self.queue_pending();
+            return 0;
+        }
+        let length = rest.len();
         self.queue.get_or_insert_default().push(rest);
+        length
     }
 
     /// Ends our sending if that was asked for and everything has left.

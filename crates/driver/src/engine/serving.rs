@@ -120,6 +120,11 @@ impl<N: Node, P: Port> Engine<N, P> {
             if !connection.is_readable || !wants_bytes || self.is_exiting {
                 return;
             }
+            if connection.transport.secured.is_some() {
+                // What a session answers by itself (an alert, new keys) comes behind what was sealed before.
+                self.send_gathered(id);
+            }
+            let Some(connection) = self.table.get_mut(id) else { return };
             let limit = connection.room(self.settings.receive_bytes_max).min(self.receive_buffer.len());
             let buffer = &mut self.receive_buffer[..limit];
             match connection.transport.receive(buffer) {
