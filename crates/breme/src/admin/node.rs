@@ -168,14 +168,10 @@ impl Attendant {
             let _ = writer.field("Allow", b"GET, HEAD");
         }
         if writer.end() == Content::Expected {
-            out_of(actions, connection.id, &text);
+            actions.send(connection.id).extend_from_slice(text.as_bytes());
             connection.http.content_sent();
         }
     }
-}
-
-fn out_of(actions: &mut Actions, id: ConnectionId, text: &str) {
-    actions.send(id).extend_from_slice(text.as_bytes());
 }
 
 impl Node for Attendant {
