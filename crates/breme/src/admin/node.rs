@@ -64,7 +64,7 @@ impl Page {
 
 impl Attendant {
     pub(super) fn new(clock: WallClock, registry: Registry, readiness: Readiness) -> Self {
-        let limits = Limits { content_bytes_max: 0, drain_bytes_max: 0, ..Limits::default() };
+        let limits = Limits { drain_bytes_max: 0, ..Limits::default() };
         Self { clock, registry, readiness, limits, connections: Vec::new(), timers: Timers::new() }
     }
 

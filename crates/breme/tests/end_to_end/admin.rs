@@ -160,12 +160,13 @@ fn a_scraper_may_keep_its_connection_and_others_are_told_what_is_wrong() {
     let site = Site::start(&[&["--lab"], &ADMIN[..]].concat());
     let mut stream = connect(site.admin.unwrap());
     let requests = b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\nPOST /ready HTTP/1.1\r\nHost: a\r\n\r\n\
-        GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        GET /health HTTP/1.1\r\nHost: a\r\n\r\nPUT /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc";
     stream.write_all(requests).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let statuses: Vec<&str> = answer.lines().filter(|line| line.starts_with("HTTP/1.1 ")).collect();
-    assert_eq!(statuses, ["HTTP/1.1 200 OK", "HTTP/1.1 405 Method Not Allowed", "HTTP/1.1 200 OK"]);
+    let (good, wrong) = ("HTTP/1.1 200 OK", "HTTP/1.1 405 Method Not Allowed");
+    assert_eq!(statuses, [good, wrong, good, wrong], "{answer}");
     assert!(answer.contains("Allow: GET, HEAD\r\n"), "{answer}");
     let mut broken = connect(site.admin.unwrap());
     broken.write_all(b"nonsense\r\n\r\n").unwrap();
