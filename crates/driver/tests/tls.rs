@@ -526,3 +526,49 @@ fn an_alert_comes_behind_what_was_sealed_before() {
         drain(running);
     }
 }
+
+/// Answers that are short enough to be put aside, until the kernel takes a part of one, and none of the next.
+#[test]
+fn what_the_kernel_does_not_take_of_sealed_answers_comes_later_and_whole() {
+    const ANSWER_BYTES: usize = 14_000;
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in kinds() {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+            let (say, mut number) = (say.clone(), 0_u8);
+            move |context: &mut Context<'_>, event: Event<'_>| match event {
+                Event::Received(id, received) => {
+                    for _ in received.bytes {
+                        number = number.wrapping_add(1);
+                        context.actions.send(id).extend_from_slice(&[number; ANSWER_BYTES]);
+                        let _ = say.send("answered");
+                    }
+                    if received.ended {
+                        context.actions.close(id, Close::Graceful);
+                    }
+                    received.bytes.len()
+                }
+                Event::Sent(_, 1..) => {
+                    let _ = say.send("long");
+                    0
+                }
+                _ => 0,
+            }
+        });
+        let mut client = stranger(&laboratory, address);
+        let mut asked = 0;
+        while asked == 0 || heard.next() == "answered" {
+            client.write_all(b"x").unwrap();
+            asked += 1;
+        }
+        client.conn.send_close_notify();
+        client.conn.write_tls(&mut client.sock).unwrap();
+        let mut answers = Vec::new();
+        client.read_to_end(&mut answers).unwrap();
+        assert_eq!(answers.len(), asked * ANSWER_BYTES, "{kind}");
+        for (number, answer) in (1_usize..).zip(answers.chunks(ANSWER_BYTES)) {
+            assert!(answer.iter().all(|&byte| byte == number as u8), "{kind}: answer {number} of {asked}");
+        }
+        drain(running);
+    }
+}
