@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::harness::{DRIVERS, PATIENCE, Site, connect, get, pages};
+use crate::harness::{DRIVERS, PATIENCE, Site, connect, get, pages, run};
 
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 
@@ -103,6 +103,17 @@ fn every_byte_that_leaves_is_counted_once() {
         }
         let counted = metrics(site.admin.unwrap())["breme_sent_bytes_total"];
         assert_eq!(counted, received as f64, "{driver}");
+
+        let arguments = [root.to_str().unwrap(), "--driver", driver, "--tls-self-signed"];
+        let site = Site::start(&[&arguments[..], &ADMIN[..]].concat());
+        let mut received = 0;
+        for path in ["/small", "/middle", "/large"] {
+            let form = "%{size_header} %{size_download}";
+            let sizes = run("curl", &["-sk", "-o", "/dev/null", "-w", form, &site.url(path)]);
+            received += sizes.split(' ').map(|size| size.parse::<usize>().unwrap()).sum::<usize>();
+        }
+        let counted = metrics(site.admin.unwrap())["breme_sent_bytes_total"];
+        assert_eq!(counted, received as f64, "{driver} with TLS");
     }
 }
 
