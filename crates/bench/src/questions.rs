@@ -235,6 +235,7 @@ fn of_tls() -> Vec<Question> {
             load(Generator::Wrk),
             0.8,
         ),
+        of_the_generator_over_tls(),
         question(
             "tls-handshakes",
             "Servers: full TLS 1.3 handshakes",
@@ -247,6 +248,22 @@ fn of_tls() -> Vec<Question> {
             1.0,
         ),
     ]
+}
+
+fn of_the_generator_over_tls() -> Question {
+    let nginx = Subject { kind: Kind::Nginx, tls: true };
+    let arm = |label, generator| Arm { subject: nginx, ..arm(label, Kind::Nginx, THIRTEEN, load(generator)) };
+    Question {
+        name: "load-tls",
+        title: "Generators on nginx: TLS 1.3, keep-alive GET of 13 bytes",
+        setting: "All on nginx `return 200` with OpenSSL, 100 connections, none of which checks the certificate (ECDSA P-256). wrk, h2load and \
+                  ab use OpenSSL, `breme load` rustls. The 100 handshakes at the beginning count too.",
+        measure: Measure::GeneratorCpu,
+        unit: "request",
+        ours: arm("`breme load`, rustls", Generator::Breme),
+        rivals: other_generators(arm, Some(1.0)),
+        is_contest: true,
+    }
 }
 
 fn of_memory() -> Vec<Question> {

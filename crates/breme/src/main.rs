@@ -3,6 +3,7 @@
 //! The binary is where roles meet drivers: each subcommand turns flags into the settings of a role, makes its nodes, and
 //! gives them to a driver.
 
+mod admin;
 mod driver;
 mod load;
 mod site;

@@ -5,19 +5,27 @@
 
 mod arguments;
 mod folder;
+mod metrics;
 mod secured;
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 pub use arguments::Args;
-use breme_driver::{Clock, Counting, Listener, ServerTls, Settings as DriverSettings, Stopper, start};
+use breme_driver::{Clock, Counting, Kind, Listener, ServerTls, Settings as DriverSettings, Stopper, start};
+use breme_node::ListenerId;
 use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
 use folder::Folder;
+use metrics::SiteMetrics;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
 use secured::{Place, Reloading};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::admin::{self, Admin, AdminListener, ConnectionMetrics, ProcessMetrics, Readiness};
 
 /// What is open besides connections and kept files: standard streams, the folder, the driver's own.
 const DESCRIPTORS_BESIDES: u64 = 64;
@@ -30,6 +38,8 @@ const KEY_BYTES_MAX: u64 = 4096;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Something that keeps the site from being served.
 #[derive(Debug)]
@@ -66,8 +76,10 @@ fn serve(args: &Args) -> Result<(), Failure> {
             "there is nothing to serve; name a folder, or --lab for the fixed answers, or both",
         ));
     }
+    let process = ProcessMetrics::starting_now();
     let mut settings = args.settings()?;
     settings.seed = random_bits()? as u64;
+    settings.secured_listeners = secured_listeners(&args.places()?);
     let root = open_root(args)?;
     let visitors = visitors(args)?;
     let files = root.is_some().then_some(settings.files);
@@ -78,23 +90,43 @@ fn serve(args: &Args) -> Result<(), Failure> {
     driver.connections_max = connections_max(args, &driver, files)?;
     let (tls, reloading) = secured::of(args)?.map_or((None, None), |(tls, reloading)| (Some(tls), reloading));
     let (listeners, bound) = listen(args, &driver, tls.as_ref())?;
+    let admin = args.admin()?.map(AdminListener::bind).transpose().map_err(|error| Failure::run(error.to_string()))?;
+    let readiness = Readiness::default();
 
     // Before anybody is told that we are ready: a signal that comes then must find us listening.
     let mut caught = vec![SIGINT, SIGTERM];
     caught.extend(reloading.is_some().then_some(SIGHUP));
     let signals = Signals::new(caught).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
-    let running = start(args.driver.resolve("site"), listeners, &driver, clock, |shard| site.node(shard))
+    let kind = args.driver.resolve("site");
+    let running = start(kind, listeners, &driver, clock, |shard| site.node(shard))
         .map_err(|error| Failure::run(error.to_string()))?;
-    obey(signals, running.stopper(), reloading)?;
-    announce(&bound);
-
     let counting = running.counters();
+    obey(signals, running.stopper(), readiness.clone(), reloading)?;
+    let admin_address = admin.as_ref().map(AdminListener::address);
+    let registry = registry(kind, process, counting.clone(), site);
+    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness)).transpose();
+    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    announce(admin_address, &bound);
+
     let panics: Vec<String> =
         running.join().into_iter().filter_map(|node| node.err().map(|panic| panic.to_string())).collect();
+    admin.into_iter().for_each(Admin::end);
     if tls.is_some() {
         tell_handshakes(&counting);
     }
     if panics.is_empty() { Ok(()) } else { Err(Failure::run(panics.join("; "))) }
+}
+
+/// What is told at `/metrics`.
+fn registry(kind: Kind, process: ProcessMetrics, counting: Counting, site: Site) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process));
+    let ours = registry.sub_registry_with_prefix("breme");
+    let build = [("role", "site".to_owned()), ("driver", kind.to_string()), ("version", VERSION.to_owned())];
+    ours.register("build", "What runs here", Info::new(build.to_vec()));
+    ours.register_collector(Box::new(ConnectionMetrics::new(counting)));
+    ours.register_collector(Box::new(SiteMetrics(site)));
+    registry
 }
 
 /// The flag that is at fault.
@@ -144,7 +176,8 @@ fn connections_max(args: &Args, driver: &DriverSettings, files: Option<FileCache
     let shards = driver.threads as u64;
     let kept = files.map_or(0, |files| files.descriptors_max as u64);
     let listeners = args.listener_count() as u64;
-    let besides = DESCRIPTORS_BESIDES + kept + shards * (DESCRIPTORS_OF_SHARD + listeners);
+    let admin = if args.has_admin() { admin::DESCRIPTORS } else { 0 };
+    let besides = DESCRIPTORS_BESIDES + admin + kept + shards * (DESCRIPTORS_OF_SHARD + listeners);
     let needed = |connections: u64| besides + shards * connections;
     let allowed = breme_sys::raise_descriptor_limit().soft;
     let asked = args.connections_of_shard();
@@ -152,6 +185,12 @@ fn connections_max(args: &Args, driver: &DriverSettings, files: Option<FileCache
     breme_sys::descriptors_needed(needed(least)).map_err(|error| Failure::run(error.to_string()))?;
     let room = usize::try_from((allowed - besides) / shards).unwrap_or(usize::MAX);
     Ok(asked.unwrap_or_else(|| driver.connections_max.min(room)))
+}
+
+/// The driver numbers listeners by their place.
+fn secured_listeners(places: &[Place]) -> Vec<ListenerId> {
+    let numbered = places.iter().enumerate().filter(|(_, place)| place.is_secured);
+    numbered.map(|(index, _)| ListenerId(index)).collect()
 }
 
 fn listen(
@@ -173,7 +212,12 @@ fn listen(
 }
 
 /// SIGHUP exchanges the certificate. The first other signal asks the driver to finish what was begun, a second one ends the program.
-fn obey(mut signals: Signals, stopper: Stopper, reloading: Option<Reloading>) -> Result<(), Failure> {
+fn obey(
+    mut signals: Signals,
+    stopper: Stopper,
+    readiness: Readiness,
+    reloading: Option<Reloading>,
+) -> Result<(), Failure> {
     let obey = move || {
         let mut is_stopping = false;
         for signal in signals.forever() {
@@ -181,6 +225,7 @@ fn obey(mut signals: Signals, stopper: Stopper, reloading: Option<Reloading>) ->
                 Some(reloading) if signal == SIGHUP => reloading.reload(),
                 _ if !is_stopping => {
                     is_stopping = true;
+                    readiness.drain();
                     stopper.drain();
                 }
                 _ => {
@@ -195,8 +240,11 @@ fn obey(mut signals: Signals, stopper: Stopper, reloading: Option<Reloading>) ->
 }
 
 /// One line for each address, for people and for the programs that started us. Nobody needs to read it.
-fn announce(bound: &[Place]) {
+fn announce(admin: Option<SocketAddr>, bound: &[Place]) {
     let mut output = std::io::stdout().lock();
+    if let Some(address) = admin {
+        let _ = writeln!(output, "admin on http://{address}");
+    }
     for place in bound {
         let _ = writeln!(output, "listening on {}://{}", place.scheme(), place.address);
     }

@@ -66,7 +66,7 @@ impl fmt::Display for Failure {
 }
 
 /// A server that says nothing for so long has failed the case. Long, since a busy machine must not fail it.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Shows that a connection lives on, and ends it.
 const PROBE: &[u8] = b"GET /bytes/7 HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n";
@@ -78,16 +78,26 @@ impl Case {
     /// # Errors
     /// If it is not what the case expects, or the server cannot be reached.
     pub fn run(&self, server: SocketAddr, delivery: Delivery) -> Result<(), Failure> {
+        self.run_over(|| connect(server), delivery)
+    }
+
+    /// The same over a connection of another kind, such as one with TLS. It must be opened anew, give up reading after [`PATIENCE`], and
+    /// let each write leave at once.
+    ///
+    /// # Errors
+    /// As [`Case::run`].
+    pub fn run_over<S: Read + Write>(
+        &self,
+        connect: impl FnOnce() -> io::Result<S>,
+        delivery: Delivery,
+    ) -> Result<(), Failure> {
+        let exchange = |bytes: &[u8]| self.exchange(connect, bytes, delivery);
         let judged = match &self.expect {
-            Expect::Served(expected) => self.lives_on(server, delivery, expected),
-            Expect::ServedThenClosed(expected) => {
-                self.closes(server, delivery).and_then(|answers| compare(&answers, expected))
-            }
-            Expect::Refused(statuses) => {
-                self.closes(server, delivery).and_then(|answers| refused(&answers, 0, statuses))
-            }
+            Expect::Served(expected) => self.lives_on(exchange, expected),
+            Expect::ServedThenClosed(expected) => exchange(&self.send).and_then(|answers| compare(&answers, expected)),
+            Expect::Refused(statuses) => exchange(&self.send).and_then(|answers| refused(&answers, 0, statuses)),
             Expect::ServedThenRefused(statuses) => {
-                self.closes(server, delivery).and_then(|answers| refused(&answers, 1, statuses))
+                exchange(&self.send).and_then(|answers| refused(&answers, 1, statuses))
             }
         };
         judged.map_err(|why| Failure { name: self.name, section: self.section, delivery, why })
@@ -95,13 +105,12 @@ impl Case {
 
     fn lives_on(
         &self,
-        server: SocketAddr,
-        delivery: Delivery,
+        exchange: impl FnOnce(&[u8]) -> Result<Vec<Answer>, String>,
         expected: &[(u16, Option<Vec<u8>>)],
     ) -> Result<(), String> {
         let mut bytes = self.send.clone();
         bytes.extend_from_slice(PROBE);
-        let mut answers = self.exchange(server, &bytes, delivery)?;
+        let mut answers = exchange(&bytes)?;
         let probe = answers.pop().ok_or("nothing came back")?;
         if probe.status != 200 || probe.content.len() != PROBE_CONTENT_BYTES {
             return Err(format!("the connection did not live on: {:?} then {}", statuses(&answers), probe.status));
@@ -109,16 +118,14 @@ impl Case {
         compare(&answers, expected)
     }
 
-    fn closes(&self, server: SocketAddr, delivery: Delivery) -> Result<Vec<Answer>, String> {
-        self.exchange(server, &self.send, delivery)
-    }
-
     /// Sends, then reads until the server closes.
-    fn exchange(&self, server: SocketAddr, bytes: &[u8], delivery: Delivery) -> Result<Vec<Answer>, String> {
-        let told = |what: &str, error: io::Error| format!("{what}: {error}");
-        let mut stream = TcpStream::connect(server).map_err(|error| told("connect", error))?;
-        stream.set_nodelay(true).map_err(|error| told("no delay", error))?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| told("time-out", error))?;
+    fn exchange<S: Read + Write>(
+        &self,
+        connect: impl FnOnce() -> io::Result<S>,
+        bytes: &[u8],
+        delivery: Delivery,
+    ) -> Result<Vec<Answer>, String> {
+        let mut stream = connect().map_err(|error| format!("connect: {error}"))?;
         // A server may close before all is sent; what it answered counts, not the failed write.
         let _ = deliver(&mut stream, bytes, delivery);
         let mut received = Vec::new();
@@ -133,7 +140,18 @@ impl Case {
     }
 }
 
-fn deliver(stream: &mut TcpStream, bytes: &[u8], delivery: Delivery) -> io::Result<()> {
+/// A connection for one case, as it must be.
+///
+/// # Errors
+/// If the server cannot be reached.
+pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(server)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn deliver(stream: &mut impl Write, bytes: &[u8], delivery: Delivery) -> io::Result<()> {
     match delivery {
         Delivery::Whole => stream.write_all(bytes),
         Delivery::CutAt(percent) => {

@@ -18,7 +18,7 @@ pub mod framing;
 pub mod heads;
 
 pub use answer::{Answer, Unreadable, read_answers};
-pub use case::{Case, Delivery, Expect, Failure};
+pub use case::{Case, Delivery, Expect, Failure, PATIENCE, connect};
 
 /// Every case.
 #[must_use]

@@ -54,6 +54,8 @@ pub(crate) struct Connection {
     /// How TLS begins when the connection is there.
     pub(crate) tls_client: Option<TlsClientId>,
     pub(crate) operations: Operations,
+    /// Bytes of the node that have left and that the engine has not counted yet.
+    left_bytes: usize,
 }
 
 /// What is in flight in the kernel for a connection, where the driver works by completion.
@@ -139,6 +141,7 @@ impl Connection {
             is_known: phase == Phase::Open,
             tls_client: None,
             operations: Operations::default(),
+            left_bytes: 0,
         }
     }
 
@@ -180,9 +183,9 @@ impl Connection {
             && count <= self.room(receive_bytes_max)
     }
 
-    /// Whether bytes may leave as they are, and at once as far as is known.
+    /// Whether bytes may leave with others', and as soon as those do as far as is known.
     pub(crate) fn may_be_gathered(&self) -> bool {
-        self.may_send() && self.queue.is_none() && self.is_writable && self.transport.secured.is_none()
+        self.may_send() && self.queue.is_none() && self.is_writable && self.transport.pending_bytes() == 0
     }
 
     fn may_send(&self) -> bool {
@@ -191,6 +194,11 @@ impl Connection {
 
     pub(crate) fn unsent_bytes(&self) -> u64 {
         self.queue.as_ref().map_or(0, |queue| queue.bytes() + self.transport.pending_bytes() as u64)
+    }
+
+    /// Bytes that have left since this was asked last.
+    pub(crate) fn take_left_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.left_bytes)
     }
 
     /// What is sealed and has not left keeps a queue, so that it is not forgotten.
@@ -243,6 +251,7 @@ impl Connection {
             self.transport.send_segments(&slices[..end - range.start], more)
         };
         if let Some(moved) = self.note(&outcome) {
+            self.left_bytes += moved.bytes;
             self.enqueue_rest(actions, range.start..end, moved.bytes);
         }
         end
@@ -278,11 +287,11 @@ impl Connection {
         let mut flushed_bytes = 0;
         while self.is_writable && flushed_bytes < FLUSH_BYTES_PER_TURN {
             let Some(queue) = &mut self.queue else { break };
-            let outcome = match self.transport.pending_bytes() {
-                0 => queue.send_some(&mut self.transport),
-                _ => self.transport.flush(),
-            };
+            let is_of_node = self.transport.pending_bytes() == 0;
+            let outcome = if is_of_node { queue.send_some(&mut self.transport) } else { self.transport.flush() };
             let Some(moved) = self.note(&outcome) else { break };
+            // What TLS had pending was counted when it was sealed.
+            self.left_bytes += if is_of_node { moved.bytes } else { 0 };
             flushed_bytes += moved.bytes;
             let is_sealed_out = self.transport.pending_bytes() == 0;
             self.queue.take_if(|queue| queue.is_empty() && is_sealed_out);
@@ -317,10 +326,18 @@ impl Connection {
         }
     }
 
-    /// The kernel took only a part of a send, or nothing: this is the rest. Nothing was sent since.
-    pub(crate) fn wait_with(&mut self, rest: Bytes) {
+    /// The kernel took only a part of a send, or nothing: this is the rest. Nothing was sent since. Returns how much of the node's has not
+    /// left; what is sealed has, as far as that is concerned.
+    pub(crate) fn wait_with(&mut self, rest: Bytes) -> usize {
         self.is_writable = false;
+        if let Some(secured) = &mut self.transport.secured {
+            secured.keep_unsent(&rest);
+            self.queue_pending();
+            return 0;
+        }
+        let length = rest.len();
         self.queue.get_or_insert_default().push(rest);
+        length
     }
 
     /// Ends our sending if that was asked for and everything has left.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use breme_node::{ListenerId, ShardId};
+use breme_node::{CloseReason, ListenerId, ShardId};
 
 use crate::bell::Bell;
 use crate::tls::ServerTls;
@@ -91,6 +91,11 @@ impl Control {
         self.acceptor.as_ref()
     }
 
+    /// What a shard that there is counts.
+    pub(crate) fn counters(&self, shard: ShardId) -> &Counters {
+        &self.mailbox(shard).expect("every shard has a mailbox from the start").counters
+    }
+
     pub(crate) fn mailbox(&self, shard: ShardId) -> Option<&Mailbox> {
         self.mailboxes.get(shard.0)
     }
@@ -161,8 +166,10 @@ impl Mailbox {
     }
 }
 
-/// What one shard counts, for whoever looks from outside.
+/// What one shard counts, for whoever looks from outside. Apart from the other shards' by two cache lines (processors fetch them in
+/// pairs), since bytes are counted with every receipt and send.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Counters {
     pub(crate) accepted: AtomicU64,
     pub(crate) connected: AtomicU64,
@@ -174,11 +181,35 @@ pub(crate) struct Counters {
     pub(crate) handshakes: AtomicU64,
     pub(crate) handshakes_resumed: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
+    ended: [AtomicU64; END_COUNT],
+    received_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
 }
 
 impl Counters {
     pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection has ended.
+    pub(crate) fn add_end(&self, reason: CloseReason) {
+        Self::add(&self.closed);
+        Self::add(&self.ended[End::of(reason) as usize]);
+    }
+
+    /// Bytes that the node is shown for the first time.
+    pub(crate) fn add_received(&self, bytes: usize) {
+        add_alone(&self.received_bytes, bytes as u64);
+    }
+
+    /// Bytes of the node that have left.
+    pub(crate) fn add_sent(&self, bytes: usize) {
+        add_alone(&self.sent_bytes, bytes as u64);
+    }
+
+    /// Bytes that had been counted, and have not left after all.
+    pub(crate) fn take_back_sent(&self, bytes: usize) {
+        add_alone(&self.sent_bytes, (bytes as u64).wrapping_neg());
     }
 
     pub(crate) fn snapshot(&self) -> ShardCounters {
@@ -194,11 +225,54 @@ impl Counters {
             handshakes: load(&self.handshakes),
             handshakes_resumed: load(&self.handshakes_resumed),
             handshakes_failed: load(&self.handshakes_failed),
+            ended: std::array::from_fn(|end| load(&self.ended[end])),
+            received_bytes: load(&self.received_bytes),
+            sent_bytes: load(&self.sent_bytes),
         }
     }
 }
 
-/// What one shard has counted since its start. Nothing here is counted per request.
+/// Only the shard's own thread writes here, so that nothing must be locked for it.
+fn add_alone(counter: &AtomicU64, number: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(number), Ordering::Relaxed);
+}
+
+/// How connections end, without the details of a [`CloseReason`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The node asked for it.
+    Requested,
+    /// The peer reset it.
+    Reset,
+    /// The peer ended it without the word that TLS demands.
+    Truncated,
+    /// The driver ended it: closing took too long, or the program stops.
+    Dropped,
+    /// Its handshake failed, or what came later was against the rules of TLS.
+    Tls,
+    /// An error of the transport, or a peer that read nothing for too long.
+    Failed,
+}
+
+const END_COUNT: usize = End::ALL.len();
+
+impl End {
+    /// Every one, in the order of [`ShardCounters::ended`].
+    pub const ALL: [Self; 6] = [Self::Requested, Self::Reset, Self::Truncated, Self::Dropped, Self::Tls, Self::Failed];
+
+    fn of(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::Requested => Self::Requested,
+            CloseReason::Reset => Self::Reset,
+            CloseReason::Truncated => Self::Truncated,
+            CloseReason::Dropped => Self::Dropped,
+            CloseReason::Tls(_) => Self::Tls,
+            CloseReason::Failed(_) => Self::Failed,
+        }
+    }
+}
+
+/// What one shard has counted since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardCounters {
@@ -222,6 +296,12 @@ pub struct ShardCounters {
     pub handshakes_resumed: u64,
     /// Handshakes of TLS that failed, or came to no end in time.
     pub handshakes_failed: u64,
+    /// [`closed`](Self::closed) by how they ended, in the order of [`End::ALL`].
+    pub ended: [u64; END_COUNT],
+    /// Bytes that were shown to the node, of both sides of a relay; without those that were read into nothing, and without TLS's own.
+    pub received_bytes: u64,
+    /// Bytes of the node that the kernel has taken, in the same way.
+    pub sent_bytes: u64,
 }
 
 /// A panic of another thread does not spoil what these locks guard: nothing of ours can panic in between.
@@ -259,6 +339,16 @@ mod tests {
         for _ in 0..2 * MAILBOX_MESSAGES_MAX {
             assert_eq!(mailbox.post(1), Ok(()));
         }
+    }
+
+    #[test]
+    fn what_did_not_leave_is_taken_back() {
+        let counters = Counters::default();
+        counters.add_sent(100);
+        counters.take_back_sent(30);
+        counters.add_end(CloseReason::Dropped);
+        let snapshot = counters.snapshot();
+        assert_eq!((snapshot.sent_bytes, snapshot.closed, snapshot.ended), (70, 1, [0, 0, 0, 1, 0, 0]));
     }
 
     #[test]

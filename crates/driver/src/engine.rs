@@ -35,7 +35,7 @@ use breme_sys::Clock;
 
 use crate::Settings;
 use crate::connection::{Connection, Phase};
-use crate::control::{Control, Counters, Mailbox, Stop};
+use crate::control::{Control, Counters, Stop};
 use crate::port::Port;
 use crate::table::Table;
 
@@ -314,11 +314,7 @@ impl<N: Node, P: Port> Engine<N, P> {
     }
 
     pub(crate) fn counters(&self) -> &Counters {
-        &self.mailbox().counters
-    }
-
-    fn mailbox(&self) -> &Mailbox {
-        self.control.mailbox(self.id).expect("every shard has a mailbox from the start")
+        self.control.counters(self.id)
     }
 
     /// Drops what is open, tells the node so, and hands it back.

@@ -80,7 +80,7 @@ mod uring;
 
 pub use breme_sys::Clock;
 pub use breme_sys::uring::{UringLack, probe_uring};
-pub use control::{MailboxFull, ShardCounters};
+pub use control::{End, MailboxFull, ShardCounters};
 pub use listener::{BindError, Listener};
 pub use running::{Counting, Running, ShardPanic, StartError, Stopper, Waker, start};
 pub use settings::{Kind, Settings, UnknownKind};

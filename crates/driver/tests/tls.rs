@@ -451,6 +451,10 @@ fn who_is_shaking_hands_at_the_end_is_still_served() {
     }
 }
 
+/// It says that it holds data, and was sealed with no key of anybody.
+const BROKEN_RECORD: [u8; 25] =
+    [23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
+
 #[test]
 fn a_broken_record_ends_the_connection_with_an_alert() {
     let laboratory = Laboratory::new(&["localhost"]);
@@ -468,13 +472,103 @@ fn a_broken_record_ends_the_connection_with_an_alert() {
         let mut client = stranger(&laboratory, address);
         client.write_all(b"abc").unwrap();
         client.read_exact(&mut [0; 3]).unwrap();
-        client
-            .sock
-            .write_all(&[23, 3, 3, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20])
-            .unwrap();
+        client.sock.write_all(&BROKEN_RECORD).unwrap();
         assert_eq!(heard.next(), CloseReason::Tls(TlsFailure::Protocol), "{kind}");
         let told = client.read(&mut [0; 10]).unwrap_err().to_string();
         assert!(told.contains("BadRecordMac"), "{kind}: {told}");
+        drain(running);
+    }
+}
+
+/// What was sealed first leaves first, also where sends are put aside: records out of order could not be opened.
+#[test]
+fn an_alert_comes_behind_what_was_sealed_before() {
+    /// What a driver by completion brings in one piece; with so much before it, a record comes by itself and yet in the same turn.
+    const BROUGHT_BYTES: usize = 64 * 1024;
+    /// Header, type and tag (RFC 8446, 5.2).
+    const RECORD_OVERHEAD: usize = 5 + 1 + 16;
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in kinds() {
+        let (go, gone) = std::sync::mpsc::channel();
+        let mut gone = Some(gone);
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+            let (gone, say) = (gone.take().unwrap(), say.clone());
+            move |context: &mut Context<'_>, event: Event<'_>| {
+                let Event::Received(id, received) = event else { return 0 };
+                if received.bytes == b"wait" {
+                    say.send(()).unwrap();
+                    gone.recv_timeout(PATIENCE).unwrap();
+                }
+                context.actions.send(id).push(b'!');
+                received.bytes.len()
+            }
+        });
+        let mut client = stranger(&laboratory, address);
+        client.write_all(b"a").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        client.write_all(b"wait").unwrap();
+        heard.next();
+        let mut sealed = Vec::new();
+        while sealed.len() < BROUGHT_BYTES {
+            let record = (BROUGHT_BYTES - sealed.len()).min(16_384) - RECORD_OVERHEAD;
+            client.conn.writer().write_all(&vec![b'a'; record]).unwrap();
+            client.conn.write_tls(&mut sealed).unwrap();
+        }
+        assert_eq!(sealed.len(), BROUGHT_BYTES);
+        sealed.extend_from_slice(&BROKEN_RECORD);
+        client.sock.write_all(&sealed).unwrap();
+        go.send(()).unwrap();
+        let mut answers = Vec::new();
+        let told = client.read_to_end(&mut answers).unwrap_err().to_string();
+        assert!(told.contains("BadRecordMac"), "{kind}: {told}");
+        assert!(answers.iter().all(|answer| *answer == b'!'), "{kind}: {answers:?}");
+        drain(running);
+    }
+}
+
+/// Answers that are short enough to be put aside, until the kernel takes a part of one, and none of the next.
+#[test]
+fn what_the_kernel_does_not_take_of_sealed_answers_comes_later_and_whole() {
+    const ANSWER_BYTES: usize = 14_000;
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in kinds() {
+        let (say, heard) = words();
+        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+            let (say, mut number) = (say.clone(), 0_u8);
+            move |context: &mut Context<'_>, event: Event<'_>| match event {
+                Event::Received(id, received) => {
+                    for _ in received.bytes {
+                        number = number.wrapping_add(1);
+                        context.actions.send(id).extend_from_slice(&[number; ANSWER_BYTES]);
+                        let _ = say.send("answered");
+                    }
+                    if received.ended {
+                        context.actions.close(id, Close::Graceful);
+                    }
+                    received.bytes.len()
+                }
+                Event::Sent(_, 1..) => {
+                    let _ = say.send("long");
+                    0
+                }
+                _ => 0,
+            }
+        });
+        let mut client = stranger(&laboratory, address);
+        let mut asked = 0;
+        while asked == 0 || heard.next() == "answered" {
+            client.write_all(b"x").unwrap();
+            asked += 1;
+        }
+        client.conn.send_close_notify();
+        client.conn.write_tls(&mut client.sock).unwrap();
+        let mut answers = Vec::new();
+        client.read_to_end(&mut answers).unwrap();
+        assert_eq!(answers.len(), asked * ANSWER_BYTES, "{kind}");
+        for (number, answer) in (1_usize..).zip(answers.chunks(ANSWER_BYTES)) {
+            assert!(answer.iter().all(|&byte| byte == number as u8), "{kind}: answer {number} of {asked}");
+        }
         drain(running);
     }
 }

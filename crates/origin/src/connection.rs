@@ -8,7 +8,7 @@
 //! ```
 
 use breme_base::Instant;
-use breme_http1::{FieldBlock, Limits, RefusalReason, ServerConnection};
+use breme_http1::{FieldBlock, Limits, RefusalReason, ServerConnection, Version};
 use breme_node::ConnectionId;
 use std::time::Duration;
 
@@ -20,10 +20,16 @@ pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) http: ServerConnection,
     pub(crate) waiting: Waiting,
+    /// Nobody can read it on the way.
+    pub(crate) is_secured: bool,
     /// Between accepted and closed.
     pub(crate) is_open: bool,
     /// The driver's queue is long: the peer does not read as fast as we write.
     pub(crate) queue_is_long: bool,
+    /// Of the request that came last, or comes; none until its head has come.
+    pub(crate) version: Option<Version>,
+    /// A part of the next request had come when the answer before it was complete.
+    pub(crate) is_next_here: bool,
     /// There are bytes that were lent but not taken.
     pub(crate) has_pending: bool,
     /// The peer has ended its sending.
@@ -78,13 +84,16 @@ pub(crate) struct Echo {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnectionId) -> Self {
+    pub(crate) fn new(id: ConnectionId, is_secured: bool) -> Self {
         Self {
             id,
             http: ServerConnection::new(),
             waiting: Waiting::Idle,
+            is_secured,
             is_open: true,
             queue_is_long: false,
+            version: None,
+            is_next_here: false,
             has_pending: false,
             ended: false,
         }

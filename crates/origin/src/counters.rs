@@ -1,35 +1,137 @@
-//! How many requests were answered, exactly, without the shards meeting on one cache line.
+//! What a site counts: exactly, without the shards meeting on one cache line, and without a locked instruction for a request.
+//!
+//! Each shard has a place of its own, into which only its node writes. Who wants to know adds the places up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One number for each shard, far enough from each other (two cache lines: processors fetch them in pairs).
-#[derive(Debug)]
+use breme_http1::{RefusalReason, Version};
+
+use crate::file_cache::Source;
+
+/// The classes of statuses that a server answers with, 2xx to 5xx.
+const CLASS_COUNT: usize = 4;
+/// Versions that are told apart. A request that was refused for its first line has none.
+const VERSIONS: [Option<Version>; 3] = [Some(Version::Http11), Some(Version::Http10), None];
+
+/// A number into which one thread writes.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// One more. A shard counts before the last byte of an answer leaves, so a client that has it will find it counted.
+    pub(crate) fn add(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one shard counts. Places are far enough from each other: processors fetch cache lines in pairs.
+#[derive(Debug, Default)]
 #[repr(align(128))]
-struct Padded(AtomicU64);
+pub(crate) struct ShardCounts {
+    answers: [[Count; VERSIONS.len()]; CLASS_COUNT],
+    /// Requests of which a part had come when the answer to the one before was complete.
+    pub(crate) pipelined: Count,
+    /// Names that were asked for and known.
+    pub(crate) file_hits: Count,
+    /// Names for which the file system was read.
+    pub(crate) file_misses: Count,
+}
 
-/// Answers that were handed over completely, of all shards.
+impl ShardCounts {
+    /// An answer that was handed over completely.
+    pub(crate) fn count_answer(&self, status: u16, version: Option<Version>) {
+        let class = usize::from(status / 100).saturating_sub(2).min(CLASS_COUNT - 1);
+        let version = match version {
+            Some(Version::Http11) => 0,
+            Some(Version::Http10) => 1,
+            None => 2,
+        };
+        self.answers[class][version].add();
+    }
+
+    /// A name was asked for.
+    pub(crate) fn count_lookup(&self, source: Source) {
+        match source {
+            Source::Kept => self.file_hits.add(),
+            Source::Root => self.file_misses.add(),
+        }
+    }
+
+    fn answered(&self) -> u64 {
+        self.answers.iter().flatten().map(Count::load).sum()
+    }
+}
+
+/// The places of all shards, and what happens too seldom to need one.
 #[derive(Debug)]
-pub struct Counters {
-    shards: Vec<Padded>,
+pub(crate) struct Counters {
+    shards: Mutex<Vec<Arc<ShardCounts>>>,
+    refusals: [AtomicU64; RefusalReason::ALL.len()],
+}
+
+/// Answers of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerCount {
+    /// The first digit of their status, 2 to 5.
+    pub status_class: u8,
+    /// The version of their requests; none if a request was refused before that was known.
+    pub version: Option<Version>,
+    /// How many were handed over completely.
+    pub count: u64,
 }
 
 impl Counters {
-    /// All zero.
-    #[must_use]
-    pub fn new(shard_count: usize) -> Self {
-        Self { shards: (0..shard_count.max(1)).map(|_| Padded(AtomicU64::new(0))).collect() }
+    /// All zero, and no shard.
+    pub(crate) fn new() -> Self {
+        Self { shards: Mutex::default(), refusals: [const { AtomicU64::new(0) }; RefusalReason::ALL.len()] }
     }
 
-    /// One answer more. A shard counts before the last byte of the answer leaves, so a client that has it will find it counted.
-    pub(crate) fn count(&self, shard: usize) {
-        // Only this shard writes here; `fetch_add` all the same, so that a wrong shard number cannot lose a count.
-        self.shards[shard % self.shards.len()].0.fetch_add(1, Ordering::Relaxed);
+    /// A place for one shard more, to be written by nobody else.
+    pub(crate) fn add_shard(&self) -> Arc<ShardCounts> {
+        let counts = Arc::new(ShardCounts::default());
+        self.shards().push(counts.clone());
+        counts
     }
 
-    /// The sum over the shards.
-    #[must_use]
-    pub fn answered(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum()
+    pub(crate) fn count_refusal(&self, reason: RefusalReason) {
+        self.refusals[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The answers of all shards.
+    pub(crate) fn answered(&self) -> u64 {
+        self.shards().iter().map(|shard| shard.answered()).sum()
+    }
+
+    /// The same by class and version.
+    pub(crate) fn answers(&self) -> Vec<AnswerCount> {
+        let shards = self.shards();
+        let kinds = (0..CLASS_COUNT).flat_map(|class| (0..VERSIONS.len()).map(move |version| (class, version)));
+        let count = |(class, version): (usize, usize)| AnswerCount {
+            status_class: class as u8 + 2,
+            version: VERSIONS[version],
+            count: shards.iter().map(|shard| shard.answers[class][version].load()).sum(),
+        };
+        kinds.map(count).collect()
+    }
+
+    /// Every reason with its count.
+    pub(crate) fn refusals(&self) -> Vec<(RefusalReason, u64)> {
+        let count = |&reason: &RefusalReason| (reason, self.refusals[reason as usize].load(Ordering::Relaxed));
+        RefusalReason::ALL.iter().map(count).collect()
+    }
+
+    /// One of the other counts, of all shards.
+    pub(crate) fn sum(&self, of: impl Fn(&ShardCounts) -> &Count) -> u64 {
+        self.shards().iter().map(|shard| of(shard).load()).sum()
+    }
+
+    fn shards(&self) -> MutexGuard<'_, Vec<Arc<ShardCounts>>> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -38,11 +140,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shard_is_in_the_sum() {
-        let counters = Counters::new(3);
-        for (shard, times) in [(0, 5), (1, 7), (2, 11), (3, 1)] {
-            (0..times).for_each(|_| counters.count(shard));
+    fn every_shard_is_in_the_sums() {
+        let counters = Counters::new();
+        let kinds = [(200, VERSIONS[0]), (304, VERSIONS[1]), (404, VERSIONS[0]), (599, VERSIONS[2])];
+        for (times, (status, version)) in (1..).zip(kinds) {
+            let shard = counters.add_shard();
+            (0..times).for_each(|_| shard.count_answer(status, version));
+            shard.pipelined.add();
         }
-        assert_eq!(counters.answered(), 24);
+        assert_eq!(counters.answered(), 10);
+        assert_eq!(counters.sum(|shard| &shard.pipelined), 4);
+        let seen: Vec<_> = counters.answers().into_iter().filter(|kind| kind.count > 0).collect();
+        let expected = (1..).zip([(2, VERSIONS[0]), (3, VERSIONS[1]), (4, VERSIONS[0]), (5, VERSIONS[2])]);
+        let expected: Vec<_> =
+            expected.map(|(count, (status_class, version))| AnswerCount { status_class, version, count }).collect();
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn every_reason_has_a_place_of_its_own() {
+        let counters = Counters::new();
+        for (times, &reason) in (1..).zip(RefusalReason::ALL) {
+            (0..times).for_each(|_| counters.count_refusal(reason));
+        }
+        for (times, (reason, count)) in (1..).zip(counters.refusals()) {
+            assert_eq!(count, times, "{reason:?}");
+        }
     }
 }

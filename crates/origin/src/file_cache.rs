@@ -17,6 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use breme_base::{Instant, UnixSeconds};
 use foldhash::fast::FixedState;
 
+use crate::counters::ShardCounts;
 use crate::entry::{Entry, Outcome};
 use crate::path::{PathError, site_name};
 use crate::root::Root;
@@ -55,13 +56,19 @@ impl FileCache {
     }
 
     /// What stands behind a canonical name, not older than it is believed.
-    fn find(&self, name: &str, settings: &Settings, now: Instant, wall: impl FnOnce() -> UnixSeconds) -> Arc<Entry> {
+    fn find(
+        &self,
+        name: &str,
+        settings: &Settings,
+        now: Instant,
+        wall: impl FnOnce() -> UnixSeconds,
+    ) -> (Arc<Entry>, Source) {
         let known = [&self.present, &self.absent]
             .into_iter()
             .find_map(|shelf| shelf.read().unwrap_or_else(PoisonError::into_inner).find(name));
         match known {
             Some(entry) => self.checked(name, entry, settings, now, wall),
-            None => self.read(name, settings, now, wall()),
+            None => (self.read(name, settings, now, wall()), Source::Root),
         }
     }
 
@@ -73,13 +80,25 @@ impl FileCache {
         settings: &Settings,
         now: Instant,
         wall: impl FnOnce() -> UnixSeconds,
-    ) -> Arc<Entry> {
+    ) -> (Arc<Entry>, Source) {
         let trusted_for_ns = u64::try_from(settings.files.trusted_for.as_nanos()).unwrap_or(u64::MAX);
         if !entry.is_check_due(now, trusted_for_ns) || entry.is_unchanged(&*self.root) {
             entry.touch();
-            return entry;
+            return (entry, Source::Kept);
         }
-        self.read(name, settings, now, wall())
+        (self.read(name, settings, now, wall()), Source::Root)
+    }
+
+    /// Names, bytes and open files that are kept.
+    pub(crate) fn kept(&self) -> KeptFiles {
+        let mut kept = KeptFiles::default();
+        for shelf in [&self.present, &self.absent] {
+            let shelf = shelf.read().unwrap_or_else(PoisonError::into_inner);
+            kept.names += shelf.entries.len();
+            kept.bytes += shelf.bytes;
+            kept.open_files += shelf.descriptors;
+        }
+        kept
     }
 
     fn read(&self, name: &str, settings: &Settings, now: Instant, wall: UnixSeconds) -> Arc<Entry> {
@@ -105,11 +124,31 @@ impl std::fmt::Debug for FileCache {
     }
 }
 
+/// Where the answer to a look-up came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// It was known.
+    Kept,
+    /// It was read.
+    Root,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     entries: usize,
     bytes: usize,
     descriptors: usize,
+}
+
+/// How much a site's cache of files holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptFiles {
+    /// Names that are known, those without a file behind them too.
+    pub names: usize,
+    /// Bytes in memory, with what is kept about each name.
+    pub bytes: usize,
+    /// Files that stay open.
+    pub open_files: usize,
 }
 
 /// Entries by name, within bounds.
@@ -215,6 +254,7 @@ pub(crate) struct Recent {
     next_way: usize,
     /// The store's count of replaced entries when this table was last looked through.
     swept_at: u64,
+    counts: Arc<ShardCounts>,
 }
 
 #[derive(Debug)]
@@ -226,8 +266,8 @@ struct Slot {
 }
 
 impl Recent {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { hasher: FixedState::with_seed(seed), slots: Vec::new(), next_way: 0, swept_at: 0 }
+    pub(crate) fn new(seed: u64, counts: Arc<ShardCounts>) -> Self {
+        Self { hasher: FixedState::with_seed(seed), slots: Vec::new(), next_way: 0, swept_at: 0, counts }
     }
 
     /// What stands behind a target's path, and its canonical name where that is needed.
@@ -246,8 +286,9 @@ impl Recent {
             ways.iter().flatten().find(|slot| slot.hash == hash && *slot.path == *path && !slot.entry.is_replaced())
         });
         if let Some(slot) = known {
-            let trusted = cache.checked(&slot.name, slot.entry.clone(), settings, now, wall);
-            if Arc::ptr_eq(&trusted, &slot.entry) {
+            let (trusted, source) = cache.checked(&slot.name, slot.entry.clone(), settings, now, wall);
+            self.counts.count_lookup(source);
+            if source == Source::Kept {
                 return Ok(trusted);
             }
             let name = slot.name.clone();
@@ -255,7 +296,8 @@ impl Recent {
             return Ok(trusted);
         }
         let name = site_name(path, settings.hidden)?;
-        let entry = cache.find(&name, settings, now, wall);
+        let (entry, source) = cache.find(&name, settings, now, wall);
+        self.counts.count_lookup(source);
         self.keep(set, hash, path, &name, &entry);
         Ok(entry)
     }
@@ -339,7 +381,13 @@ mod tests {
             let settings = Settings { files, precompressed: false, ..Settings::default() };
             let root = Arc::new(CountedRoot::default());
             let cache = FileCache::new(root.clone(), &settings);
-            Self { root, cache, settings, shards: [Recent::new(1), Recent::new(2)], now: Instant::ZERO }
+            Self {
+                root,
+                cache,
+                settings,
+                shards: [1, 2].map(|seed| Recent::new(seed, Arc::default())),
+                now: Instant::ZERO,
+            }
         }
 
         fn ask(&mut self, shard: usize, path: &str) -> Option<String> {

@@ -16,7 +16,7 @@
 //! | `router`, `lab`, `files`, `listing` | from a request to its answer |
 //! | `path`, `conditional`, `range`, `encodings`, `media_types`, `cookies` | one rule of HTTP each, without any state |
 //! | `root`, `entry`, `file_cache` | what is known of the site's files, within bounds |
-//! | `visitors`, `counters` | who came, how many were answered |
+//! | `visitors`, `counters` | who came; what was answered, refused, found |
 //! | `site`, `shared` | the settings, checked; what all shards share |
 
 mod answer;
@@ -43,9 +43,10 @@ mod shared;
 mod site;
 mod visitors;
 
-pub use file_cache::EVICTED_HELD_MAX;
+pub use counters::AnswerCount;
+pub use file_cache::{EVICTED_HELD_MAX, KeptFiles};
 pub use node::Origin;
 pub use root::{Content, Listed, ListedEntry, MemoryRoot, OpenError, Opened, Root, Stamp};
 pub use settings::{FileCacheLimits, Settings};
-pub use site::{SettingsError, Site};
-pub use visitors::{RandomSource, ShortKey, VISITOR_KEY_BYTES_MIN, Visitors};
+pub use site::{FileCounts, SettingsError, Site, SiteCounts};
+pub use visitors::{RandomSource, ShortKey, VISITOR_KEY_BYTES_MIN, VisitorTotals, Visitors};

@@ -9,6 +9,7 @@ use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Rece
 
 use crate::answer::{Answer, Body};
 use crate::connection::{Connection, ContentExchange, Echo, Plan, Waiting};
+use crate::counters::ShardCounts;
 use crate::date::DateLine;
 use crate::file_cache::Recent;
 use crate::router::{Reaction, Router};
@@ -22,7 +23,7 @@ const TURN_CONTENT_BYTES_MAX: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub struct Origin {
     shared: Arc<Shared>,
-    shard_index: usize,
+    counts: Arc<ShardCounts>,
     connections: Vec<Option<Connection>>,
     timers: Timers,
     date: DateLine,
@@ -34,15 +35,16 @@ pub struct Origin {
 impl Origin {
     pub(crate) fn new(shared: Arc<Shared>, shard: Shard) -> Self {
         let seed = shared.settings.seed;
+        let counts = shared.counters.add_shard();
         Self {
-            shard_index: shard.id.0,
             connections: Vec::new(),
             timers: Timers::new(),
             date: DateLine::new(shared.clock.clone()),
-            recent: Recent::new(seed),
+            recent: Recent::new(seed, counts.clone()),
             random: Random::stream(seed, shard.id.0 as u64),
             is_stopping: false,
             shared,
+            counts,
         }
     }
 
@@ -54,7 +56,7 @@ impl Origin {
             id: connection.id,
             connection,
             shared: &self.shared,
-            shard_index: self.shard_index,
+            counts: &self.counts,
             timers: &mut self.timers,
             date: &self.date,
             recent: &mut self.recent,
@@ -73,12 +75,13 @@ impl Origin {
 }
 
 impl Node for Origin {
-    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions) {
         let index = id.index();
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Connection::new(id));
+        let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
+        self.connections[index] = Some(Connection::new(id, is_secured));
         if let Some(mut turn) = self.turn_of(now, id, actions) {
             turn.wait_for_request();
         }
@@ -141,7 +144,7 @@ struct Turn<'a> {
     id: ConnectionId,
     connection: &'a mut Connection,
     shared: &'a Shared,
-    shard_index: usize,
+    counts: &'a ShardCounts,
     timers: &'a mut Timers,
     date: &'a DateLine,
     recent: &'a mut Recent,
@@ -211,6 +214,10 @@ impl Turn<'_> {
     }
 
     fn handle_head(&mut self, head: &RequestHead<'_, '_>) {
+        self.connection.version = Some(head.version);
+        if std::mem::take(&mut self.connection.is_next_here) {
+            self.counts.pipelined.add();
+        }
         let is_reading = matches!(head.method, Method::Get | Method::Head);
         if is_reading && head.framing == Framing::Chunked {
             return self.refuse(Refusal::new(RefusalReason::ContentNotAllowed));
@@ -221,6 +228,7 @@ impl Turn<'_> {
             random: self.random,
             now: self.now,
             wall: self.date.second(),
+            is_secured: self.connection.is_secured,
         };
         let reaction = router.route(head);
         if head.has_content() && !is_reading {
@@ -306,9 +314,10 @@ impl Turn<'_> {
 impl Turn<'_> {
     fn answer(&mut self, answer: Answer) {
         self.announce_close();
+        let status = answer.status;
         let Connection { http, .. } = &mut *self.connection;
         let sending = sending::begin(answer, &self.shared.lines, self.date.text(), http, self.id, self.actions);
-        self.advance(sending);
+        self.advance(status, sending);
     }
 
     /// When the program is to end, the answer to the last request that has come says that there will be no other.
@@ -318,9 +327,9 @@ impl Turn<'_> {
         }
     }
 
-    fn advance(&mut self, sending: Sending) {
+    fn advance(&mut self, status: u16, sending: Sending) {
         match sending {
-            Sending::Complete { content_bytes } => self.finish(content_bytes),
+            Sending::Complete { content_bytes } => self.finish(status, content_bytes),
             Sending::Pattern { sent, length } => {
                 self.connection.waiting = Waiting::Pattern { sent, length };
                 if !self.connection.queue_is_long {
@@ -331,11 +340,12 @@ impl Turn<'_> {
         }
     }
 
-    fn finish(&mut self, content_bytes: u64) {
+    fn finish(&mut self, status: u16, content_bytes: u64) {
         self.connection.waiting = Waiting::Idle;
         self.content_bytes += content_bytes;
         self.answered_count += 1;
-        self.shared.counters.count(self.shard_index);
+        self.counts.count_answer(status, self.connection.version.take());
+        self.connection.is_next_here = self.connection.has_pending;
     }
 
     fn delay(&mut self, answer: Answer, delay: Duration) {
@@ -344,6 +354,7 @@ impl Turn<'_> {
     }
 
     fn refuse(&mut self, refusal: Refusal) {
+        self.shared.counters.count_refusal(refusal.reason);
         if self.is_echo_begun() {
             // Half an answer is out. Only a reset cannot be taken for its end.
             return self.close(Close::Abort);
@@ -352,7 +363,7 @@ impl Turn<'_> {
         let length_before = out.len();
         self.connection.http.refuse(refusal, self.date.text(), out);
         if out.len() > length_before {
-            self.shared.counters.count(self.shard_index);
+            self.counts.count_answer(refusal.status, self.connection.version);
         }
         self.close(Close::Graceful);
     }
@@ -406,7 +417,7 @@ impl Turn<'_> {
             Some(_) => self.connection.http.content_sent(),
             None => self.connection.http.end_chunks(self.actions.send(self.id)),
         }
-        self.finish(0);
+        self.finish(200, 0);
     }
 
     fn is_echo_begun(&self) -> bool {
@@ -521,7 +532,7 @@ impl Turn<'_> {
         }
         let http = &mut self.connection.http;
         let sending = sending::send_pattern(sent, length, http, self.id, self.actions);
-        self.advance(sending);
+        self.advance(200, sending);
         self.go_on();
     }
 }

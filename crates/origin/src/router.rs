@@ -40,6 +40,8 @@ pub(crate) struct Router<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) now: Instant,
     pub(crate) wall: UnixSeconds,
+    /// Nobody can read the connection on the way.
+    pub(crate) is_secured: bool,
 }
 
 impl Router<'_> {
@@ -118,7 +120,8 @@ impl Router<'_> {
     fn visit(&self, head: &RequestHead<'_, '_>) -> Option<Visit> {
         let visitors: &Visitors = self.shared.visitors.as_ref()?;
         let cookies = cookies::parse(head.fields.all("cookie"));
-        Some(visitors.visit(cookies.filter(|cookie| cookie.name == COOKIE.as_bytes()).map(|cookie| cookie.value)))
+        let values = cookies.filter(|cookie| cookie.name == COOKIE.as_bytes()).map(|cookie| cookie.value);
+        Some(visitors.visit(values, self.is_secured))
     }
 
     /// What the site has under a path.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use breme_http1::Limits;
+use breme_node::ListenerId;
 
 /// How a site is served.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct Settings {
     /// When the program is to end, idle connections stay open so long, since a request may already be on its way; it is answered with
     /// `Connection: close`. Zero closes at once.
     pub stopping_linger: Duration,
+    /// Listeners whose connections nobody can read on the way: cookies that are given there are sent back to such ones only (RFC 6265, 4.1.2.5).
+    pub secured_listeners: Vec<ListenerId>,
     /// For the boundary of multipart answers and for hash tables. Draw it from the operating system.
     pub seed: u64,
 }
@@ -52,6 +55,7 @@ impl Default for Settings {
             delay_max: Duration::from_secs(3600),
             echo_held_bytes_max: 256 * 1024,
             stopping_linger: Duration::from_millis(100),
+            secured_listeners: Vec::new(),
             seed: 0,
         }
     }

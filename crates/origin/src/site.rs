@@ -4,25 +4,49 @@ use std::fmt;
 use std::sync::Arc;
 
 use breme_base::WallClock;
-use breme_http1::FieldBlock;
+use breme_http1::{FieldBlock, RefusalReason};
 use breme_node::Shard;
 
-use crate::counters::Counters;
-use crate::file_cache::FileCache;
+use crate::counters::{AnswerCount, Counters};
+use crate::file_cache::{FileCache, KeptFiles};
 use crate::node::Origin;
 use crate::root::Root;
 use crate::sending::SharedLines;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::visitors::Visitors;
-
-/// Shards that count on a place of their own. More than that share places, which costs time but no count.
-const COUNTER_PLACES: usize = 64;
+use crate::visitors::{VisitorTotals, Visitors};
 
 /// A site: settings, files, visitors and counters, for any number of shards.
 #[derive(Clone, Debug)]
 pub struct Site {
     shared: Arc<Shared>,
+}
+
+/// What a site has counted so far.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SiteCounts {
+    /// Answers that were handed over completely, by kind; every kind is there.
+    pub answers: Vec<AnswerCount>,
+    /// Requests of which a part had come when the answer to the one before was complete.
+    pub pipelined: u64,
+    /// Requests that were refused, by reason; every reason is there.
+    pub refusals: Vec<(RefusalReason, u64)>,
+    /// Of a site with files.
+    pub files: Option<FileCounts>,
+    /// Of a site that counts its visitors.
+    pub visitors: Option<VisitorTotals>,
+}
+
+/// How the cache of files does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Names that were asked for and known, with a look at the file system or without.
+    pub hits: u64,
+    /// Names for which the file system was read.
+    pub misses: u64,
+    /// What it holds now.
+    pub kept: KeptFiles,
 }
 
 /// Settings that cannot work.
@@ -73,7 +97,7 @@ impl Site {
         }
         let lines = SharedLines::new(cache_control(settings.cache_control.as_deref())?);
         let files = root.map(|root| FileCache::new(root, &settings));
-        let counters = Counters::new(COUNTER_PLACES);
+        let counters = Counters::new();
         Ok(Self { shared: Arc::new(Shared { settings, files, visitors, counters, lines, clock }) })
     }
 
@@ -87,6 +111,23 @@ impl Site {
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.shared.counters.answered()
+    }
+
+    /// All that the shards have counted. It disturbs none of them for longer than a lock of a table is held.
+    #[must_use]
+    pub fn counts(&self) -> SiteCounts {
+        let Shared { counters, files, visitors, .. } = &*self.shared;
+        SiteCounts {
+            answers: counters.answers(),
+            pipelined: counters.sum(|shard| &shard.pipelined),
+            refusals: counters.refusals(),
+            files: files.as_ref().map(|cache| FileCounts {
+                hits: counters.sum(|shard| &shard.file_hits),
+                misses: counters.sum(|shard| &shard.file_misses),
+                kept: cache.kept(),
+            }),
+            visitors: visitors.as_ref().map(Visitors::totals),
+        }
     }
 }
 

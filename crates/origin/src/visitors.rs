@@ -5,6 +5,7 @@
 //! - An id is 128 random bits from the operating system. It is given out once; nothing is ever derived from a counter that could wrap or
 //!   restart.
 //! - The cookie carries an HMAC of the id (SHA-256, cut to 128 bits), so a made-up id is not adopted: its sender gets a new one.
+//! - What is given over TLS is `Secure`: it does not come back over a connection that others can read.
 //! - A count is 64 bits wide and stays at its largest value.
 //! - The table is bounded. When it is full, the visitor who was not seen for the longest is forgotten. **Its id is not given to
 //!   anybody else**; if it comes back with its cookie it keeps the id, and its count begins again at 1. How many were forgotten is told.
@@ -82,14 +83,15 @@ impl Visitors {
         Ok(Self { mac: Hmac::new(&block.into()), random, tables })
     }
 
-    /// Counts a request with these values of the cookie; the first that is good is the visitor's.
-    pub(crate) fn visit<'a>(&self, values: impl Iterator<Item = &'a [u8]>) -> Visit {
+    /// Counts a request with these values of the cookie; the first that is good is the visitor's. What a new one is given over a connection
+    /// that is secured must not come back over another.
+    pub(crate) fn visit<'a>(&self, values: impl Iterator<Item = &'a [u8]>, is_secured: bool) -> Visit {
         for value in values {
             if self.count_known(value) {
                 return Visit::Known;
             }
         }
-        self.welcome()
+        self.welcome(is_secured)
     }
 
     fn count_known(&self, value: &[u8]) -> bool {
@@ -111,12 +113,13 @@ impl Visitors {
         true
     }
 
-    fn welcome(&self) -> Visit {
+    fn welcome(&self, is_secured: bool) -> Visit {
         let Some(id) = (self.random)() else { return Visit::Uncounted };
         let mac = self.authenticate(id);
         self.table(id).count(id, mac);
+        let secure = if is_secured { "; Secure" } else { "" };
         Visit::New(format!(
-            "{COOKIE}={id:032x}.{mac:032x}; Path=/; Max-Age={COOKIE_MAX_AGE_SECONDS}; HttpOnly; SameSite=Lax"
+            "{COOKIE}={id:032x}.{mac:032x}; Path=/; Max-Age={COOKIE_MAX_AGE_SECONDS}; HttpOnly; SameSite=Lax{secure}"
         ))
     }
 
@@ -132,21 +135,27 @@ impl Visitors {
         table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn totals(&self) -> VisitorTotals {
+        let mut totals = VisitorTotals::default();
+        for table in &self.tables {
+            totals.add(&table.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        totals
+    }
+
     /// The counts as text: totals, then the visitors seen last. Ids are cut, since a whole one is half a secret.
     pub(crate) fn report(&self) -> String {
-        let mut totals = Totals::default();
+        let mut totals = VisitorTotals::default();
         let mut lines = String::new();
         for table in &self.tables {
             let table = table.lock().unwrap_or_else(PoisonError::into_inner);
-            totals.visitors += table.index.len() as u64;
-            totals.requests = totals.requests.saturating_add(table.requests);
-            totals.forgotten += table.forgotten;
+            totals.add(&table);
             for slot in table.newest_first().take(REPORTED_MAX / self.tables.len()) {
                 // Writing to a string cannot fail.
                 let _ = writeln!(lines, "visitor {:08x} {}", (slot.id >> 96) as u32, slot.count);
             }
         }
-        let Totals { visitors, requests, forgotten } = totals;
+        let VisitorTotals { visitors, requests, forgotten } = totals;
         format!("visitors {visitors}\nrequests {requests}\nforgotten {forgotten}\n{lines}")
     }
 }
@@ -158,11 +167,23 @@ impl std::fmt::Debug for Visitors {
     }
 }
 
-#[derive(Default)]
-struct Totals {
-    visitors: u64,
-    requests: u64,
-    forgotten: u64,
+/// The counts of all visitors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VisitorTotals {
+    /// Those who are remembered.
+    pub visitors: u64,
+    /// Requests of all there ever were.
+    pub requests: u64,
+    /// Those who are not remembered any more.
+    pub forgotten: u64,
+}
+
+impl VisitorTotals {
+    fn add(&mut self, table: &Table) {
+        self.visitors += table.index.len() as u64;
+        self.requests = self.requests.saturating_add(table.requests);
+        self.forgotten += table.forgotten;
+    }
 }
 
 /// Compares without telling by its duration where the difference is.
@@ -296,13 +317,15 @@ mod tests {
     }
 
     fn new_cookie(visitors: &Visitors) -> String {
-        let Visit::New(field) = visitors.visit(std::iter::empty()) else { panic!("a visitor without a cookie is new") };
+        let Visit::New(field) = visitors.visit(std::iter::empty(), false) else {
+            panic!("a visitor without a cookie is new")
+        };
         assert!(field.ends_with("; Path=/; Max-Age=34560000; HttpOnly; SameSite=Lax"), "{field}");
         field.split(['=', ';']).nth(1).unwrap().to_owned()
     }
 
     fn visit(visitors: &Visitors, cookie: &str) -> Visit {
-        visitors.visit(std::iter::once(cookie.as_bytes()))
+        visitors.visit(std::iter::once(cookie.as_bytes()), false)
     }
 
     #[test]
@@ -346,7 +369,7 @@ mod tests {
         assert_eq!(visit(&visitors, &good), Visit::Known);
         // A good one behind a made-up one of the same name counts.
         let values = [b"junk".as_slice(), good.as_bytes()];
-        assert_eq!(visitors.visit(values.into_iter()), Visit::Known);
+        assert_eq!(visitors.visit(values.into_iter(), false), Visit::Known);
     }
 
     #[test]
@@ -374,7 +397,7 @@ mod tests {
     fn a_short_key_and_a_lack_of_randomness_are_told() {
         assert!(Visitors::new(b"short", 1, Box::new(|| None)).is_err());
         let starved = Visitors::new(&[1; 32], 1, Box::new(|| None)).unwrap();
-        assert_eq!(starved.visit(std::iter::empty()), Visit::Uncounted);
+        assert_eq!(starved.visit(std::iter::empty(), false), Visit::Uncounted);
     }
 
     #[test]

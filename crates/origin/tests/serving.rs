@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use breme_http1::Limits;
+use breme_http1::{Limits, RefusalReason, Version};
 use breme_node::Close;
 use breme_origin::{MemoryRoot, Settings, Site, Visitors};
 use support::{Answer, Peer, THEN_NS, ask, lab, node, request, site};
@@ -291,6 +291,38 @@ fn the_counter_is_exact_over_all_shards() {
     let answers = second.answers();
     assert_eq!((answers[0].text(), answers[1].text(), answers[2].status), ("20\n", "21\n", 400));
     assert_eq!(site.answered(), 23);
+}
+
+#[test]
+fn what_is_counted_says_of_which_kind_it_was() {
+    let site = site(lab(), Some(files()), None);
+    let mut peer = Peer::new(&site);
+    let get = |path: &str, version: &str| format!("GET {path} HTTP/{version}\r\nHost: a\r\n\r\n");
+    // Three in one go: two of them had come when the one before was answered.
+    peer.send([get("/digits", "1.1"), get("/digits", "1.1"), get("/none", "1.1")].concat());
+    // One that waits for a delay is pipelined; those that come one by one are not.
+    peer.send([get("/delay/5", "1.1"), get("/status/503", "1.1")].concat());
+    peer.wait(Duration::from_millis(5));
+    peer.send(get("/digits", "1.1"));
+    peer.send("GET /digits HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    let mut old = Peer::new(&site);
+    old.send(get("/digits", "1.0"));
+
+    let counts = site.counts();
+    let of = |status_class, version| {
+        let found = counts.answers.iter().find(|one| (one.status_class, one.version) == (status_class, version));
+        found.unwrap().count
+    };
+    assert_eq!([2, 3, 4, 5].map(|class| of(class, Some(Version::Http11))), [4, 0, 1, 1]);
+    assert_eq!(of(2, Some(Version::Http10)), 1);
+    assert_eq!(of(4, None), 1, "a refused request has no version");
+    assert_eq!(site.answered(), 8);
+    assert_eq!(counts.pipelined, 3);
+    let refused: Vec<_> = counts.refusals.into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(refused, [(RefusalReason::SeveralHosts, 1)]);
+    let files = counts.files.unwrap();
+    assert_eq!((files.hits, files.misses), (3, 2), "the page is read once, and what is not there once");
+    assert_eq!((files.kept.names, files.kept.open_files), (2, 0));
 }
 
 fn post(fields: &str, content: &str) -> String {

@@ -44,6 +44,17 @@ pub fn descriptor_limit() -> DescriptorLimit {
     DescriptorLimit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
 }
 
+/// How many files this process has open; none where the system does not tell it.
+#[must_use]
+pub fn open_descriptors() -> Option<u64> {
+    const FOLDER: &str = "/proc/self/fd";
+    // Linux 6.2 and later tell the number as the folder's length; before, it must be read, which opens one more.
+    match std::fs::metadata(FOLDER).ok()?.len() {
+        0 => Some((std::fs::read_dir(FOLDER).ok()?.count() as u64).saturating_sub(1)),
+        count => Some(count),
+    }
+}
+
 /// Raises the soft limit to the hard one, as far as the system lets it, and tells the result.
 pub fn raise_descriptor_limit() -> DescriptorLimit {
     let limit = getrlimit(Resource::Nofile);
@@ -76,6 +87,16 @@ mod tests {
         let message = lack.to_string();
         assert!(message.contains("10100 are needed, 4096 are allowed"), "{message}");
         assert!(message.contains("ulimit -n 10100"), "{message}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_opened_is_seen() {
+        // Other tests of this process open few; so many do not open and close by chance.
+        let before = open_descriptors().unwrap();
+        let opened: Vec<_> = (0..200).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        let seen = open_descriptors().unwrap();
+        assert!((before + 150..before + 250).contains(&seen), "{before} {seen} {}", opened.len());
     }
 
     #[test]

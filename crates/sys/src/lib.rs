@@ -5,7 +5,7 @@
 //! | `child` | starting a process that cannot be left behind, on its own processors |
 //! | `clock` | the run's monotonic time, and the calendar's |
 //! | `cpu` | which processors there are for us, and pinning a thread to some |
-//! | `descriptors` | the limit of open files: raising it, and saying what lacks |
+//! | `descriptors` | open files and their limit: raising it, and saying what lacks |
 //! | `root` | opening files below a folder out of which nothing leads |
 //! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
 //! | `uring` | io_uring (Linux): wishes gathered, completions brought |
@@ -28,7 +28,7 @@ pub use child::confine;
 pub use clock::Clock;
 pub use cpu::{cpus_allowed, parallelism, pin_current_thread};
 pub use descriptors::{
-    DescriptorLimit, TooFewDescriptors, descriptor_limit, descriptors_needed, raise_descriptor_limit,
+    DescriptorLimit, TooFewDescriptors, descriptor_limit, descriptors_needed, open_descriptors, raise_descriptor_limit,
 };
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{accept, connect, connect_outcome, listen, listen_beside, new_unconnected, peer_of, reset_on_close};

@@ -31,6 +31,10 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: Vec<String>,
 
+    /// Where to tell those who run it how it does: /metrics (OpenMetrics), /health, /ready; port 0 takes any that is free
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+
     /// Architecture: uring (io_uring: each thread serves many connections by completion), events (by readiness: epoll, kqueue),
     /// threads (each serves one), or auto: uring where the kernel offers it, else events
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
@@ -252,6 +256,15 @@ impl Args {
         self.listen.len()
     }
 
+    pub(super) fn has_admin(&self) -> bool {
+        self.admin.is_some()
+    }
+
+    pub(super) fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
+        let address = |text: &String| resolve("--admin", text.strip_prefix("http://").unwrap_or(text));
+        self.admin.as_ref().map(address).transpose()
+    }
+
     fn has_tls(&self) -> bool {
         self.tls_self_signed || self.tls_cert.is_some()
     }
@@ -277,15 +290,14 @@ impl Args {
                 )));
             }
         };
-        Ok(Place { address: resolve(address.trim_end_matches('/'))?, is_secured })
+        Ok(Place { address: resolve("--listen", address)?, is_secured })
     }
 }
 
-fn resolve(text: &str) -> Result<SocketAddr, Failure> {
+fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+    let text = text.trim_end_matches('/');
     let fault = |why: String| {
-        Failure::usage(format!(
-            "--listen {text}: {why}; write an address and a port, such as 127.0.0.1:8080 or [::1]:0"
-        ))
+        Failure::usage(format!("{flag} {text}: {why}; write an address and a port, such as 127.0.0.1:8080 or [::1]:0"))
     };
     let mut found = text.to_socket_addrs().map_err(|error| fault(error.to_string()))?;
     found.next().ok_or_else(|| fault("this name has no address".to_owned()))
@@ -371,6 +383,15 @@ mod tests {
     }
 
     #[test]
+    fn admin_has_an_address_of_its_own_or_none() {
+        let admin = |line: &str| parse(line).unwrap().admin().unwrap();
+        assert_eq!(admin("site d"), None);
+        for line in ["site d --admin 127.0.0.1:9", "site d --tls-self-signed --admin http://127.0.0.1:9/"] {
+            assert_eq!(admin(line), Some(SocketAddr::from(([127, 0, 0, 1], 9))));
+        }
+    }
+
+    #[test]
     fn threads_and_processors() {
         let threads = |line: &str| parse(line).unwrap().driver_settings().threads;
         assert_eq!(threads("site d --driver threads"), POOL_DEFAULT);
@@ -401,6 +422,8 @@ mod tests {
             let message = parse(&format!("site d --listen {wrong}")).unwrap().places().unwrap_err().message;
             assert!(message.contains("127.0.0.1:8080"), "{message}");
         }
+        let message = parse("site d --admin 9090").unwrap().admin().unwrap_err().message;
+        assert!(message.starts_with("--admin 9090: ") && message.contains("127.0.0.1:8080"), "{message}");
         let small = parse("site d --cache-bytes 1k").unwrap().settings().unwrap_err().message;
         assert!(small.contains("--cache-file-bytes 65536"), "{small}");
     }

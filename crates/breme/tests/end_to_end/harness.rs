@@ -8,6 +8,8 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output,
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use breme_conformance::{Answer, read_answers};
+
 /// Long, since a busy machine must not fail a test; nothing waits so long when all is well.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -30,6 +32,8 @@ pub(crate) struct Site {
     child: Child,
     output: BufReader<ChildStdout>,
     pub(crate) address: SocketAddr,
+    /// With `--admin`.
+    pub(crate) admin: Option<SocketAddr>,
     scheme: &'static str,
 }
 
@@ -50,12 +54,15 @@ impl Site {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("said {line:?}"));
+        let mut line = read_line(&mut output);
+        let admin = line.strip_prefix("admin on http://").map(|address| address.parse().unwrap());
+        if admin.is_some() {
+            line = read_line(&mut output);
+        }
+        let url = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("said {line:?}"));
         let scheme = if url.starts_with("https://") { "https" } else { "http" };
         let address = url.split_once("://").unwrap().1.parse().unwrap();
-        Self { address, scheme, child, output }
+        Self { address, admin, scheme, child, output }
     }
 
     /// The laboratory's answers, on a driver.
@@ -68,27 +75,18 @@ impl Site {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream
+        connect(self.address)
     }
 
     /// Sends bytes on a connection of their own and returns all that comes until the server closes it.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut stream = self.connect();
-        stream.write_all(bytes).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        answer
+        exchange(self.address, bytes)
     }
 
     /// One GET, its status and content.
     pub(crate) fn get(&self, path: &str) -> (u16, Vec<u8>) {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-        let answers = breme_conformance::read_answers(&self.exchange(request.as_bytes()), |_| false).unwrap();
-        assert_eq!(answers.len(), 1, "one answer to GET {path}");
-        (answers[0].status, answers[0].content.clone())
+        let answer = get(self.address, path);
+        (answer.status, answer.content)
     }
 
     /// How many requests the server says that it has answered.
@@ -96,6 +94,11 @@ impl Site {
         let (status, content) = self.get("/counter");
         assert_eq!(status, 200);
         String::from_utf8(content).unwrap().trim().parse().unwrap()
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn next_line(&mut self) -> String {
+        read_line(&mut self.output)
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -126,6 +129,35 @@ impl Drop for Site {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn read_line(output: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = connect(address);
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    answer
+}
+
+/// One GET on a connection of its own.
+pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let mut answers = read_answers(&exchange(address, request.as_bytes()), |_| false).unwrap();
+    assert_eq!(answers.len(), 1, "one answer to GET {path}");
+    answers.remove(0)
 }
 
 /// A stock nginx that answers `/fixed` with 13 bytes, ended with the value.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // in a test, a panic with its place is the report
 
+mod admin;
 mod clean_end;
 mod conformance;
 mod directed;

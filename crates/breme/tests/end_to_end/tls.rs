@@ -11,19 +11,19 @@ use serde_json::Value;
 use crate::harness::{DRIVERS, Nginx, Site, breme, load, load_json, run};
 
 /// An authority, and the files of those whom it has signed.
-struct Authority {
+pub(crate) struct Authority {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
 /// A certificate and its key, as files.
-struct Signed {
+pub(crate) struct Signed {
     certificate: PathBuf,
     key: PathBuf,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -33,7 +33,7 @@ impl Authority {
         Self { folder, issuer: Issuer::new(params, key) }
     }
 
-    fn file(&self) -> String {
+    pub(crate) fn file(&self) -> String {
         self.folder.path().join("authority.pem").display().to_string()
     }
 
@@ -50,7 +50,7 @@ impl Authority {
         signed
     }
 
-    fn server(&self) -> Signed {
+    pub(crate) fn server(&self) -> Signed {
         self.sign("server", |_| {})
     }
 }
@@ -60,7 +60,7 @@ fn text(path: &Path) -> &str {
 }
 
 impl Signed {
-    fn site(&self, driver: &str) -> Site {
+    pub(crate) fn site(&self, driver: &str) -> Site {
         let threads = if driver == "threads" { "16" } else { "2" };
         let mut arguments = vec!["--lab", "--driver", driver, "--threads", threads];
         arguments.extend(["--tls-cert", text(&self.certificate), "--tls-key", text(&self.key)]);
@@ -489,4 +489,28 @@ fn a_new_session_is_a_new_person_who_has_no_ticket() {
     let connections = &result["connections"];
     assert_eq!(connections["opened"], 60, "{result:#}");
     assert!((1..=40).contains(&connections["resumed"].as_u64().unwrap()), "{result:#}");
+}
+
+#[test]
+fn a_visitor_who_comes_over_tls_is_not_named_in_the_clear() {
+    let authority = Authority::new();
+    let signed = authority.server();
+    for driver in DRIVERS.iter().copied() {
+        let mut arguments = vec!["--lab", "--visitors", "--driver", driver, "--listen", "http://127.0.0.1:0"];
+        arguments.extend(["--tls-cert", text(&signed.certificate), "--tls-key", text(&signed.key)]);
+        let mut site = Site::start(&arguments);
+        let line = site.next_line();
+        let in_the_clear = line.strip_prefix("listening on ").unwrap();
+        assert!(in_the_clear.starts_with("http://"), "{in_the_clear}");
+        let jar = authority.folder.path().join(driver);
+        let given = |url: &str, jar: &Path| {
+            let told = curl(&authority, &["-o", "/dev/null", "-D", "-", "-b", text(jar), "-c", text(jar), url]);
+            told.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).map(str::to_owned)
+        };
+        let cookie = given(&site.url("/bytes/1"), &jar).expect("a new visitor gets a cookie");
+        assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Secure"), "{driver}: {cookie}");
+        assert_eq!(given(&site.url("/bytes/1"), &jar), None, "{driver}: it comes back over TLS");
+        let cookie = given(&format!("{in_the_clear}/bytes/1"), Path::new("/dev/null")).expect("a new visitor too");
+        assert!(cookie.ends_with("; HttpOnly; SameSite=Lax"), "{driver}: {cookie}");
+    }
 }

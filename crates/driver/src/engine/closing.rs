@@ -121,7 +121,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         if let Phase::Ended(reason) = connection.phase {
             let is_known = connection.is_known;
             self.port.close(id, connection);
-            Counters::add(&self.counters().closed);
+            self.counters().add_end(reason);
             if is_known {
                 self.node.handle_closed(self.now, id, reason, &mut self.actions);
             }

@@ -2,16 +2,18 @@
 //!
 //! The order of a connection's bytes is kept by one rule: it has at most one send among those that were gathered, and whatever else
 //! concerns its sending lets them leave first. What did not leave is known when that returns, and is queued before anything else is
-//! sent.
+//! sent. With TLS that is also the order of records: what a session says by itself leaves behind what was sealed before it.
 
 use std::ops::Range;
 
-use breme_node::{Actions, ConnectionId, Node};
+use breme_node::{Actions, CloseReason, ConnectionId, Node};
 
 use super::Engine;
 use crate::connection::{Phase, is_memory, memory};
 use crate::port::Port;
 
+/// Plaintext that is sealed to be put aside: with what sealing adds, it must fit into what the port takes.
+const SEALED_BYTES_MAX: usize = 15 * 1024;
 /// Segments of a send that is put aside: a head and its content, and some to spare.
 const PIECES_MAX: usize = 4;
 
@@ -24,13 +26,42 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         let mut pieces: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
         pieces.iter_mut().zip(range).for_each(|(piece, index)| *piece = memory(actions, index));
-        let is_empty = pieces.iter().all(|piece| piece.is_empty());
+        let length = pieces.iter().map(|piece| piece.len()).sum();
         let Some(connection) = self.table.get_mut(id) else { return false };
-        if is_empty || !connection.may_be_gathered() || !self.port.gather(id, connection, &pieces) {
+        if length == 0 || !connection.may_be_gathered() {
             return false;
         }
+        let is_taken = match connection.transport.secured {
+            None => self.port.gather(id, connection, &pieces),
+            Some(_) if length > SEALED_BYTES_MAX => false,
+            Some(_) => self.gather_sealed(id, &pieces),
+        };
+        if !is_taken {
+            return false;
+        }
+        self.control.counters(self.id).add_sent(length);
         if self.port.is_full() {
             self.submit();
+        }
+        true
+    }
+
+    /// What is sealed has its place in the order of records: it leaves, now or later.
+    fn gather_sealed(&mut self, id: ConnectionId, pieces: &[&[u8]]) -> bool {
+        let Some(connection) = self.table.get_mut(id) else { return false };
+        let Some(mut secured) = connection.transport.secured.take() else { return false };
+        let gathered = secured.seal_apart(pieces, |sealed| self.port.gather(id, connection, &[sealed]));
+        connection.transport.secured = Some(secured);
+        match gathered {
+            Ok(true) => {}
+            Ok(false) => {
+                connection.queue_pending();
+                self.flush(id);
+            }
+            Err(failure) => {
+                connection.fail(CloseReason::Tls(failure));
+                self.list(id);
+            }
         }
         true
     }
@@ -61,7 +92,7 @@ impl<N: Node, P: Port> Engine<N, P> {
                     self.list(id);
                 }
                 Ok(rest) => {
-                    connection.wait_with(rest);
+                    self.control.counters(self.id).take_back_sent(connection.wait_with(rest));
                     self.handle_progress(id, true);
                     self.note_if_long(id);
                 }

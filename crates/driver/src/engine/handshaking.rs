@@ -3,7 +3,9 @@
 //! Until then the node knows nothing of it. Each handshake has a bound of time, and an end of the program waits for those that were begun, for a
 //! moment, since after a node has been told to stop nothing new may come to it.
 
-use breme_node::{ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, Node, TlsClientId, TlsFailure};
+use breme_node::{
+    CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, Node, TlsClientId, TlsFailure,
+};
 use std::time::Duration;
 
 use super::Engine;
@@ -27,6 +29,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.read_clock();
         let Ok(session) = tls.session() else {
             Counters::add(&self.counters().accepts_failed);
+            self.counters().add_end(CloseReason::Tls(TlsFailure::Protocol));
             return None;
         };
         transport.secure(Secured::server(session, tls.plaintext_answer(), accepted, self.now));
@@ -129,7 +132,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             self.timers.set(id.key(), self.now + self.settings.closing_timeout);
             return self.list(id);
         }
-        connection.end(breme_node::CloseReason::Tls(failure));
+        connection.end(CloseReason::Tls(failure));
         self.list(id);
     }
 

@@ -120,6 +120,11 @@ impl<N: Node, P: Port> Engine<N, P> {
             if !connection.is_readable || !wants_bytes || self.is_exiting {
                 return;
             }
+            if connection.transport.secured.is_some() {
+                // What a session answers by itself (an alert, new keys) comes behind what was sealed before.
+                self.send_gathered(id);
+            }
+            let Some(connection) = self.table.get_mut(id) else { return };
             let limit = connection.room(self.settings.receive_bytes_max).min(self.receive_buffer.len());
             let buffer = &mut self.receive_buffer[..limit];
             match connection.transport.receive(buffer) {
@@ -169,6 +174,9 @@ impl<N: Node, P: Port> Engine<N, P> {
             Fresh::Received(count) => &self.receive_buffer[..count],
             Fresh::Brought(bytes) => bytes,
         };
+        if !fresh.is_empty() {
+            self.control.counters(self.id).add_received(fresh.len());
+        }
         if connection.retained.is_empty() {
             let received = Received { bytes: fresh, ended };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
@@ -204,6 +212,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             return;
         }
         let has_progressed = connection.flush() > 0;
+        self.control.counters(self.id).add_sent(connection.take_left_bytes());
         self.handle_progress(id, has_progressed);
     }
 

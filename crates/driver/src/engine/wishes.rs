@@ -68,6 +68,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         let Some(connection) = self.table.get_mut(id) else { return end };
         let had_queue = connection.queue.is_some();
         connection.send(actions, start..end);
+        self.control.counters(self.id).add_sent(connection.take_left_bytes());
         if connection.queue.is_some() {
             if !had_queue {
                 self.handle_progress(id, true);

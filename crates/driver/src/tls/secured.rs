@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::IoSlice;
+use std::ops::Deref;
 
 use breme_base::Instant;
 use breme_node::{Accepted, CloseReason, TlsFailure};
@@ -250,6 +251,29 @@ impl Secured {
         })
     }
 
+    /// Seals segments for somebody who sends them with others'. What is not taken waits here. Nothing may wait before.
+    pub(crate) fn seal_apart(
+        &mut self,
+        segments: &[&[u8]],
+        take: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<bool, TlsFailure> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let Scratch { gathered, out, .. } = scratch;
+            out.clear();
+            seal_segments(&mut self.session, segments, gathered, out)?;
+            let is_taken = take(out.as_slice());
+            if !is_taken {
+                self.pending.append(out.as_slice());
+            }
+            Ok(is_taken)
+        })
+    }
+
+    /// What was taken apart, and has not left after all.
+    pub(crate) fn keep_unsent(&mut self, rest: &[u8]) {
+        self.pending.append(rest);
+    }
+
     /// Sends a part of a file, at most `length` bytes of it.
     pub(crate) fn send_file(
         &mut self,
@@ -335,7 +359,7 @@ enum Intake {
 /// Makes records of the segments, each as full as can be, and returns how many bytes are in them.
 fn seal_segments(
     session: &mut Session,
-    segments: &[IoSlice<'_>],
+    segments: &[impl Deref<Target = [u8]>],
     gathered: &mut Vec<u8>,
     out: &mut Ciphertext,
 ) -> Result<usize, TlsFailure> {

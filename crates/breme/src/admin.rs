@@ -1,0 +1,97 @@
+//! `--admin`: what a server tells those who run it, on an address of its own.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/metrics` | counters and gauges, as OpenMetrics text |
+//! | `/health` | 200 while the process works |
+//! | `/ready` | 200 while it accepts, 503 once it drains |
+//!
+//! It is a node on the `events` driver with one thread for itself, so that it answers when the server's own threads are all busy, and costs them
+//! nothing: they count in places of their own, which are added up when somebody asks. It outlives the server's drain.
+
+mod metrics;
+mod node;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use breme_driver::{BindError, Clock, Kind, Listener, Running, Settings, StartError, start};
+pub use metrics::{ConnectionMetrics, Families, ProcessMetrics};
+use node::Attendant;
+use prometheus_client::registry::Registry;
+
+/// Descriptors that it may need: its connections, listener, poll and waker.
+pub const DESCRIPTORS: u64 = node::CONNECTIONS_MAX as u64 + 8;
+
+/// Whether the server accepts. Copies share it.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness {
+    is_draining: Arc<AtomicBool>,
+}
+
+impl Readiness {
+    /// From now on it accepts nothing new.
+    pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Release);
+    }
+
+    fn is_ready(&self) -> bool {
+        !self.is_draining.load(Ordering::Acquire)
+    }
+}
+
+/// Its address, before anybody is served. Who connects waits.
+#[derive(Debug)]
+pub struct AdminListener(Listener);
+
+impl AdminListener {
+    /// Listens; port 0 chooses a free one.
+    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        Listener::bind(address, &settings(Vec::new())).map(Self)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+
+    /// Begins to answer, on one of `cpus` if there are any. What is in `registry` is told at `/metrics`.
+    pub fn start(
+        self,
+        clock: Clock,
+        cpus: Vec<usize>,
+        registry: Registry,
+        readiness: Readiness,
+    ) -> Result<Admin, StartError> {
+        let mut attendant = Some(Attendant::new(clock.wall_clock(), registry, readiness));
+        let node = |_| attendant.take().expect("there is one shard");
+        start(Kind::Events, vec![self.0], &settings(cpus), clock, node).map(Admin)
+    }
+}
+
+fn settings(cpus: Vec<usize>) -> Settings {
+    Settings {
+        threads: 1,
+        cpus,
+        connections_max: node::CONNECTIONS_MAX,
+        closing_timeout: Duration::from_secs(1),
+        closing_bytes_max: 64 * 1024,
+        send_timeout: Duration::from_secs(10),
+        backlog: 128,
+        ..Settings::default()
+    }
+}
+
+/// At work, until it is ended.
+#[derive(Debug)]
+pub struct Admin(Running<Attendant>);
+
+impl Admin {
+    /// Answers no more.
+    pub fn end(self) {
+        self.0.stopper().abort();
+        // If it panicked, the server went on without it, and ends as if nothing had been.
+        drop(self.0.join());
+    }
+}

@@ -1,0 +1,159 @@
+//! Metrics that every server has: of its process, and of its connections; and how metrics are written.
+//!
+//! Nothing is kept here. What is told is read when it is asked for, from where it is counted.
+
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use breme_driver::{Counting, End, ShardCounters};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+/// A label and its value.
+pub type Label = (&'static str, String);
+
+/// Writes families of metrics, each in one call.
+pub struct Families<'a>(DescriptorEncoder<'a>);
+
+impl<'a> Families<'a> {
+    pub fn new(encoder: DescriptorEncoder<'a>) -> Self {
+        Self(encoder)
+    }
+
+    /// A number that only grows.
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.one(name, help, None, &ConstCounter::new(value))
+    }
+
+    /// The same in a unit, which becomes a part of the name.
+    pub fn counter_of(&mut self, unit: &Unit, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.one(name, help, Some(unit), &ConstCounter::new(value))
+    }
+
+    /// Numbers that only grow, told from each other by labels.
+    pub fn counters<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([Label; N], u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in values {
+            let mut metric = family.encode_family(&labels)?;
+            metric.encode_counter::<NoLabelSet, u64, f64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    /// A number that goes up and down.
+    pub fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.one(name, help, None, &ConstGauge::new(signed(value)))
+    }
+
+    /// The same in a unit, which becomes a part of the name.
+    pub fn gauge_of(&mut self, unit: &Unit, name: &str, help: &str, value: u64) -> fmt::Result {
+        self.one(name, help, Some(unit), &ConstGauge::new(signed(value)))
+    }
+
+    fn one(&mut self, name: &str, help: &str, unit: Option<&Unit>, metric: &impl EncodeMetric) -> fmt::Result {
+        metric.encode(self.0.encode_descriptor(name, help, unit, metric.metric_type())?)
+    }
+}
+
+/// Gauges are signed in the format; what is larger is as good as unlimited.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// What the process costs, under the names that all clients of Prometheus use.
+#[derive(Debug)]
+pub struct ProcessMetrics {
+    started: SystemTime,
+}
+
+impl ProcessMetrics {
+    /// To be made when the program starts.
+    pub fn starting_now() -> Self {
+        Self { started: SystemTime::now() }
+    }
+}
+
+impl Collector for ProcessMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families::new(encoder);
+        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let cpu = breme_sys::cpu_time_of_process().total().as_secs_f64();
+        families.one(
+            "process_cpu",
+            "CPU time in user and system mode.",
+            Some(&Unit::Seconds),
+            &ConstCounter::new(cpu),
+        )?;
+        families.one(
+            "process_start_time",
+            "When the program started, since the Unix epoch.",
+            Some(&Unit::Seconds),
+            &ConstGauge::new(started),
+        )?;
+        if let Some(bytes) = breme_sys::resident_bytes() {
+            families.gauge_of(&Unit::Bytes, "process_resident_memory", "Memory that stands in RAM.", bytes)?;
+        }
+        if let Some(count) = breme_sys::open_descriptors() {
+            families.gauge("process_open_fds", "Open file descriptors.", count)?;
+        }
+        families.gauge("process_max_fds", "How many there may be.", breme_sys::descriptor_limit().soft)
+    }
+}
+
+/// What a driver counts, of all its shards.
+#[derive(Debug)]
+pub struct ConnectionMetrics(Counting);
+
+impl ConnectionMetrics {
+    pub fn new(counting: Counting) -> Self {
+        Self(counting)
+    }
+}
+
+impl Collector for ConnectionMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families::new(encoder);
+        let shards = self.0.all();
+        let sum = |count: fn(&ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();
+        let begun = sum(|shard| shard.accepted) + sum(|shard| shard.connected);
+        let open = begun.saturating_sub(sum(|shard| shard.closed));
+        families.counter("connections_accepted", "Connections that were accepted.", sum(|shard| shard.accepted))?;
+        families.gauge("connections_open", "Connections that there are now.", open)?;
+        let ends = (0..).zip(End::ALL).map(|(index, end): (usize, End)| {
+            ([("reason", format!("{end:?}").to_lowercase())], shards.iter().map(|shard| shard.ended[index]).sum())
+        });
+        families.counters("connections_closed", "Connections that ended, by what ended them.", ends)?;
+        let failed = sum(|shard| shard.accepts_failed);
+        families.counter("accepts_failed", "Times that accepting failed for lack of descriptors or memory.", failed)?;
+        let [received, sent] = [sum(|shard| shard.received_bytes), sum(|shard| shard.sent_bytes)];
+        families.counter_of(
+            &Unit::Bytes,
+            "received",
+            "Bytes of requests that came, without those of TLS.",
+            received,
+        )?;
+        families.counter_of(
+            &Unit::Bytes,
+            "sent",
+            "Bytes of answers that the kernel has taken, without those of TLS.",
+            sent,
+        )?;
+        let resumed = sum(|shard| shard.handshakes_resumed);
+        let handshakes = [
+            ("full", sum(|shard| shard.handshakes).saturating_sub(resumed)),
+            ("resumed", resumed),
+            ("failed", sum(|shard| shard.handshakes_failed)),
+        ];
+        let handshakes = handshakes.map(|(outcome, count)| ([("outcome", outcome.to_owned())], count));
+        families.counters("tls_handshakes", "Handshakes of TLS, by how they went.", handshakes)
+    }
+}

@@ -1,0 +1,213 @@
+//! One ring against pairs of sockets.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+use crate::uring::{Lease, probe_uring};
+
+const SMALL: RingSizes = RingSizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 16 };
+const LONG: Duration = Duration::from_secs(20);
+
+/// None, and a line that says so, where the kernel has no io_uring for us.
+fn ring() -> Option<Ring> {
+    match probe_uring() {
+        Ok(()) => Some(Ring::new(SMALL).unwrap()),
+        Err(lack) => {
+            eprintln!("not tested: {lack}");
+            None
+        }
+    }
+}
+
+fn pairs(count: u64) -> Vec<(Key, UnixStream, UnixStream)> {
+    (0..count).map(|index| UnixStream::pair().map(|(ours, theirs)| (Key::new(index), ours, theirs)).unwrap()).collect()
+}
+
+fn next(ring: &mut Ring) -> Completion {
+    loop {
+        if let Some(completion) = ring.next_completion() {
+            return completion;
+        }
+        ring.submit_and_wait(Some(LONG)).unwrap();
+    }
+}
+
+/// The next bytes; a receive that found no buffer is begun again, as its user must.
+fn next_bytes(ring: &mut Ring, pairs: &[(Key, UnixStream, UnixStream)]) -> (Key, Lease) {
+    loop {
+        let Completion::Received { key, outcome, goes_on } = next(ring) else { panic!("another completion") };
+        if !goes_on {
+            ring.receive(pairs[key.value() as usize].1.as_fd(), key);
+        }
+        match outcome {
+            Ok(Some(lease)) => return (key, lease),
+            Ok(None) => panic!("an end"),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS)),
+        }
+    }
+}
+
+#[test]
+fn more_wishes_and_completions_than_there_is_room_for_are_all_done() {
+    let Some(mut ring) = ring() else { return };
+    let pairs = pairs(100);
+    for (key, ours, theirs) in &pairs {
+        ring.receive(ours.as_fd(), *key);
+        write!(&mut &*theirs, "{:03}", key.value()).unwrap();
+    }
+    // None of the two buffers is given back before both are taken: there is a lack, too.
+    let mut seen = Vec::new();
+    for _ in 0..50 {
+        let (first, second) = (next_bytes(&mut ring, &pairs), next_bytes(&mut ring, &pairs));
+        for (key, lease) in [first, second] {
+            assert_eq!(*lease, *format!("{:03}", key.value()).as_bytes());
+            seen.push(key.value());
+        }
+    }
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..100));
+}
+
+#[test]
+fn sends_leave_in_order_and_a_failure_is_told_at_once_even_behind_many_completions() {
+    let Some(mut ring) = ring() else { return };
+    let pairs = pairs(30);
+    let (broken, gone) = UnixStream::pair().unwrap();
+    drop(gone);
+    for round in 0..3 {
+        for (key, ours, theirs) in &pairs {
+            // So many completions that the failure does not fit into the queue.
+            ring.watch(ours.as_fd(), Watched::Writable, *key);
+            ring.watch(theirs.as_fd(), Watched::Writable, *key);
+            assert!(ring.send(ours.as_fd(), *key, &[b"round ", round.to_string().as_bytes()]));
+        }
+        assert!(ring.send(broken.as_fd(), Key::new(99), &[b"lost"]));
+        let submission = ring.submission();
+        ring.submit().unwrap();
+        assert_ne!(ring.submission(), submission);
+        let unsent = ring.next_unsent().unwrap();
+        assert_eq!((unsent.key, unsent.rest.as_slice()), (Key::new(99), b"lost".as_slice()));
+        assert_eq!(unsent.error.unwrap().kind(), io::ErrorKind::BrokenPipe);
+        assert!(ring.next_unsent().is_none());
+        for (_, _, theirs) in &pairs {
+            let mut received = [0; 7];
+            (&mut &*theirs).read_exact(&mut received).unwrap();
+            assert_eq!(received, *format!("round {round}").as_bytes());
+        }
+        for _ in 0..2 * pairs.len() {
+            assert!(matches!(next(&mut ring), Completion::Seen { watched: Watched::Writable, .. }));
+        }
+    }
+    assert!(!ring.send(broken.as_fd(), Key::new(1), &[&[0; SEND_BYTES_MAX], b"x"]), "too long");
+}
+
+#[test]
+fn what_is_cancelled_is_completed_and_keeps_no_buffer() {
+    let Some(mut ring) = ring() else { return };
+    let pairs = pairs(1);
+    let (key, ours, theirs) = &pairs[0];
+    for _ in 0..100 {
+        ring.receive(ours.as_fd(), *key);
+        ring.submit().unwrap();
+        // It may come before or after the cancellation.
+        (&mut &*theirs).write_all(b"x").unwrap();
+        ring.cancel(Operation::Receive, *key);
+        let mut has_come = false;
+        loop {
+            match next(&mut ring) {
+                Completion::Received { outcome, goes_on, .. } => {
+                    has_come |= matches!(outcome, Ok(Some(_)));
+                    if !goes_on {
+                        break;
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        if !has_come {
+            (&mut &*ours).read_exact(&mut [0]).unwrap();
+        }
+    }
+    assert_eq!(ring.in_flight, 0);
+}
+
+#[test]
+fn a_ring_that_is_dropped_takes_nothing_more() {
+    let Some(mut ring) = ring() else { return };
+    let pairs = pairs(10);
+    for (key, ours, _) in &pairs {
+        ring.receive(ours.as_fd(), *key);
+        ring.watch(ours.as_fd(), Watched::Broken, *key);
+    }
+    ring.submit().unwrap();
+    // Never submitted: it must neither be waited for nor be done.
+    ring.receive(pairs[0].1.as_fd(), Key::new(11));
+    assert!(ring.send(pairs[0].1.as_fd(), Key::new(11), &[b"never"]));
+    drop(ring);
+    for (_, ours, theirs) in &pairs {
+        (&mut &*theirs).write_all(b"late").unwrap();
+        let mut received = [0; 4];
+        (&mut &*ours).read_exact(&mut received).unwrap();
+        assert_eq!(received, *b"late", "the kernel took it for a ring that is gone");
+    }
+    pairs[0].2.set_nonblocking(true).unwrap();
+    let nothing = (&mut &pairs[0].2).read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(nothing, Err(io::ErrorKind::WouldBlock));
+}
+
+#[test]
+fn a_descriptor_is_closed_behind_what_was_sent_on_it() {
+    let Some(mut ring) = ring() else { return };
+    for (key, ours, mut theirs) in pairs(50) {
+        assert!(ring.send(ours.as_fd(), key, &[b"last words"]));
+        ring.close(ours.into());
+        ring.submit().unwrap();
+        let mut received = String::new();
+        theirs.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "last words");
+    }
+    // One that no submission has closed is closed with the ring.
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.close(ours.into());
+    drop(ring);
+    assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn connecting_and_accepting() {
+    let Some(mut ring) = ring() else { return };
+    let listener = crate::listen(([127, 0, 0, 1], 0).into(), 16).unwrap();
+    let address = listener.local_addr().unwrap();
+    ring.accept(listener.as_fd(), Key::new(1));
+    let sockets: Vec<OwnedFd> = (0..5).map(|_| crate::new_unconnected(address).unwrap()).collect();
+    for socket in &sockets {
+        ring.connect(socket.as_fd(), address, Key::new(2));
+    }
+    let (mut accepted, mut connected) = (Vec::new(), 0);
+    while accepted.len() < 5 || connected < 5 {
+        match next(&mut ring) {
+            Completion::Accepted { key, outcome, .. } => {
+                assert_eq!(key, Key::new(1));
+                accepted.push(crate::peer_of(outcome.unwrap()).unwrap());
+            }
+            Completion::Connected { key, outcome } => {
+                assert_eq!((key, outcome.is_ok()), (Key::new(2), true));
+                connected += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let ours = sockets.into_iter().map(|socket| std::net::TcpStream::from(socket).local_addr().unwrap());
+    assert!(ours.into_iter().all(|address| accepted.contains(&address)));
+    // What is in flight keeps a descriptor open; it must be cancelled first.
+    ring.cancel(Operation::Accept, Key::new(1));
+    let Completion::Accepted { outcome, goes_on: false, .. } = next(&mut ring) else { panic!("not cancelled") };
+    assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ECANCELED));
+    drop(listener);
+    let socket = crate::new_unconnected(address).unwrap();
+    ring.connect(socket.as_fd(), address, Key::new(3));
+    let Completion::Connected { outcome, .. } = next(&mut ring) else { panic!("not connected") };
+    assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+}
