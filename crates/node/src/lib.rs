@@ -101,6 +101,14 @@ pub trait Node {
         None
     }
 
+    /// Whether it matters when bytes [came](Received::came), and not only when the driver has got round to them. Then the kernel is asked to
+    /// stamp them, on connections that the node opens.
+    ///
+    /// If such a node also lets its deadline be late, it gets what has come until then together with it, and is not woken for each arrival.
+    fn times_arrivals(&self) -> bool {
+        false
+    }
+
     /// How late [`Node::handle_deadline`] may come without harm. The driver asks once, after [`Node::handle_started`]; below
     /// [`DEADLINE_SLACK`] it waits with the kernel's finest timers. It never comes early.
     fn deadline_slack(&self) -> Duration {
@@ -115,6 +123,8 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
     /// The peer has ended its sending after these bytes (it may still receive).
     pub ended: bool,
+    /// When the last of the bytes came: the instant of the call, or before it where the driver [knows](Node::times_arrivals).
+    pub came: Instant,
 }
 
 /// Who connected, and where.

@@ -340,7 +340,7 @@ impl World {
         let input = std::mem::take(&mut connection.untaken);
         let mut taken = input.len();
         self.call(shard, |node, now, actions| {
-            taken = node.handle_received(now, id, Received { bytes: &input, ended }, actions);
+            taken = node.handle_received(now, id, Received { bytes: &input, ended, came: now }, actions);
         });
         assert!(taken <= input.len());
         self.connections[index].untaken = input[taken..].to_vec();

@@ -16,6 +16,7 @@ use socket2::SockAddr;
 use super::buffers::Arena;
 use super::completion::{Completion, Key, Operation, Tag, Unsent, Watched};
 use super::outbox::Outbox;
+use crate::stamps::CONTROL_BYTES;
 
 /// The most bytes that [`Ring::send`] takes. They are copied, which costs less than a system call of their own: 8 % of all CPU time for a
 /// file of 10 kB.
@@ -27,6 +28,8 @@ const BUFFERS: u16 = 0;
 const SUBMISSION_TRIES: u32 = 10_000;
 /// How often completions that did not fit into the queue are fetched before that is a fault.
 const OVERFLOW_ROUNDS: u32 = 10_000;
+/// So many completions are not left to wait for more. They fit into the queue.
+const GATHERED_MAX: usize = 64;
 /// How long, and how often without anything ending, the end of a ring waits for what is in flight.
 const REAP_WAIT: Duration = Duration::from_millis(20);
 const REAP_ROUNDS: u32 = 100;
@@ -64,6 +67,8 @@ pub struct Ring {
     in_flight: usize,
     unsubmitted: usize,
     submission: u32,
+    /// How much room receipts with stamps keep for these; boxed, since the kernel may look at it as long as one is in flight.
+    room_for_stamps: Box<libc::msghdr>,
 }
 
 /// How long an entry into the kernel waits.
@@ -76,6 +81,8 @@ enum Wait {
     /// Until there is a completion, or this has passed.
     For(Duration),
     Forever,
+    /// Until this has passed, or until there are [`GATHERED_MAX`].
+    Gather(Duration),
 }
 
 impl Ring {
@@ -104,6 +111,7 @@ impl Ring {
             in_flight: 0,
             unsubmitted: 0,
             submission: 0,
+            room_for_stamps: room_for_stamps(),
         })
     }
 
@@ -118,6 +126,13 @@ impl Ring {
     pub fn receive(&mut self, socket: BorrowedFd<'_>, key: Key) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), BUFFERS).build();
         self.wish(entry, Operation::Receive, key);
+    }
+
+    /// The same on a socket that [stamps](crate::stamp_arrivals): the [`Lease`](super::Lease) says when its bytes came.
+    pub fn receive_with_stamps(&mut self, socket: BorrowedFd<'_>, key: Key) {
+        let message = &raw const *self.room_for_stamps;
+        let entry = opcode::RecvMsgMulti::new(Fd(socket.as_raw_fd()), message, BUFFERS).build();
+        self.wish(entry, Operation::ReceiveWithStamps, key);
     }
 
     /// Connects a socket that was made and is not connected.
@@ -194,6 +209,15 @@ impl Ring {
         self.enter(Wait::Never)
     }
 
+    /// Hands the wishes over and lets completions gather until `timeout` has passed, or until there are many: so one waking does for all of them.
+    ///
+    /// # Errors
+    /// See [`Ring::submit`].
+    pub fn submit_and_gather(&mut self, timeout: Duration) -> io::Result<()> {
+        let is_due = timeout.is_zero() || !self.completions.is_empty() || !self.unsent.is_empty();
+        self.enter(if is_due { Wait::Poll } else { Wait::Gather(timeout) })
+    }
+
     /// Hands the wishes over and waits until something is completed, at most for `timeout`.
     ///
     /// # Errors
@@ -233,11 +257,15 @@ impl Ring {
                 let outcome = outcome.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) });
                 Completion::Accepted { key, outcome, goes_on }
             }
-            Operation::Receive => {
+            Operation::Receive | Operation::ReceiveWithStamps => {
                 let buffer = cqueue::buffer_select(entry.flags());
                 let length = *outcome.as_ref().unwrap_or(&0) as usize;
                 // Without bytes, the lease goes back at once.
-                let lease = buffer.map(|buffer| self.arena.lend(buffer, length)).filter(|lease| !lease.is_empty());
+                let lend = |buffer| match operation {
+                    Operation::ReceiveWithStamps => self.arena.lend_stamped(buffer, length),
+                    _ => self.arena.lend(buffer, length),
+                };
+                let lease = buffer.map(lend).filter(|lease| !lease.is_empty());
                 Completion::Received { key, outcome: outcome.map(|_| lease), goes_on }
             }
             Operation::Connect => Completion::Connected { key, outcome: outcome.map(drop) },
@@ -260,7 +288,7 @@ impl Ring {
     #[allow(unsafe_code)]
     fn push_now(&mut self, entry: &squeue::Entry) -> bool {
         // SAFETY: what the entries of this ring point to lives long enough: bytes to send and addresses until the submission has
-        // returned (`enter` clears them only then), buffers to receive into as long as the arena.
+        // returned (`enter` clears them only then), buffers to receive into as long as the arena, the room for stamps as long as the ring.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 
@@ -311,6 +339,9 @@ impl Ring {
             // SAFETY: no argument is passed; the entries are sound, see `push_now`.
             Wait::Poll => unsafe { submitter.enter::<libc::sigset_t>(waiting, 0, ENTER_GETEVENTS, None) },
             Wait::For(time) => submitter.submit_with_args(1, &SubmitArgs::new().timespec(&Timespec::from(time))),
+            Wait::Gather(time) => {
+                submitter.submit_with_args(GATHERED_MAX, &SubmitArgs::new().timespec(&Timespec::from(time)))
+            }
             Wait::Forever => submitter.submit_and_wait(1),
         }
         .map(drop)
@@ -410,6 +441,14 @@ impl fmt::Debug for Ring {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Ring").field("in_flight", &self.in_flight).finish_non_exhaustive()
     }
+}
+
+#[allow(unsafe_code)]
+fn room_for_stamps() -> Box<libc::msghdr> {
+    // SAFETY: all fields are numbers and pointers, for which zero is a value; it means "none".
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_controllen = CONTROL_BYTES as _;
+    Box::new(message)
 }
 
 /// One thread submits, and completions are made only when it asks for them, so that nothing interrupts it.
