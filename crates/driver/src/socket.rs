@@ -47,14 +47,10 @@ const FULL: Moved = Moved { bytes: 0, is_full: true };
 pub(crate) struct Socket {
     descriptor: OwnedFd,
     source: Source,
-    stamping: Stamping,
-}
-
-/// Whether the kernel says when bytes came, and what it said last.
-#[derive(Clone, Copy, Debug)]
-enum Stamping {
-    Off,
-    On(Option<Stamp>),
+    /// The kernel says when bytes came.
+    has_stamps: bool,
+    /// What it said last.
+    latest: Option<Stamp>,
 }
 
 /// Where received bytes come from.
@@ -90,38 +86,32 @@ impl Arrivals {
 impl Socket {
     /// One that is asked for bytes.
     pub(crate) fn asked(descriptor: OwnedFd) -> Self {
-        Self { descriptor, source: Source::Asked, stamping: Stamping::Off }
+        Self { descriptor, source: Source::Asked, has_stamps: false, latest: None }
     }
 
     /// One whose bytes are brought ([`Socket::keep`]).
     pub(crate) fn brought(descriptor: OwnedFd) -> Self {
-        Self { descriptor, source: Source::Brought(None), stamping: Stamping::Off }
+        Self { descriptor, source: Source::Brought(None), has_stamps: false, latest: None }
     }
 
     /// From now on it is known when bytes came, where the kernel can tell.
     pub(crate) fn stamp_arrivals(&mut self) {
-        if breme_sys::stamp_arrivals(&self.descriptor).is_ok() {
-            self.stamping = Stamping::On(None);
-        }
+        self.has_stamps = breme_sys::stamp_arrivals(&self.descriptor).is_ok();
     }
 
+    /// Whether the kernel says when bytes came.
     pub(crate) fn has_stamps(&self) -> bool {
-        matches!(self.stamping, Stamping::On(_))
+        self.has_stamps
     }
 
     /// What was brought came then.
     pub(crate) fn note_stamp(&mut self, stamp: Option<Stamp>) {
-        if let Stamping::On(latest) = &mut self.stamping {
-            *latest = stamp;
-        }
+        self.latest = stamp;
     }
 
     /// When the latest bytes came.
     pub(crate) fn take_stamp(&mut self) -> Option<Stamp> {
-        match &mut self.stamping {
-            Stamping::On(latest) => latest.take(),
-            Stamping::Off => None,
-        }
+        self.latest.take()
     }
 
     /// Whether nothing is kept of what was brought.
@@ -188,7 +178,7 @@ impl Socket {
     }
 
     fn ask_once(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        if !self.has_stamps() {
+        if !self.has_stamps {
             return rustix::net::recv(&self.descriptor, buffer, RecvFlags::empty()).map(|(count, _)| count);
         }
         let received = breme_sys::receive_with_stamp(&self.descriptor, buffer);

@@ -24,7 +24,8 @@
 //!   read. A node that must hold back a peer it connected to [pauses](Actions::pause) that connection.
 //! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when the
 //!   node itself asked for the end. After [`Actions::close`] nothing more is lent.
-//! - **Time.** Each call carries the instant of its event, read for that event. [`Node::next_deadline`] is asked after each batch of
+//! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can be earlier
+//!   ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of
 //!   events; [`Node::handle_deadline`] comes at that instant or a little later.
 //!
 //! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node can
