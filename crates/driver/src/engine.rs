@@ -31,7 +31,7 @@ use breme_base::{Instant, Timers};
 use breme_node::{
     Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, ShardId, TlsFailure,
 };
-use breme_sys::Clock;
+use breme_sys::{Clock, Stamps};
 
 use crate::Settings;
 use crate::connection::{Connection, Phase};
@@ -43,6 +43,8 @@ use crate::table::Table;
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
 /// Calls about a deadline that has passed, one after another, before the connections have their turn.
 const DEADLINES_PER_TURN: usize = 16;
+/// What comes may wait so long for the node's next deadline.
+const GATHERING_MAX: Duration = Duration::from_micros(100);
 /// After how long they are tried again.
 const WAKE_RETRY: Duration = Duration::from_millis(1);
 
@@ -81,6 +83,8 @@ pub(crate) struct Engine<N, P> {
     stop_deadline: Option<Instant>,
     /// How late the node's deadline may be, beyond what waking takes.
     slack: Duration,
+    /// For a node that wants to know when bytes came.
+    stamps: Option<Stamps>,
     /// The node has been told.
     has_told_stop: bool,
     /// The shard ends: nothing but the end of its connections is told to the node any more.
@@ -91,6 +95,7 @@ pub(crate) struct Engine<N, P> {
 
 impl<N: Node, P: Port> Engine<N, P> {
     pub(crate) fn new(node: N, id: ShardId, port: P, clock: Clock, shared: (Arc<Settings>, Arc<Control>)) -> Self {
+        let stamps = node.times_arrivals().then(|| Stamps::new(clock));
         Self {
             port,
             node,
@@ -110,6 +115,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             handshaking_count: 0,
             stop_deadline: None,
             slack: Duration::ZERO,
+            stamps,
             has_told_stop: false,
             is_exiting: false,
             has_exited: false,
@@ -207,6 +213,9 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.handle_deadlines();
         self.retry_wakes();
         self.tell_stop_if_due();
+        if let Some(stamps) = &mut self.stamps {
+            stamps.begin_batch();
+        }
     }
 
     fn handle_deadlines(&mut self) {
@@ -269,6 +278,12 @@ impl<N: Node, P: Port> Engine<N, P> {
         let nearest = deadlines.into_iter().flatten().min()?;
         self.read_clock();
         Some(nearest.since(self.now))
+    }
+
+    /// Whether so short a wait is not worth being woken from: the node is to act soon, by a deadline that may be late, and
+    /// will know all the same when things came.
+    pub(crate) fn may_gather(&self, timeout: Duration) -> bool {
+        self.stamps.is_some() && !self.slack.is_zero() && timeout <= GATHERING_MAX
     }
 
     /// Whether the node has no more to do here.

@@ -113,6 +113,9 @@ impl Events {
                 if self.may_accept(&engine) { Some(Duration::ZERO) } else { engine.time_to_wait(self.accept_again) };
             let waited = match &exactness {
                 None => self.poll.poll(&mut events, timeout),
+                Some(_) if timeout.is_some_and(|timeout| engine.may_gather(timeout)) => {
+                    self.gather(&mut events, timeout)
+                }
                 Some(exactness) => self.wait_exactly(&mut events, timeout, exactness),
             };
             if waited.is_err() {
@@ -131,6 +134,12 @@ impl Events {
         }
         drop(self);
         engine.into_node()
+    }
+
+    /// Lets events gather for all of a short wait.
+    fn gather(&mut self, events: &mut mio::Events, timeout: Option<Duration>) -> io::Result<()> {
+        std::thread::sleep(timeout.unwrap_or_default());
+        self.poll.poll(events, Some(Duration::ZERO))
     }
 
     /// Waits to the nanosecond. `epoll_wait` knows milliseconds only, so it does the long part of a wait; it does all of it where

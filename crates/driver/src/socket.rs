@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use breme_node::CloseReason;
+use breme_sys::Stamp;
 use bytes::{Buf, BytesMut};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
@@ -46,6 +47,10 @@ const FULL: Moved = Moved { bytes: 0, is_full: true };
 pub(crate) struct Socket {
     descriptor: OwnedFd,
     source: Source,
+    /// The kernel says when bytes came.
+    has_stamps: bool,
+    /// What it said last.
+    latest: Option<Stamp>,
 }
 
 /// Where received bytes come from.
@@ -81,12 +86,32 @@ impl Arrivals {
 impl Socket {
     /// One that is asked for bytes.
     pub(crate) fn asked(descriptor: OwnedFd) -> Self {
-        Self { descriptor, source: Source::Asked }
+        Self { descriptor, source: Source::Asked, has_stamps: false, latest: None }
     }
 
     /// One whose bytes are brought ([`Socket::keep`]).
     pub(crate) fn brought(descriptor: OwnedFd) -> Self {
-        Self { descriptor, source: Source::Brought(None) }
+        Self { descriptor, source: Source::Brought(None), has_stamps: false, latest: None }
+    }
+
+    /// From now on it is known when bytes came, where the kernel can tell.
+    pub(crate) fn stamp_arrivals(&mut self) {
+        self.has_stamps = breme_sys::stamp_arrivals(&self.descriptor).is_ok();
+    }
+
+    /// Whether the kernel says when bytes came.
+    pub(crate) fn has_stamps(&self) -> bool {
+        self.has_stamps
+    }
+
+    /// What was brought came then.
+    pub(crate) fn note_stamp(&mut self, stamp: Option<Stamp>) {
+        self.latest = stamp;
+    }
+
+    /// When the latest bytes came.
+    pub(crate) fn take_stamp(&mut self) -> Option<Stamp> {
+        self.latest.take()
     }
 
     /// Whether nothing is kept of what was brought.
@@ -141,15 +166,25 @@ impl Socket {
         }
     }
 
-    fn ask(&self, buffer: &mut [u8]) -> Result<Receipt, CloseReason> {
+    fn ask(&mut self, buffer: &mut [u8]) -> Result<Receipt, CloseReason> {
         let asked = buffer.len();
-        match retry_on_intr(|| rustix::net::recv(&self.descriptor, &mut *buffer, RecvFlags::empty())) {
-            Ok((0, _)) => Ok(Receipt::End),
+        match retry_on_intr(|| self.ask_once(buffer)) {
+            Ok(0) => Ok(Receipt::End),
             // Less than was asked for means that there is no more, unless the end comes behind it.
-            Ok((count, _)) => Ok(Receipt::Bytes { count, is_all: count < asked }),
+            Ok(count) => Ok(Receipt::Bytes { count, is_all: count < asked }),
             Err(Errno::AGAIN) => Ok(Receipt::Nothing),
             Err(error) => Err(reason(error)),
         }
+    }
+
+    fn ask_once(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        if !self.has_stamps {
+            return rustix::net::recv(&self.descriptor, buffer, RecvFlags::empty()).map(|(count, _)| count);
+        }
+        let received = breme_sys::receive_with_stamp(&self.descriptor, buffer);
+        let (count, stamp) = received.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        self.note_stamp(stamp);
+        Ok(count)
     }
 
     pub(crate) fn send(&self, segment: &[u8], more: bool) -> Result<Moved, SendFailure> {

@@ -68,17 +68,26 @@ impl RingPort {
 
     fn begin_receiving(&mut self, id: ConnectionId, connection: &mut Connection) {
         connection.operations.receive = Receive::Armed;
-        self.ring.receive(connection.transport.as_fd(), key_of(id));
+        let socket = connection.transport.as_fd();
+        match operation(connection) {
+            Operation::ReceiveWithStamps => self.ring.receive_with_stamps(socket, key_of(id)),
+            _ => self.ring.receive(socket, key_of(id)),
+        }
     }
 
     fn end_receiving(&mut self, id: ConnectionId, connection: &mut Connection) {
         connection.operations.receive = Receive::Cancelled;
-        self.ring.cancel(Operation::Receive, key_of(id));
+        self.ring.cancel(operation(connection), key_of(id));
     }
 
     fn watch(&mut self, id: ConnectionId, connection: &Connection, watched: Watched) {
         self.ring.watch(connection.transport.as_fd(), watched, key_of(id));
     }
+}
+
+/// How a connection receives.
+fn operation(connection: &Connection) -> Operation {
+    if connection.transport.socket.has_stamps() { Operation::ReceiveWithStamps } else { Operation::Receive }
 }
 
 /// A key has fewer bits for the index than an id.
@@ -105,7 +114,7 @@ impl Port for RingPort {
         let operations = connection.operations;
         let in_flight = [
             (matches!(connection.phase, Phase::Connecting(_)), Operation::Connect),
-            (operations.receive == Receive::Armed, Operation::Receive),
+            (operations.receive == Receive::Armed, operation(&connection)),
             (operations.is_watching_room, Operation::Watch(Watched::Writable)),
             (operations.is_watching_break, Operation::Watch(Watched::Broken)),
         ];
@@ -220,7 +229,10 @@ impl Uring {
             self.admit(&mut engine);
             self.keep_accepting(&mut engine);
             let timeout = engine.time_to_wait(self.accept_again).map(|timeout| timeout.saturating_sub(spin));
-            work(engine.port.ring.submit_and_wait(timeout));
+            work(match timeout {
+                Some(timeout) if engine.may_gather(timeout) => engine.port.ring.submit_and_gather(timeout),
+                _ => engine.port.ring.submit_and_wait(timeout),
+            });
             engine.handle_unsent();
             let mut is_woken = false;
             while let Some(completion) = engine.port.ring.next_completion() {
@@ -371,7 +383,7 @@ fn receive<N: Node>(
     goes_on: bool,
 ) {
     match outcome {
-        Ok(Some(lease)) => engine.handle_arrival(id, Arrival::Bytes(&lease), goes_on),
+        Ok(Some(lease)) => engine.handle_arrival(id, Arrival::Bytes(&lease, lease.stamp()), goes_on),
         Ok(None) => engine.handle_arrival(id, Arrival::End, goes_on),
         Err(error) => match Errno::from_io_error(&error) {
             // The buffers are back when this turn is over, and it receives again.

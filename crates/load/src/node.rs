@@ -454,6 +454,10 @@ impl Node for Load {
         Some(phase_ends.min(timer).min(lingering).min(self.interval_ends).min(arrival))
     }
 
+    fn times_arrivals(&self) -> bool {
+        true
+    }
+
     fn deadline_slack(&self) -> Duration {
         match &self.open {
             Some(open) => open.slack,

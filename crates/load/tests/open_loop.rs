@@ -96,6 +96,19 @@ fn what_waits_for_a_connection_counts_from_its_due_instant() {
     assert!(outcome.notes.iter().any(|note| note.contains("6 of 10 that were due were never sent")));
 }
 
+#[test]
+fn an_answer_counts_from_when_it_came_and_not_from_when_the_node_was_called() {
+    // The only connection is free after 4 ms and known to be after 7, so that the second of two requests that are due every 5 ms is late.
+    let mut world = World::new(open(200.0, SECOND, 1), 1, |_| ok("x").after(4 * MILLISECOND));
+    world.called_late = 3 * MILLISECOND;
+    let outcome = world.finish();
+    assert_balanced(&outcome);
+    assert_close(outcome.service_time.max_ns, 4 * MILLISECOND);
+    assert_close(outcome.first_byte_time.max_ns, 4 * MILLISECOND);
+    assert_close(outcome.lateness.max_ns, 3 * MILLISECOND);
+    assert!(outcome.response_time.max_ns > outcome.service_time.max_ns);
+}
+
 /// When a server that needs `work` for a request, and stands still for a second in every ten, has done it.
 fn thawed(begun: Duration, work: Duration) -> Duration {
     let mut now = begun;

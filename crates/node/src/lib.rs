@@ -24,7 +24,8 @@
 //!   read. A node that must hold back a peer it connected to [pauses](Actions::pause) that connection.
 //! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when the
 //!   node itself asked for the end. After [`Actions::close`] nothing more is lent.
-//! - **Time.** Each call carries the instant of its event, read for that event. [`Node::next_deadline`] is asked after each batch of
+//! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can be earlier
+//!   ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of
 //!   events; [`Node::handle_deadline`] comes at that instant or a little later.
 //!
 //! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node can
@@ -101,6 +102,14 @@ pub trait Node {
         None
     }
 
+    /// Whether it matters when bytes [came](Received::came), and not only when the driver has got round to them. Then the kernel is asked to
+    /// stamp them, on connections that the node opens.
+    ///
+    /// If such a node also lets its deadline be late, it gets what has come until then together with it, and is not woken for each arrival.
+    fn times_arrivals(&self) -> bool {
+        false
+    }
+
     /// How late [`Node::handle_deadline`] may come without harm. The driver asks once, after [`Node::handle_started`]; below
     /// [`DEADLINE_SLACK`] it waits with the kernel's finest timers. It never comes early.
     fn deadline_slack(&self) -> Duration {
@@ -115,6 +124,8 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
     /// The peer has ended its sending after these bytes (it may still receive).
     pub ended: bool,
+    /// When the last of the bytes came: the instant of the call, or before it where the driver [knows](Node::times_arrivals).
+    pub came: Instant,
 }
 
 /// Who connected, and where.

@@ -250,7 +250,8 @@ impl Simulation {
         let lent_bytes = inbox.len();
         self.trace.note_bytes(&inbox);
         self.trace.note(self.now, shard_index, Some(id), What::Lent { bytes: lent_bytes, ended });
-        let taken_bytes = node.handle_received(self.now, id, Received { bytes: &inbox, ended }, &mut actions);
+        let taken_bytes =
+            node.handle_received(self.now, id, Received { bytes: &inbox, ended, came: self.now }, &mut actions);
         let name = self.trace.name(shard_index);
         assert!(
             taken_bytes <= lent_bytes,

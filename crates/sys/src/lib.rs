@@ -8,6 +8,7 @@
 //! | `descriptors` | open files and their limit: raising it, and saying what lacks |
 //! | `root` | opening files below a folder out of which nothing leads |
 //! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
+//! | `stamps` | when the kernel received bytes |
 //! | `uring` | io_uring (Linux): wishes gathered, completions brought |
 //! | `usage` | CPU time of this process, a thread, another process; resident memory |
 //! | `waiting` | waiting to the nanosecond |
@@ -20,6 +21,7 @@ mod cpu;
 mod descriptors;
 mod root;
 mod socket;
+mod stamps;
 pub mod uring;
 mod usage;
 mod waiting;
@@ -32,6 +34,7 @@ pub use descriptors::{
 };
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{accept, connect, connect_outcome, listen, listen_beside, new_unconnected, peer_of, reset_on_close};
+pub use stamps::{Stamp, Stamps, receive_with_stamp, stamp_arrivals};
 #[cfg(target_os = "linux")]
 pub use usage::cpu_time_of_other;
 pub use usage::{CpuTime, cpu_time_of_ended_children, cpu_time_of_process, cpu_time_of_thread, resident_bytes};

@@ -134,7 +134,7 @@ impl Client {
         let mut taken = 0;
         loop {
             let play = &mut self.plays[index];
-            let rest = Received { bytes: &received.bytes[taken..], ended: received.ended };
+            let rest = Received { bytes: &received.bytes[taken..], ..received };
             let before = (play.step_index, taken);
             match play.take(rest) {
                 Ok(count) => taken += count,

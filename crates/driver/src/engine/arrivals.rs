@@ -5,6 +5,7 @@
 //! from there as if the kernel had been asked.
 
 use breme_node::{CloseReason, ConnectionId, Node};
+use breme_sys::Stamp;
 
 use super::Engine;
 use super::serving::Fresh;
@@ -14,7 +15,8 @@ use crate::port::Port;
 /// What the kernel brings, where it brings things by itself.
 #[derive(Clone, Copy)]
 pub(crate) enum Arrival<'a> {
-    Bytes(&'a [u8]),
+    /// And when they came, if that is known.
+    Bytes(&'a [u8], Option<Stamp>),
     /// The peer has ended its sending.
     End,
     Failure(CloseReason),
@@ -31,10 +33,14 @@ impl<N: Node, P: Port> Engine<N, P> {
             connection.operations.receive = Receive::Idle;
         }
         match arrival {
-            Arrival::Bytes(bytes) if connection.takes(bytes.len(), receive_bytes_max) => {
+            Arrival::Bytes(bytes, stamp) if connection.takes(bytes.len(), receive_bytes_max) => {
+                connection.transport.socket.note_stamp(stamp);
                 self.lend(id, Fresh::Brought(bytes));
             }
-            Arrival::Bytes(bytes) => self.keep_arrival(id, bytes),
+            Arrival::Bytes(bytes, stamp) => {
+                connection.transport.socket.note_stamp(stamp);
+                self.keep_arrival(id, bytes);
+            }
             Arrival::End => {
                 connection.transport.socket.keep_end();
                 connection.is_readable = true;

@@ -10,7 +10,10 @@ use crate::port::Port;
 impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
         match self.port.connect(endpoint.address, self.table.next_id()) {
-            Ok(transport) => {
+            Ok(mut transport) => {
+                if self.stamps.is_some() {
+                    transport.socket.stamp_arrivals();
+                }
                 let mut connection = Connection::new(transport, Phase::Connecting(ticket));
                 connection.tls_client = endpoint.tls;
                 let id = self.table.insert(connection);

@@ -1,9 +1,11 @@
 //! One connection's turn while it is open: what waits leaves, what has come is lent.
 
+use breme_base::Instant;
 use breme_node::{ConnectionId, Node, Received};
+use breme_sys::Stamps;
 
 use super::Engine;
-use crate::connection::{Phase, QueueLength, Receive};
+use crate::connection::{Connection, Phase, QueueLength, Receive};
 use crate::port::Port;
 use crate::socket::Receipt;
 
@@ -168,6 +170,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         self.read_clock();
         let Some(connection) = self.table.get_mut(id) else { return };
+        let came = came(&mut self.stamps, connection, self.now);
         let ended = connection.has_ended;
         let fresh = match fresh {
             Fresh::None => &[],
@@ -178,12 +181,12 @@ impl<N: Node, P: Port> Engine<N, P> {
             self.control.counters(self.id).add_received(fresh.len());
         }
         if connection.retained.is_empty() {
-            let received = Received { bytes: fresh, ended };
+            let received = Received { bytes: fresh, ended, came };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
             connection.retained.extend_from_slice(fresh.get(taken..).unwrap_or_default());
         } else {
             connection.retained.extend_from_slice(fresh);
-            let received = Received { bytes: &connection.retained, ended };
+            let received = Received { bytes: &connection.retained, ended, came };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
             if taken < connection.retained.len() {
                 bytes::Buf::advance(&mut connection.retained, taken);
@@ -235,4 +238,11 @@ impl<N: Node, P: Port> Engine<N, P> {
             self.keep_in_step(id);
         }
     }
+}
+
+/// When the latest bytes of a connection came: by the kernel's word, or now.
+fn came(stamps: &mut Option<Stamps>, connection: &mut Connection, now: Instant) -> Instant {
+    let Some(stamps) = stamps else { return now };
+    let stamp = connection.transport.socket.take_stamp();
+    stamp.and_then(|stamp| stamps.instant_of(stamp)).map_or(now, |came| came.min(now))
 }

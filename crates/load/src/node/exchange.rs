@@ -140,7 +140,7 @@ impl Load {
         let length = received.bytes.len();
         let mut rest = received.bytes;
         loop {
-            self.note_first_byte(now, index, rest);
+            self.note_first_byte(received.came, index, rest);
             let taken = match self.read_step(now, index, rest, received.ended) {
                 Step::Taken(taken) => taken,
                 Step::NeedMore(taken) if !received.ended => return (length - rest.len() + taken, Reading::Idle),
@@ -149,7 +149,7 @@ impl Load {
                     return (length, Reading::Lost);
                 }
                 Step::Answered { taken, keep_alive } => {
-                    self.complete_oldest(now, index);
+                    self.complete_oldest(received.came, index);
                     if !keep_alive {
                         self.close_announced(now, index, connection, received.ended, actions);
                         return (length, Reading::Lost);
@@ -173,12 +173,12 @@ impl Load {
     }
 
     #[inline]
-    fn note_first_byte(&mut self, now: Instant, index: u32, input: &[u8]) {
+    fn note_first_byte(&mut self, came: Instant, index: u32, input: &[u8]) {
         if !input.is_empty()
             && let Some(oldest) = self.users[index as usize].window.oldest()
             && oldest.first == Instant::FAR
         {
-            oldest.first = now;
+            oldest.first = came;
         }
     }
 
@@ -249,31 +249,31 @@ impl Load {
         }
     }
 
-    /// The oldest request has its answer.
+    /// The oldest request has its answer, and had it at `done`.
     #[inline]
-    pub(super) fn complete_oldest(&mut self, now: Instant, index: u32) {
+    pub(super) fn complete_oldest(&mut self, done: Instant, index: u32) {
         let user = &mut self.users[index as usize];
         if user.window.is_full() {
-            user.ready = now;
+            user.ready = done;
         }
         let Some(slot) = user.window.pop() else { return };
         user.failures = 0;
-        let service = now.nanos_since(slot.sent);
-        if slot.due == slot.sent && slot.first == now {
+        let service = done.nanos_since(slot.sent);
+        if slot.due == slot.sent && slot.first == done {
             self.prompt.record(service);
         } else {
             self.interval.service.record(service);
-            self.interval.response.record(now.nanos_since(slot.due));
+            self.interval.response.record(done.nanos_since(slot.due));
             self.interval.first_byte.record(slot.first.nanos_since(slot.sent));
         }
         self.interval.answered += 1;
         self.tally.answered += 1;
-        self.tally.answered_late += u64::from(now > self.window_ends);
+        self.tally.answered_late += u64::from(done > self.window_ends);
         let (status, content_bytes) = (user.answer.status, user.answer.content_bytes);
         self.tally.content_bytes += content_bytes;
         self.tally.statuses[usize::from(status).min(999)] += 1;
         if user.session.is_some() {
-            return self.complete_step(now, index, slot);
+            return self.complete_step(done, index, slot);
         }
         let expectations = &self.run.plan().settings().expectations;
         let wrong = if !expectations.accepts_status(status) {
@@ -284,7 +284,7 @@ impl Load {
             None
         };
         if let Some(kind) = wrong {
-            self.note_wrong(now.nanos_since(slot.due));
+            self.note_wrong(done.nanos_since(slot.due));
             self.count_error(kind);
         }
         self.release();

@@ -22,9 +22,11 @@ use crate::window::Slot;
 
 /// The schedule begins when every user has tried to connect, or after this time.
 pub const OPENING_MAX: Duration = Duration::from_secs(1);
-/// Where arrivals follow each other so closely that several come due in this time, a shard wakes for them together: waking costs
-/// more than sending.
-pub const TOGETHER_MAX: Duration = Duration::from_micros(50);
+/// Where arrivals follow each other closely, a shard wakes for those together that come due within this time: waking costs more than
+/// sending.
+pub const TOGETHER_MAX: Duration = Duration::from_micros(30);
+/// That is where they are at most so far apart.
+const CLOSE: Duration = Duration::from_micros(25);
 /// Arrivals past their deadline that one call sheds.
 const SHED_PER_CALL: usize = 1_024;
 
@@ -85,11 +87,10 @@ impl Open {
     }
 }
 
-/// The slack of a shard to which so many arrivals come in a second: whole distances between them, and none if that would be less than two.
+/// The slack of a shard to which so many arrivals come in a second.
 fn slack(rate: f64) -> Duration {
     let distance = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
-    let count = (TOGETHER_MAX.as_nanos() / distance.as_nanos().max(1)) as u32;
-    if count < 2 { Duration::ZERO } else { distance * count }
+    if distance > CLOSE { Duration::ZERO } else { TOGETHER_MAX }
 }
 
 impl Load {
@@ -397,6 +398,6 @@ mod tests {
     fn only_what_is_dense_is_woken_for_together() {
         let micros = |rate: f64| slack(rate).as_nanos() as f64 / 1e3;
         assert_eq!([0.0, 1.0, 20_000.0, 39_000.0].map(micros), [0.0; 4]);
-        assert_eq!([40_000.0, 50_000.0, 100_000.0, 1e8].map(micros), [50.0, 40.0, 50.0, 50.0]);
+        assert_eq!([40_000.0, 50_000.0, 100_000.0, 1e8].map(micros), [30.0; 4]);
     }
 }

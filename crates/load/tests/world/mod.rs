@@ -81,6 +81,8 @@ pub struct World {
     pub attempts: Vec<(Instant, SocketAddr)>,
     /// The answers come one byte at a time.
     pub bytewise: bool,
+    /// The node is called so long after an answer has come.
+    pub called_late: Duration,
     /// From here on the node is told to stop.
     pub stop_at: Option<Instant>,
     pub connections: Vec<Connection>,
@@ -141,6 +143,7 @@ impl World {
             requests: Vec::new(),
             attempts: Vec::new(),
             bytewise: false,
+            called_late: Duration::ZERO,
             stop_at: None,
             connections: Vec::new(),
             server: Box::new(server),
@@ -273,10 +276,11 @@ impl World {
         let at = connection.busy_until.max(self.now) + reply.after;
         connection.busy_until = at;
         connection.server_is_done = reply.then != Then::Keep;
+        let called = at + self.called_late;
         if self.bytewise {
-            reply.bytes.iter().for_each(|&byte| self.at(at, Event::Bytes(index, vec![byte])));
+            reply.bytes.iter().for_each(|&byte| self.at(called, Event::Bytes(index, vec![byte])));
         } else if !reply.bytes.is_empty() {
-            self.at(at, Event::Bytes(index, reply.bytes));
+            self.at(called, Event::Bytes(index, reply.bytes));
         }
         match reply.then {
             Then::Keep => {}
@@ -340,8 +344,9 @@ impl World {
         let (shard, id) = (connection.shard, connection.id);
         let input = std::mem::take(&mut connection.untaken);
         let mut taken = input.len();
+        let came = Instant::ZERO + self.now.since(Instant::ZERO + self.called_late);
         self.call(shard, |node, now, actions| {
-            taken = node.handle_received(now, id, Received { bytes: &input, ended }, actions);
+            taken = node.handle_received(now, id, Received { bytes: &input, ended, came }, actions);
         });
         assert!(taken <= input.len());
         self.connections[index].untaken = input[taken..].to_vec();

@@ -11,13 +11,24 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::BufRingEntry;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
+use crate::stamps::{CONTROL_BYTES, Stamp, stamp_in};
+
 /// Received bytes. Dropping it gives the buffer back to the kernel.
 #[derive(Debug)]
 pub struct Lease {
     arena: Rc<Arena>,
     buffer: u16,
+    /// Where the bytes begin: behind what the kernel says about them.
+    start: usize,
     length: usize,
+    stamp: Option<Stamp>,
 }
+
+/// What the kernel writes before stamped bytes: lengths, and a control message.
+const PREFIX_BYTES: usize = LENGTHS_BYTES + CONTROL_BYTES;
+const LENGTHS_BYTES: usize = size_of::<[u32; 4]>();
+/// The place of the length of the control message among the lengths (`io_uring_recvmsg_out`).
+const CONTROL_LENGTH: std::ops::Range<usize> = 4..8;
 
 /// The memory: the entries that the kernel reads, then the buffers.
 #[derive(Debug)]
@@ -62,7 +73,19 @@ impl Arena {
     /// What the kernel has filled. `buffer` and `length` must come from a completion, once.
     pub(super) fn lend(self: &Rc<Self>, buffer: u16, length: usize) -> Lease {
         assert!(buffer < self.count && length <= self.buffer_bytes, "the kernel names a buffer that it was not given");
-        Lease { arena: self.clone(), buffer, length }
+        Lease { arena: self.clone(), buffer, start: 0, length, stamp: None }
+    }
+
+    /// The same of what came with a stamp.
+    pub(super) fn lend_stamped(self: &Rc<Self>, buffer: u16, length: usize) -> Lease {
+        let mut lease = self.lend(buffer, length);
+        if let Some((prefix, bytes)) = lease.split_at_checked(PREFIX_BYTES) {
+            let control_bytes = prefix[CONTROL_LENGTH].try_into().map_or(0, u32::from_ne_bytes) as usize;
+            let control = &prefix[LENGTHS_BYTES..];
+            (lease.stamp, lease.length) = (control.get(..control_bytes).and_then(stamp_in), bytes.len());
+            lease.start = PREFIX_BYTES;
+        }
+        lease
     }
 
     /// The memory will not be freed.
@@ -96,6 +119,14 @@ impl Arena {
     }
 }
 
+impl Lease {
+    /// When the last of the bytes came, if the kernel says so.
+    #[must_use]
+    pub fn stamp(&self) -> Option<Stamp> {
+        self.stamp
+    }
+}
+
 /// The length of the entries, rounded up so that the buffers begin on a page.
 fn entries_bytes(count: u16) -> usize {
     (usize::from(count) * size_of::<BufRingEntry>()).next_multiple_of(4096)
@@ -118,9 +149,10 @@ impl Deref for Lease {
 
     #[allow(unsafe_code)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the kernel has filled `length` bytes of this buffer and does not touch it again until it is given
+        // SAFETY: the kernel has filled `length` bytes of this buffer behind `start` (what lies before them came with the
+        // completion, too, and both were checked against the length of the buffer) and does not touch it again until it is given
         // back, which happens when this value is dropped. The memory was zeroed when it was mapped, so it is initialised.
-        unsafe { std::slice::from_raw_parts(self.arena.buffer(self.buffer), self.length) }
+        unsafe { std::slice::from_raw_parts(self.arena.buffer(self.buffer).add(self.start), self.length) }
     }
 }
 

@@ -33,6 +33,8 @@ pub enum Operation {
     Accept,
     /// [`Ring::receive`](super::Ring::receive).
     Receive,
+    /// [`Ring::receive_with_stamps`](super::Ring::receive_with_stamps).
+    ReceiveWithStamps,
     /// [`Ring::connect`](super::Ring::connect).
     Connect,
     /// [`Ring::watch`](super::Ring::watch).
@@ -112,13 +114,14 @@ pub(super) enum Tag {
     Of(Operation, Key),
 }
 
-const OPERATIONS: [Operation; 6] = [
+const OPERATIONS: [Operation; 7] = [
     Operation::Accept,
     Operation::Receive,
     Operation::Connect,
     Operation::Watch(Watched::Readable),
     Operation::Watch(Watched::Writable),
     Operation::Watch(Watched::Broken),
+    Operation::ReceiveWithStamps,
 ];
 const SEND: u64 = 1;
 const FIRST_OPERATION: u64 = 2;
@@ -136,6 +139,7 @@ impl Tag {
                     Operation::Watch(Watched::Readable) => 3,
                     Operation::Watch(Watched::Writable) => 4,
                     Operation::Watch(Watched::Broken) => 5,
+                    Operation::ReceiveWithStamps => 6,
                 };
                 (FIRST_OPERATION + code) << Key::BITS | key.0
             }

@@ -12,8 +12,12 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// None, and a line that says so, where the kernel has no io_uring for us.
 fn ring() -> Option<Ring> {
+    ring_of(SMALL)
+}
+
+fn ring_of(sizes: RingSizes) -> Option<Ring> {
     match probe_uring() {
-        Ok(()) => Some(Ring::new(SMALL).unwrap()),
+        Ok(()) => Some(Ring::new(sizes).unwrap()),
         Err(lack) => {
             eprintln!("not tested: {lack}");
             None
@@ -131,6 +135,57 @@ fn what_is_cancelled_is_completed_and_keeps_no_buffer() {
         }
     }
     assert_eq!(ring.in_flight, 0);
+}
+
+#[test]
+fn stamped_bytes_are_the_same_and_their_end_is_told() {
+    let Some(mut ring) = ring_of(RingSizes { buffer_bytes: 64, ..SMALL }) else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    crate::stamp_arrivals(&far).unwrap();
+    let clock = crate::Clock::start();
+    let mut stamps = crate::Stamps::new(clock);
+    ring.receive_with_stamps(far.as_fd(), Key::new(5));
+    // Behind what the kernel says about them there is room for 16 bytes, so that these come in three pieces, and the buffers run out.
+    near.write_all(b"forty bytes that do not fit in one piece").unwrap();
+    near.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    loop {
+        let Completion::Received { key, outcome, goes_on } = next(&mut ring) else { panic!("another completion") };
+        assert_eq!(key, Key::new(5));
+        match outcome {
+            Ok(Some(lease)) => {
+                assert!(lease.len() <= 16);
+                received.extend_from_slice(&lease);
+                stamps.begin_batch(); // the kernel begins to stamp a little after it was told to
+                let came = lease.stamp().and_then(|stamp| stamps.instant_of(stamp));
+                assert!(came.is_none_or(|came| came <= clock.now() + Duration::from_micros(10)));
+            }
+            Ok(None) => break assert!(!goes_on),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS)),
+        }
+        if !goes_on {
+            ring.receive_with_stamps(far.as_fd(), Key::new(5));
+        }
+    }
+    assert_eq!(received, b"forty bytes that do not fit in one piece");
+}
+
+#[test]
+fn what_gathers_is_there_when_the_time_is_over() {
+    let Some(mut ring) = ring() else { return };
+    let pairs = pairs(2);
+    for (key, ours, theirs) in &pairs {
+        ring.watch(ours.as_fd(), Watched::Writable, *key);
+        ring.watch(theirs.as_fd(), Watched::Writable, *key);
+    }
+    let (begun, wait) = (std::time::Instant::now(), Duration::from_millis(2));
+    ring.submit_and_gather(wait).unwrap();
+    assert!(begun.elapsed() >= wait, "none of them ends the wait");
+    for _ in 0..4 {
+        assert!(matches!(ring.next_completion(), Some(Completion::Seen { watched: Watched::Writable, .. })));
+    }
 }
 
 #[test]
