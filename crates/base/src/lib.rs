@@ -3,14 +3,19 @@
 //! [`Instant`] is a point in the run's own time, in nanoseconds; it can be made from a number, so
 //! that tests and the simulation own the time. [`WallClock`] turns it into the calendar's time where a
 //! protocol needs that. [`Random`] is a small seeded generator: the same seed gives the same run.
-//! [`Timers`] keeps many deadlines and tells the nearest.
+//! [`Timers`] keeps many deadlines and tells the nearest. [`Source`] finds line and column of what is wrong in a text that a person
+//! wrote, and [`nearest`] what was probably meant; [`parse_duration`] and [`parse_count`] read numbers with suffixes.
 //!
 //! This crate reads no clock, opens nothing and starts nothing.
 
 mod instant;
+mod place;
+mod quantity;
 mod random;
 mod timers;
 
 pub use instant::{Instant, UnixSeconds, WallClock};
+pub use place::{Place, Source, nearest};
+pub use quantity::{parse_count, parse_duration, split_suffix};
 pub use random::Random;
 pub use timers::Timers;

@@ -9,6 +9,21 @@
 //!
 //! A measure is a number of one trial. An expression is arithmetic on measures; it is computed **within each block**, so that what all
 //! trials of a block have in common falls out. A claim holds two of them against each other.
+//!
+//! Text becomes an expression in `parse`, which checks names and units, and an expression text again in `print`.
+
+mod cursor;
+mod parse;
+mod print;
+mod quantity;
+mod units;
+mod vocabulary;
+
+pub use cursor::ExpressionError;
+pub use parse::{EXPRESSION_BYTES_MAX, PARENTHESES_DEPTH_MAX};
+pub use quantity::MeasuredOn;
+pub use vocabulary::Vocabulary;
+pub(crate) use vocabulary::meant_or_known;
 
 /// A number of one trial: `p99(user)`, `rate(crowd)`, `cpu(site)`.
 #[derive(Clone, Debug, PartialEq)]

@@ -110,7 +110,8 @@ pub struct Effect {
     pub high: Option<f64>,
     /// How sure the interval is, from 0 to 1.
     pub confidence: f64,
-    /// The chance of something at least so far from "no difference" if there were none.
+    /// The chance of something at least so far from "no difference" if there were none; of a claim, the chance of such values if the answer
+    /// towards which they lean were the wrong one. None for what is counted and held against a number.
     pub p: Option<f64>,
     /// The same after Holm, over all hypotheses of the experiment.
     pub p_holm: Option<f64>,
@@ -245,6 +246,9 @@ pub struct SearchOutcome {
     pub holds_at: Option<f64>,
     /// … and failed here. None: it never failed within the range.
     pub fails_at: Option<f64>,
+    /// Having failed, it held again only here, below `holds_at` (hysteresis). None: it held again at `holds_at`.
+    #[serde(default)]
+    pub recovers_at: Option<f64>,
     /// Whether longer trials confirmed both ends.
     pub is_confirmed: bool,
     /// Each trial of it: level, whether it failed, the trial's number.

@@ -2,9 +2,12 @@
 //!
 //! | part | what it is |
 //! |---|---|
+//! | [`plan`] | from the text of an experiment file to all its trials; what is wrong with it, by line and column |
+//! | [`placeholder`] | `${…}`, which is filled in when a trial runs |
 //! | [`trial`] | what one trial needs: subjects to start, workloads to run, all values filled in |
 //! | [`record`] | what one trial showed; a line of a run's journal |
 //! | [`expression`] | measures of a trial, and claims about them |
+//! | [`judge`] | from records to a judgement |
 //! | [`judgement`] | what the records of a run show: verdicts with intervals, noise floor, models |
 //!
 //! ```text
@@ -14,6 +17,10 @@
 //! This crate knows no file, no process and no clock: text goes in, decisions come out. The same records give the same judgement.
 
 pub mod expression;
+mod file;
+pub mod judge;
 pub mod judgement;
+pub mod placeholder;
+pub mod plan;
 pub mod record;
 pub mod trial;

@@ -136,6 +136,9 @@ pub struct WorkloadRecord {
     pub is_background: bool,
     /// Users, or connections of an open loop.
     pub connections: u64,
+    /// Requests that each connection may have under way at once; 0 and 1: one.
+    #[serde(default)]
+    pub pipeline: u64,
     /// Mean time to think.
     pub think_mean_s: f64,
     /// The part that counts.

@@ -86,7 +86,7 @@ pub enum SubjectKind {
     Own {
         /// `site`, …
         role: String,
-        /// Its arguments, with `${…}`; `--listen` and `--admin` are there already.
+        /// Its arguments, with `${…}`; the runner adds `--listen` and `--admin`.
         arguments: Vec<String>,
         /// How it is run.
         process: ProcessSpec,
@@ -223,8 +223,12 @@ pub struct WorkloadSpec {
     pub is_open: bool,
     /// Mean time to think of a closed loop's user.
     pub think_mean: Duration,
-    /// The arguments of `breme load` that say all the rest, with `${…}`.
+    /// The arguments of `breme load` that say all the rest, with `${…}`; `${folder}` is where `files` are.
     pub arguments: Vec<String>,
+    /// Files that the arguments name: name → content, with `${…}`.
+    pub files: BTreeMap<String, String>,
+    /// It starts so long after the others.
+    pub start_after: Duration,
     /// On which processors the generator runs.
     pub cpus: Cpus,
 }

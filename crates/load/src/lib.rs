@@ -82,5 +82,5 @@ pub use tally::ErrorKind;
 pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
 pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
 pub use text::{Style, render as render_text};
-pub use think::{Think, parse_duration};
+pub use think::Think;
 pub use variables::{VARIABLE_COUNT_MAX, Variables};

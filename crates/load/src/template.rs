@@ -385,10 +385,8 @@ fn split_encoding(name: &str) -> (&str, &str) {
 }
 
 fn unknown_name(name: &str, variables: &[String]) -> String {
-    let nearest =
-        variables.iter().map(|known| (strsim::jaro_winkler(name, known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
-    let suggestion = match nearest {
-        Some((likeness, known)) if likeness > 0.8 => format!("did you mean {{{known}}}?"),
+    let suggestion = match breme_base::nearest(name, variables.iter().map(String::as_str)) {
+        Some(known) => format!("did you mean {{{known}}}?"),
         _ => format!(
             "define it under [variables] or capture it in an earlier step, or write {{{{{name}}}}} for the text itself"
         ),

@@ -462,7 +462,7 @@ fn the_series_has_rows_of_the_length_that_was_asked_for() {
     assert_eq!(outcome.series.iter().map(|row| row.answered).sum::<u64>(), outcome.requests.answered);
     assert_eq!(outcome.series.iter().map(|row| row.received_bytes).sum::<u64>(), outcome.bytes.received);
     for wrong in ["5ms", "2h", "10.5ms"] {
-        let interval = breme_load::parse_duration(wrong).unwrap();
+        let interval = breme_base::parse_duration(wrong).unwrap();
         let error = breme_load::Plan::new(Settings { interval, ..Settings::new("http://a/") }).unwrap_err();
         assert!(error.to_string().contains("from 10ms to 1h"), "{error}");
     }

@@ -6,9 +6,11 @@
 //! | [`log`] | `.hlog`: one histogram for each interval of a run (HdrHistogram log 1.3, with tags) |
 //! | [`jtl`] | `.jtl`: JMeter's result log |
 //! | [`go_bench`] | lines as Go's benchmarks print them, for `benchstat` |
+//! | [`Histogram::encode`] | one histogram as a line of text, for records in JSON |
 //! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for the known plotters |
 //! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact, and no outlier moves them |
 //! | [`signed_rank_p`], [`holm()`] | how likely that is by chance; the same for many questions at once |
+//! | [`student_p_below`] | the same where blocks are too few for ranks to answer many questions |
 //! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its figure, and how much trials of the same thing differ |
 //! | [`rank_sum`] | the same for two runs that have no blocks in common |
 //! | [`more_blocks`] | how many more blocks would probably tell |
@@ -29,6 +31,7 @@
 //! assert!((histogram.quantile(0.99) as f64 / 990_000.0 - 1.0).abs() < 0.001);
 //! ```
 
+mod encoded;
 pub mod go_bench;
 pub mod growth;
 mod histogram;
@@ -43,7 +46,9 @@ pub mod rank_sum;
 mod replicates;
 mod signed_rank;
 pub mod steady;
+mod student;
 
+pub use encoded::DecodeError;
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use holm::holm;
 pub use needed::{MORE_BLOCKS_MAX, more_blocks};
@@ -52,3 +57,4 @@ pub use replicates::{FLOOR_CONFIDENCE, geometric_mean, noise_floor};
 pub use signed_rank::{
     Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
 };
+pub use student::{student_p_above, student_p_below};

@@ -37,6 +37,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("http1", &["base"]),
     ("driver", &["testkit"]),
     ("sim", &["testkit"]),
+    ("report", &["base"]),
     ("origin", &["sim", "testkit", "sys"]),
     ("load", &["sim", "testkit", "origin"]),
     ("breme", &["conformance", "testkit", "sim"]),

@@ -2,31 +2,17 @@
 
 use std::time::Duration;
 
+use breme_base::split_suffix;
 use breme_load::{Shape, Stage, Think};
 
 /// A duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    breme_load::parse_duration(text)
+    breme_base::parse_duration(text)
 }
 
 /// A count: `500`, `10k`, `1.5M`, `2G`.
 pub fn count(text: &str) -> Result<u64, String> {
-    let fault = || format!("{text:?} is no count; write a whole number, or 10k, 1.5M, 2G");
-    let (number, unit) = split_suffix(text);
-    let factor = match unit {
-        "" => return number.parse().map_err(|_| fault()),
-        "k" | "K" => 1e3,
-        "M" | "m" => 1e6,
-        "G" | "g" => 1e9,
-        _ => return Err(fault()),
-    };
-    let value: f64 = number.parse().map_err(|_| fault())?;
-    let product = value * factor;
-    if product.is_finite() && product >= 0.0 && product.fract() == 0.0 && product < 1e18 {
-        Ok(product as u64)
-    } else {
-        Err(fault())
-    }
+    breme_base::parse_count(text)
 }
 
 /// A rate in arrivals per second: `100`, `0.5`, `20k`.
@@ -40,6 +26,14 @@ pub fn rate(text: &str) -> Result<f64, String> {
         _ => return Err(fault()),
     };
     Ok(number.parse::<f64>().map_err(|_| fault())? * factor)
+}
+
+/// A share: `3%`, `0.03`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let (number, divisor) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let share =
+        number.trim().parse::<f64>().ok().map(|number| number / divisor).filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("{text:?} is no share; write 3% or 0.03"))
 }
 
 /// A stage of a schedule: `10s:500` goes to 500 a second in a straight line, `1m@500` has it all the time.
@@ -81,38 +75,9 @@ pub fn variable(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn split_suffix(text: &str) -> (&str, &str) {
-    let end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
-    text.split_at(end)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations() {
-        let millis = |text: &str| duration(text).map(|duration| duration.as_micros() as f64 / 1e3);
-        let cases =
-            [("10", 10_000.0), ("10s", 10_000.0), ("1.5s", 1_500.0), ("250ms", 250.0), ("20us", 0.02), ("20µs", 0.02)];
-        for (text, expected) in cases {
-            assert_eq!(millis(text), Ok(expected), "{text}");
-        }
-        assert_eq!([duration("3m"), duration("1h")], [Ok(Duration::from_secs(180)), Ok(Duration::from_secs(3_600))]);
-        for bad in ["", "s", "-1s", "10x", "1e9", "1..2", "99999999999999999999999s", "10 s"] {
-            assert!(duration(bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn counts() {
-        for (text, expected) in [("0", 0), ("500", 500), ("10k", 10_000), ("1.5M", 1_500_000), ("2G", 2_000_000_000)] {
-            assert_eq!(count(text), Ok(expected), "{text}");
-        }
-        for bad in ["", "k", "-5", "1.5", "1.2345k", "10x", "18446744073709551616", "999999999999G"] {
-            assert!(count(bad).is_err(), "{bad:?}");
-        }
-    }
 
     #[test]
     fn rates_and_stages() {

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A likeness from which a misspelt name is worth a suggestion.
-const LIKENESS_MIN: f64 = 0.75;
+use breme_base::{Place, nearest};
 
 /// A scenario file that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +31,11 @@ pub(super) struct Source<'a>(pub(super) &'a str);
 impl Source<'_> {
     /// A fault at the beginning of a part of the file.
     pub(super) fn fault(self, span: &Range<usize>, problem: impl Into<String>) -> ScenarioError {
-        let before = &self.0[..floor(self.0, span.start)];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        let Place { line, column } = breme_base::Source(self.0).place(span.start);
         ScenarioError { line, column, problem: problem.into() }
     }
 
-    /// A fault at a column (from 1) of a text that stands in the file. Where the text is written with escapes or over several lines,
-    /// the place is that of the text.
+    /// A fault at a column (from 1) of a text that stands in the file.
     pub(super) fn fault_within(
         self,
         span: &Range<usize>,
@@ -47,10 +43,8 @@ impl Source<'_> {
         column: usize,
         problem: impl Into<String>,
     ) -> ScenarioError {
-        let written = self.0.get(span.clone()).unwrap_or_default();
-        let is_plain = written.len() == text.len() + 2 && written.get(1..=text.len()) == Some(text);
-        let error = self.fault(span, problem);
-        if is_plain { ScenarioError { column: error.column + column, ..error } } else { error }
+        let Place { line, column } = breme_base::Source(self.0).place_within(span, text, column);
+        ScenarioError { line, column, problem: problem.into() }
     }
 
     /// A fault that the reader of TOML found.
@@ -62,37 +56,16 @@ impl Source<'_> {
     }
 }
 
-fn floor(text: &str, mut position: usize) -> usize {
-    position = position.min(text.len());
-    while !text.is_char_boundary(position) {
-        position -= 1;
-    }
-    position
-}
-
 /// The message of serde names the wrong word first and the right ones behind it, all in back quotes.
 fn suggestion(message: &str) -> Option<&str> {
     let mut names = message.starts_with("unknown").then(|| message.split('`').skip(1).step_by(2))?;
     let wrong = names.next()?;
-    let likeness = |name: &&str| strsim::jaro_winkler(wrong, name);
-    let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(&nearest) > LIKENESS_MIN).then_some(nearest)
+    nearest(wrong, names)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_count_characters() {
-        let source = Source("a\näö = \"x{y}\"\n");
-        let place = |error: ScenarioError| (error.line, error.column);
-        assert_eq!(place(source.fault(&(0..1), "")), (1, 1));
-        let value = source.0.find('"').unwrap();
-        assert_eq!(place(source.fault(&(value..value + 6), "")), (2, 6));
-        assert_eq!(place(source.fault_within(&(value..value + 6), "x{y}", 2, "")), (2, 8));
-        assert_eq!(place(source.fault(&(999..1000), "")), (3, 1));
-    }
 
     #[test]
     fn a_misspelt_name_gets_the_nearest() {

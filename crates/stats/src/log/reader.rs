@@ -4,11 +4,13 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::time::Duration;
 
+use base64::Engine;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogHistogram, IntervalLogIterator, LogEntry};
 
 use super::Interval;
 use crate::Histogram;
+use crate::encoded::BASE64;
 
 /// The longest line that is read. The histograms of this crate take at most 400 kB of it; those of other writers may be finer.
 pub const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -26,6 +28,8 @@ pub struct Reader<R> {
     started: Option<Duration>,
     cut_at: Option<u64>,
     has_ended: bool,
+    /// None: all of them.
+    wanted: Option<&'static [&'static str]>,
 }
 
 /// A log that cannot be read on.
@@ -82,7 +86,28 @@ pub fn read(log: &[u8]) -> Result<Vec<Interval>, ReadError> {
 impl<R: BufRead> Reader<R> {
     /// Reads a log from its beginning.
     pub const fn new(input: R) -> Self {
-        Self { input, line: Vec::new(), line_number: 0, position: 0, started: None, cut_at: None, has_ended: false }
+        Self {
+            input,
+            line: Vec::new(),
+            line_number: 0,
+            position: 0,
+            started: None,
+            cut_at: None,
+            has_ended: false,
+            wanted: None,
+        }
+    }
+
+    /// Intervals with other tags are passed over, and their histograms, which are what takes time, are not decoded.
+    #[must_use]
+    pub const fn only(mut self, tags: &'static [&'static str]) -> Self {
+        self.wanted = Some(tags);
+        self
+    }
+
+    fn is_wanted(&self, interval: &IntervalLogHistogram<'_>) -> bool {
+        let has = |tags: &[&str]| interval.tag().is_some_and(|tag| tags.contains(&tag.as_str()));
+        self.wanted.is_none_or(has)
     }
 
     /// When the log was started, by the calendar: the time since 1970-01-01 00:00:00 UTC. Known with the first interval, if the
@@ -122,6 +147,7 @@ impl<R: BufRead> Reader<R> {
         }
         match IntervalLogIterator::new(&self.line).next() {
             None => Ok(None),
+            Some(Ok(LogEntry::Interval(interval))) if !self.is_wanted(&interval) => Ok(None),
             Some(Ok(LogEntry::Interval(interval))) => decode(&interval).map(Some),
             Some(Ok(LogEntry::StartTime(started))) => {
                 self.started = Some(started);
@@ -165,7 +191,7 @@ impl<R: BufRead> Iterator for Reader<R> {
 }
 
 fn decode(interval: &IntervalLogHistogram<'_>) -> Result<Interval, Problem> {
-    let bytes = decode_base64(interval.encoded_histogram()).ok_or(Problem::Base64)?;
+    let bytes = BASE64.decode(interval.encoded_histogram()).map_err(|_| Problem::Base64)?;
     let counts = Deserializer::new().deserialize::<u64, _>(&mut bytes.as_slice()).map_err(|_| Problem::Histogram)?;
     Ok(Interval {
         tag: interval.tag().map(|tag| tag.as_str().to_owned()),
@@ -175,36 +201,24 @@ fn decode(interval: &IntervalLogHistogram<'_>) -> Result<Interval, Problem> {
     })
 }
 
-/// Standard base64 with or without padding; not worth another dependency.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=').as_bytes();
-    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
-    let (mut bits, mut bit_count) = (0_u32, 0);
-    for &digit in digits {
-        let six = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6) | u32::from(six);
-        bit_count += 6;
-        if bit_count >= 8 {
-            bit_count -= 8;
-            bytes.push((bits >> bit_count) as u8);
-        }
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use breme_base::Random;
 
     use super::super::tests::{interval, written};
     use super::*;
+
+    #[test]
+    fn only_the_wanted_tags_are_read() {
+        let log = written(vec![
+            interval(0, Some("service"), &[1]),
+            interval(0, Some("response"), &[2]),
+            interval(1, None, &[3]),
+        ]);
+        let tags = |reader: Reader<&[u8]>| reader.map(|interval| interval.unwrap().tag).collect::<Vec<_>>();
+        assert_eq!(tags(Reader::new(&log[..])).len(), 3);
+        assert_eq!(tags(Reader::new(&log[..]).only(&["response"])), [Some("response".to_owned())]);
+    }
 
     #[test]
     fn what_is_written_is_read_back() {

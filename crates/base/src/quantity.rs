@@ -1,0 +1,82 @@
+//! Durations and counts as people write them: `10s`, `1.5m`, `10k`. Flags and files read them alike.
+
+use std::time::Duration;
+
+/// Reads a duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
+///
+/// # Errors
+/// With a sentence that says what is expected.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 7] =
+        [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+    let fault = || format!("{text:?} is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds");
+    let (number, unit) = split_suffix(text);
+    let factor = match unit {
+        "" => 1.0,
+        unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(fault)?.1,
+    };
+    let value: f64 = number.parse().map_err(|_| fault())?;
+    Duration::try_from_secs_f64(value * factor).map_err(|_| fault())
+}
+
+/// Reads a count: `500`, `10k`, `1.5M`, `2G`.
+///
+/// # Errors
+/// With a sentence that says what is expected.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    let fault = || format!("{text:?} is no count; write a whole number, or 10k, 1.5M, 2G");
+    let (number, unit) = split_suffix(text);
+    let factor = match unit {
+        "" => return number.parse().map_err(|_| fault()),
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        "G" | "g" => 1e9,
+        _ => return Err(fault()),
+    };
+    let value: f64 = number.parse().map_err(|_| fault())?;
+    let product = value * factor;
+    if product.is_finite() && product >= 0.0 && product.fract() == 0.0 && product < 1e18 {
+        Ok(product as u64)
+    } else {
+        Err(fault())
+    }
+}
+
+/// Divides a number from the unit behind it.
+#[must_use]
+pub fn split_suffix(text: &str) -> (&str, &str) {
+    let end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    text.split_at(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        let millis = |text: &str| parse_duration(text).map(|duration| duration.as_micros() as f64 / 1e3);
+        let cases =
+            [("10", 10_000.0), ("10s", 10_000.0), ("1.5s", 1_500.0), ("250ms", 250.0), ("20us", 0.02), ("20µs", 0.02)];
+        for (text, expected) in cases {
+            assert_eq!(millis(text), Ok(expected), "{text}");
+        }
+        assert_eq!(
+            [parse_duration("3m"), parse_duration("1h")],
+            [Ok(Duration::from_secs(180)), Ok(Duration::from_secs(3_600))]
+        );
+        for bad in ["", "s", "-1s", "10x", "1e9", "1..2", "99999999999999999999999s", "10 s"] {
+            assert!(parse_duration(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn counts() {
+        for (text, expected) in [("0", 0), ("500", 500), ("10k", 10_000), ("1.5M", 1_500_000), ("2G", 2_000_000_000)] {
+            assert_eq!(parse_count(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "k", "-5", "1.5", "1.2345k", "10x", "18446744073709551616", "999999999999G"] {
+            assert!(parse_count(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A text, read from left to right, that knows the column it is at.
+
+use std::fmt;
+
+/// An expression that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpressionError {
+    /// Where it begins, in characters from 1.
+    pub column: usize,
+    /// How many characters it is about.
+    pub length: usize,
+    /// What is wrong and what would be right.
+    pub problem: String,
+    /// It names a level that the experiment has, but not in this profile.
+    pub is_left_out: bool,
+}
+
+impl fmt::Display for ExpressionError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "column {}: {}", self.column, self.problem)
+    }
+}
+
+impl std::error::Error for ExpressionError {}
+
+/// Columns from `start` to before `end`, both from 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    pub start: usize,
+    pub end: usize,
+}
+
+impl Stretch {
+    pub(super) fn fault(self, problem: impl Into<String>) -> ExpressionError {
+        let length = self.end.saturating_sub(self.start).max(1);
+        ExpressionError { column: self.start + 1, length, problem: problem.into(), is_left_out: false }
+    }
+}
+
+pub(super) struct Cursor {
+    characters: Vec<char>,
+    at: usize,
+}
+
+impl Cursor {
+    pub(super) fn new(text: &str) -> Self {
+        Self { characters: text.chars().collect(), at: 0 }
+    }
+
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn go_back(&mut self, to: usize) {
+        self.at = to;
+    }
+
+    /// The next character, spaces left out.
+    pub(super) fn peek(&mut self) -> Option<char> {
+        while self.characters.get(self.at).is_some_and(|character| character.is_whitespace()) {
+            self.at += 1;
+        }
+        self.next_as_it_is()
+    }
+
+    /// The next character, be it a space.
+    pub(super) fn next_as_it_is(&self) -> Option<char> {
+        self.characters.get(self.at).copied()
+    }
+
+    /// Goes past `text` if it is next.
+    pub(super) fn take(&mut self, text: &str) -> bool {
+        self.peek();
+        let is_next = text.chars().enumerate().all(|(index, want)| self.characters.get(self.at + index) == Some(&want));
+        if is_next {
+            self.at += text.chars().count();
+        }
+        is_next
+    }
+
+    /// Goes past a word if it is next, whole.
+    pub(super) fn take_word(&mut self, word: &str) -> bool {
+        let start = self.at;
+        let is_next = self.take(word)
+            && !self.next_as_it_is().is_some_and(|next| next.is_alphanumeric() || next == '_' || next == '(');
+        if !is_next {
+            self.at = start;
+        }
+        is_next
+    }
+
+    /// The characters from here on for which `is_part` holds.
+    pub(super) fn take_while(&mut self, is_part: impl Fn(char) -> bool) -> String {
+        let start = self.at;
+        while self.next_as_it_is().is_some_and(&is_part) {
+            self.at += 1;
+        }
+        self.characters[start..self.at].iter().collect()
+    }
+
+    /// A name, bare (of the characters for which `is_part` holds) or in double quotes; none if neither is next.
+    pub(super) fn take_name(
+        &mut self,
+        is_part: impl Fn(char) -> bool,
+    ) -> Result<Option<(String, Stretch)>, ExpressionError> {
+        let start = match self.peek() {
+            Some('"') => self.at,
+            Some(first) if is_part(first) => {
+                let start = self.at;
+                let name = self.take_while(is_part);
+                return Ok(Some((name, Stretch { start, end: self.at })));
+            }
+            _ => return Ok(None),
+        };
+        self.at += 1;
+        let mut name = String::new();
+        loop {
+            let next = self.next_as_it_is();
+            self.at += 1;
+            match next {
+                Some('"') => return Ok(Some((name, Stretch { start, end: self.at }))),
+                Some('\\') if self.next_as_it_is().is_some_and(|next| next == '"' || next == '\\') => {
+                    name.extend(self.next_as_it_is());
+                    self.at += 1;
+                }
+                Some(character) => name.push(character),
+                None => {
+                    self.at = self.characters.len();
+                    return Err(Stretch { start, end: self.at }.fault("this quote is not closed"));
+                }
+            }
+        }
+    }
+
+    /// What stands here, for a message: a word or a character.
+    pub(super) fn describe(&mut self) -> (String, Stretch) {
+        let Some(first) = self.peek() else { return ("the end".to_owned(), Stretch { start: self.at, end: self.at }) };
+        let start = self.at;
+        let is_of_word = |character: char| character.is_alphanumeric() || character == '_' || character == '.';
+        let mut end = start + 1;
+        while is_of_word(first) && self.characters.get(end).copied().is_some_and(is_of_word) {
+            end += 1;
+        }
+        let text: String = self.characters[start..end].iter().collect();
+        (format!("{text:?}"), Stretch { start, end })
+    }
+}

@@ -1,0 +1,181 @@
+//! The names of quantities: `p99`, `service.mean`, `step.form.p95`, `counter.cache_hits`.
+
+use std::fmt;
+
+use super::{Quantity, TimeFigure};
+
+/// Quantities that are one word.
+const WORDS: [(&str, Quantity); 14] = [
+    ("rate", Quantity::Rate),
+    ("offered", Quantity::OfferedRate),
+    ("bytes", Quantity::ByteRate),
+    ("errors", Quantity::ErrorShare),
+    ("pass", Quantity::PassShare),
+    ("count", Quantity::Answered),
+    ("failed", Quantity::Failed),
+    ("sessions", Quantity::SessionShare),
+    ("cpu", Quantity::CpuPerRequest),
+    ("cpu_share", Quantity::CpuShare),
+    ("memory", Quantity::Memory),
+    ("threads", Quantity::Threads),
+    ("descriptors", Quantity::Descriptors),
+    ("switches", Quantity::Switches),
+];
+
+const FIGURES: [(&str, TimeFigure); 4] =
+    [("mean", TimeFigure::Mean), ("min", TimeFigure::Min), ("max", TimeFigure::Max), ("stdev", TimeFigure::Stdev)];
+
+/// Words that people use for quantities that have another name here.
+const OTHER_WORDS: [(&str, &str); 12] = [
+    ("median", "p50"),
+    ("latency", "p99"),
+    ("throughput", "rate"),
+    ("rps", "rate"),
+    ("qps", "rate"),
+    ("average", "mean"),
+    ("avg", "mean"),
+    ("error_rate", "errors"),
+    ("requests", "count"),
+    ("rss", "memory"),
+    ("response", "mean"),
+    ("connections", "descriptors"),
+];
+
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (service.p99: of the service time), rate, offered, bytes, errors, pass, count, failed, sessions, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
+
+/// What a quantity is measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeasuredOn {
+    /// A workload.
+    Workload,
+    /// A subject.
+    Subject,
+}
+
+impl Quantity {
+    /// What it is measured on.
+    #[must_use]
+    pub fn measured_on(&self) -> MeasuredOn {
+        match self {
+            Self::CpuPerRequest
+            | Self::CpuShare
+            | Self::Memory
+            | Self::Threads
+            | Self::Descriptors
+            | Self::Switches
+            | Self::Counter(_) => MeasuredOn::Subject,
+            _ => MeasuredOn::Workload,
+        }
+    }
+
+    /// Reads a name whose parts are given, as the dots divide it.
+    pub(super) fn read(parts: &[String]) -> Result<Self, String> {
+        let name = parts.join(".");
+        match parts.first().map(String::as_str) {
+            Some("service") if parts.len() > 1 => {
+                Ok(Self::Time { is_service: true, figure: figure(&parts[1..].join("."))? })
+            }
+            Some("counter") if parts.len() > 1 => Ok(Self::Counter(parts[1..].join("."))),
+            Some("step") if parts.len() > 2 => Self::read_step(&parts[1..]),
+            Some("step") => Err("a step's figure is written step.NAME.mean or step.NAME.p99".to_owned()),
+            Some("counter") => Err("a counter is written counter.NAME".to_owned()),
+            _ => match WORDS.iter().find(|(word, _)| *word == name) {
+                Some((_, quantity)) => Ok(quantity.clone()),
+                None => Ok(Self::Time { is_service: false, figure: figure(&name)? }),
+            },
+        }
+    }
+
+    /// `p99.9` of a step is two parts.
+    fn read_step(parts: &[String]) -> Result<Self, String> {
+        for taken in [2, 1] {
+            let Some(split) = parts.len().checked_sub(taken).filter(|&split| split > 0) else { continue };
+            let (step, figure_parts) = parts.split_at(split);
+            if let Ok(figure) = figure(&figure_parts.join(".")) {
+                return Ok(Self::Step { step: step.join("."), figure });
+            }
+        }
+        figure(&parts[parts.len() - 1]).map(|figure| Self::Step { step: parts[0].clone(), figure })
+    }
+}
+
+fn figure(name: &str) -> Result<TimeFigure, String> {
+    if let Some((_, figure)) = FIGURES.iter().find(|(word, _)| *word == name) {
+        return Ok(*figure);
+    }
+    let is_decimal = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if let Some(percent) = name.strip_prefix('p').filter(|rest| is_decimal(rest)) {
+        return quantile(name, percent);
+    }
+    let known = || WORDS.iter().map(|(word, _)| *word).chain(FIGURES.iter().map(|(word, _)| *word));
+    let other = OTHER_WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, right)| *right);
+    Err(match other.or_else(|| breme_base::nearest(name, known())) {
+        Some(right) => format!("there is no measure `{name}`; did you mean `{right}`?"),
+        None => format!("there is no measure `{name}`; {KNOWN}"),
+    })
+}
+
+fn quantile(name: &str, percent: &str) -> Result<TimeFigure, String> {
+    match format!("{percent}e-2").parse::<f64>() {
+        Ok(quantile) if quantile <= 1.0 => Ok(TimeFigure::Quantile(quantile)),
+        Ok(_) if percent.len() > 2 && percent.starts_with("99") && !percent.contains('.') => {
+            Err(format!("`{name}` is no quantile; did you mean `p99.{}`?", &percent[2..]))
+        }
+        _ => Err(format!("`{name}` is no quantile; write one from p0 to p100, as p50 or p99.9")),
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time { is_service, figure } => {
+                write!(formatter, "{}{figure}", if *is_service { "service." } else { "" })
+            }
+            Self::Counter(name) => write!(formatter, "counter.{}", Quoted(name)),
+            Self::Step { step, figure } => write!(formatter, "step.{}.{figure}", Quoted(step)),
+            _ => {
+                let word = WORDS.iter().find(|(_, quantity)| quantity == self).map_or("?", |(word, _)| *word);
+                formatter.write_str(word)
+            }
+        }
+    }
+}
+
+impl fmt::Display for TimeFigure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quantile(quantile) => {
+                let percent = super::units::write(*quantile, super::Unit::Share);
+                write!(formatter, "p{}", percent.trim_end_matches(" %"))
+            }
+            _ => {
+                let word = FIGURES.iter().find(|(_, figure)| figure == self).map_or("?", |(word, _)| *word);
+                formatter.write_str(word)
+            }
+        }
+    }
+}
+
+/// A name, in quotes where it needs them.
+pub(super) struct Quoted<'a>(pub &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = !self.0.is_empty() && self.0.chars().all(is_name_character);
+        if is_plain {
+            formatter.write_str(self.0)
+        } else {
+            write!(formatter, "\"{}\"", self.0.replace('\\', "\\\\").replace('"', "\\\""))
+        }
+    }
+}
+
+/// What a name may hold without quotes (of workloads, subjects, factors, counters and steps).
+pub(super) fn is_name_character(character: char) -> bool {
+    character.is_alphanumeric() || character == '_' || character == '-'
+}
+
+/// The same for a level, which may be a number or a path.
+pub(super) fn is_level_character(character: char) -> bool {
+    is_name_character(character) || "./:+%$@{}".contains(character)
+}

@@ -1,0 +1,247 @@
+//! Units: how numbers are written with them, and which sides of a claim are alike.
+
+use super::{Expression, Operation, Quantity, Unit};
+
+/// How a unit is written: its name, what it is a part of, the power of ten that leads to the base unit (so that `50 ms` is exactly the
+/// number that is nearest to 0.05), and a factor for those that are no power of ten.
+struct Written(&'static str, Unit, i32, f64);
+
+const WRITTEN: [Written; 17] = [
+    Written("ns", Unit::Seconds, -9, 1.0),
+    Written("us", Unit::Seconds, -6, 1.0),
+    Written("µs", Unit::Seconds, -6, 1.0),
+    Written("ms", Unit::Seconds, -3, 1.0),
+    Written("s", Unit::Seconds, 0, 1.0),
+    Written("m", Unit::Seconds, 0, 60.0),
+    Written("h", Unit::Seconds, 0, 3_600.0),
+    Written("B", Unit::Bytes, 0, 1.0),
+    Written("kB", Unit::Bytes, 3, 1.0),
+    Written("MB", Unit::Bytes, 6, 1.0),
+    Written("GB", Unit::Bytes, 9, 1.0),
+    Written("KiB", Unit::Bytes, 0, 1_024.0),
+    Written("MiB", Unit::Bytes, 0, 1_048_576.0),
+    Written("GiB", Unit::Bytes, 0, 1_073_741_824.0),
+    Written("%", Unit::Share, -2, 1.0),
+    // Thousands, as in 10k/s; not a unit of its own.
+    Written("k", Unit::Plain, 3, 1.0),
+    Written("M", Unit::Plain, 6, 1.0),
+];
+
+/// The names of all units, for suggestions.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    WRITTEN.iter().map(|written| written.0)
+}
+
+/// A number with a unit as they are written; `is_rate` if `/s` follows. None if there is no such unit, or no rate of it.
+pub(super) fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
+    let plain = Written("", Unit::Plain, 0, 1.0);
+    let Written(_, unit, power, factor) =
+        if name.is_empty() { &plain } else { WRITTEN.iter().find(|written| written.0 == name)? };
+    let unit = match (unit, is_rate) {
+        (unit, false) => *unit,
+        (Unit::Plain, true) => Unit::PerSecond,
+        (Unit::Bytes, true) => Unit::BytesPerSecond,
+        _ => return None,
+    };
+    Some((shifted(number, *power)? * factor, unit))
+}
+
+/// A decimal number times a power of ten, rounded once.
+fn shifted(number: &str, power: i32) -> Option<f64> {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let exponent: i32 = exponent.parse().ok()?;
+    let value: f64 = format!("{mantissa}e{}", exponent.checked_add(power)?).parse().ok()?;
+    value.is_finite().then_some(value)
+}
+
+/// A number in the unit in which it reads best; reading that gives the same number.
+pub(super) fn write(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Plain => value.to_string(),
+        Unit::PerSecond => format!("{value} /s"),
+        Unit::Bytes => in_best(value, &[(6, "MB"), (3, "kB"), (0, "B")]),
+        Unit::BytesPerSecond => in_best(value, &[(6, "MB/s"), (3, "kB/s"), (0, "B/s")]),
+        Unit::Seconds => in_best(value, &[(0, "s"), (-3, "ms"), (-6, "us"), (-9, "ns")]),
+        Unit::Share => in_best(value, &[(-2, "%")]),
+    }
+}
+
+fn in_best(value: f64, units: &[(i32, &str)]) -> String {
+    let fits = |&&(power, _): &&(i32, &str)| value.abs() >= 10_f64.powi(power);
+    let smallest = if value == 0.0 { units.iter().find(|unit| unit.0 == 0) } else { None };
+    let best = smallest.or_else(|| units.iter().find(fits)).or(units.last());
+    best.map_or_else(|| value.to_string(), |(power, name)| format!("{} {name}", unshifted(value, -power)))
+}
+
+/// The shortest decimal of a number, its point moved by `power` places.
+fn unshifted(value: f64, power: i32) -> String {
+    let written = format!("{value:e}");
+    let (mantissa, exponent) = written.split_once('e').unwrap_or((&written, "0"));
+    let exponent = exponent.parse::<i32>().unwrap_or_default() + power;
+    let (sign, digits) = mantissa.strip_prefix('-').map_or(("", mantissa), |digits| ("-", digits));
+    let digits = digits.replace('.', "");
+    let whole = usize::try_from(exponent + 1).unwrap_or(0);
+    if exponent < 0 {
+        let zeros = usize::try_from(-exponent - 1).unwrap_or(0);
+        format!("{sign}0.{}{digits}", "0".repeat(zeros))
+    } else if digits.len() <= whole {
+        format!("{sign}{digits}{}", "0".repeat(whole - digits.len()))
+    } else {
+        format!("{sign}{}.{}", &digits[..whole], &digits[whole..])
+    }
+}
+
+/// What a number counts, as powers of seconds and of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dimension {
+    seconds: i32,
+    bytes: i32,
+}
+
+impl Dimension {
+    const fn of_unit(unit: Unit) -> Self {
+        let (seconds, bytes) = match unit {
+            Unit::Seconds => (1, 0),
+            Unit::PerSecond => (-1, 0),
+            Unit::BytesPerSecond => (-1, 1),
+            Unit::Bytes => (0, 1),
+            Unit::Share | Unit::Plain => (0, 0),
+        };
+        Self { seconds, bytes }
+    }
+
+    /// In words.
+    pub(super) fn describe(self) -> &'static str {
+        match (self.seconds, self.bytes) {
+            (0, 0) => "a plain number or a share",
+            (1, 0) => "a time",
+            (-1, 0) => "a number a second",
+            (0, 1) => "bytes",
+            (-1, 1) => "bytes a second",
+            _ => "a mixture of units",
+        }
+    }
+
+    /// A unit to propose.
+    pub(super) fn unit_name(self) -> Option<&'static str> {
+        match (self.seconds, self.bytes) {
+            (1, 0) => Some("ms"),
+            (-1, 0) => Some("/s"),
+            (0, 1) => Some("MB"),
+            (-1, 1) => Some("MB/s"),
+            _ => None,
+        }
+    }
+}
+
+/// What an expression counts; none if it is a number without a unit (which goes with rates and bytes, but not with times, where a
+/// number alone may be meant in seconds or in milliseconds).
+pub(super) fn dimension(expression: &Expression) -> Option<Dimension> {
+    match expression {
+        Expression::Number(_, Unit::Plain) => None,
+        Expression::Number(_, unit) => Some(Dimension::of_unit(*unit)),
+        Expression::Measured { measure, .. } => Some(Dimension::of_unit(measure.quantity.unit())),
+        Expression::Binary { operation, left, right } => {
+            let (left, right) = (dimension(left), dimension(right));
+            let plain = Dimension::of_unit(Unit::Plain);
+            let sign = match operation {
+                Operation::Add | Operation::Subtract => return left.or(right),
+                Operation::Multiply => 1,
+                Operation::Divide => -1,
+            };
+            if left.is_none() && right.is_none() {
+                return None;
+            }
+            let (left, right) = (left.unwrap_or(plain), right.unwrap_or(plain));
+            let (seconds, bytes) = (left.seconds + sign * right.seconds, left.bytes + sign * right.bytes);
+            Some(Dimension { seconds, bytes })
+        }
+    }
+}
+
+impl Quantity {
+    /// What it is in.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        match self {
+            Self::Time { .. } | Self::Step { .. } | Self::CpuPerRequest => Unit::Seconds,
+            Self::Rate | Self::OfferedRate => Unit::PerSecond,
+            Self::ByteRate => Unit::BytesPerSecond,
+            Self::ErrorShare | Self::PassShare | Self::SessionShare => Unit::Share,
+            Self::Memory => Unit::Bytes,
+            Self::Answered
+            | Self::Failed
+            | Self::CpuShare
+            | Self::Threads
+            | Self::Descriptors
+            | Self::Switches
+            | Self::Counter(_) => Unit::Plain,
+        }
+    }
+}
+
+impl Expression {
+    /// What it is in, as far as there is a name for that: the ratio of two times is a plain number.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        let Some(found) = dimension(self) else { return Unit::Plain };
+        let units = [Unit::Seconds, Unit::PerSecond, Unit::BytesPerSecond, Unit::Bytes];
+        match units.into_iter().find(|unit| Dimension::of_unit(*unit) == found) {
+            Some(unit) => unit,
+            None if self.is_share() => Unit::Share,
+            None => Unit::Plain,
+        }
+    }
+
+    /// A share, or shares put together as shares are.
+    fn is_share(&self) -> bool {
+        match self {
+            Self::Number(_, unit) => *unit == Unit::Share,
+            Self::Measured { measure, .. } => measure.quantity.unit() == Unit::Share,
+            Self::Binary { operation: Operation::Add | Operation::Subtract, left, right } => {
+                left.is_share() && right.is_share()
+            }
+            Self::Binary { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_exactly() {
+        let cases = [
+            ("50", "ms", false, 0.05, Unit::Seconds),
+            ("0.1", "%", false, 0.001, Unit::Share),
+            ("1e3", "us", false, 0.001, Unit::Seconds),
+            ("1.5", "KiB", false, 1_536.0, Unit::Bytes),
+            ("10", "k", true, 10_000.0, Unit::PerSecond),
+            ("2", "MB", true, 2e6, Unit::BytesPerSecond),
+            ("3", "", true, 3.0, Unit::PerSecond),
+        ];
+        for (number, name, is_rate, value, unit) in cases {
+            assert_eq!(read(number, name, is_rate), Some((value, unit)), "{number} {name}");
+        }
+        assert_eq!([read("1", "ms", true), read("1", "x", false), read("1e999", "", false)], [None, None, None]);
+    }
+
+    #[test]
+    fn numbers_are_written_in_the_unit_that_reads_best() {
+        let cases = [
+            (0.05, Unit::Seconds, "50 ms"),
+            (0.0, Unit::Seconds, "0 s"),
+            (1.5, Unit::Seconds, "1.5 s"),
+            (2.5e-10, Unit::Seconds, "0.25 ns"),
+            (-0.0025, Unit::Seconds, "-2.5 ms"),
+            (0.01, Unit::Share, "1 %"),
+            (1_536.0, Unit::Bytes, "1.536 kB"),
+            (12e6, Unit::BytesPerSecond, "12 MB/s"),
+            (1_000.0, Unit::PerSecond, "1000 /s"),
+        ];
+        for (value, unit, expected) in cases {
+            assert_eq!(write(value, unit), expected);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The names that the expressions of an experiment may use.
+
+use super::cursor::{ExpressionError, Stretch};
+use super::quantity::MeasuredOn;
+use super::{Expression, Measure, Quantity};
+
+/// The workloads, subjects, factors and named measures of an experiment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Vocabulary {
+    /// Workloads.
+    pub workloads: Vec<String>,
+    /// The workload that is meant where none is named, as in `errors > 1 %`.
+    pub workload_meant: Option<String>,
+    /// Subjects.
+    pub subjects: Vec<String>,
+    /// Factors with their levels.
+    pub factors: Vec<(String, Vec<String>)>,
+    /// Levels that the experiment has, but not in this profile.
+    pub left_out: Vec<(String, String)>,
+    /// Measures that the experiment gives a name.
+    pub measures: Vec<(String, Expression)>,
+}
+
+impl Vocabulary {
+    /// A measure whose names are known; `stretch` is where the name in parentheses stands.
+    pub(super) fn measure(
+        &self,
+        quantity: Quantity,
+        of: Option<(String, Stretch)>,
+        whole: Stretch,
+    ) -> Result<Measure, ExpressionError> {
+        let is_of_workload = quantity.measured_on() == MeasuredOn::Workload;
+        let known = if is_of_workload { &self.workloads } else { &self.subjects };
+        let only = || if let [only] = known.as_slice() { Some(only) } else { None };
+        let meant = if is_of_workload { self.workload_meant.as_ref().or_else(only) } else { only() };
+        let kind = if is_of_workload { "workload" } else { "subject" };
+        match (of, meant) {
+            (None, Some(meant)) => Ok(Measure { quantity, of: meant.clone() }),
+            (None, None) => Err(whole.fault(format!("`{quantity}` needs a {kind}: {}", examples(&quantity, known)))),
+            (Some((name, _)), _) if known.contains(&name) => Ok(Measure { quantity, of: name }),
+            (Some((name, at)), _) => Err(at.fault(self.unknown_name(&quantity, &name, kind))),
+        }
+    }
+
+    fn unknown_name(&self, quantity: &Quantity, name: &str, kind: &str) -> String {
+        let (known, others, other_kind) = if kind == "workload" {
+            (&self.workloads, &self.subjects, "subject")
+        } else {
+            (&self.subjects, &self.workloads, "workload")
+        };
+        if others.iter().any(|other| other == name) {
+            return format!(
+                "`{name}` is a {other_kind}, but `{quantity}` is measured on a {kind}: {}",
+                examples(quantity, known)
+            );
+        }
+        format!("there is no {kind} `{name}`; {}", meant_or_known(name, known.iter().map(String::as_str)))
+    }
+
+    /// The level as the experiment writes it.
+    pub(super) fn level(
+        &self,
+        factor: (&str, Stretch),
+        level: (&str, Stretch),
+    ) -> Result<(String, String), ExpressionError> {
+        let Some((_, levels)) = self.factors.iter().find(|(name, _)| name == factor.0) else {
+            let known = self.factors.iter().map(|(name, _)| name.as_str());
+            return Err(factor.1.fault(format!(
+                "there is no factor `{}`; {}",
+                factor.0,
+                meant_or_known(factor.0, known)
+            )));
+        };
+        let is_it = |known: &&String| **known == level.0 || is_same_number(known, level.0);
+        if let Some(found) = levels.iter().find(is_it) {
+            return Ok((factor.0.to_owned(), found.clone()));
+        }
+        let is_left_out = self
+            .left_out
+            .iter()
+            .any(|(name, left)| name == factor.0 && (left == level.0 || is_same_number(left, level.0)));
+        let hint = meant_or_known(level.0, levels.iter().map(String::as_str));
+        let error = level.1.fault(format!("factor `{}` has no level `{}`; {hint}", factor.0, level.0));
+        Err(ExpressionError { is_left_out, ..error })
+    }
+
+    /// The same for a level that stands elsewhere; the fault's column is 1 if it is about the factor, and 2 if about the level.
+    pub(crate) fn level_elsewhere(&self, factor: &str, level: &str) -> Result<(String, String), ExpressionError> {
+        self.level((factor, Stretch { start: 0, end: 1 }), (level, Stretch { start: 1, end: 2 }))
+    }
+
+    /// Whether nothing is known, and so nothing is checked.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn examples(quantity: &Quantity, known: &[String]) -> String {
+    let examples: Vec<String> = known
+        .iter()
+        .take(4)
+        .map(|name| format!("`{}`", Measure { quantity: quantity.clone(), of: name.clone() }))
+        .collect();
+    if examples.is_empty() { "there is none".to_owned() } else { examples.join(" or ") }
+}
+
+/// "did you mean `x`?", or what there is.
+pub(crate) fn meant_or_known<'a>(wrong: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    const LISTED_MAX: usize = 12;
+    if let Some(near) = breme_base::nearest(wrong, known.clone()) {
+        return format!("did you mean `{near}`?");
+    }
+    let mut listed: Vec<String> = known.clone().take(LISTED_MAX).map(|name| format!("`{name}`")).collect();
+    if known.count() > LISTED_MAX {
+        listed.push("…".to_owned());
+    }
+    match listed.len() {
+        0 => "there is none".to_owned(),
+        1 => format!("there is only {}", listed[0]),
+        _ => format!("there are {}", listed.join(", ")),
+    }
+}
+
+fn is_same_number(one: &str, other: &str) -> bool {
+    matches!((one.parse::<f64>(), other.parse::<f64>()), (Ok(one), Ok(other)) if one == other)
+}

@@ -1,0 +1,147 @@
+//! Levels of factors, filled into the parts of the file that use them.
+//!
+//! A text that is nothing but `$crowd` or `$protocol.http` becomes the level's value, with its type; `${crowd}` inside a longer text
+//! becomes its text. What `${…}` is for the runner stays. A name that is neither is a fault. `$$` at the beginning of a text is one `$`.
+
+use std::collections::BTreeSet;
+
+use super::fault::{Notebook, Span};
+use super::tree::{Entry, Node, Table, Value};
+use crate::expression::meant_or_known;
+use crate::placeholder::{self, Placeholder};
+
+/// The levels of one combination: factor, name of the level, its value or settings.
+pub(crate) struct Levels<'a> {
+    pub chosen: Vec<(&'a str, &'a str, &'a Node)>,
+    /// All factors, for suggestions.
+    pub factors: &'a [String],
+    /// All subjects: `${SUBJECT.url}`.
+    pub subjects: &'a [String],
+    /// The folder of the experiment: `${experiment}`.
+    pub folder: &'a str,
+}
+
+/// `${experiment}`
+const EXPERIMENT: &str = "experiment";
+/// What the runner knows of a subject that runs.
+pub(crate) const OF_SUBJECT: [&str; 3] = ["url", "port", "folder"];
+/// What it knows of the process that it starts.
+const OF_ITSELF: [&str; 2] = ["port", "folder"];
+
+impl Levels<'_> {
+    /// The part with all levels filled in; `used` takes the factors that it names. What cannot be filled in is noted and left out.
+    pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, book: &mut Notebook) -> Option<Node> {
+        let value = match &node.value {
+            Value::Text(text) => return self.fill_text(text, &node.span, used, book),
+            Value::List(list) => Value::List(list.iter().filter_map(|node| self.fill(node, used, book)).collect()),
+            Value::Table(table) => {
+                let fill = |entry: &Entry| Some(Entry { node: self.fill(&entry.node, used, book)?, ..entry.clone() });
+                Value::Table(Table { entries: table.entries.iter().filter_map(fill).collect() })
+            }
+            other => other.clone(),
+        };
+        Some(Node { span: node.span.clone(), value })
+    }
+
+    fn fill_text(&self, text: &str, span: &Span, used: &mut BTreeSet<String>, book: &mut Notebook) -> Option<Node> {
+        let node = |value| Some(Node { span: span.clone(), value });
+        match text.strip_prefix('$') {
+            Some(rest) if rest.starts_with('$') && !rest.starts_with("${") => node(Value::Text(rest.to_owned())),
+            Some(name) if placeholder::is_name(name) => match self.value(name) {
+                Ok((factor, found)) => {
+                    used.insert(factor.to_owned());
+                    Some(found)
+                }
+                Err(problem) => {
+                    let problem = problem.unwrap_or_else(|| {
+                        let first = name.split('.').next().unwrap_or_default();
+                        format!(
+                            "there is no factor `{first}`; {}",
+                            meant_or_known(first, self.factors.iter().map(String::as_str))
+                        )
+                    });
+                    book.note_within(span, text, 1, text.chars().count(), problem);
+                    None
+                }
+            },
+            _ => node(Value::Text(self.fill_within(text, span, used, book))),
+        }
+    }
+
+    /// A text with `${…}` in it. That of a file that was read has no place of its own; faults are then at the place that names the file.
+    pub(crate) fn fill_within(
+        &self,
+        text: &str,
+        span: &Span,
+        used: &mut BTreeSet<String>,
+        book: &mut Notebook,
+    ) -> String {
+        let replaced: Result<String, ()> = placeholder::replace(text, |Placeholder { name, range, is_escaped }| {
+            if is_escaped || self.is_for_runner(name) {
+                return Ok(None);
+            }
+            if name == EXPERIMENT {
+                return Ok(Some(self.folder.to_owned()));
+            }
+            match self.value(name) {
+                Ok((factor, found)) => {
+                    used.insert(factor.to_owned());
+                    Ok(found.value.plain())
+                }
+                Err(problem) => {
+                    let column = text[..range.start].chars().count() + 1;
+                    let problem = problem.unwrap_or_else(|| self.unknown(name));
+                    book.note_within(span, text, column, range.len(), problem);
+                    Ok(None)
+                }
+            }
+        });
+        replaced.unwrap_or_default()
+    }
+
+    fn is_for_runner(&self, name: &str) -> bool {
+        let (first, rest) = name.split_once('.').unwrap_or((name, ""));
+        let is_own = OF_ITSELF.contains(&first) && (rest.is_empty() || first == "port");
+        let of_subject = rest.split('.').next().unwrap_or_default();
+        is_own || (self.subjects.iter().any(|subject| subject == first) && OF_SUBJECT.contains(&of_subject))
+    }
+
+    /// The value that `FACTOR` or `FACTOR.SETTING` stands for. A fault without words: there is no such factor.
+    fn value(&self, name: &str) -> Result<(&str, Node), Option<String>> {
+        let (factor, setting) = name.split_once('.').map_or((name, None), |(factor, setting)| (factor, Some(setting)));
+        let (factor, level, node) = self.chosen.iter().find(|(known, ..)| *known == factor).ok_or(None)?;
+        match (&node.value, setting) {
+            (Value::Table(_), None) => {
+                Ok((factor, Node { span: node.span.clone(), value: Value::Text((*level).to_owned()) }))
+            }
+            (Value::Table(settings), Some(setting)) => match settings.get(setting) {
+                Some(entry) => Ok((factor, entry.node.clone())),
+                None => Err(Some(format!(
+                    "level `{level}` of factor `{factor}` has no setting `{setting}`; {}",
+                    meant_or_known(setting, settings.keys())
+                ))),
+            },
+            (_, Some(setting)) => Err(Some(format!(
+                "the levels of factor `{factor}` have no settings such as `{setting}`; write ${factor}"
+            ))),
+            (_, None) => Ok((factor, (*node).clone())),
+        }
+    }
+
+    /// What `${NAME}` could have meant.
+    fn unknown(&self, name: &str) -> String {
+        let of_subjects = self.subjects.iter().flat_map(|subject| OF_SUBJECT.map(|part| format!("{subject}.{part}")));
+        let own = OF_ITSELF.into_iter().chain([EXPERIMENT]).map(str::to_owned);
+        let known: Vec<String> = self.factors.iter().cloned().chain(own).chain(of_subjects).collect();
+        match breme_base::nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => format!("${{{name}}} is not known; did you mean ${{{near}}}?"),
+            None => {
+                let known: Vec<String> = known.iter().take(12).map(|known| format!("${{{known}}}")).collect();
+                format!(
+                    "${{{name}}} is not known; there are {}; for the text itself write $${{{name}}}",
+                    known.join(", ")
+                )
+            }
+        }
+    }
+}

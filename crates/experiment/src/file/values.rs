@@ -1,0 +1,457 @@
+//! The kinds of values in a file: times, counts, sizes, texts; each says what it expects.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+
+use super::fault::Span;
+use super::reader::AT;
+use super::tree::{Entry, Node, Table, Value};
+use crate::expression::{Expression, Unit, Vocabulary};
+
+/// A value, and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct At<T> {
+    pub value: T,
+    pub span: Span,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(AT, AtVisitor(PhantomData))
+    }
+}
+
+struct AtVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for AtVisitor<T> {
+    type Value = At<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value with its place")
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut parts: A) -> Result<At<T>, A::Error> {
+        let missing = || de::Error::custom("a value without a place");
+        let start = parts.next_element::<usize>()?.ok_or_else(missing)?;
+        let end = parts.next_element::<usize>()?.ok_or_else(missing)?;
+        let value = parts.next_element::<T>()?.ok_or_else(missing)?;
+        Ok(At { value, span: start..end })
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for At<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+/// A table of anything by name, in the order of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Ordered<T>(pub Vec<(At<String>, T)>);
+
+impl<T> Default for Ordered<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OrderedVisitor(PhantomData))
+    }
+}
+
+struct OrderedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OrderedVisitor<T> {
+    type Value = Ordered<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a table")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Ordered<T>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Ordered(entries))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Ordered<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("TableOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "additionalProperties": generator.subschema_for::<T>()})
+    }
+}
+
+/// One, or a list of them.
+#[derive(Clone, Debug)]
+pub(crate) struct OneOrMany<T>(pub Vec<T>);
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: From<At<String>> + Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let At { value, span } = At::<Raw>::deserialize(deserializer)?;
+        let text = |value: Raw, span: Span| match value.0.plain() {
+            Some(value) => Ok(T::from(At { value, span })),
+            None => Err(de::Error::custom(format!("a text is expected here, not {}", value.0.describe()))),
+        };
+        match value.0 {
+            Value::List(list) => {
+                list.into_iter().map(|node| text(Raw(node.value), node.span)).collect::<Result<_, _>>().map(Self)
+            }
+            value => Ok(Self(vec![text(Raw(value), span)?])),
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("ListOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({"anyOf": [one.clone(), {"type": "array", "items": one}]})
+    }
+}
+
+impl From<At<Self>> for String {
+    fn from(at: At<Self>) -> Self {
+        at.value
+    }
+}
+
+/// Anything, as it stands in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Raw(pub Value);
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
+        Ok(Raw(Value::Text(text.to_owned())))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Raw, E> {
+        Ok(Raw(Value::Integer(number)))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Raw, E> {
+        Ok(Raw(Value::Float(number)))
+    }
+
+    fn visit_bool<E>(self, boolean: bool) -> Result<Raw, E> {
+        Ok(Raw(Value::Boolean(boolean)))
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut parts: A) -> Result<Raw, A::Error> {
+        let mut list = Vec::new();
+        while let Some(At { value: Raw(value), span }) = parts.next_element::<At<Raw>>()? {
+            list.push(Node { span, value });
+        }
+        Ok(Raw(Value::List(list)))
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some((key, At { value: Raw(value), span })) = map.next_entry::<At<String>, At<Raw>>()? {
+            entries.push(Entry { key: key.value, key_span: key.span, node: Node { span, value } });
+        }
+        Ok(Raw(Value::Table(Table { entries })))
+    }
+}
+
+impl JsonSchema for Raw {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Anything".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!(true)
+    }
+}
+
+/// A kind of value that is written as a number or as a text.
+macro_rules! written {
+    ($(#[$doc:meta])* $name:ident($type:ty), $expected:literal, $schema:tt, $read:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub(crate) struct $name(pub $type);
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let Raw(value) = Raw::deserialize(deserializer)?;
+                let read: fn(&Value) -> Result<Option<$type>, String> = $read;
+                match read(&value).map_err(de::Error::custom)? {
+                    Some(value) => Ok(Self(value)),
+                    None => Err(de::Error::custom(format!("{} is expected here, not {}", $expected, value.describe()))),
+                }
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    };
+}
+
+written! {
+    /// A whole number.
+    Count(u64), "a whole number, or a text such as \"10k\",", { "type": ["integer", "string"], "minimum": 0 },
+    |value| match value {
+        Value::Integer(number) => Ok(u64::try_from(*number).ok()),
+        Value::Text(text) => breme_base::parse_count(text).map(Some),
+        _ => Ok(None),
+    }
+}
+
+written! {
+    /// A time.
+    Time(Duration), "a time such as \"10s\" or a number of seconds", { "type": ["number", "string"], "minimum": 0 },
+    |value| match value {
+        Value::Integer(number) => Ok(u64::try_from(*number).ok().map(Duration::from_secs)),
+        Value::Float(number) => Ok(Duration::try_from_secs_f64(*number).ok()),
+        Value::Text(text) => time(text).map(Some),
+        _ => Ok(None),
+    }
+}
+
+written! {
+    /// A number of bytes.
+    Size(u64), "a number of bytes, or a text such as \"64MiB\",", { "type": ["integer", "string"], "minimum": 0 },
+    |value| match value {
+        Value::Integer(number) => Ok(u64::try_from(*number).ok()),
+        Value::Text(text) => match measured(text) {
+            Some((bytes, Unit::Bytes | Unit::Plain)) if bytes >= 0.0 => Ok(Some(bytes as u64)),
+            _ => Err(format!("{text:?} is no size; write 64MiB, 10kB, or a number of bytes")),
+        },
+        _ => Ok(None),
+    }
+}
+
+written! {
+    /// A rate a second.
+    Rate(f64), "a number a second, or a text such as \"20k\",", { "type": ["number", "string"], "minimum": 0 },
+    |value| match value {
+        Value::Integer(number) => Ok(Some(*number as f64).filter(|rate| *rate > 0.0)),
+        Value::Float(number) => Ok(Some(*number).filter(|rate| *rate > 0.0 && rate.is_finite())),
+        Value::Text(text) => match measured(text) {
+            Some((rate, Unit::PerSecond | Unit::Plain)) if rate > 0.0 => Ok(Some(rate)),
+            _ => Err(format!("{text:?} is no rate; write a number a second: 100, 0.5, 20k")),
+        },
+        _ => Ok(None),
+    }
+}
+
+written! {
+    /// A share of one.
+    Share(f64), "a share such as \"2 %\" or 0.02", { "type": ["number", "string"], "minimum": 0, "maximum": 1 },
+    |value| match value {
+        Value::Integer(number @ 0..=1) => Ok(Some(*number as f64)),
+        Value::Float(number) => Ok(Some(*number).filter(|share| (0.0..=1.0).contains(share))),
+        Value::Text(text) => match measured(text) {
+            Some((share, Unit::Share | Unit::Plain)) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
+            _ => Err(format!("{text:?} is no share; write for example \"2 %\" or 0.02")),
+        },
+        _ => Ok(None),
+    }
+}
+
+written! {
+    /// A number.
+    Number(f64), "a number", { "type": "number" },
+    |value| match value {
+        Value::Integer(number) => Ok(Some(*number as f64)),
+        Value::Float(number) => Ok(Some(*number).filter(|number| number.is_finite())),
+        _ => Ok(None),
+    }
+}
+
+/// A duration; a space before the unit does no harm.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    let close = text.trim().replacen(' ', "", 1);
+    breme_base::parse_duration(&close).or_else(|_| breme_base::parse_duration(text))
+}
+
+/// A number with its unit, as expressions have them.
+pub(crate) fn measured(text: &str) -> Option<(f64, Unit)> {
+    match Expression::parse(text, &Vocabulary::default()) {
+        Ok(Expression::Number(value, unit)) => Some((value, unit)),
+        _ => None,
+    }
+}
+
+/// A text; a number or a boolean is taken as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text(pub String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Raw(value) = Raw::deserialize(deserializer)?;
+        let fault = || de::Error::custom(format!("a text is expected here, not {}", value.describe()));
+        value.plain().map(Self).ok_or_else(fault)
+    }
+}
+
+impl From<At<String>> for At<Text> {
+    fn from(at: At<String>) -> Self {
+        Self { value: Text(at.value), span: at.span }
+    }
+}
+
+impl JsonSchema for Text {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+/// A program and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Command(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Command {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Raw(value) = Raw::deserialize(deserializer)?;
+        match &value {
+            Value::Text(text) => {
+                let words: Vec<String> = text.split_whitespace().map(|word| format!("{word:?}")).collect();
+                Err(de::Error::custom(format!("a command is a list; write [{}]", words.join(", "))))
+            }
+            Value::List(list) if !list.is_empty() => {
+                let words: Option<Vec<String>> = list.iter().map(|node| node.value.plain()).collect();
+                words
+                    .map(Self)
+                    .ok_or_else(|| de::Error::custom("a command is a list of texts: [\"PROGRAM\", \"ARGUMENT\"]"))
+            }
+            Value::List(_) => Err(de::Error::custom("this command is empty; write [\"PROGRAM\", \"ARGUMENT\"]")),
+            other => Err(de::Error::custom(format!(
+                "a list such as [\"PROGRAM\", \"ARGUMENT\"] is expected here, not {}",
+                other.describe()
+            ))),
+        }
+    }
+}
+
+impl JsonSchema for Command {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Command".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": { "type": ["string", "number", "boolean"] }, "minItems": 1 })
+    }
+}
+
+/// A text that stands here, or `{ from = "FILE" }`.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Here(String),
+    File(At<String>),
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Raw(value) = Raw::deserialize(deserializer)?;
+        let expected = "a text or { from = \"FILE\" }";
+        if let Some(text) = value.plain() {
+            return Ok(Self::Here(text));
+        }
+        match &value {
+            Value::Table(Table { entries }) => match entries.as_slice() {
+                [Entry { key, node: Node { span, value: Value::Text(path) }, .. }] if key == "from" => {
+                    Ok(Self::File(At { value: path.clone(), span: span.clone() }))
+                }
+                _ => Err(de::Error::custom(format!("{expected} is expected here"))),
+            },
+            other => Err(de::Error::custom(format!("{expected} is expected here, not {}", other.describe()))),
+        }
+    }
+}
+
+impl JsonSchema for Content {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Content".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": ["string", "number", "boolean"] }, {
+            "type": "object", "additionalProperties": false, "required": ["from"],
+            "properties": { "from": { "type": "string", "description": "The file, as seen from the folder of the experiment." } }
+        }] })
+    }
+}

@@ -1,0 +1,75 @@
+//! From records to a judgement: what a run shows, how sure that is, and what stands in the way.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`Question`] | the part of a plan that judging needs |
+//! | [`Reader`] | the value of a measure in one trial, or the reason why there is none |
+//! | `seen`, `effect` | every value in every block; two sides within each block, as a ratio with its interval |
+//! | `noise` | the floor: how much two trials of the same thing differ |
+//! | `standing`, `hypotheses`, `comparisons` | what an interval says; claims with a verdict; every pair of levels |
+//! | `tables`, `laws`, `models` | the figures with published ones beside them; operational laws; predictions that are tried |
+//! | [`Search`] | which load is to be tried next, until it fails |
+//! | [`compare`] | two runs |
+//!
+//! The unit of evidence is the block, not the request. The same records give the same judgement, word for word.
+
+mod answer;
+mod claims;
+mod comparisons;
+mod condition;
+mod effect;
+mod hypotheses;
+mod laws;
+mod measure;
+mod models;
+mod noise;
+mod question;
+mod runs;
+mod search;
+mod seen;
+mod standing;
+mod tables;
+mod warnings;
+mod words;
+
+pub use claims::CASES_MAX;
+pub use comparisons::COMPARISONS_MAX;
+pub use condition::is_met;
+pub use measure::{Lack, Reader, Trust};
+pub use question::{Factor, Hypothesis, Levels, PublishedFigure, Question};
+pub use runs::{CompareRules, Run, RunComparison, RunVerdict, compare};
+pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
+pub use standing::blocks_min;
+pub use words::{amount, less_is_better, less_is_better_of};
+
+use crate::judgement::Judgement;
+use crate::record::TrialRecord;
+use noise::Floors;
+use seen::Seen;
+
+/// What the records show.
+#[must_use]
+pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
+    let seen = Seen::new(question.all_measures(), records);
+    let (floors, noise) = Floors::seen(question, &seen);
+    let (comparisons, left_out) = comparisons::compare_levels(question, &seen, &floors);
+    let (models, without_model) = models::judge(question, records);
+    let mut judgement = Judgement {
+        hypotheses: hypotheses::judge(question, &seen, &floors),
+        comparisons,
+        noise,
+        tables: tables::tables(question, &seen),
+        laws: laws::check(records),
+        searches: question.searches.iter().map(|search| Search::from_records(search, records).outcome()).collect(),
+        models,
+        trials: warnings::count_trials(question, records),
+        ..Judgement::default()
+    };
+    judgement.warnings = warnings::warnings(question, records, &judgement);
+    judgement.warnings.extend(without_model);
+    if left_out > 0 {
+        judgement.warnings.push(format!("{left_out} comparisons that tell least are left out."));
+    }
+    judgement.answer = answer::answer(question, &judgement);
+    judgement
+}

@@ -1,0 +1,166 @@
+//! Every pair of levels of every factor, the other factors being equal.
+//!
+//! These are for looking, not for proof: nobody claimed them beforehand, and of twenty of pure chance one is called different. So they are not
+//! corrected for their number, and an answer that matters belongs into a hypothesis.
+
+use crate::expression::{Expression, Quantity};
+use crate::judge::claims::with_each_level;
+use crate::judge::effect::{effect_of, pairs_between};
+use crate::judge::noise::Floors;
+use crate::judge::question::{Factor, Levels, Question};
+use crate::judge::seen::{Seen, overridden};
+use crate::judge::standing::Standing;
+use crate::judge::words::{self, different};
+use crate::judgement::{Comparison, Effect, Scale, Verdict};
+use crate::plan::PlanMeasure;
+
+/// The most comparisons that are kept, the most telling ones first.
+pub const COMPARISONS_MAX: usize = 500;
+
+/// Of a factor with more levels than these, only neighbours are compared, and each with the first.
+pub const LEVELS_MAX: usize = 50;
+
+/// The comparisons, those that tell most first.
+pub(crate) fn compare_levels(question: &Question, seen: &Seen, floors: &Floors) -> (Vec<Comparison>, usize) {
+    let mut comparisons = Vec::new();
+    for measure in &question.measures {
+        for factor in &question.factors {
+            for others in combinations_without(&question.factors, &factor.name) {
+                comparisons.extend(pairs_of_levels(question, seen, floors, measure, factor, &others));
+            }
+        }
+    }
+    // Stable: what is equally telling stays in the plan's order.
+    comparisons.sort_by(|one, other| order(one).cmp(&order(other)).then(weight(other).total_cmp(&weight(one))));
+    let left_out = comparisons.len().saturating_sub(COMPARISONS_MAX);
+    comparisons.truncate(COMPARISONS_MAX);
+    (comparisons, left_out)
+}
+
+/// Each combination of the levels of all factors but one.
+pub(crate) fn combinations_without(factors: &[Factor], left_out: &str) -> Vec<Levels> {
+    let others = factors.iter().filter(|factor| factor.name != left_out);
+    others.fold(vec![Levels::new()], |combinations, factor| with_each_level(&combinations, factor))
+}
+
+fn pairs_of_levels(
+    question: &Question,
+    seen: &Seen,
+    floors: &Floors,
+    measure: &PlanMeasure,
+    factor: &Factor,
+    others: &Levels,
+) -> Vec<Comparison> {
+    let at = |level: &String| overridden(others, &[(factor.name.clone(), level.clone())]);
+    let mut comparisons = Vec::new();
+    for (index, right) in factor.levels.iter().enumerate() {
+        let is_all = index == 0 || factor.levels.len() <= LEVELS_MAX;
+        let with = if is_all { usize::MAX } else { 1 };
+        for left in factor.levels[index + 1..].iter().take(with) {
+            let pairs = pairs_between(seen, &measure.expression, &at(left), &at(right));
+            if pairs.is_empty() {
+                continue;
+            }
+            let mut effect = effect_of(pairs, question.confidence, question.equal_within);
+            effect.floor = floors.of_expression(&measure.expression, effect.scale);
+            let verdict = verdict_of(&effect, question.confidence);
+            comparisons.push(Comparison {
+                measure: measure.name.clone(),
+                factor: factor.name.clone(),
+                left: left.clone(),
+                right: right.clone(),
+                at: others.clone(),
+                verdict,
+                sentence: sentence(measure, (&named(factor, left), &named(factor, right)), others, verdict, &effect),
+                effect,
+            });
+        }
+    }
+    comparisons
+}
+
+pub(crate) fn verdict_of(effect: &Effect, confidence: f64) -> Verdict {
+    let standing = Standing::new(effect, confidence);
+    if effect.center.is_none() {
+        Verdict::NoData
+    } else if standing.is_equal() {
+        Verdict::PracticallyEqual
+    } else if standing.is_below() || standing.is_above() {
+        Verdict::Supported
+    } else if standing.is_within_noise() {
+        Verdict::Undecided { more_blocks: None }
+    } else {
+        Verdict::Undecided { more_blocks: standing.more_blocks(confidence) }
+    }
+}
+
+/// What is measured, where it is one thing.
+fn quantity_of(expression: &Expression) -> Option<&Quantity> {
+    match expression {
+        Expression::Measured { measure, .. } => Some(&measure.quantity),
+        _ => None,
+    }
+}
+
+/// A level by its name; a number needs to say of what.
+fn named(factor: &Factor, level: &str) -> String {
+    if level.parse::<f64>().is_ok() { format!("{}={level}", factor.name) } else { level.to_owned() }
+}
+
+fn sentence(
+    measure: &PlanMeasure,
+    (left, right): (&str, &str),
+    others: &Levels,
+    verdict: Verdict,
+    effect: &Effect,
+) -> String {
+    let name = &measure.name;
+    let at = if others.is_empty() { String::new() } else { format!(" at {}", words::levels(others)) };
+    let said = words::effect(effect, measure.unit);
+    let [Some(center), Some(low), Some(high)] = [effect.center, effect.low, effect.high] else {
+        return format!("`{name}`: nothing to compare `{left}` and `{right}` by{at}.");
+    };
+    let kind = if effect.scale == Scale::Ratio { "ratio" } else { "difference" };
+    match verdict {
+        Verdict::Supported if effect.scale == Scale::Ratio => {
+            let said = different(quantity_of(&measure.expression), name, left, right, [center, low, high]);
+            format!("{said}{at} (`{name}`).")
+        }
+        Verdict::Supported => format!("`{left}` and `{right}` differ in `{name}` by {said}{at}."),
+        Verdict::PracticallyEqual => {
+            format!("`{left}` and `{right}` are practically equal in `{name}`{at}: {kind} {said}.")
+        }
+        Verdict::Undecided { more_blocks } => {
+            let more = more_blocks
+                .map(|more| format!("; about {} would probably tell", words::count(more as usize, "more block")));
+            format!(
+                "`{left}` and `{right}` cannot be told apart in `{name}`{at}: {kind} {said}{}.",
+                more.unwrap_or_default()
+            )
+        }
+        Verdict::Refuted | Verdict::NoData => format!("`{left}` and `{right}` in `{name}`{at}: {kind} {said}."),
+    }
+}
+
+/// What is decided first, then what is alike, then what is open.
+fn order(comparison: &Comparison) -> u8 {
+    match comparison.verdict {
+        Verdict::Supported | Verdict::Refuted => 0,
+        Verdict::PracticallyEqual => 1,
+        Verdict::Undecided { .. } => 2,
+        Verdict::NoData => 3,
+    }
+}
+
+/// How far from "no difference", on one scale for all measures.
+fn weight(comparison: &Comparison) -> f64 {
+    let Effect { scale, center, blocks, .. } = &comparison.effect;
+    match (scale, center) {
+        (Scale::Ratio, Some(center)) => center.ln().abs(),
+        (Scale::Difference, Some(center)) => {
+            let size = blocks.iter().map(|pair| pair.left.abs().max(pair.right.abs())).fold(0.0, f64::max);
+            if size > 0.0 { center.abs() / size } else { 0.0 }
+        }
+        (_, None) => 0.0,
+    }
+}

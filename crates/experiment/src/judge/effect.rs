@@ -1,0 +1,151 @@
+//! How two things differ over the blocks.
+//!
+//! Both sides are computed within each block, so that what all trials of a block have in common falls out. They are compared as a ratio, on
+//! logarithms; as a difference where a side is not positive, since a ratio to nothing has no sense.
+
+use breme_stats::{hodges_lehmann, signed_rank_p};
+
+use crate::expression::Expression;
+use crate::judge::measure::Lack;
+use crate::judge::question::Levels;
+use crate::judge::seen::{Seen, mean};
+use crate::judgement::{BlockPair, Effect, Scale};
+
+/// The most pairs that an effect keeps. Of a longer run neighbouring blocks are put together, so that all of it counts.
+///
+/// What is computed of them grows with their square, and two hundred tell a difference of a tenth of the scatter.
+pub const PAIRS_MAX: usize = 200;
+
+/// Both sides in every block that has both, and why others have not.
+pub(crate) fn pairs_of(
+    seen: &Seen,
+    left: &Expression,
+    right: &Expression,
+    levels: &Levels,
+) -> (Vec<BlockPair>, Vec<(u32, Lack)>) {
+    let (mut pairs, mut lacks) = (Vec::new(), Vec::new());
+    for block in seen.blocks() {
+        let both = seen.evaluate(left, levels, block).and_then(|left| Ok((left, seen.evaluate(right, levels, block)?)));
+        match both {
+            Ok((left, right)) => pairs.push(BlockPair { block, left, right }),
+            Err(lack) => lacks.push((block, lack)),
+        }
+    }
+    (pairs, lacks)
+}
+
+/// The same for one expression at two combinations.
+pub(crate) fn pairs_between(seen: &Seen, expression: &Expression, left: &Levels, right: &Levels) -> Vec<BlockPair> {
+    let pair = |block| {
+        let left = seen.evaluate(expression, left, block).ok()?;
+        let right = seen.evaluate(expression, right, block).ok()?;
+        Some(BlockPair { block, left, right })
+    };
+    seen.blocks_of(left).filter_map(pair).collect()
+}
+
+/// What the pairs show. `equal_within` is a share, also where the effect turns out to be a difference: then it is one of the right side.
+pub(crate) fn effect_of(pairs: Vec<BlockPair>, confidence: f64, equal_within: f64) -> Effect {
+    let blocks = put_together(pairs);
+    let scale = scale_of(&blocks);
+    let equal_within = match scale {
+        Scale::Ratio => equal_within,
+        Scale::Difference => equal_within * typical(blocks.iter().map(|pair| pair.right.abs())).unwrap_or_default(),
+    };
+    let values = values_of(scale, &blocks);
+    let mut effect = Effect { scale, equal_within, ..Effect::default() };
+    if let Some(estimate) = hodges_lehmann(&values, confidence) {
+        let back = |value: f64| Some(if scale == Scale::Ratio { value.exp() } else { value });
+        (effect.center, effect.low, effect.high) = (back(estimate.center), back(estimate.low), back(estimate.high));
+        effect.confidence = estimate.confidence;
+        effect.p = signed_rank_p(&values);
+    }
+    effect.blocks = blocks;
+    effect
+}
+
+/// The numbers that the ranks are made of: logarithms of ratios, or differences.
+pub(crate) fn values_of(scale: Scale, blocks: &[BlockPair]) -> Vec<f64> {
+    let value = |pair: &BlockPair| match scale {
+        Scale::Ratio => (pair.left / pair.right).ln(),
+        Scale::Difference => pair.left - pair.right,
+    };
+    blocks.iter().map(value).collect()
+}
+
+fn scale_of(blocks: &[BlockPair]) -> Scale {
+    let is_positive = blocks.iter().all(|pair| pair.left > 0.0 && pair.right > 0.0);
+    if is_positive { Scale::Ratio } else { Scale::Difference }
+}
+
+/// The median.
+pub(crate) fn typical(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        length if length % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+/// No more than [`PAIRS_MAX`]: neighbours become one.
+fn put_together(pairs: Vec<BlockPair>) -> Vec<BlockPair> {
+    let each = pairs.len().div_ceil(PAIRS_MAX);
+    if each <= 1 {
+        return pairs;
+    }
+    let together = |neighbours: &[BlockPair]| {
+        let side = |of: fn(&BlockPair) -> f64| mean(&neighbours.iter().map(of).collect::<Vec<_>>());
+        BlockPair { block: neighbours[0].block, left: side(|pair| pair.left), right: side(|pair| pair.right) }
+    };
+    pairs.chunks(each).map(together).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(values: &[(f64, f64)]) -> Vec<BlockPair> {
+        values.iter().zip(1..).map(|(&(left, right), block)| BlockPair { block, left, right }).collect()
+    }
+
+    #[test]
+    fn positive_sides_are_compared_as_a_ratio() {
+        let effect = effect_of(pairs(&[(2.0, 1.0), (4.0, 2.0), (2.2, 1.0)]), 0.95, 0.02);
+        assert_eq!(effect.scale, Scale::Ratio);
+        assert!((effect.center.unwrap() - 2.0).abs() < 0.11);
+        assert_eq!((effect.confidence, effect.equal_within), (0.75, 0.02));
+    }
+
+    #[test]
+    fn a_side_that_is_zero_makes_it_a_difference() {
+        let effect = effect_of(pairs(&[(0.0, 0.01); 6]), 0.95, 0.02);
+        assert_eq!(effect.scale, Scale::Difference);
+        assert_eq!((effect.center, effect.low, effect.high), (Some(-0.01), Some(-0.01), Some(-0.01)));
+        assert!((effect.equal_within - 0.0002).abs() < 1e-12, "2 % of the right side");
+        assert!(effect.p.unwrap() < 0.05, "equal values are not the same as none");
+    }
+
+    #[test]
+    fn nothing_gives_nothing() {
+        let effect = effect_of(Vec::new(), 0.95, 0.02);
+        assert_eq!((effect.center, effect.p, effect.confidence), (None, None, 0.0));
+    }
+
+    #[test]
+    fn of_a_long_run_every_block_counts() {
+        let values: Vec<(f64, f64)> = (0..1_700).map(|block| (1.0 + f64::from(block % 2), 1.0)).collect();
+        let effect = effect_of(pairs(&values), 0.95, 0.02);
+        assert!(effect.blocks.len() <= PAIRS_MAX && effect.blocks.len() > PAIRS_MAX / 2);
+        assert!((effect.center.unwrap() - 2.0_f64.sqrt()).abs() < 1e-6, "{:?}", effect.center);
+    }
+
+    #[test]
+    fn the_typical_value_is_the_median() {
+        assert_eq!(typical([3.0, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(typical([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
+        assert_eq!(typical(std::iter::empty()), None);
+    }
+}

@@ -1,0 +1,352 @@
+//! The value of a measure in one trial, or the reason why there is none.
+//!
+//! A missing value is never a zero: a trial that failed, that the generator limited or that never came to rest says nothing, and whoever
+//! wonders why a block is missing gets the reason in words.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use breme_stats::Histogram;
+
+use crate::expression::{Measure, Quantity, TimeFigure};
+use crate::record::{Distribution, SteadyState, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord};
+
+const NS_PER_S: f64 = 1e9;
+
+/// Why a trial has no value of a measure.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// No such trial was run.
+    NotRun,
+    /// It failed.
+    Failed(String),
+    /// It says more about the generator or the machine than about the subject.
+    Invalid(String),
+    /// The workload never came to rest.
+    NeverSteady(String),
+    /// There is no such workload in it, or it did not run in this trial.
+    NoWorkload(String),
+    /// There is no such subject in it.
+    NoSubject(String),
+    /// Nothing was counted that the value could be made of.
+    NothingCounted(String),
+    /// The subject shows no counter of this name.
+    NoCounter(String),
+    /// The record does not hold it.
+    NotKept(String),
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRun => formatter.write_str("not run"),
+            Self::Failed(what) => write!(formatter, "failed: {what}"),
+            Self::Invalid(why) => write!(formatter, "INVALID: {why}"),
+            Self::NeverSteady(workload) => write!(formatter, "`{workload}` never came to a steady state"),
+            Self::NoWorkload(name) => write!(formatter, "workload `{name}` did not run"),
+            Self::NoSubject(name) => write!(formatter, "subject `{name}` was not in it"),
+            Self::NothingCounted(of) => write!(formatter, "nothing to count in `{of}`"),
+            Self::NoCounter(name) => write!(formatter, "no counter `{name}` was shown"),
+            Self::NotKept(what) => write!(formatter, "{what} is not kept in the record"),
+        }
+    }
+}
+
+/// What a trial must be for its values to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// It must have come to rest: for comparisons.
+    Steady,
+    /// It need not: overload never rests, and the search for it asks all the same.
+    Any,
+}
+
+/// Reads the measures of one trial. Each histogram is decoded once, whatever the number of quantiles that are asked for.
+pub struct Reader<'a> {
+    record: &'a TrialRecord,
+    trust: Trust,
+    decoded: HashMap<(&'a str, bool), Option<Histogram>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Of this trial.
+    #[must_use]
+    pub fn new(record: &'a TrialRecord, trust: Trust) -> Self {
+        Self { record, trust, decoded: HashMap::new() }
+    }
+
+    /// The value, in the base unit.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn value(&mut self, measure: &Measure) -> Result<f64, Lack> {
+        self.check_trial()?;
+        let value = self.value_of(&measure.quantity, &measure.of)?;
+        if value.is_finite() { Ok(value) } else { Err(Lack::NothingCounted(measure.of.clone())) }
+    }
+
+    fn check_trial(&self) -> Result<(), Lack> {
+        if let TrialEnd::Failed { who, what, .. } = &self.record.end {
+            return Err(Lack::Failed(format!("{who}: {what}")));
+        }
+        self.record.invalid_reasons.first().map_or(Ok(()), |why| Err(Lack::Invalid(why.clone())))
+    }
+
+    fn value_of(&mut self, quantity: &Quantity, of: &str) -> Result<f64, Lack> {
+        match quantity {
+            Quantity::Time { is_service, figure } => self.time(of, *is_service, *figure),
+            Quantity::Step { step, figure } => step_time(self.workload(of)?, step, *figure),
+            Quantity::CpuPerRequest => self.per_answer(self.cpu_s(of)?),
+            Quantity::CpuShare => Ok(self.cpu_s(of)? / positive(self.record.length_s, of)?),
+            Quantity::Memory => Ok(self.subject(of)?.memory_max_bytes as f64),
+            Quantity::Threads => Ok(self.subject(of)?.threads_max as f64),
+            Quantity::Descriptors => Ok(self.subject(of)?.descriptors_max as f64),
+            Quantity::Switches => {
+                let subject = self.subject(of)?;
+                self.per_answer((subject.switches_voluntary + subject.switches_forced) as f64)
+            }
+            Quantity::Counter(name) => counter(self.subject(of)?, name),
+            of_workload => self.count(of_workload, of),
+        }
+    }
+
+    fn count(&self, quantity: &Quantity, of: &str) -> Result<f64, Lack> {
+        let workload = self.workload(of)?;
+        let failed = failed(workload) as f64;
+        let requests = || positive(workload.ok as f64 + failed, of);
+        match quantity {
+            Quantity::Rate => Ok(workload.achieved_rate),
+            Quantity::OfferedRate => workload.offered_rate.ok_or_else(|| Lack::NothingCounted(of.to_owned())),
+            Quantity::ByteRate => Ok(workload.received_bytes as f64 / positive(workload.window_s, of)?),
+            Quantity::ErrorShare => Ok(failed / requests()?),
+            Quantity::PassShare => Ok(workload.ok as f64 / requests()?),
+            Quantity::Answered => Ok(workload.answered as f64),
+            Quantity::Failed => Ok(failed),
+            Quantity::SessionShare => session_share(workload, of),
+            _ => Err(Lack::NotKept(of.to_owned())),
+        }
+    }
+
+    fn time(&mut self, of: &str, is_service: bool, figure: TimeFigure) -> Result<f64, Lack> {
+        let workload = self.workload(of)?;
+        let times = if is_service { &workload.service } else { &workload.response };
+        if times.count == 0 {
+            return Err(Lack::NothingCounted(of.to_owned()));
+        }
+        let nanos = match figure {
+            TimeFigure::Mean => times.mean_ns,
+            TimeFigure::Stdev => times.stdev_ns,
+            TimeFigure::Min => times.min_ns as f64,
+            TimeFigure::Max => times.max_ns as f64,
+            TimeFigure::Quantile(quantile) => self.quantile(of, is_service, times, quantile)?,
+        };
+        Ok(nanos / NS_PER_S)
+    }
+
+    fn quantile(&mut self, of: &str, is_service: bool, times: &'a Distribution, quantile: f64) -> Result<f64, Lack> {
+        let name = self.record.workloads.get_key_value(of).map_or("", |(name, _)| name.as_str());
+        let histogram =
+            self.decoded.entry((name, is_service)).or_insert_with(|| Histogram::decode(&times.histogram).ok());
+        match histogram {
+            Some(histogram) if !histogram.is_empty() => Ok(histogram.quantile(quantile) as f64),
+            _ => Err(Lack::NotKept(format!("the distribution of `{of}`"))),
+        }
+    }
+
+    fn workload(&self, name: &str) -> Result<&'a WorkloadRecord, Lack> {
+        let workload = self.record.workloads.get(name).ok_or_else(|| Lack::NoWorkload(name.to_owned()))?;
+        if self.trust == Trust::Steady && workload.steady.state == SteadyState::NeverSteady {
+            return Err(Lack::NeverSteady(name.to_owned()));
+        }
+        Ok(workload)
+    }
+
+    /// A subject's numbers are about the whole trial, so they rest only when every workload in front does.
+    fn subject(&self, name: &str) -> Result<&'a SubjectRecord, Lack> {
+        let subject = self.record.subjects.get(name).ok_or_else(|| Lack::NoSubject(name.to_owned()))?;
+        for (workload, _) in self.record.workloads.iter().filter(|(_, workload)| !workload.is_background) {
+            self.workload(workload)?;
+        }
+        Ok(subject)
+    }
+
+    fn cpu_s(&self, of: &str) -> Result<f64, Lack> {
+        let subject = self.subject(of)?;
+        Ok((subject.cpu_user_ns + subject.cpu_system_ns) as f64 / NS_PER_S)
+    }
+
+    fn per_answer(&self, amount: f64) -> Result<f64, Lack> {
+        let answered: u64 = self.record.workloads.values().map(answered_in_trial).sum();
+        if answered == 0 { Err(Lack::NothingCounted("all workloads".to_owned())) } else { Ok(amount / answered as f64) }
+    }
+}
+
+/// Subjects are watched for the whole trial, so their use is divided by the answers of the whole trial, not of its steady part.
+fn answered_in_trial(workload: &WorkloadRecord) -> u64 {
+    let by_status: u64 = workload.statuses.values().sum();
+    by_status.max(workload.answered)
+}
+
+fn failed(workload: &WorkloadRecord) -> u64 {
+    workload.errors.values().sum()
+}
+
+fn positive(amount: f64, of: &str) -> Result<f64, Lack> {
+    if amount > 0.0 { Ok(amount) } else { Err(Lack::NothingCounted(of.to_owned())) }
+}
+
+fn session_share(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
+    let sessions = workload.sessions.ok_or_else(|| Lack::NothingCounted(of.to_owned()))?;
+    Ok(sessions.completed as f64 / positive((sessions.completed + sessions.failed) as f64, of)?)
+}
+
+fn step_time(workload: &WorkloadRecord, name: &str, figure: TimeFigure) -> Result<f64, Lack> {
+    let step: &StepRecord = workload.steps.get(name).ok_or_else(|| Lack::NothingCounted(format!("step {name}")))?;
+    if step.answered == 0 {
+        return Err(Lack::NothingCounted(format!("step {name}")));
+    }
+    let is = |quantile: f64, wanted: f64| (quantile - wanted).abs() < 1e-9;
+    let nanos = match figure {
+        TimeFigure::Mean => step.response_mean_ns,
+        TimeFigure::Quantile(quantile) if is(quantile, 0.5) => step.response_p50_ns as f64,
+        TimeFigure::Quantile(quantile) if is(quantile, 0.99) => step.response_p99_ns as f64,
+        _ => return Err(Lack::NotKept(format!("this figure of step {name}"))),
+    };
+    Ok(nanos / NS_PER_S)
+}
+
+/// All label sets of a counter together: `hits` is the sum of `hits{zone="a"}` and `hits{zone="b"}`.
+fn counter(subject: &SubjectRecord, name: &str) -> Result<f64, Lack> {
+    let is_it = |shown: &str| shown == name || shown.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
+    let values: Vec<f64> = subject.counters.iter().filter(|(shown, _)| is_it(shown)).map(|(_, &value)| value).collect();
+    if values.is_empty() { Err(Lack::NoCounter(name.to_owned())) } else { Ok(values.iter().sum()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::record::{Sessions, Steady};
+
+    fn distribution(times: &[u64]) -> Distribution {
+        let mut histogram = Histogram::new();
+        times.iter().for_each(|&time| histogram.record(time));
+        Distribution {
+            count: histogram.count(),
+            mean_ns: histogram.mean(),
+            stdev_ns: histogram.stdev(),
+            min_ns: histogram.min(),
+            max_ns: histogram.max(),
+            histogram: histogram.encode(),
+        }
+    }
+
+    fn record() -> TrialRecord {
+        let workload = WorkloadRecord {
+            answered: 80,
+            ok: 75,
+            errors: BTreeMap::from([("status".to_owned(), 5), ("timeout".to_owned(), 20)]),
+            statuses: BTreeMap::from([("200".to_owned(), 95), ("500".to_owned(), 5)]),
+            window_s: 2.0,
+            received_bytes: 3_000,
+            achieved_rate: 40.0,
+            response: distribution(&[1_000_000, 2_000_000, 3_000_000, 4_000_000]),
+            sessions: Some(Sessions { begun: 12, completed: 9, failed: 1 }),
+            ..WorkloadRecord::default()
+        };
+        let subject = SubjectRecord {
+            cpu_user_ns: 300_000_000,
+            cpu_system_ns: 100_000_000,
+            memory_max_bytes: 7_000,
+            counters: BTreeMap::from([
+                ("hits{zone=\"a\"}".to_owned(), 3.0),
+                ("hits{zone=\"b\"}".to_owned(), 4.0),
+                ("hits_total".to_owned(), 100.0),
+            ]),
+            ..SubjectRecord::default()
+        };
+        TrialRecord {
+            length_s: 4.0,
+            workloads: BTreeMap::from([("user".to_owned(), workload)]),
+            subjects: BTreeMap::from([("site".to_owned(), subject)]),
+            ..TrialRecord::default()
+        }
+    }
+
+    fn measure(quantity: Quantity, of: &str) -> Measure {
+        Measure { quantity, of: of.to_owned() }
+    }
+
+    fn time(figure: TimeFigure) -> Quantity {
+        Quantity::Time { is_service: false, figure }
+    }
+
+    fn check(quantity: &Quantity, of: &str, expected: f64) {
+        let record = record();
+        let value = Reader::new(&record, Trust::Steady).value(&measure(quantity.clone(), of)).unwrap();
+        assert!((value / expected - 1.0).abs() < 2e-3, "{quantity:?} is {value}, not {expected}");
+    }
+
+    #[test]
+    fn values_are_in_base_units() {
+        check(&time(TimeFigure::Mean), "user", 2.5e-3);
+        check(&time(TimeFigure::Quantile(0.5)), "user", 2e-3);
+        check(&time(TimeFigure::Quantile(0.99)), "user", 4e-3);
+        check(&time(TimeFigure::Min), "user", 1e-3);
+        check(&time(TimeFigure::Max), "user", 4e-3);
+        check(&Quantity::Rate, "user", 40.0);
+        check(&Quantity::ByteRate, "user", 1_500.0);
+        check(&Quantity::ErrorShare, "user", 0.25);
+        check(&Quantity::PassShare, "user", 0.75);
+        check(&Quantity::Answered, "user", 80.0);
+        check(&Quantity::Failed, "user", 25.0);
+        check(&Quantity::SessionShare, "user", 0.9);
+        check(&Quantity::CpuPerRequest, "site", 4e-3);
+        check(&Quantity::CpuShare, "site", 0.1);
+        check(&Quantity::Memory, "site", 7_000.0);
+        check(&Quantity::Counter("hits".to_owned()), "site", 7.0);
+    }
+
+    fn lack(record: &TrialRecord, quantity: Quantity, of: &str) -> Lack {
+        Reader::new(record, Trust::Steady).value(&measure(quantity, of)).unwrap_err()
+    }
+
+    #[test]
+    fn a_trial_that_does_not_count_says_why() {
+        let mut failed = record();
+        failed.end =
+            TrialEnd::Failed { who: "site".into(), what: "ended with signal 11".into(), printed: String::new() };
+        assert_eq!(lack(&failed, Quantity::Rate, "user").to_string(), "failed: site: ended with signal 11");
+        let mut invalid = record();
+        invalid.invalid_reasons = vec!["the generator was saturated".into()];
+        assert_eq!(lack(&invalid, Quantity::Rate, "user").to_string(), "INVALID: the generator was saturated");
+    }
+
+    #[test]
+    fn a_workload_that_never_rests_has_no_value_but_in_a_search() {
+        let mut record = record();
+        record.workloads.get_mut("user").unwrap().steady =
+            Steady { state: SteadyState::NeverSteady, ..Steady::default() };
+        assert_eq!(lack(&record, Quantity::Rate, "user"), Lack::NeverSteady("user".into()));
+        assert_eq!(lack(&record, Quantity::Memory, "site"), Lack::NeverSteady("user".into()));
+        let rate = measure(Quantity::Rate, "user");
+        assert_eq!(Reader::new(&record, Trust::Any).value(&rate), Ok(40.0));
+    }
+
+    #[test]
+    fn what_is_not_there_is_no_zero() {
+        let mut record = record();
+        assert_eq!(lack(&record, Quantity::Rate, "crowd"), Lack::NoWorkload("crowd".into()));
+        assert_eq!(lack(&record, Quantity::Memory, "edge"), Lack::NoSubject("edge".into()));
+        assert_eq!(lack(&record, Quantity::Counter("misses".into()), "site"), Lack::NoCounter("misses".into()));
+        assert_eq!(lack(&record, Quantity::OfferedRate, "user"), Lack::NothingCounted("user".into()));
+        let user = record.workloads.get_mut("user").unwrap();
+        user.response.histogram = "garbage!".into();
+        assert!(matches!(lack(&record, time(TimeFigure::Quantile(0.9)), "user"), Lack::NotKept(_)));
+        record.workloads.insert("user".into(), WorkloadRecord::default());
+        assert_eq!(lack(&record, time(TimeFigure::Mean), "user"), Lack::NothingCounted("user".into()));
+        assert_eq!(lack(&record, Quantity::PassShare, "user"), Lack::NothingCounted("user".into()));
+        assert!(matches!(lack(&record, Quantity::CpuPerRequest, "site"), Lack::NothingCounted(_)));
+    }
+}

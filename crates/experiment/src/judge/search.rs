@@ -1,0 +1,339 @@
+//! The search for a failure point: the load at which a condition is first met.
+//!
+//! Plain bisection asks each level once and believes the answer; near the point the answer is a coin, and one wrong answer early sends
+//! all later ones to the wrong place. Here every trial is a **vote** about its level, and the point is where the fewest votes are on the
+//! wrong side of it. A wrong vote is outvoted by the next ones, whenever it came. The rules, in order:
+//!
+//! 1. go up, doubling, until a trial fails; a level counts as failed when failures lead by two;
+//! 2. halve the gap (on a logarithmic scale) until it is as narrow as was asked; both ends must lead by two;
+//! 3. confirm with longer trials: the lower end holds, the upper end fails, and the lower end holds again **right after** the upper one
+//!    has failed. If it does not, the system does not recover where it held before (hysteresis), and the search goes down until it does.
+//!
+//! The search is a function of the steps so far: nothing else is remembered, so a run that was killed goes on where it was.
+//!
+//! After the ideas of MLRsearch (IETF BMWG): many short trials instead of one long one, a share of them may be wrong, both bounds are kept.
+
+mod votes;
+
+use std::time::Duration;
+
+use crate::expression::Condition;
+use crate::judge::condition::is_met;
+use crate::judge::question::Levels;
+use crate::judge::words;
+use crate::judgement::{SearchOutcome, SearchStep};
+use crate::record::{Purpose, TrialRecord};
+use votes::{Bounds, Votes};
+
+/// The most trials of a search, unless the plan says less.
+pub const TRIALS_MAX: usize = 100;
+/// So many trials of a level that do not count make it one that cannot be offered here.
+const UNCOUNTED_MAX: usize = 3;
+
+/// A search, as the plan has it.
+#[derive(Clone, Debug)]
+pub struct SearchQuestion {
+    /// What is turned up: a factor with numbers as levels.
+    pub factor: String,
+    /// The first level, which should hold.
+    pub from: f64,
+    /// The last level.
+    pub to: f64,
+    /// How near the two ends must be: 0.05 is 5 %.
+    pub precision: f64,
+    /// Whether levels are whole numbers.
+    pub is_integer: bool,
+    /// What failing is.
+    pub until: Condition,
+    /// The levels of the other factors.
+    pub at: Levels,
+    /// How long a trial is.
+    pub trial: Duration,
+    /// How long one that confirms is.
+    pub confirmation: Duration,
+    /// The most trials; no more than [`TRIALS_MAX`].
+    pub trials_max: usize,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// This trial.
+    Try {
+        /// At this level.
+        level: f64,
+        /// For so long.
+        length: Duration,
+        /// [`Purpose::Search`], or [`Purpose::Confirmation`].
+        is_confirmation: bool,
+    },
+    /// Nothing: see [`Search::outcome`].
+    Done,
+}
+
+/// A search with its steps so far.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    question: &'a SearchQuestion,
+    steps: Vec<SearchStep>,
+}
+
+/// What there is left to find out.
+enum State {
+    /// A level whose outcome is not known well enough.
+    Ask(f64),
+    /// A longer trial.
+    Confirm(f64),
+    /// All is known.
+    Found { is_confirmed: bool },
+}
+
+impl<'a> Search<'a> {
+    /// Without a step.
+    #[must_use]
+    pub const fn new(question: &'a SearchQuestion) -> Self {
+        Self { question, steps: Vec::new() }
+    }
+
+    /// With the steps that the records hold, in the order in which they were made.
+    #[must_use]
+    pub fn from_records(question: &'a SearchQuestion, records: &[TrialRecord]) -> Self {
+        let mut of_it: Vec<&TrialRecord> = records.iter().filter(|record| belongs(question, record)).collect();
+        of_it.sort_by_key(|record| record.number);
+        let steps = of_it.into_iter().filter_map(|record| step_of(question, record)).collect();
+        Self { question, steps }
+    }
+
+    /// One more step.
+    pub fn take(&mut self, step: SearchStep) {
+        self.steps.push(step);
+    }
+
+    /// What is to be done now.
+    #[must_use]
+    pub fn next(&self) -> Next {
+        match self.state() {
+            State::Ask(level) => Next::Try { level, length: self.question.trial, is_confirmation: false },
+            State::Confirm(level) => Next::Try { level, length: self.question.confirmation, is_confirmation: true },
+            State::Found { .. } => Next::Done,
+        }
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn outcome(&self) -> SearchOutcome {
+        let bounds = Votes::of(&self.steps).bounds();
+        let is_done = matches!(self.state(), State::Found { .. });
+        let is_confirmed = matches!(self.state(), State::Found { is_confirmed: true });
+        let mut outcome = SearchOutcome {
+            factor: self.question.factor.clone(),
+            until: self.question.until.to_string(),
+            at: self.question.at.clone(),
+            holds_at: bounds.holds_at,
+            fails_at: bounds.fails_at,
+            recovers_at: self.recovers_at(&bounds),
+            is_confirmed,
+            steps: self.steps.clone(),
+            sentence: String::new(),
+        };
+        outcome.sentence = sentence(&outcome, is_done, self.wall());
+        outcome
+    }
+
+    fn state(&self) -> State {
+        let votes = Votes::of(&self.steps);
+        if self.steps.len() >= self.question.trials_max.min(TRIALS_MAX) {
+            return State::Found { is_confirmed: false };
+        }
+        let Bounds { holds_at, fails_at } = votes.bounds();
+        if let Some(high) = fails_at
+            && !votes.is_settled(high)
+        {
+            return State::Ask(high);
+        }
+        // What cannot be offered bounds the search as what fails does, but proves nothing.
+        let wall = self.wall().filter(|&wall| fails_at.is_none_or(|high| wall < high));
+        match (holds_at, wall.or(fails_at)) {
+            (None, None) => State::Ask(self.question.from),
+            (None, Some(_)) if wall.is_some() => State::Found { is_confirmed: false },
+            (None, Some(high)) => self.confirm_one(high, true),
+            (Some(low), None) => match self.above(low) {
+                Some(level) => State::Ask(level),
+                None if votes.is_settled(low) => self.confirm_one(low, false),
+                None => State::Ask(low),
+            },
+            (Some(low), Some(high)) => match self.between(low, high) {
+                Some(level) => State::Ask(level),
+                None if !votes.is_settled(low) => State::Ask(low),
+                None if wall.is_some() => self.confirm_one(low, false),
+                None => self.confirm_both(low, high),
+            },
+        }
+    }
+
+    /// The next level above one that holds; none at the top.
+    fn above(&self, low: f64) -> Option<f64> {
+        let SearchQuestion { from, to, is_integer, .. } = *self.question;
+        let start = if is_integer { 1.0 } else { (to - from) / 1_024.0 };
+        let next = if low > 0.0 { low * 2.0 } else { start };
+        let next = if is_integer { next.round() } else { next };
+        (low < to).then(|| next.min(to))
+    }
+
+    /// A level in the middle of a gap that is too wide yet.
+    fn between(&self, low: f64, high: f64) -> Option<f64> {
+        if high <= low * (1.0 + self.question.precision) {
+            return None;
+        }
+        let middle = if low > 0.0 { (low * high).sqrt() } else { high / 2.0 };
+        if !self.question.is_integer {
+            // From 0 up there is no end to halving.
+            return (low > 0.0 || high > self.question.to / 1_024.0).then_some(middle);
+        }
+        let middle = middle.round().clamp(low.floor() + 1.0, (high.ceil() - 1.0).max(low.floor() + 1.0));
+        (middle > low && middle < high).then_some(middle)
+    }
+
+    /// One end alone: it fails from the first level on, or never.
+    fn confirm_one(&self, level: f64, fails: bool) -> State {
+        match self.confirmations(level) {
+            (held, failed) if (if fails { failed } else { held }) > 0 => State::Found { is_confirmed: true },
+            _ => self.confirm(level),
+        }
+    }
+
+    /// Both ends; and the lower one again, coming down from the upper.
+    fn confirm_both(&self, low: f64, high: f64) -> State {
+        if self.confirmations(low).0 == 0 && self.recoveries(low) == (0, 0) {
+            return self.confirm(low);
+        }
+        if self.confirmations(high).1 == 0 {
+            return self.confirm(high);
+        }
+        let (held, failed) = self.recoveries(low);
+        if held > failed {
+            return State::Found { is_confirmed: true };
+        }
+        if failed < held + 2 {
+            let is_above = self.steps.last().is_some_and(|step| is_failed_confirmation(step) && step.level >= high);
+            return self.confirm(if is_above { low } else { high });
+        }
+        self.descend(low)
+    }
+
+    /// It does not recover where it held on the way up: further down, in steps that double.
+    fn descend(&self, low: f64) -> State {
+        let lowest = self.steps.last().map_or(low, |step| step.level.min(low));
+        let is_recovered = self.steps.last().is_some_and(|step| step.is_confirmation && step.failed == Some(false));
+        if is_recovered || lowest <= self.question.from {
+            return State::Found { is_confirmed: true };
+        }
+        let gone = (low / lowest).ln() / self.question.precision.ln_1p();
+        let next = low / (1.0 + self.question.precision).powf((gone * 2.0).max(1.0));
+        let next = if self.question.is_integer { next.floor().min(lowest - 1.0) } else { next };
+        self.confirm(next.max(self.question.from))
+    }
+
+    fn confirm(&self, level: f64) -> State {
+        let is_it = |step: &&SearchStep| step.is_confirmation && is_same(step.level, level) && step.failed.is_none();
+        if self.steps.iter().filter(is_it).count() >= UNCOUNTED_MAX {
+            State::Found { is_confirmed: false }
+        } else {
+            State::Confirm(level)
+        }
+    }
+
+    /// How often a level held and failed in longer trials that did not come from above.
+    fn confirmations(&self, level: f64) -> (usize, usize) {
+        self.count_confirmations(level, false)
+    }
+
+    /// The same right after a higher level had failed.
+    fn recoveries(&self, level: f64) -> (usize, usize) {
+        self.count_confirmations(level, true)
+    }
+
+    fn count_confirmations(&self, level: f64, from_above: bool) -> (usize, usize) {
+        let outcomes = (0..self.steps.len()).filter(|&index| {
+            let step = &self.steps[index];
+            step.is_confirmation && is_same(step.level, level) && is_from_above(&self.steps, index) == from_above
+        });
+        let failed: Vec<bool> = outcomes.filter_map(|index| self.steps[index].failed).collect();
+        (failed.iter().filter(|failed| !**failed).count(), failed.iter().filter(|failed| **failed).count())
+    }
+
+    /// Where it held again, where that is below the level that holds on the way up.
+    fn recovers_at(&self, bounds: &Bounds) -> Option<f64> {
+        let low = bounds.holds_at?;
+        let (held, failed) = self.recoveries(low);
+        let last = self.steps.last().filter(|step| step.is_confirmation && step.failed == Some(false));
+        last.filter(|step| failed > held && step.level < low).map(|step| step.level)
+    }
+
+    /// The lowest level that could not be offered.
+    fn wall(&self) -> Option<f64> {
+        let is_wall = |level: f64| {
+            let of_it = self.steps.iter().filter(|step| is_same(step.level, level));
+            let (counted, uncounted): (Vec<&SearchStep>, Vec<&SearchStep>) =
+                of_it.partition(|step| step.failed.is_some());
+            counted.is_empty() && uncounted.len() >= UNCOUNTED_MAX
+        };
+        self.steps.iter().map(|step| step.level).filter(|&level| is_wall(level)).min_by(f64::total_cmp)
+    }
+}
+
+fn belongs(question: &SearchQuestion, record: &TrialRecord) -> bool {
+    record.purpose != Purpose::Block
+        && record.levels.contains_key(&question.factor)
+        && question.at.iter().all(|(factor, level)| record.levels.get(factor) == Some(level))
+}
+
+fn step_of(question: &SearchQuestion, record: &TrialRecord) -> Option<SearchStep> {
+    Some(SearchStep {
+        level: record.levels.get(&question.factor)?.parse().ok().filter(|level: &f64| level.is_finite())?,
+        failed: is_met(&question.until, record),
+        trial: record.number,
+        is_confirmation: record.purpose == Purpose::Confirmation,
+    })
+}
+
+/// Levels go through text and back.
+fn is_same(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
+}
+
+fn is_failed_confirmation(step: &SearchStep) -> bool {
+    step.is_confirmation && step.failed == Some(true)
+}
+
+/// Whether the step came down from a longer trial that failed.
+fn is_from_above(steps: &[SearchStep], index: usize) -> bool {
+    let Some(before) = index.checked_sub(1).map(|before| &steps[before]) else { return false };
+    steps[index].is_confirmation && is_failed_confirmation(before) && before.level > steps[index].level
+}
+
+fn sentence(outcome: &SearchOutcome, is_done: bool, wall: Option<f64>) -> String {
+    let SearchOutcome { factor, until, holds_at, fails_at, recovers_at, is_confirmed, .. } = outcome;
+    let number = |level: &f64| words::amount(*level, crate::expression::Unit::Plain);
+    let at = if outcome.at.is_empty() { String::new() } else { format!(" at {}", words::levels(&outcome.at)) };
+    let found = match (holds_at, fails_at, wall) {
+        (Some(low), Some(high), _) => {
+            format!("`{until}` first holds between {factor} = {} and {}{at}", number(low), number(high))
+        }
+        (Some(low), None, Some(wall)) => format!(
+            "`{until}` does not hold up to {factor} = {}{at}; {} could not be offered by this generator",
+            number(low),
+            number(&wall)
+        ),
+        (Some(low), None, None) => format!("`{until}` does not hold up to {factor} = {}{at}", number(low)),
+        (None, Some(high), _) => format!("`{until}` holds already at {factor} = {}{at}", number(high)),
+        (None, None, _) => return format!("`{until}`: no trial of {factor} counts{at}."),
+    };
+    let state = match (is_confirmed, is_done) {
+        (true, _) => "; confirmed by longer trials",
+        (false, true) => "; not confirmed by longer trials",
+        (false, false) => "; the search is not at its end",
+    };
+    let back = recovers_at.map(|level| format!(". Once failed, it recovers only at {}", number(&level)));
+    format!("{found}{state}{}.", back.unwrap_or_default())
+}

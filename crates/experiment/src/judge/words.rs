@@ -1,0 +1,283 @@
+//! Numbers and effects as a person says them.
+
+use crate::expression::{Expression, Operation, Quantity, Unit};
+use crate::judgement::{Effect, Scale};
+
+/// The symbol of a table's unit.
+pub(crate) fn symbol(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Seconds => "s",
+        Unit::PerSecond => "/s",
+        Unit::BytesPerSecond => "B/s",
+        Unit::Bytes => "B",
+        Unit::Share => "share",
+        Unit::Plain => "",
+    }
+}
+
+/// Whether less is better, where that can be said of a quantity by itself.
+#[must_use]
+pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
+    match quantity {
+        Quantity::Time { .. }
+        | Quantity::Step { .. }
+        | Quantity::ErrorShare
+        | Quantity::Failed
+        | Quantity::CpuPerRequest
+        | Quantity::Memory
+        | Quantity::Switches => Some(true),
+        Quantity::Rate | Quantity::ByteRate | Quantity::PassShare | Quantity::SessionShare => Some(false),
+        // More may be more work done, or more needed for the same work.
+        Quantity::OfferedRate
+        | Quantity::Answered
+        | Quantity::CpuShare
+        | Quantity::Threads
+        | Quantity::Descriptors
+        | Quantity::Counter(_) => None,
+    }
+}
+
+/// The same of arithmetic: sums and multiples are as their parts, of ratios it cannot be said.
+#[must_use]
+pub fn less_is_better_of(expression: &Expression) -> Option<bool> {
+    match expression {
+        Expression::Number(..) => None,
+        Expression::Measured { measure, .. } => less_is_better(&measure.quantity),
+        Expression::Binary { operation: Operation::Add, left, right } => {
+            less_is_better_of(left).filter(|less| less_is_better_of(right) == Some(*less))
+        }
+        Expression::Binary { operation: Operation::Multiply, left, right } => match (&**left, &**right) {
+            (Expression::Number(factor, _), other) | (other, Expression::Number(factor, _)) if *factor > 0.0 => {
+                less_is_better_of(other)
+            }
+            _ => None,
+        },
+        Expression::Binary { operation: Operation::Divide, left, right } => match &**right {
+            Expression::Number(divisor, _) if *divisor > 0.0 => less_is_better_of(left),
+            _ => None,
+        },
+        Expression::Binary { operation: Operation::Subtract, .. } => None,
+    }
+}
+
+/// `12.3 ms`, `4,200/s`, `1.2 %`, `64.0 MB`: to three digits.
+#[must_use]
+pub fn amount(value: f64, unit: Unit) -> String {
+    const TIMES: [(f64, &str); 4] = [(1.0, " s"), (1e-3, " ms"), (1e-6, " µs"), (1e-9, " ns")];
+    const BYTES: [(f64, &str); 4] = [(1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")];
+    match unit {
+        Unit::Seconds => in_best(value, &TIMES),
+        Unit::Bytes => in_best(value, &BYTES),
+        Unit::BytesPerSecond => in_best(value, &BYTES) + "/s",
+        Unit::PerSecond => digits(value) + "/s",
+        Unit::Share => digits(value * 100.0) + " %",
+        Unit::Plain => digits(value),
+    }
+}
+
+fn in_best(value: f64, units: &[(f64, &str)]) -> String {
+    // What rounds to a thousand of one unit is one of the next.
+    let fits = |(size, _): &&(f64, &str)| value.abs() >= size * 0.9995;
+    let smallest = if value == 0.0 { units.iter().find(|(size, _)| *size == 1.0) } else { units.last() };
+    let best = units.iter().find(fits).or(smallest);
+    best.map_or_else(|| digits(value), |(size, name)| digits(value / size) + name)
+}
+
+/// To three digits, thousands apart.
+fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let places = (2 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let text = format!("{value:.places$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    with_commas(text)
+}
+
+fn with_commas(text: &str) -> String {
+    let (whole, rest) = text.find('.').map_or((text, ""), |point| text.split_at(point));
+    let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
+    let mut grouped = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{sign}{grouped}{rest}")
+}
+
+/// `0.83 (0.79–0.88)`: a ratio with its interval, all three with the digits of the first.
+pub(crate) fn with_interval(center: f64, low: f64, high: f64) -> String {
+    let places = ratio_places(center);
+    if format!("{low:.places$}") == format!("{high:.places$}") {
+        return format!("{center:.places$}");
+    }
+    format!("{center:.places$} ({low:.places$}–{high:.places$})")
+}
+
+fn ratio_places(ratio: f64) -> usize {
+    match ratio.abs() {
+        ratio if ratio >= 99.5 => 0,
+        ratio if ratio >= 2.0 => 1,
+        ratio if (0.95..1.05).contains(&ratio) => 3,
+        ratio if ratio >= 0.15 || ratio == 0.0 => 2,
+        ratio => (1.0 - ratio.log10().floor()).min(9.0) as usize,
+    }
+}
+
+/// An effect as a number: `0.83 (0.79–0.88)`, or `12 ms (10 ms to 13 ms)` for a difference.
+pub(crate) fn effect(effect: &Effect, unit: Unit) -> String {
+    let (Some(center), Some(low), Some(high)) = (effect.center, effect.low, effect.high) else {
+        return "nothing".to_owned();
+    };
+    match effect.scale {
+        Scale::Ratio => with_interval(center, low, high),
+        Scale::Difference if low == high => amount(center, unit),
+        Scale::Difference => format!("{} ({} to {})", amount(center, unit), amount(low, unit), amount(high, unit)),
+    }
+}
+
+/// How a quantity is said to be more or less: which of two things is named first, and in which words.
+struct Saying {
+    /// `is`, `answers`.
+    verb: &'static str,
+    /// `faster`, where the lesser one is spoken of and its ratio turned around.
+    faster: bool,
+    /// `requests per second`.
+    noun: String,
+}
+
+fn saying(quantity: Option<&Quantity>, measure: &str) -> Saying {
+    let of = |verb: &'static str, noun: &str| Saying { verb, faster: false, noun: noun.to_owned() };
+    let Some(quantity) = quantity else { return of("has", &format!("`{measure}`")) };
+    match quantity {
+        Quantity::Time { .. } | Quantity::Step { .. } => Saying { verb: "is", faster: true, noun: String::new() },
+        Quantity::Rate => of("answers", "requests per second"),
+        Quantity::ByteRate => of("moves", "bytes per second"),
+        Quantity::CpuPerRequest => of("needs", "CPU time per request"),
+        Quantity::Memory => of("needs", "memory"),
+        Quantity::Switches => of("makes", "context switches per request"),
+        Quantity::Threads => of("has", "threads"),
+        Quantity::Descriptors => of("has", "open descriptors"),
+        _ => of("has", &format!("`{measure}`")),
+    }
+}
+
+/// "`cached` is 3.9 times (3.7–4.1) faster than `source`": a ratio left ÷ right that is known to be none of 1, as a sentence without its end.
+///
+/// Of times, the faster one is named first and the ratio is that of the longer time to the shorter: 30 % faster is what takes 1 ÷ 1.3 of
+/// the time, as 3.9 times faster is what takes 1 ÷ 3.9. Of amounts, the one with more is named first if it has twice as much.
+pub(crate) fn different(
+    quantity: Option<&Quantity>,
+    measure: &str,
+    left: &str,
+    right: &str,
+    ratio: [f64; 3],
+) -> String {
+    let saying = saying(quantity, measure);
+    let [center, low, high] = ratio;
+    let turned = [1.0 / center, 1.0 / high, 1.0 / low];
+    let (more, less, ratio) = if center >= 1.0 { (left, right, ratio) } else { (right, left, turned) };
+    let Saying { verb, faster, noun } = saying;
+    if faster {
+        return format!("`{less}` {verb} {} faster than `{more}`", times_or_percent(ratio));
+    }
+    if ratio[0] >= 2.0 {
+        return format!("`{more}` {verb} {} as {} {noun} as `{less}`", times(ratio), much_or_many(&noun));
+    }
+    let is_less_better = quantity.and_then(less_is_better) == Some(true);
+    if is_less_better {
+        let [center, low, high] = [1.0 - 1.0 / ratio[0], 1.0 - 1.0 / ratio[1], 1.0 - 1.0 / ratio[2]];
+        format!("`{less}` {verb} {} less {noun} than `{more}`", percent(center, low, high))
+    } else {
+        format!("`{more}` {verb} {} more {noun} than `{less}`", percent(ratio[0] - 1.0, ratio[1] - 1.0, ratio[2] - 1.0))
+    }
+}
+
+fn much_or_many(noun: &str) -> &'static str {
+    let is_counted = ["requests", "bytes", "context", "threads", "open"].iter().any(|word| noun.starts_with(word));
+    if is_counted { "many" } else { "much" }
+}
+
+fn times_or_percent(ratio: [f64; 3]) -> String {
+    if ratio[0] >= 2.0 { times(ratio) } else { percent(ratio[0] - 1.0, ratio[1] - 1.0, ratio[2] - 1.0) }
+}
+
+/// `3.9 times (3.7–4.1)`.
+fn times([center, low, high]: [f64; 3]) -> String {
+    let places = ratio_places(center);
+    if format!("{low:.places$}") == format!("{high:.places$}") {
+        return format!("{center:.places$} times");
+    }
+    format!("{center:.places$} times ({low:.places$}–{high:.places$})")
+}
+
+/// `23 % (20–26 %)`.
+pub(crate) fn percent(center: f64, low: f64, high: f64) -> String {
+    let places = usize::from((center * 100.0).abs() < 9.95);
+    let [center, low, high] = [center, low, high].map(|share| format!("{:.places$}", share * 100.0));
+    if low == high { format!("{center} %") } else { format!("{center} % ({low}–{high} %)") }
+}
+
+/// `1 block`, `3 blocks`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// Levels in words: `path=cached, crowd=250`.
+pub(crate) fn levels(levels: &crate::judge::question::Levels) -> String {
+    let each: Vec<String> = levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
+    each.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::TimeFigure;
+
+    const MEAN: Quantity = Quantity::Time { is_service: false, figure: TimeFigure::Mean };
+
+    #[test]
+    fn amounts_have_three_digits() {
+        assert_eq!(amount(0.012_345, Unit::Seconds), "12.3 ms");
+        assert_eq!(amount(0.999_9, Unit::Seconds), "1 s");
+        assert_eq!(amount(0.0, Unit::Seconds), "0 s");
+        assert_eq!(amount(-0.5e-6, Unit::Seconds), "-500 ns");
+        assert_eq!(amount(123_456.7, Unit::PerSecond), "123,457/s");
+        assert_eq!(amount(0.0123, Unit::Share), "1.23 %");
+        assert_eq!(amount(64e6, Unit::Bytes), "64 MB");
+        assert_eq!(amount(1_500.0, Unit::BytesPerSecond), "1.5 kB/s");
+        assert_eq!(amount(0.0, Unit::Plain), "0");
+    }
+
+    #[test]
+    fn the_faster_one_is_named_first() {
+        let said = different(Some(&MEAN), "mean(user)", "cached", "source", [0.256, 0.244, 0.27]);
+        assert_eq!(said, "`cached` is 3.9 times (3.7–4.1) faster than `source`");
+        let said = different(Some(&MEAN), "mean(user)", "a", "b", [1.23, 1.2, 1.26]);
+        assert_eq!(said, "`b` is 23 % (20–26 %) faster than `a`");
+    }
+
+    #[test]
+    fn amounts_are_more_or_less() {
+        let said = different(Some(&Quantity::Rate), "rate(crowd)", "a", "b", [1.05, 1.02, 1.08]);
+        assert_eq!(said, "`a` answers 5.0 % (2.0–8.0 %) more requests per second than `b`");
+        let said = different(Some(&Quantity::Rate), "rate(crowd)", "a", "b", [0.25, 0.24, 0.26]);
+        assert_eq!(said, "`b` answers 4.0 times (3.8–4.2) as many requests per second as `a`");
+        let said = different(Some(&Quantity::Memory), "memory(x)", "a", "b", [0.8, 0.8, 0.8]);
+        assert_eq!(said, "`a` needs 20 % less memory than `b`");
+        let said = different(Some(&Quantity::Memory), "memory(x)", "a", "b", [2.5, 2.4, 2.6]);
+        assert_eq!(said, "`a` needs 2.5 times (2.4–2.6) as much memory as `b`");
+        let said = different(Some(&Quantity::ErrorShare), "errors(user)", "a", "b", [3.0, 2.0, 4.0]);
+        assert_eq!(said, "`a` has 3.0 times (2.0–4.0) as much `errors(user)` as `b`");
+    }
+
+    #[test]
+    fn ratios_near_one_have_more_digits() {
+        assert_eq!(with_interval(0.831, 0.79, 0.884), "0.83 (0.79–0.88)");
+        assert_eq!(with_interval(1.003, 0.998, 1.011), "1.003 (0.998–1.011)");
+        assert_eq!(with_interval(0.0712, 0.0699, 0.21), "0.071 (0.070–0.210)");
+        assert_eq!(with_interval(1.0, 1.0, 1.0), "1.000");
+    }
+}

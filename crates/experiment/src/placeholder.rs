@@ -1,0 +1,100 @@
+//! `${…}` in texts: what is filled in by the plan (levels of factors) and by whoever runs a trial (ports, folders, URLs).
+//!
+//! Only `${` before a name and `}` behind it mean something: `$uri`, `${1:-x}` and `$(date)` stay what they are, so that
+//! configurations and scripts keep their own variables. `$${name}` stands for the text `${name}`.
+
+use std::ops::Range;
+
+/// A name in `${…}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placeholder<'a> {
+    /// The name, without the braces.
+    pub name: &'a str,
+    /// Where it stands in the text, with `${` and `}`, in bytes.
+    pub range: Range<usize>,
+    /// It is written `$${…}`, and means itself.
+    pub is_escaped: bool,
+}
+
+/// All of a text.
+pub fn find(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let start = from + text.get(from..)?.find("${")?;
+            from = start + 2;
+            let Some(length) = text[from..].find('}') else { continue };
+            let name = &text[from..from + length];
+            if is_name(name) {
+                from += length + 1;
+                let is_escaped = text[..start].ends_with('$');
+                return Some(Placeholder { name, range: start - usize::from(is_escaped)..from, is_escaped });
+            }
+        }
+    })
+}
+
+/// The text with every name filled in, and `$${…}` turned into `${…}`: the last step, before the text is used.
+///
+/// # Errors
+/// The first name for which `lookup` has nothing.
+pub fn fill(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> Result<String, String> {
+    replace(text, |placeholder| {
+        let Placeholder { name, is_escaped, .. } = placeholder;
+        if is_escaped {
+            Ok(Some(format!("${{{name}}}")))
+        } else {
+            lookup(name).map(Some).ok_or_else(|| name.to_owned())
+        }
+    })
+}
+
+/// The text with those names filled in for which there is something; the others stay.
+pub(crate) fn replace<E>(
+    text: &str,
+    mut replacement: impl FnMut(Placeholder<'_>) -> Result<Option<String>, E>,
+) -> Result<String, E> {
+    let mut filled = String::with_capacity(text.len());
+    let mut done = 0;
+    for placeholder in find(text) {
+        let range = placeholder.range.clone();
+        filled.push_str(&text[done..range.start]);
+        match replacement(placeholder)? {
+            Some(value) => filled.push_str(&value),
+            None => filled.push_str(&text[range.clone()]),
+        }
+        done = range.end;
+    }
+    filled.push_str(&text[done..]);
+    Ok(filled)
+}
+
+/// Words with dots between them: `port`, `port.admin`, `wiki.url`.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_word = |word: &str| {
+        word.chars().all(|character| character.is_alphanumeric() || character == '_' || character == '-')
+            && !word.is_empty()
+    };
+    text.starts_with(|first: char| first.is_alphabetic() || first == '_') && text.split('.').all(is_word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_filled_in_and_all_else_stays() {
+        let lookup = |name: &str| ["port", "wiki.url"].contains(&name).then(|| name.to_uppercase());
+        let cases = [
+            ("listen ${port};", "listen PORT;"),
+            ("${wiki.url}/x $uri $(date) ${1:-x} ${", "WIKI.URL/x $uri $(date) ${1:-x} ${"),
+            ("$${host} ${port}", "${host} PORT"),
+            ("${a ${port}", "${a PORT"),
+            ("", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(fill(text, lookup), Ok(expected.to_owned()), "{text}");
+        }
+        assert_eq!(fill("${host}", lookup), Err("host".to_owned()));
+    }
+}

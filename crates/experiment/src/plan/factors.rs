@@ -1,0 +1,180 @@
+//! Factors: their levels, and the combinations of them.
+
+use crate::file::fault::Notebook;
+use crate::file::tree::{Entry, Node, Table, Value};
+
+/// The most factors of an experiment.
+pub const FACTOR_COUNT_MAX: usize = 12;
+/// The most levels of a factor.
+pub const LEVEL_COUNT_MAX: usize = 1_000;
+/// The most combinations of levels.
+pub const COMBINATION_COUNT_MAX: usize = 2_000;
+
+/// A factor as the file has it.
+#[derive(Clone, Debug)]
+pub(super) struct FactorSpec {
+    pub name: String,
+    pub entry: Entry,
+    /// Name of each level, and its value or settings.
+    pub levels: Vec<(String, Node)>,
+    pub range: Option<LevelRange>,
+}
+
+/// The range of a factor that is searched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LevelRange {
+    /// The lower end.
+    pub from: f64,
+    /// The upper end.
+    pub to: f64,
+    /// Only whole numbers are levels.
+    pub is_whole: bool,
+}
+
+impl LevelRange {
+    /// A level of the range, as text: what trials are known by.
+    #[must_use]
+    pub fn level(&self, value: f64) -> String {
+        if self.is_whole { format!("{}", value.round() as i64) } else { format!("{value}") }
+    }
+
+    /// The same as a part of the file.
+    pub(super) fn node(&self, value: f64, span: &std::ops::Range<usize>) -> Node {
+        let value = if self.is_whole { Value::Integer(value.round() as i64) } else { Value::Float(value) };
+        Node { span: span.clone(), value }
+    }
+}
+
+/// The factors of a file, in its order.
+pub(super) fn read(tree: &Table, subjects: &[String], book: &mut Notebook) -> Vec<FactorSpec> {
+    let entries = tree.table("factor");
+    if let Some(entry) = entries.get(FACTOR_COUNT_MAX) {
+        book.note(&entry.key_span, format!("there are more than {FACTOR_COUNT_MAX} factors"));
+    }
+    entries.iter().take(FACTOR_COUNT_MAX).filter_map(|entry| factor(entry, subjects, book)).collect()
+}
+
+fn factor(entry: &Entry, subjects: &[String], book: &mut Notebook) -> Option<FactorSpec> {
+    super::subject::check_name("factor", entry, book)?;
+    if subjects.contains(&entry.key) {
+        book.note(&entry.key_span, format!("there is a subject `{}` already; give the factor another name", entry.key));
+        return None;
+    }
+    let mut factor = FactorSpec { name: entry.key.clone(), entry: entry.clone(), levels: Vec::new(), range: None };
+    match &entry.node.value {
+        Value::List(list) => factor.levels = plain_levels(entry, list, book)?,
+        Value::Table(table) if table.get("from").is_some_and(is_number) || table.get("to").is_some_and(is_number) => {
+            factor.range = Some(range(entry, table, book)?);
+        }
+        Value::Table(table) => factor.levels = named_levels(entry, table, book)?,
+        other => {
+            let described = other.describe();
+            let example = other.plain().unwrap_or_default();
+            book.note(&entry.node.span, format!("a factor has a list of levels, such as [{example}], not {described}"));
+            return None;
+        }
+    }
+    if factor.levels.len() > LEVEL_COUNT_MAX {
+        book.note(&entry.key_span, format!("factor `{}` has more than {LEVEL_COUNT_MAX} levels", entry.key));
+        return None;
+    }
+    Some(factor)
+}
+
+fn is_number(entry: &Entry) -> bool {
+    number(&entry.node).is_some()
+}
+
+fn number(node: &Node) -> Option<(f64, bool)> {
+    match node.value {
+        Value::Integer(number) => Some((number as f64, true)),
+        Value::Float(number) if number.is_finite() => Some((number, false)),
+        _ => None,
+    }
+}
+
+fn plain_levels(entry: &Entry, list: &[Node], book: &mut Notebook) -> Option<Vec<(String, Node)>> {
+    let before = book.count();
+    if list.is_empty() {
+        book.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
+    }
+    let mut levels: Vec<(String, Node)> = Vec::new();
+    for node in list {
+        let Some(name) = node.value.plain() else {
+            let described = node.value.describe();
+            book.note(&node.span, format!("a level in a list is a text, a number or a boolean, not {described}; levels with settings are written as a table: {{ NAME = {{ … }} }}"));
+            continue;
+        };
+        if levels.iter().any(|(known, _)| *known == name) {
+            book.note(&node.span, format!("factor `{}` has the level `{name}` twice", entry.key));
+        }
+        levels.push((name, node.clone()));
+    }
+    (book.count() == before).then_some(levels)
+}
+
+fn named_levels(entry: &Entry, table: &Table, book: &mut Notebook) -> Option<Vec<(String, Node)>> {
+    let before = book.count();
+    if table.entries.is_empty() {
+        book.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
+    }
+    for level in &table.entries {
+        if !matches!(level.node.value, Value::Table(_)) {
+            let described = level.node.value.describe();
+            book.note(
+                &level.node.span,
+                format!(
+                    "level `{}` of factor `{}` is a table of settings, such as {{ {} = … }}, not {described}",
+                    level.key, entry.key, "http"
+                ),
+            );
+        }
+    }
+    let levels = table.entries.iter().map(|level| (level.key.clone(), level.node.clone())).collect();
+    (book.count() == before).then_some(levels)
+}
+
+fn range(entry: &Entry, table: &Table, book: &mut Notebook) -> Option<LevelRange> {
+    let before = book.count();
+    for other in table.entries.iter().filter(|other| other.key != "from" && other.key != "to") {
+        let problem = format!("a range has only `from` and `to`, not `{}`", other.key);
+        book.note(&other.key_span, problem);
+    }
+    let ends = ["from", "to"].map(|key| table.get(key).and_then(|entry| number(&entry.node)));
+    match ends {
+        _ if book.count() > before => None,
+        [Some((from, from_is_whole)), Some((to, to_is_whole))] if from < to => {
+            Some(LevelRange { from, to, is_whole: from_is_whole && to_is_whole })
+        }
+        [Some(_), Some(_)] => {
+            book.note(&entry.node.span, "this range is empty; `from` must be less than `to`");
+            None
+        }
+        _ => {
+            book.note(&entry.node.span, "a range is two numbers: { from = 1, to = 1000 }");
+            None
+        }
+    }
+}
+
+/// Every combination, the last factor changing first: for each factor, the index of its level. None if there are too many.
+pub(super) fn combinations(factors: &[&FactorSpec]) -> Option<Vec<Vec<usize>>> {
+    let count = factors.iter().try_fold(1_usize, |count, factor| count.checked_mul(factor.levels.len()))?;
+    if count > COMBINATION_COUNT_MAX {
+        return None;
+    }
+    let combination = |mut number: usize| {
+        let mut indices: Vec<usize> = factors
+            .iter()
+            .rev()
+            .map(|factor| {
+                let index = number % factor.levels.len();
+                number /= factor.levels.len();
+                index
+            })
+            .collect();
+        indices.reverse();
+        indices
+    };
+    Some((0..count).map(combination).collect())
+}

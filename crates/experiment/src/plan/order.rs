@@ -1,0 +1,56 @@
+//! The order of a run: a pure function of the plan and its seed, so that a run that was interrupted goes on where it was.
+
+use breme_base::Random;
+
+use super::Plan;
+use crate::trial::TrialKey;
+
+/// Tells the streams of random numbers apart.
+const ORDER_STREAM: u64 = 0xE0E0_0000_0000_0001;
+const SUBJECT_STREAM: u64 = 0xE0E0_0000_0000_0002;
+const LOAD_STREAM: u64 = 0xE0E0_0000_0000_0003;
+
+impl Plan {
+    /// All trials of the blocks, in the order in which they are run. Inside a block every order is equally likely, and so is every
+    /// place of the second trial of the A/A pair.
+    #[must_use]
+    pub fn trials(&self) -> Vec<TrialKey> {
+        if self.has_range() {
+            return Vec::new();
+        }
+        (1..=self.blocks).flat_map(|block| self.block(block)).collect()
+    }
+
+    fn block(&self, block: u32) -> Vec<TrialKey> {
+        let count = u32::try_from(self.combinations().len()).unwrap_or(u32::MAX);
+        let mut order: Vec<u32> = (0..count).chain(self.aa).collect();
+        if self.is_random {
+            shuffle(&mut order, &mut Random::stream(self.seed ^ ORDER_STREAM, u64::from(block)));
+        }
+        let mut keys: Vec<TrialKey> = Vec::new();
+        for combination in order {
+            let replicate = u32::from(keys.iter().any(|key| key.combination == combination));
+            keys.push(TrialKey { block, combination, replicate });
+        }
+        keys
+    }
+}
+
+/// All trials of a block have the same: what is asked is then the same too, and differs from block to block.
+pub(super) fn load_seed(seed: u64, block: u32) -> u64 {
+    Random::stream(seed ^ LOAD_STREAM, u64::from(block)).next_u64() >> 1
+}
+
+/// The order in which subjects are started, where it is free: random, but the same in all trials of a run.
+pub(super) fn subjects(count: usize, seed: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    shuffle(&mut order, &mut Random::stream(seed ^ SUBJECT_STREAM, 0));
+    order
+}
+
+/// Fisher and Yates.
+fn shuffle<T>(list: &mut [T], random: &mut Random) {
+    for last in (1..list.len()).rev() {
+        list.swap(last, random.below(last as u64 + 1) as usize);
+    }
+}

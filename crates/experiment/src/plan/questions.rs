@@ -1,0 +1,473 @@
+//! What an experiment asks: hypotheses, measures, published figures, models and the search.
+
+use std::time::Duration;
+
+use super::factors::{FactorSpec, LevelRange};
+use super::resolve::Resolved;
+use crate::expression::{
+    Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, Unit, Vocabulary, meant_or_known,
+};
+use crate::file::fault::{Notebook, Span};
+use crate::file::values::{At, measured};
+use crate::file::{self, ModelKindText};
+use crate::placeholder;
+use crate::trial::SubjectKind;
+
+/// The most hypotheses of an experiment.
+pub const HYPOTHESIS_COUNT_MAX: usize = 500;
+/// The most measures of an experiment.
+pub const MEASURE_COUNT_MAX: usize = 200;
+/// How near the ends of a search come to each other, where nothing else is said.
+const PRECISION_DEFAULT: f64 = 0.05;
+/// How long a short trial of a search is.
+const SHORT_DEFAULT: Duration = Duration::from_secs(5);
+/// How much longer the trial is that confirms.
+const LONG_FACTOR: u32 = 3;
+
+/// A hypothesis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanHypothesis {
+    /// In words.
+    pub says: String,
+    /// As it is written in the file.
+    pub expect: String,
+    /// As it is checked.
+    pub claim: Claim,
+    /// Differences below this do not matter.
+    pub equal_within: f64,
+}
+
+/// A measure that is compared and shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanMeasure {
+    /// Its name, or how it is written.
+    pub name: String,
+    /// What it is.
+    pub expression: Expression,
+    /// What it is in.
+    pub unit: Unit,
+}
+
+/// Published figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanPublished {
+    /// The name of the measure, as in [`PlanMeasure::name`].
+    pub measure: String,
+    /// What it is.
+    pub expression: Expression,
+    /// Where they stand.
+    pub source: String,
+    /// Levels (those that are not named stay open) and the figure in the base unit.
+    pub values: Vec<(Vec<(String, String)>, f64)>,
+}
+
+/// The search for the level at which something fails.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanSearch {
+    /// The factor that is turned up.
+    pub factor: String,
+    /// Where it is looked for.
+    pub range: LevelRange,
+    /// It fails when this holds.
+    pub until: Condition,
+    /// How long a short trial is.
+    pub short: Duration,
+    /// How long a trial is that confirms.
+    pub long: Duration,
+    /// How near the two ends come to each other, as a share of the level.
+    pub precision: f64,
+    /// The combinations of the other factors: there is one search for each.
+    pub others: Vec<Vec<(String, String)>>,
+}
+
+/// A model that is fitted to a measure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanModel {
+    /// Which one.
+    pub kind: ModelKind,
+    /// The name of the measure.
+    pub name: String,
+    /// The measure.
+    pub of: Expression,
+    /// The factor on the x axis; its levels are numbers.
+    pub over: String,
+    /// Levels that the fit does not see.
+    pub leave_out: Vec<String>,
+}
+
+/// Which model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelKind {
+    /// Universal Scalability Law, Amdahl and linear growth, compared.
+    Growth,
+    /// Exact mean value analysis.
+    Mva {
+        /// Mean time to think; none: that of the measure's workload.
+        think: Option<Duration>,
+        /// What one request costs at each station; seconds. None: CPU time of every subject that is started.
+        demands: Vec<Expression>,
+    },
+}
+
+/// What the questions may name.
+pub(super) fn vocabulary(
+    factors: &[FactorSpec],
+    left_out: &[(String, String)],
+    subjects: &[String],
+    workloads: &[String],
+    resolved: Option<&Resolved>,
+) -> Vocabulary {
+    let levels = |factor: &FactorSpec| factor.levels.iter().map(|(name, _)| name.clone()).collect::<Vec<String>>();
+    let foreground = resolved
+        .map(|resolved| resolved.workloads.iter().filter(|workload| !workload.is_background).collect::<Vec<_>>());
+    let workload_meant = match foreground.as_deref() {
+        Some([only]) => Some(only.name.clone()),
+        _ => None,
+    };
+    Vocabulary {
+        workloads: workloads.to_vec(),
+        workload_meant,
+        subjects: subjects.to_vec(),
+        factors: factors.iter().map(|factor| (factor.name.clone(), levels(factor))).collect(),
+        left_out: left_out.to_vec(),
+        measures: Vec::new(),
+    }
+}
+
+/// Reads the questions; what is wrong is noted.
+pub(super) struct Questions<'q> {
+    pub vocabulary: Vocabulary,
+    pub factors: &'q [FactorSpec],
+    pub equal_within: f64,
+    pub warnings: &'q mut Vec<String>,
+    pub book: &'q mut Notebook,
+}
+
+impl Questions<'_> {
+    /// Measures with a name: each may use those before it.
+    pub(super) fn named(&mut self, measures: &[(At<String>, At<String>)]) {
+        for (name, text) in measures {
+            let is_name = placeholder::is_name(&name.value) && !name.value.contains(['.', '-']);
+            let is_taken = Expression::parse(&name.value, &Vocabulary::default()).is_ok();
+            if !is_name || is_taken {
+                let why = if is_taken {
+                    "means something already"
+                } else {
+                    "is no name of a measure; use letters, digits and '_', a letter first"
+                };
+                self.book.note(&name.span, format!("{:?} {why}", name.value));
+                continue;
+            }
+            if let Some(expression) = self.expression(text) {
+                self.vocabulary.measures.push((name.value.clone(), expression));
+            }
+        }
+    }
+
+    fn expression(&mut self, text: &At<String>) -> Option<Expression> {
+        match Expression::parse(&text.value, &self.vocabulary) {
+            Ok(expression) => Some(expression),
+            Err(error) => {
+                self.note(text, &error);
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, text: &At<String>, error: &ExpressionError) {
+        self.book.note_within(&text.span, &text.value, error.column, error.length, error.problem.clone());
+    }
+
+    pub(super) fn measures(&mut self, texts: &[At<String>], resolved: Option<&Resolved>) -> Vec<PlanMeasure> {
+        let mut measures: Vec<PlanMeasure> = Vec::new();
+        if let Some(text) = texts.get(MEASURE_COUNT_MAX) {
+            self.book.note(&text.span, format!("there are more than {MEASURE_COUNT_MAX} measures"));
+        }
+        for text in texts.iter().take(MEASURE_COUNT_MAX) {
+            let Some(expression) = self.expression(text) else { continue };
+            if !expression.measures().iter().all(|(_, at)| at.is_empty()) {
+                self.book.note(&text.span, "a measure is shown at all levels; leave the levels out");
+                continue;
+            }
+            let measure =
+                PlanMeasure { name: self.name_of(&text.value, &expression), unit: expression.unit(), expression };
+            if !measures.iter().any(|known| known.name == measure.name) {
+                measures.push(measure);
+            }
+        }
+        if !texts.is_empty() {
+            return measures;
+        }
+        let named = self.vocabulary.measures.clone().into_iter().map(|(name, expression)| PlanMeasure {
+            name,
+            unit: expression.unit(),
+            expression,
+        });
+        measures.extend(named);
+        measures.extend(resolved.map(standard_measures).unwrap_or_default());
+        measures
+    }
+
+    /// Its own name if it has one, else as it is printed.
+    fn name_of(&self, text: &str, expression: &Expression) -> String {
+        let is_named = self.vocabulary.measures.iter().any(|(name, _)| name == text.trim());
+        if is_named { text.trim().to_owned() } else { expression.to_string() }
+    }
+
+    /// The hypotheses; those about levels that the profile leaves out are left out too.
+    pub(super) fn hypotheses(&mut self, files: &[At<file::Hypothesis>]) -> Vec<PlanHypothesis> {
+        if let Some(file) = files.get(HYPOTHESIS_COUNT_MAX) {
+            self.book.note(&file.span, format!("there are more than {HYPOTHESIS_COUNT_MAX} hypotheses"));
+        }
+        let mut hypotheses = Vec::new();
+        for At { value: file, span } in files.iter().take(HYPOTHESIS_COUNT_MAX) {
+            let Some(expect) = &file.expect else {
+                self.book
+                    .note(span, "this hypothesis cannot be checked; add expect = \"p99(user) < 50 ms\" or the like");
+                continue;
+            };
+            let says = file.says.clone().unwrap_or_else(|| expect.value.clone());
+            match Claim::parse(&expect.value, &self.vocabulary) {
+                Ok(claim) => {
+                    let equal_within = file.equal_within.map_or(self.equal_within, |share| share.0);
+                    hypotheses.push(PlanHypothesis { says, expect: expect.value.clone(), claim, equal_within });
+                }
+                Err(error) if error.is_left_out => {
+                    self.warnings.push(format!("not asked in this profile, which leaves out its levels: {says}"));
+                }
+                Err(error) => self.note(expect, &error),
+            }
+        }
+        hypotheses
+    }
+
+    pub(super) fn published(&mut self, files: &[At<file::Published>]) -> Vec<PlanPublished> {
+        files.iter().filter_map(|file| self.one_published(file)).collect()
+    }
+
+    fn one_published(&mut self, At { value: file, span }: &At<file::Published>) -> Option<PlanPublished> {
+        let Some(measure) = &file.measure else {
+            self.book.note(span, "it is not said what was published; add measure = \"mean(user)\" or the like");
+            return None;
+        };
+        let expression = self.expression(measure)?;
+        let mut values = Vec::new();
+        for value in &file.values {
+            values.extend(self.published_value(value, file.unit.as_ref(), expression.unit()));
+        }
+        let source = file.source.clone().unwrap_or_else(|| "published".to_owned());
+        Some(PlanPublished { measure: self.name_of(&measure.value, &expression), expression, source, values })
+    }
+
+    fn published_value(
+        &mut self,
+        At { value: file, span }: &At<file::PublishedValue>,
+        unit: Option<&At<String>>,
+        expected: Unit,
+    ) -> Option<(Vec<(String, String)>, f64)> {
+        let mut at = Vec::new();
+        for (factor, level) in &file.at.0 {
+            match self.vocabulary.level_elsewhere(&factor.value, &level.value.0) {
+                Ok(level) => at.push(level),
+                Err(error) if error.is_left_out => return None,
+                Err(error) => {
+                    let place = if error.column == 1 { &factor.span } else { &level.span };
+                    self.book.note(place, error.problem);
+                    return None;
+                }
+            }
+        }
+        let Some(value) = &file.value else {
+            self.book.note(span, "there is no figure; add value = \"75.6 ms\" or the like");
+            return None;
+        };
+        let text = &value.value.0;
+        let with_unit = match unit {
+            Some(unit) if text.parse::<f64>().is_ok() => format!("{text} {}", unit.value),
+            _ => text.clone(),
+        };
+        match measured(&with_unit) {
+            Some((number, unit)) if unit == expected || (unit == Unit::Plain && expected != Unit::Seconds) => {
+                Some((at, number))
+            }
+            Some((_, Unit::Plain)) => {
+                self.book.note(
+                    &value.span,
+                    format!("{text} has no unit; write \"{text} ms\", or unit = \"ms\" for all values"),
+                );
+                None
+            }
+            Some(_) => {
+                self.book.note(&value.span, format!("{with_unit:?} is in another unit than the measure"));
+                None
+            }
+            None => {
+                self.book.note(
+                    &value.span,
+                    format!("{with_unit:?} is no number with a unit; write for example \"75.6 ms\""),
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn search(
+        &mut self,
+        At { value: file, span }: &At<file::Search>,
+        duration: Duration,
+        others: &[Vec<(String, String)>],
+    ) -> Option<PlanSearch> {
+        let before = self.book.count();
+        if file.factor.is_none() {
+            self.book.note(span, "it is not said what is turned up; add factor = \"NAME\"");
+        }
+        if file.until.is_none() {
+            self.book.note(
+                span,
+                "it is not said what is looked for; add until = \"p95(user) > 2 s or errors(user) > 1 %\" or the like",
+            );
+        }
+        let until = file.until.as_ref().and_then(|until| match Condition::parse(&until.value, &self.vocabulary) {
+            Ok(condition) => Some(condition),
+            Err(error) => {
+                self.note(until, &error);
+                None
+            }
+        });
+        let factor = file.factor.as_ref().and_then(|name| self.searched(name));
+        let short = file.short.as_ref().map_or(SHORT_DEFAULT.min(duration), |short| short.value.0);
+        let long = file.long.as_ref().map_or(short.saturating_mul(LONG_FACTOR), |long| long.value.0);
+        for at in [&file.short, &file.long].into_iter().flatten() {
+            super::resolve::check_duration(at.value.0, &at.span, self.book);
+        }
+        if let Some(at) = file.long.as_ref().filter(|_| long < short) {
+            self.book.note(&at.span, format!("the long trials ({long:?}) are shorter than the short ones ({short:?})"));
+        }
+        let (factor, range) = factor?;
+        let precision = file.precision.map_or(PRECISION_DEFAULT, |share| share.0);
+        let search = PlanSearch { factor, range, until: until?, short, long, precision, others: others.to_vec() };
+        (self.book.count() == before).then_some(search)
+    }
+
+    /// The range of a factor: its own, or that of the numbers that are its levels.
+    fn searched(&mut self, name: &At<String>) -> Option<(String, LevelRange)> {
+        let factor = self.factor(name)?;
+        let range = factor.range.or_else(|| {
+            let numbers: Option<Vec<f64>> = factor.levels.iter().map(|(level, _)| level.parse().ok()).collect();
+            let numbers = numbers?;
+            let (from, to) =
+                numbers.iter().fold((f64::MAX, f64::MIN), |(from, to), &number| (from.min(number), to.max(number)));
+            let is_whole = factor.levels.iter().all(|(level, _)| level.parse::<i64>().is_ok());
+            (from < to).then_some(LevelRange { from, to, is_whole })
+        });
+        if range.is_none() {
+            self.book.note(
+                &name.span,
+                format!(
+                    "the levels of factor `{}` are no numbers to search among; write {} = {{ from = 1, to = 1000 }}",
+                    name.value, name.value
+                ),
+            );
+        }
+        Some((factor.name, range?))
+    }
+
+    fn factor(&mut self, name: &At<String>) -> Option<FactorSpec> {
+        let found = self.factors.iter().find(|factor| factor.name == name.value).cloned();
+        if found.is_none() {
+            let known = self.factors.iter().map(|factor| factor.name.as_str());
+            let hint = meant_or_known(&name.value, known);
+            self.book.note(&name.span, format!("there is no factor `{}`; {hint}", name.value));
+        }
+        found
+    }
+
+    pub(super) fn models(&mut self, files: &[At<file::Model>]) -> Vec<PlanModel> {
+        files.iter().filter_map(|file| self.model(file)).collect()
+    }
+
+    fn model(&mut self, At { value: file, span }: &At<file::Model>) -> Option<PlanModel> {
+        let before = self.book.count();
+        self.check_complete(file, span);
+        let of = file
+            .of
+            .as_ref()
+            .and_then(|of| self.expression(of).map(|expression| (self.name_of(&of.value, &expression), expression)));
+        let over = file.over.as_ref().and_then(|over| self.over(over));
+        let demands = file
+            .demands
+            .0
+            .iter()
+            .filter_map(|demand| {
+                let expression = self.expression(demand)?;
+                if expression.unit() != Unit::Seconds {
+                    self.book.note(&demand.span, "a demand is a time for each request, such as cpu(wiki)");
+                }
+                Some(expression)
+            })
+            .collect();
+        let ((name, of), over) = (of?, over?);
+        let mut leave_out = Vec::new();
+        for level in &file.leave_out.0 {
+            match self.vocabulary.level_elsewhere(&over, &level.value.0) {
+                Ok((_, level)) => leave_out.push(level),
+                Err(error) if error.is_left_out => {}
+                Err(error) => self.book.note(&level.span, error.problem),
+            }
+        }
+        let kind = match file.kind? {
+            ModelKindText::Growth => ModelKind::Growth,
+            ModelKindText::Mva => ModelKind::Mva { think: file.think.map(|think| think.0), demands },
+        };
+        (self.book.count() == before).then_some(PlanModel { kind, name, of, over, leave_out })
+    }
+
+    fn check_complete(&mut self, file: &file::Model, span: &Span) {
+        let missing = [
+            (file.kind.is_none(), "kind = \"growth\" or kind = \"mva\""),
+            (file.of.is_none(), "of = \"rate(user)\" or the like"),
+            (file.over.is_none(), "over = \"FACTOR\""),
+        ];
+        for (_, remedy) in missing.iter().filter(|(is_missing, _)| *is_missing) {
+            self.book.note(span, format!("this model is not complete; add {remedy}"));
+        }
+    }
+
+    fn over(&mut self, name: &At<String>) -> Option<String> {
+        let factor = self.factor(name)?;
+        if let Some((level, _)) = factor.levels.iter().find(|(level, _)| level.parse::<f64>().is_err()) {
+            self.book.note(
+                &name.span,
+                format!("a model needs numbers on its axis, and `{level}` of factor `{}` is none", factor.name),
+            );
+            return None;
+        }
+        if factor.range.is_some() {
+            self.book.note(&name.span, format!("a model needs levels, and factor `{}` has a range", factor.name));
+            return None;
+        }
+        Some(factor.name)
+    }
+}
+
+/// Rate, times and errors of those who are looked at, the rate of those behind them, and what a request costs each subject.
+fn standard_measures(resolved: &Resolved) -> Vec<PlanMeasure> {
+    let time = |figure| Quantity::Time { is_service: false, figure };
+    let mut measures = Vec::new();
+    for workload in &resolved.workloads {
+        measures.push((Quantity::Rate, workload.name.clone()));
+        if !workload.is_background {
+            let quantities = [time(TimeFigure::Mean), time(TimeFigure::Quantile(0.99)), Quantity::ErrorShare];
+            measures.extend(quantities.map(|quantity| (quantity, workload.name.clone())));
+        }
+    }
+    let started = resolved.subjects.iter().filter(|subject| !matches!(subject.kind, SubjectKind::External));
+    let mut started: Vec<&str> = started.map(|subject| subject.name.as_str()).collect();
+    started.sort_unstable();
+    measures.extend(started.into_iter().map(|name| (Quantity::CpuPerRequest, name.to_owned())));
+    let measure = |(quantity, of): (Quantity, String)| {
+        let expression = Expression::Measured { measure: Measure { quantity, of }, at: Vec::new() };
+        PlanMeasure { name: expression.to_string(), unit: expression.unit(), expression }
+    };
+    measures.into_iter().map(measure).collect()
+}

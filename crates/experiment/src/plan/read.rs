@@ -1,0 +1,568 @@
+//! Reading an experiment: all of it is looked at, in every profile and at every combination of levels, before anything is said.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::factors::{self, COMBINATION_COUNT_MAX, FactorSpec};
+use super::questions::{self, Questions};
+use super::resolve::{CheckArguments, Files, ReadFile, Resolved, Resolver};
+use super::{Document, Plan, PlanFactor, Roles};
+use crate::expression::meant_or_known;
+use crate::file::fault::{Faults, Notebook};
+use crate::file::reader::{self, node_of};
+use crate::file::tree::{Entry, Node, Table, Value};
+use crate::file::values::{At, Raw};
+use crate::file::{self, OrderText, RestartText};
+
+/// The longest experiment file.
+pub const EXPERIMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The most blocks of a run.
+pub const BLOCK_COUNT_MAX: u64 = 10_000;
+/// The most trials of a run.
+pub const TRIAL_COUNT_MAX: u64 = 100_000;
+const BLOCKS_DEFAULT: u64 = 6;
+const SEED_DEFAULT: u64 = 1;
+const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
+const CONFIDENCE_DEFAULT: f64 = 0.95;
+/// Factors are not joined with those of a profile: who names levels means these and no others.
+const REPLACED_WHOLE: [&str; 1] = ["factor"];
+
+/// What an experiment may refer to besides itself.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// This program's own servers.
+    pub roles: &'a Roles,
+    /// The folder of the experiment file, for `${experiment}` and relative paths.
+    pub folder: &'a str,
+    /// Reads a file, as seen from this folder.
+    pub read: ReadFile<'a>,
+    /// Looks at the arguments of `breme load` and of the servers; says what is wrong.
+    pub check: CheckArguments<'a>,
+}
+
+impl Plan {
+    /// Reads an experiment, with a profile laid over it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in this profile or another, with places and remedies.
+    pub fn read(text: &str, profile: Option<&str>, surroundings: &Surroundings<'_>) -> Result<Self, Faults> {
+        let mut book = Notebook::new(text);
+        if text.len() > EXPERIMENT_BYTES_MAX {
+            book.note_at_large(format!("the file has {} bytes; it may have {EXPERIMENT_BYTES_MAX}", text.len()));
+            return Err(book.into_faults());
+        }
+        let mut tree = Table::parse(text, &mut book);
+        if book.count() > 0 {
+            return Err(book.into_faults());
+        }
+        let profiles = profiles(&mut tree, profile, &mut book);
+        let plan = read_profile(&tree, &profiles, profile, surroundings, &mut book);
+        for other in [None].into_iter().chain(profiles.iter().map(|entry| Some(entry.key.as_str()))) {
+            if other != profile && !book.is_full() {
+                drop(read_profile(&tree, &profiles, other, surroundings, &mut book));
+            }
+        }
+        match plan {
+            Some(plan) if book.count() == 0 => Ok(plan),
+            _ => {
+                if book.count() == 0 {
+                    book.note_at_large("the experiment cannot be understood");
+                }
+                Err(book.into_faults())
+            }
+        }
+    }
+}
+
+/// Takes the profiles out of the file.
+fn profiles(tree: &mut Table, wanted: Option<&str>, book: &mut Notebook) -> Vec<Entry> {
+    let section = tree.take("profile");
+    let mut profiles = Vec::new();
+    match section.map(|entry| entry.node) {
+        Some(Node { value: Value::Table(table), .. }) => {
+            for entry in table.entries {
+                if matches!(entry.node.value, Value::Table(_)) {
+                    profiles.push(entry);
+                } else {
+                    book.note(
+                        &entry.key_span,
+                        format!("a profile is a table; write [profile.NAME], and put `{}` below it", entry.key),
+                    );
+                }
+            }
+        }
+        Some(node) => {
+            book.note(&node.span, format!("profiles are tables, [profile.NAME], not {}", node.value.describe()));
+        }
+        None => {}
+    }
+    if let Some(wanted) = wanted.filter(|wanted| !profiles.iter().any(|entry| entry.key == *wanted)) {
+        let hint = meant_or_known(wanted, profiles.iter().map(|entry| entry.key.as_str()));
+        book.note_at_large(format!("there is no profile `{wanted}`; {hint}"));
+    }
+    profiles
+}
+
+/// The plan of one profile. None if there is none; then it is noted why.
+fn read_profile(
+    base: &Table,
+    profiles: &[Entry],
+    profile: Option<&str>,
+    surroundings: &Surroundings<'_>,
+    book: &mut Notebook,
+) -> Option<Plan> {
+    let before = book.count();
+    let mut tree = base.clone();
+    let chosen = profiles.iter().find(|entry| Some(entry.key.as_str()) == profile);
+    if let Some(Entry { node: Node { value: Value::Table(over), .. }, .. }) = chosen {
+        tree.lay_over(over, &REPLACED_WHOLE);
+    }
+    let file: Option<file::File> = reader::read(&node_of(tree.clone()), book);
+    let subjects: Vec<String> = tree.table("subject").iter().map(|entry| entry.key.clone()).collect();
+    let factors = factors::read(&tree, &subjects, book);
+    let left_out = left_out(base, file.as_ref(), &factors, &subjects);
+    // A section whose name is misspelt would be missed everywhere; that its name is wrong has been told.
+    let has_all_sections = tree.keys().all(|key| file::SECTIONS.contains(&key));
+    if factors.len() < tree.table("factor").len() || !has_all_sections {
+        return None;
+    }
+    let folder = file.as_ref().and_then(|file| file.folder.clone()).unwrap_or_else(|| surroundings.folder.to_owned());
+    let files = Files { read: Some(surroundings.read), ..Files::default() };
+    for (name, content) in file.iter().flat_map(|file| &file.file.0) {
+        files.known.borrow_mut().insert(name.value.clone(), content.as_str().into());
+    }
+    let mut document = Document {
+        factor_names: factors.iter().map(|factor| factor.name.clone()).collect(),
+        files: Default::default(),
+        roles: surroundings.roles.clone(),
+        tree,
+        factors,
+        subjects,
+        folder,
+    };
+    let combinations = combinations(&document.factors, book)?;
+    let run = Run::read(&document.tree, &combinations, book);
+    if document.tree.table("workload").is_empty() {
+        book.note_at_large("there is no workload, and so nothing to measure; add [workload.NAME] with request = \"/\"");
+    }
+    let seed = run.as_ref().map_or(SEED_DEFAULT, |run| run.seed);
+    let resolved = resolve_all(&document, &files, &combinations, seed, surroundings, book);
+    let mut plan = Plan {
+        title: "experiment".to_owned(),
+        question: None,
+        notes: None,
+        profile: profile.map(str::to_owned),
+        seed,
+        blocks: 0,
+        budget: None,
+        confidence: CONFIDENCE_DEFAULT,
+        equal_within: EQUAL_WITHIN_DEFAULT,
+        factors: document.factors.iter().map(plan_factor).collect(),
+        aa: None,
+        hypotheses: Vec::new(),
+        measures: Vec::new(),
+        published: Vec::new(),
+        models: Vec::new(),
+        search: None,
+        warnings: resolved.warnings(&document),
+        combinations,
+        is_random: true,
+        document: Arc::new(Document::default()),
+    };
+    if let Some(run) = run {
+        run.into_plan(&mut plan);
+    }
+    plan.ask(file?, &document, &left_out, resolved.first.as_ref(), book);
+    plan.check_size(&document.tree, book);
+    document.files = files.known.into_inner();
+    document.keep(&left_out);
+    plan.document = Arc::new(document);
+    if book.count() > before {
+        return None;
+    }
+    plan.warn_of_the_run();
+    Some(plan)
+}
+
+fn plan_factor(factor: &FactorSpec) -> PlanFactor {
+    PlanFactor {
+        name: factor.name.clone(),
+        levels: factor.levels.iter().map(|(name, _)| name.clone()).collect(),
+        range: factor.range,
+    }
+}
+
+/// The levels that the experiment has, but not in this profile.
+fn left_out(
+    base: &Table,
+    file: Option<&file::File>,
+    factors: &[FactorSpec],
+    subjects: &[String],
+) -> Vec<(String, String)> {
+    let base = factors::read(base, subjects, &mut Notebook::new(""));
+    let of_base =
+        base.iter().flat_map(|factor| factor.levels.iter().map(|(level, _)| (factor.name.clone(), level.clone())));
+    let kept = file.iter().flat_map(|file| &file.left_out.0);
+    let of_file = kept.flat_map(|(name, levels)| levels.iter().map(|level| (name.value.clone(), level.0.clone())));
+    let is_gone = |gone: &(String, String)| {
+        let factor = factors.iter().find(|factor| factor.name == gone.0);
+        factor.is_some_and(|factor| factor.levels.iter().all(|(level, _)| *level != gone.1))
+    };
+    of_base.chain(of_file).filter(is_gone).collect()
+}
+
+/// The names of the levels of every combination; factors with a range are not in it.
+fn combinations(factors: &[FactorSpec], book: &mut Notebook) -> Option<Vec<Vec<(String, String)>>> {
+    let listed: Vec<&FactorSpec> = factors.iter().filter(|factor| factor.range.is_none()).collect();
+    let Some(indices) = factors::combinations(&listed) else {
+        let counts: Vec<String> = listed.iter().map(|factor| factor.levels.len().to_string()).collect();
+        let problem = format!(
+            "{} combinations of levels are more than {COMBINATION_COUNT_MAX}; take fewer levels, or ask less in one experiment",
+            counts.join(" × ")
+        );
+        book.note(&listed.first()?.entry.key_span, problem);
+        return None;
+    };
+    let names = |indices: Vec<usize>| {
+        let level = |(factor, index): (&&FactorSpec, usize)| (factor.name.clone(), factor.levels[index].0.clone());
+        listed.iter().zip(indices).map(level).collect()
+    };
+    Some(indices.into_iter().map(names).collect())
+}
+
+/// What came of all combinations.
+struct AllResolved {
+    first: Option<Resolved>,
+    used: BTreeSet<String>,
+    asked: BTreeSet<String>,
+    is_whole: bool,
+}
+
+/// Tries every combination; at both ends of a range.
+fn resolve_all(
+    document: &Document,
+    files: &Files<'_>,
+    combinations: &[Vec<(String, String)>],
+    seed: u64,
+    surroundings: &Surroundings<'_>,
+    book: &mut Notebook,
+) -> AllResolved {
+    let before = book.count();
+    let mut all = AllResolved { first: None, used: BTreeSet::new(), asked: BTreeSet::new(), is_whole: true };
+    let ends: Vec<[(String, Node); 2]> = document.factors.iter().filter_map(range_ends).collect();
+    for combination in combinations {
+        for end in 0..if ends.is_empty() { 1 } else { 2 } {
+            let mut ranged = ends.iter();
+            let mut chosen: Vec<(&str, &str, &Node)> = Vec::new();
+            for factor in &document.factors {
+                if factor.range.is_some() {
+                    chosen.extend(ranged.next().map(|ends| (factor.name.as_str(), ends[end].0.as_str(), &ends[end].1)));
+                    continue;
+                }
+                let wanted = combination.iter().find(|(name, _)| *name == factor.name).map(|(_, level)| level);
+                let found = factor.levels.iter().find(|(name, _)| Some(name) == wanted);
+                chosen.extend(found.map(|(level, node)| (factor.name.as_str(), level.as_str(), node)));
+            }
+            let resolved = Resolver {
+                tree: &document.tree,
+                roles: &document.roles,
+                files,
+                levels: document.levels(chosen),
+                seed,
+                check: Some(surroundings.check),
+                restart: RestartText::Block,
+                used: &mut all.used,
+                asked: &mut all.asked,
+                book,
+            }
+            .resolve();
+            all.first = all.first.or(resolved);
+            if book.is_full() {
+                all.is_whole = false;
+                return all;
+            }
+        }
+    }
+    all.is_whole = book.count() == before;
+    all
+}
+
+fn range_ends(factor: &FactorSpec) -> Option<[(String, Node); 2]> {
+    let range = factor.range?;
+    Some([range.from, range.to].map(|value| (range.level(value), range.node(value, &factor.entry.node.span))))
+}
+
+impl AllResolved {
+    /// What nothing depends on is likely a slip.
+    fn warnings(&self, document: &Document) -> Vec<String> {
+        if !self.is_whole {
+            return Vec::new();
+        }
+        let factors = document.factor_names.iter().filter(|name| !self.used.contains(*name));
+        let factors = factors.map(|name| format!("factor `{name}` changes nothing: ${name} stands nowhere"));
+        let subjects = document.subjects.iter().filter(|name| !self.asked.contains(*name));
+        factors
+            .chain(
+                subjects.map(|name| {
+                    format!("subject `{name}` is never started: no workload asks it, and nothing needs it")
+                }),
+            )
+            .collect()
+    }
+}
+
+/// What the design says of the whole run.
+struct Run {
+    seed: u64,
+    blocks: u64,
+    budget: Option<Duration>,
+    confidence: f64,
+    equal_within: f64,
+    is_random: bool,
+    aa: Option<u32>,
+}
+
+/// What is the same for the whole run; the rest of the design may differ from combination to combination.
+const OF_THE_RUN: [&str; 7] = ["blocks", "seed", "budget", "aa", "equal_within", "confidence", "order"];
+
+impl Run {
+    fn read(tree: &Table, combinations: &[Vec<(String, String)>], book: &mut Notebook) -> Option<Self> {
+        let before = book.count();
+        let entries = tree.table("design").iter().filter(|entry| OF_THE_RUN.contains(&entry.key.as_str()));
+        let entries: Vec<Entry> = entries.cloned().collect();
+        for entry in &entries {
+            if matches!(&entry.node.value, Value::Text(text) if text.starts_with('$')) {
+                let problem = format!("`{}` is the same for the whole run; it cannot depend on a factor", entry.key);
+                book.note(&entry.node.span, problem);
+            }
+        }
+        if book.count() > before {
+            return None;
+        }
+        let file: file::Design = reader::read(&node_of(Table { entries }), book)?;
+        let blocks = file.blocks.as_ref().map_or(BLOCKS_DEFAULT, |blocks| blocks.value.0);
+        if let Some(at) = &file.blocks {
+            if blocks == 0 {
+                book.note(&at.span, "0 blocks are no run; 6 at least are needed for a verdict");
+            } else if blocks > BLOCK_COUNT_MAX {
+                book.note(&at.span, format!("{blocks} blocks are more than {BLOCK_COUNT_MAX}"));
+            }
+        }
+        let confidence = file.confidence.as_ref().map_or(CONFIDENCE_DEFAULT, |share| share.value.0);
+        if let Some(at) = file.confidence.as_ref().filter(|_| !(0.5..1.0).contains(&confidence)) {
+            book.note(&at.span, "the confidence is at least 50 % and less than 100 %; write for example \"95 %\"");
+        }
+        if let Some(at) = file.budget.as_ref().filter(|budget| budget.value.0.is_zero()) {
+            book.note(&at.span, "nothing can be measured in 0 s; write for example \"30m\"");
+        }
+        let aa = same_twice(file.aa.as_ref(), combinations, book);
+        (book.count() == before).then_some(Self {
+            seed: file.seed.map_or(SEED_DEFAULT, |seed| seed.0),
+            blocks,
+            budget: file.budget.map(|budget| budget.value.0),
+            confidence,
+            equal_within: file.equal_within.map_or(EQUAL_WITHIN_DEFAULT, |share| share.0),
+            is_random: file.order != Some(OrderText::Fixed),
+            aa,
+        })
+    }
+
+    fn into_plan(self, plan: &mut Plan) {
+        plan.blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        plan.budget = self.budget;
+        plan.confidence = self.confidence;
+        plan.equal_within = self.equal_within;
+        plan.is_random = self.is_random;
+        plan.aa = self.aa;
+    }
+}
+
+/// The combination that is tried twice: the first one, or the first that has these levels.
+fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book: &mut Notebook) -> Option<u32> {
+    let Some(At { value: Raw(value), span }) = aa else { return Some(0) };
+    let table = match value {
+        Value::Boolean(is_wanted) => return is_wanted.then_some(0),
+        Value::Table(table) => table,
+        other => {
+            book.note(
+                span,
+                format!("true, false or the levels of a combination are expected here, not {}", other.describe()),
+            );
+            return None;
+        }
+    };
+    let has = |levels: &[(String, String)], entry: &Entry| {
+        levels.iter().any(|(name, level)| *name == entry.key && Some(level) == entry.node.value.plain().as_ref())
+    };
+    for entry in &table.entries {
+        if combinations.iter().any(|levels| has(levels, entry)) {
+            continue;
+        }
+        let known: Vec<&str> = combinations
+            .iter()
+            .flatten()
+            .filter(|(name, _)| *name == entry.key)
+            .map(|(_, level)| level.as_str())
+            .collect();
+        if known.is_empty() {
+            let factors = combinations.first().into_iter().flatten().map(|(name, _)| name.as_str());
+            book.note(
+                &entry.key_span,
+                format!("there is no factor `{}`; {}", entry.key, meant_or_known(&entry.key, factors)),
+            );
+        } else {
+            let level = entry.node.value.plain().unwrap_or_default();
+            let mut distinct: Vec<&str> = Vec::new();
+            known.iter().for_each(|level| {
+                if !distinct.contains(level) {
+                    distinct.push(level);
+                }
+            });
+            book.note(
+                &entry.node.span,
+                format!(
+                    "factor `{}` has no level `{level}`; {}",
+                    entry.key,
+                    meant_or_known(&level, distinct.into_iter())
+                ),
+            );
+        }
+        return None;
+    }
+    let found = combinations.iter().position(|levels| table.entries.iter().all(|entry| has(levels, entry)));
+    found.and_then(|index| u32::try_from(index).ok())
+}
+
+impl Plan {
+    /// Reads what is asked.
+    fn ask(
+        &mut self,
+        file: file::File,
+        document: &Document,
+        left_out: &[(String, String)],
+        first: Option<&Resolved>,
+        book: &mut Notebook,
+    ) {
+        let workloads: Vec<String> = document.tree.table("workload").iter().map(|entry| entry.key.clone()).collect();
+        let vocabulary = questions::vocabulary(&document.factors, left_out, &document.subjects, &workloads, first);
+        let searched =
+            file.search.as_ref().and_then(|search| search.value.factor.as_ref()).map(|name| name.value.clone());
+        let others = self.others(searched.as_deref());
+        let mut questions = Questions {
+            vocabulary,
+            factors: &document.factors,
+            equal_within: self.equal_within,
+            warnings: &mut self.warnings,
+            book,
+        };
+        questions.named(&file.measure.0);
+        self.measures = questions.measures(&file.measures.0, first);
+        self.hypotheses = questions.hypotheses(&file.hypothesis);
+        self.published = questions.published(&file.published);
+        self.models = questions.models(&file.model);
+        let duration = first.map_or(Duration::from_secs(10), |resolved| resolved.design.duration);
+        self.search = file.search.as_ref().and_then(|search| questions.search(search, duration, &others));
+        self.title = file.title.unwrap_or_else(|| "experiment".to_owned());
+        (self.question, self.notes) = (file.question, file.notes);
+        self.check_ranges(document, searched.as_deref(), &file.hypothesis, book);
+    }
+
+    /// The combinations without one factor, each once.
+    fn others(&self, factor: Option<&str>) -> Vec<Vec<(String, String)>> {
+        let mut others: Vec<Vec<(String, String)>> = Vec::new();
+        for combination in &self.combinations {
+            let rest: Vec<(String, String)> =
+                combination.iter().filter(|(name, _)| Some(name.as_str()) != factor).cloned().collect();
+            if !others.contains(&rest) {
+                others.push(rest);
+            }
+        }
+        others
+    }
+
+    /// A range has no levels: it is searched, and nothing else can be asked of it.
+    fn check_ranges(
+        &self,
+        document: &Document,
+        searched: Option<&str>,
+        hypotheses: &[At<file::Hypothesis>],
+        book: &mut Notebook,
+    ) {
+        for factor in
+            document.factors.iter().filter(|factor| factor.range.is_some() && Some(factor.name.as_str()) != searched)
+        {
+            let problem = format!(
+                "factor `{}` has a range, and nothing searches it; add [search] with factor = \"{}\", or list its levels",
+                factor.name, factor.name
+            );
+            book.note(&factor.entry.key_span, problem);
+        }
+        if let (true, Some(hypothesis)) = (self.has_range(), hypotheses.first()) {
+            let expect = hypothesis.value.expect.as_ref().map_or(&hypothesis.span, |expect| &expect.span);
+            book.note(expect, "a hypothesis needs trials at levels, and there is a factor with a range; list its levels instead: a search can use them too");
+        }
+    }
+
+    fn check_size(&self, tree: &Table, book: &mut Notebook) {
+        let combinations = self.combinations.len() as u64 + u64::from(self.aa.is_some());
+        let count = combinations * u64::from(self.blocks);
+        if count > TRIAL_COUNT_MAX {
+            let place = tree
+                .get("design")
+                .and_then(|_| tree.table("design").iter().find(|entry| entry.key == "blocks"))
+                .or_else(|| tree.get("factor"));
+            let span = place.map_or(0..0, |entry| entry.key_span.clone());
+            book.note(&span, format!("{combinations} trials in each of {} blocks are {count}, more than {TRIAL_COUNT_MAX}; take fewer blocks or levels", self.blocks));
+        }
+    }
+
+    fn warn_of_the_run(&mut self) {
+        // The smallest two-sided probability that a signed-rank test of n pairs can have is 2^(1-n).
+        let needed = (1.0 - (1.0 - self.confidence).log2()).ceil() as u32;
+        if !self.hypotheses.is_empty() && self.blocks < needed {
+            self.warnings.push(format!(
+                "{} blocks can support no hypothesis at {} %: {needed} at least are needed",
+                self.blocks,
+                (self.confidence * 1e4).round() / 1e2
+            ));
+        }
+        let Some(budget) = self.budget else { return };
+        let estimate = self.estimate();
+        if estimate > budget {
+            let fitting = (f64::from(self.blocks) * budget.as_secs_f64() / estimate.as_secs_f64()).floor();
+            self.warnings.push(format!(
+                "the run takes about {} s and its budget is {} s: about {fitting} of {} blocks will fit",
+                estimate.as_secs(),
+                budget.as_secs(),
+                self.blocks
+            ));
+        }
+    }
+}
+
+impl Document {
+    /// Writes down what the file needs besides itself.
+    fn keep(&mut self, left_out: &[(String, String)]) {
+        let text = |text: &str| Node { span: 0..0, value: Value::Text(text.to_owned()) };
+        let entry = |key: &str, node: Node| Entry { key: key.to_owned(), key_span: 0..0, node };
+        let files = self.files.iter().map(|(name, content)| entry(name, text(content))).collect();
+        let mut gone: Vec<Entry> = Vec::new();
+        for factor in &self.factor_names {
+            let levels = left_out.iter().filter(|(name, _)| name == factor).map(|(_, level)| text(level));
+            let levels: Vec<Node> = levels.collect();
+            if !levels.is_empty() {
+                gone.push(entry(factor, Node { span: 0..0, value: Value::List(levels) }));
+            }
+        }
+        let (files, gone) = (Table { entries: files }, Table { entries: gone });
+        for (key, node) in [("folder", text(&self.folder)), ("left_out", node_of(gone)), ("file", node_of(files))] {
+            drop(self.tree.take(key));
+            self.tree.entries.push(entry(key, node));
+        }
+    }
+
+    pub(super) fn frozen(&self) -> String {
+        self.tree.to_toml()
+    }
+}

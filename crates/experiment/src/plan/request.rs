@@ -1,0 +1,201 @@
+//! A request as the file has it becomes a method and a path as `breme load` has them.
+
+use super::resolve::Resolver;
+use crate::expression::meant_or_known;
+use crate::file::METHODS;
+use crate::file::fault::{Notebook, Span};
+use crate::file::tree::{Entry, Node, Table, Value};
+use crate::file::values::{At, Raw};
+
+/// The placeholders that `breme load` knows.
+const PLACEHOLDERS: [&str; 4] = ["seq", "uniform", "zipf", "random"];
+
+/// Method (if it is said) and path.
+pub(super) struct Request {
+    pub method: Option<String>,
+    pub target: String,
+}
+
+impl Resolver<'_, '_> {
+    pub(super) fn request(&mut self, request: &At<Raw>) -> Option<Request> {
+        let At { value: Raw(value), span } = request;
+        match value {
+            Value::Text(text) => written(text, span, self.book),
+            Value::Table(table) => from_table(table, span, self.book),
+            other => {
+                self.book.note(
+                    span,
+                    format!(
+                        "a request is a text such as \"GET /page\" or a table such as {{ get = \"/page\" }}, not {}",
+                        other.describe()
+                    ),
+                );
+                None
+            }
+        }
+    }
+}
+
+fn written(text: &str, span: &Span, book: &mut Notebook) -> Option<Request> {
+    let (method, target) = match text.split_once(' ') {
+        Some((method, target)) if !method.starts_with('/') => (Some(method), target.trim_start()),
+        _ => (None, text),
+    };
+    let is_method =
+        method.is_none_or(|method| !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase()));
+    if !is_method || !target.starts_with('/') {
+        book.note(
+            span,
+            format!("{text:?} is no request; write a method and a path that begins with '/', as in \"GET /page\""),
+        );
+        return None;
+    }
+    check_target(text, target, span, book)?;
+    check_placeholders(text, &[], span, book)?;
+    Some(Request { method: method.map(str::to_owned), target: target.to_owned() })
+}
+
+fn check_target(text: &str, target: &str, span: &Span, book: &mut Notebook) -> Option<()> {
+    let Some((at, character)) = target.char_indices().find(|(_, character)| !character.is_ascii_graphic()) else {
+        return Some(());
+    };
+    let column = text[..text.len() - target.len() + at].chars().count() + 1;
+    book.note_within(span, text, column, 1, format!("{character:?} cannot stand in a path; percent-encode it"));
+    None
+}
+
+fn from_table(table: &Table, span: &Span, book: &mut Notebook) -> Option<Request> {
+    let is_method = |entry: &&Entry| METHODS.contains(&entry.key.to_lowercase().as_str());
+    let methods: Vec<&Entry> = table.entries.iter().filter(is_method).collect();
+    let method = match methods.as_slice() {
+        [method] => method,
+        [] => {
+            book.note(span, "this request has no method and path; write for example get = \"/page\"");
+            return None;
+        }
+        [_, second, ..] => {
+            book.note(&second.key_span, "a request has one method; make another workload of the other one");
+            return None;
+        }
+    };
+    let Value::Text(target) = &method.node.value else {
+        let described = method.node.value.describe();
+        book.note(&method.node.span, format!("a path such as \"/page\" is expected here, not {described}"));
+        return None;
+    };
+    let at = &method.node.span;
+    if !target.starts_with('/') {
+        book.note(at, format!("{target:?} is no path; it begins with '/'"));
+        return None;
+    }
+    check_target(target, target, at, book)?;
+    let named: Vec<&Entry> = table.entries.iter().filter(|entry| !is_method(entry)).collect();
+    let names: Vec<&str> = named.iter().map(|entry| entry.key.as_str()).collect();
+    check_placeholders(target, &names, at, book)?;
+    let mut target = target.clone();
+    for entry in named {
+        let name = format!("{{{}}}", entry.key);
+        if !target.contains(&name) {
+            book.note(&entry.key_span, format!("`{}` is not used; write {name} in the path", entry.key));
+            return None;
+        }
+        target = target.replace(&name, &placeholder(&entry.node, book)?);
+    }
+    Some(Request { method: Some(method.key.to_uppercase()), target })
+}
+
+/// Every `{name}` is a placeholder of `breme load`, or named beside the path.
+fn check_placeholders(text: &str, names: &[&str], span: &Span, book: &mut Notebook) -> Option<()> {
+    let mut from = 0;
+    while let Some(start) = text[from..].find('{').map(|found| from + found) {
+        let Some(end) = text[start..].find('}').map(|length| start + length) else {
+            book.note_within(span, text, text[..start].chars().count() + 1, 1, "this brace is not closed");
+            return None;
+        };
+        let name = &text[start + 1..end];
+        let kind = name.split(':').next().unwrap_or_default();
+        let is_left = text[..start].ends_with('$') || name.starts_with('{');
+        if !is_left && !names.contains(&name) && !PLACEHOLDERS.contains(&kind) {
+            let known: Vec<&str> = names.iter().copied().chain(PLACEHOLDERS).collect();
+            let hint = match breme_base::nearest(kind, known.iter().copied()) {
+                Some(near) => format!("did you mean {{{near}}}?"),
+                None => format!("say what it becomes: {{ get = {text:?}, {name} = {{ uniform = 1000 }} }}"),
+            };
+            book.note_within(
+                span,
+                text,
+                text[..start].chars().count() + 1,
+                name.chars().count() + 2,
+                format!("{{{name}}} is no placeholder; {hint}"),
+            );
+            return None;
+        }
+        from = end + 1;
+    }
+    Some(())
+}
+
+/// `{ uniform = 1000 }` → `{uniform:1:1000}`.
+fn placeholder(node: &Node, book: &mut Notebook) -> Option<String> {
+    let table = match &node.value {
+        Value::Table(table) => table,
+        Value::Text(text) => return Some(text.clone()),
+        Value::Integer(number) => return Some(number.to_string()),
+        other => {
+            book.note(
+                &node.span,
+                format!("{{ uniform = 1000 }} or the like is expected here, not {}", other.describe()),
+            );
+            return None;
+        }
+    };
+    const KINDS: [&str; 4] = ["uniform", "zipf", "random", "seq"];
+    let is_unknown = |entry: &&Entry| !KINDS.contains(&entry.key.as_str()) && entry.key != "exponent";
+    if let Some(entry) = table.entries.iter().find(is_unknown) {
+        let hint = meant_or_known(&entry.key, KINDS.into_iter());
+        book.note(&entry.key_span, format!("there is no placeholder `{}`; {hint}", entry.key));
+        return None;
+    }
+    let kinds: Vec<&Entry> = table.entries.iter().filter(|entry| entry.key != "exponent").collect();
+    let [kind] = kinds.as_slice() else {
+        book.note(&node.span, "a placeholder is one of { uniform = 1000 }, { zipf = 1000, exponent = 0.9 }, { random = 20 } and { seq = true }");
+        return None;
+    };
+    let number = |node: &Node, book: &mut Notebook| match whole(&node.value) {
+        Some(number) => Some(number),
+        None => {
+            book.note(&node.span, format!("a whole number is expected here, not {}", node.value.describe()));
+            None
+        }
+    };
+    Some(match (kind.key.as_str(), &kind.node.value) {
+        ("seq", _) => "{seq}".to_owned(),
+        ("uniform", Value::List(ends)) => {
+            let [low, high] = ends.as_slice() else {
+                book.note(&kind.node.span, "a range has two ends: [1, 1000]");
+                return None;
+            };
+            let (low_value, high_value) = (number(low, book)?, number(high, book)?);
+            if low_value > high_value {
+                book.note(&kind.node.span, "this range is reversed; write the smaller number first");
+                return None;
+            }
+            format!("{{uniform:{low_value}:{high_value}}}")
+        }
+        ("uniform", _) => format!("{{uniform:1:{}}}", number(&kind.node, book)?.max(1)),
+        ("random", _) => format!("{{random:{}}}", number(&kind.node, book)?),
+        (_, _) => {
+            let exponent =
+                table.get("exponent").and_then(|entry| entry.node.value.plain()).unwrap_or_else(|| "1".to_owned());
+            format!("{{zipf:{}:{exponent}}}", number(&kind.node, book)?)
+        }
+    })
+}
+
+fn whole(value: &Value) -> Option<u64> {
+    match value {
+        Value::Integer(number) => u64::try_from(*number).ok(),
+        Value::Text(text) => breme_base::parse_count(text).ok(),
+        _ => None,
+    }
+}

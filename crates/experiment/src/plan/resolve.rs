@@ -1,0 +1,374 @@
+//! One combination of levels: the parts of the file with these levels filled in, checked, and turned into a trial.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::order;
+use super::roles::Roles;
+use super::subject::{SUBJECT_COUNT_MAX, Subject, check_name};
+use crate::expression::meant_or_known;
+use crate::file::fault::{Notebook, Span};
+use crate::file::levels::Levels;
+use crate::file::reader;
+use crate::file::tree::{Entry, Node, Table, Value};
+use crate::file::values::{At, OneOrMany};
+use crate::file::{self, RestartText};
+use crate::trial::{Reset, ResetAction, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
+
+/// The longest file that an experiment may name, and all of them together.
+pub const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The longest trial.
+pub const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
+const DURATION_DEFAULT: Duration = Duration::from_secs(10);
+const PAUSE_DEFAULT: Duration = Duration::from_millis(500);
+
+/// Reads a file, as seen from the folder of the experiment.
+pub(super) type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+/// Looks at the arguments of `breme ROLE`; says what is wrong.
+pub(super) type CheckArguments<'a> = &'a dyn Fn(&str, &[String]) -> Result<(), String>;
+
+/// The contents of the files that an experiment names, each read once.
+#[derive(Default)]
+pub(super) struct Files<'a> {
+    pub known: RefCell<BTreeMap<String, Arc<str>>>,
+    pub read: Option<ReadFile<'a>>,
+}
+
+/// A named way to a subject.
+pub(super) struct Route {
+    pub name: String,
+    pub subject: String,
+    pub headers: Vec<(String, String)>,
+    /// It is a path, and not the subject itself.
+    pub is_path: bool,
+}
+
+/// What the design says of each trial.
+#[derive(Clone, Debug)]
+pub(super) struct Design {
+    pub duration: Duration,
+    pub warm_up: WarmUp,
+    pub pause: Duration,
+    pub resets: Vec<At<String>>,
+}
+
+/// One combination, checked.
+pub(super) struct Resolved {
+    pub subjects: Vec<SubjectSpec>,
+    pub workloads: Vec<WorkloadSpec>,
+    pub resets: Vec<Reset>,
+    pub design: Design,
+}
+
+impl Resolved {
+    pub(super) fn trial(self, key: TrialKey, levels: Vec<(String, String)>, seed: u64) -> TrialSpec {
+        let Design { duration, warm_up, pause, .. } = self.design;
+        let seed = order::load_seed(seed, key.block);
+        let Self { subjects, workloads, resets, .. } = self;
+        TrialSpec { key, levels, subjects, workloads, resets, duration, warm_up, pause, seed }
+    }
+}
+
+pub(super) struct Resolver<'a, 'b> {
+    pub tree: &'a Table,
+    pub roles: &'a Roles,
+    pub files: &'a Files<'a>,
+    pub levels: Levels<'a>,
+    pub seed: u64,
+    pub check: Option<CheckArguments<'a>>,
+    /// When subjects are started anew, where they do not say it.
+    pub restart: RestartText,
+    /// Factors that are used, and subjects that are asked.
+    pub used: &'b mut BTreeSet<String>,
+    pub asked: &'b mut BTreeSet<String>,
+    pub book: &'b mut Notebook,
+}
+
+impl<'a> Resolver<'a, '_> {
+    /// None if anything is wrong; then it is noted.
+    pub(super) fn resolve(&mut self) -> Option<Resolved> {
+        let before = self.book.count();
+        let design = self.design();
+        let subjects = self.subjects();
+        let routes = self.routes();
+        let tree: &'a Table = self.tree;
+        let workloads = self.workloads(tree.table("workload"), &routes, design.as_ref());
+        let design = design?;
+        let resets = subjects.as_ref().map(|subjects| self.resets(&design.resets, subjects));
+        let (subjects, workloads, resets) = (subjects?, workloads?, resets?);
+        let asked = workloads.iter().filter(|(spec, _)| spec.connections > 0);
+        let asked: Vec<String> = asked.flat_map(|(spec, subject)| named_in(spec).chain([subject.clone()])).collect();
+        self.asked.extend(asked.iter().cloned());
+        let subjects = self.in_order(&subjects, &asked)?;
+        let resets = resets.into_iter().filter(|reset| subjects.iter().any(|subject| subject.name == reset.subject));
+        let resets = resets.collect();
+        let workloads = workloads.into_iter().map(|(spec, _)| spec).collect();
+        (self.book.count() == before).then_some(Resolved { subjects, workloads, resets, design })
+    }
+
+    pub(super) fn fill(&mut self, node: &Node) -> Option<Node> {
+        self.levels.fill(node, self.used, self.book)
+    }
+
+    /// The content of a file that stands beside the experiment.
+    pub(super) fn load(&mut self, path: &At<String>) -> Option<String> {
+        let known = self.files.known.borrow().get(&path.value).cloned();
+        let content = match (known, self.files.read) {
+            (Some(content), _) => content,
+            (None, Some(read)) => match read(&path.value) {
+                Ok(content) => self.keep(path, content)?,
+                Err(problem) => {
+                    self.book.note(&path.span, format!("the file {:?} cannot be read: {problem}", path.value));
+                    return None;
+                }
+            },
+            (None, None) => {
+                self.book.note(&path.span, format!("the file {:?} was not kept with the plan", path.value));
+                return None;
+            }
+        };
+        Some(self.levels.fill_within(&content, &path.span, self.used, self.book))
+    }
+
+    fn keep(&mut self, path: &At<String>, content: String) -> Option<Arc<str>> {
+        let mut known = self.files.known.borrow_mut();
+        let sum: usize = known.values().map(|content| content.len()).sum();
+        if sum + content.len() > CONTENT_BYTES_MAX {
+            self.book.note(
+                &path.span,
+                format!("the files of the experiment are longer than {CONTENT_BYTES_MAX} bytes together"),
+            );
+            return None;
+        }
+        let content: Arc<str> = content.into();
+        known.insert(path.value.clone(), Arc::clone(&content));
+        Some(content)
+    }
+
+    pub(super) fn check_with_program(&mut self, role: &str, arguments: &[String], span: &Span) {
+        if let Some(Err(problem)) = self.check.map(|check| check(role, arguments)) {
+            self.book.note(span, format!("`breme {role}` would not start: {problem}"));
+        }
+    }
+
+    fn design(&mut self) -> Option<Design> {
+        let Some(entry) = self.tree.get("design") else {
+            return Some(Design {
+                duration: DURATION_DEFAULT,
+                warm_up: WarmUp::Found,
+                pause: PAUSE_DEFAULT,
+                resets: Vec::new(),
+            });
+        };
+        let before = self.book.count();
+        let node = self.fill(&entry.node)?;
+        let file: file::Design = reader::read(&node, self.book)?;
+        let duration = file.duration.as_ref().map_or(DURATION_DEFAULT, |duration| duration.value.0);
+        if let Some(at) = &file.duration {
+            check_duration(at.value.0, &at.span, self.book);
+        }
+        if let Some(at) = file.pause.as_ref().filter(|pause| pause.value.0 > DURATION_MAX) {
+            self.book.note(&at.span, "so long a pause is none; write for example \"1s\"");
+        }
+        let warm_up = self.warm_up(file.warm_up.as_ref(), duration);
+        self.restart = file.restart.unwrap_or(RestartText::Block);
+        let pause = file.pause.map_or(PAUSE_DEFAULT, |pause| pause.value.0);
+        let OneOrMany(resets) = file.reset;
+        (self.book.count() == before).then_some(Design { duration, warm_up, pause, resets })
+    }
+
+    fn warm_up(&mut self, text: Option<&At<file::values::Text>>, duration: Duration) -> WarmUp {
+        let Some(At { value, span }) = text else { return WarmUp::Found };
+        match value.0.as_str() {
+            "auto" => return WarmUp::Found,
+            "none" => return WarmUp::None,
+            _ => {}
+        }
+        match file::values::time(&value.0) {
+            Ok(fixed) if fixed >= duration => {
+                self.book.note(span, format!("the warm-up of {fixed:?} leaves nothing of a trial of {duration:?}"));
+            }
+            Ok(fixed) => return WarmUp::Fixed(fixed),
+            Err(_) => {
+                let remedy = match breme_base::nearest(&value.0, ["auto", "none"]) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => "write auto, none, or a time such as \"5s\"".to_owned(),
+                };
+                self.book.note(span, format!("{:?} is no warm-up; {remedy}", value.0));
+            }
+        }
+        WarmUp::Found
+    }
+
+    fn subjects(&mut self) -> Option<Vec<Subject>> {
+        let before = self.book.count();
+        let entries = self.tree.table("subject");
+        if let Some(entry) = entries.get(SUBJECT_COUNT_MAX) {
+            self.book.note(&entry.key_span, format!("there are more than {SUBJECT_COUNT_MAX} subjects"));
+        }
+        let subjects = entries.iter().take(SUBJECT_COUNT_MAX).filter_map(|entry| self.subject(entry)).collect();
+        (self.book.count() == before).then_some(subjects)
+    }
+
+    /// The paths, and each subject as a path to itself.
+    fn routes(&mut self) -> Vec<Route> {
+        let tree: &'a Table = self.tree;
+        let mut routes: Vec<Route> = tree.table("path").iter().filter_map(|entry| self.path(entry)).collect();
+        for subject in self.levels.subjects {
+            if let Some(path) = tree.table("path").iter().find(|path| path.key == *subject) {
+                self.book.note(
+                    &path.key_span,
+                    format!("there is a subject `{subject}` already; give the path another name"),
+                );
+            }
+            routes.push(Route { name: subject.clone(), subject: subject.clone(), headers: Vec::new(), is_path: false });
+        }
+        routes
+    }
+
+    /// A path that leads nowhere is one all the same, so that workloads do not miss it.
+    fn path(&mut self, entry: &Entry) -> Option<Route> {
+        check_name("path", entry, self.book)?;
+        let nowhere = Route { name: entry.key.clone(), subject: String::new(), headers: Vec::new(), is_path: true };
+        let Some(node) = self.fill(&entry.node) else { return Some(nowhere) };
+        if let Value::Text(to) = &node.value {
+            self.book.note(&node.span, format!("a path is a table; write {} = {{ to = {to:?} }}", entry.key));
+            return Some(nowhere);
+        }
+        let before = self.book.count();
+        let file: Option<file::Path> = reader::read(&node, self.book);
+        let Some(file) = file.filter(|_| self.book.count() == before) else { return Some(nowhere) };
+        let Some(to) = &file.to else {
+            self.book.note(
+                &entry.key_span,
+                format!("path `{}` leads nowhere; write {} = {{ to = \"SUBJECT\" }}", entry.key, entry.key),
+            );
+            return Some(nowhere);
+        };
+        if !self.levels.subjects.contains(&to.value) {
+            let hint = meant_or_known(&to.value, self.levels.subjects.iter().map(String::as_str));
+            self.book.note(&to.span, format!("there is no subject `{}`; {hint}", to.value));
+        }
+        self.check_headers(&file.headers.0);
+        let headers = file.headers.0.into_iter().map(|(name, value)| (name.value, value.0)).collect();
+        Some(Route { subject: to.value.clone(), headers, ..nowhere })
+    }
+
+    fn resets(&mut self, names: &[At<String>], subjects: &[Subject]) -> Vec<Reset> {
+        names.iter().filter_map(|name| self.reset_of(name, subjects)).collect()
+    }
+
+    fn reset_of(&mut self, at: &At<String>, subjects: &[Subject]) -> Option<Reset> {
+        let Some((subject_name, name)) = at.value.split_once('.') else {
+            self.book.note(
+                &at.span,
+                format!("{:?} is no reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"", at.value),
+            );
+            return None;
+        };
+        let Some(subject) = subjects.iter().find(|subject| subject.spec.name == subject_name) else {
+            let known = subjects.iter().map(|subject| subject.spec.name.as_str());
+            self.book.note(
+                &at.span,
+                format!("there is no subject `{subject_name}`; {}", meant_or_known(subject_name, known)),
+            );
+            return None;
+        };
+        let of_role: &[(String, ResetAction)] = match &subject.spec.kind {
+            crate::trial::SubjectKind::Own { role, .. } => self.roles.find(role).map_or(&[], |role| &role.resets),
+            _ => &[],
+        };
+        let can_restart = subject.spec.kind.process().is_some();
+        let action = match subject.resets.iter().chain(of_role).find(|(known, _)| known == name) {
+            Some((_, action)) => action.clone(),
+            None if name == "restart" && can_restart => ResetAction::Restart,
+            None => {
+                let known: Vec<&str> = subject
+                    .resets
+                    .iter()
+                    .chain(of_role)
+                    .map(|(known, _)| known.as_str())
+                    .chain(can_restart.then_some("restart"))
+                    .collect();
+                let hint = meant_or_known(name, known.iter().copied());
+                self.book.note(&at.span, format!("subject `{subject_name}` has no reset `{name}`; {hint}"));
+                return None;
+            }
+        };
+        Some(Reset { subject: subject_name.to_owned(), name: name.to_owned(), action })
+    }
+
+    /// The subjects that are asked and those that they need, each after those that it needs.
+    fn in_order(&mut self, subjects: &[Subject], asked: &[String]) -> Option<Vec<SubjectSpec>> {
+        let mut needed: BTreeSet<String> = asked.iter().cloned().collect();
+        while let Some(more) = subjects
+            .iter()
+            .filter(|subject| needed.contains(&subject.spec.name))
+            .flat_map(|subject| &subject.needs)
+            .find(|need| !needed.contains(*need))
+        {
+            needed.insert(more.clone());
+        }
+        let order = order::subjects(subjects.len(), self.seed);
+        let mut waiting: Vec<&Subject> = order.iter().filter_map(|&index| subjects.get(index)).collect();
+        let mut ready: Vec<&Subject> = Vec::new();
+        while !waiting.is_empty() {
+            let is_ready = |subject: &&Subject| {
+                subject.needs.iter().all(|need| ready.iter().any(|ready| ready.spec.name == *need))
+            };
+            let Some(index) = waiting.iter().position(is_ready) else {
+                let mut names: Vec<&str> = circle(&waiting);
+                names.push(names[0]);
+                let first = waiting.iter().find(|subject| subject.spec.name == names[0]).unwrap_or(&waiting[0]);
+                self.book.note(&first.key_span, format!("subjects need each other in a circle: {}", names.join(" → ")));
+                return None;
+            };
+            ready.push(waiting.remove(index));
+        }
+        self.asked.extend(needed.iter().cloned());
+        Some(
+            ready
+                .into_iter()
+                .filter(|subject| needed.contains(&subject.spec.name))
+                .map(|subject| subject.spec.clone())
+                .collect(),
+        )
+    }
+}
+
+/// What no trial can last.
+pub(super) fn check_duration(duration: Duration, span: &Span, book: &mut Notebook) {
+    if duration.is_zero() {
+        book.note(span, "nothing can be measured in 0 s; write for example \"10s\"");
+    } else if duration > DURATION_MAX {
+        book.note(span, format!("a trial lasts at most {} days", DURATION_MAX.as_secs() / 86_400));
+    }
+}
+
+/// The names of a circle; of subjects that wait for each other there is one.
+fn circle<'s>(waiting: &[&'s Subject]) -> Vec<&'s str> {
+    let find = |name: &str| waiting.iter().find(|subject| subject.spec.name == name);
+    let mut names: Vec<&'s str> = vec![&waiting[0].spec.name];
+    loop {
+        let last = names[names.len() - 1];
+        let next = find(last).and_then(|subject| subject.needs.iter().find_map(|need| find(need)));
+        let Some(next) = next else { return names };
+        if let Some(start) = names.iter().position(|name| *name == next.spec.name) {
+            let mut names = names.split_off(start);
+            // From the same one on, whatever the order was.
+            let smallest = (0..names.len()).min_by_key(|&index| names[index]).unwrap_or(0);
+            names.rotate_left(smallest);
+            return names;
+        }
+        names.push(&next.spec.name);
+    }
+}
+
+/// Subjects that the texts of a workload name.
+fn named_in(spec: &WorkloadSpec) -> impl Iterator<Item = String> {
+    let texts = spec.arguments.iter().chain(spec.files.values());
+    let names = texts.flat_map(|text| crate::placeholder::find(text)).filter(|found| !found.is_escaped);
+    names.filter_map(|found| found.name.split_once('.').map(|(subject, _)| subject.to_owned()))
+}

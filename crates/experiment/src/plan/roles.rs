@@ -1,0 +1,147 @@
+//! This program's own servers as subjects: which there are, and which flags they take. The binary knows; the plan checks.
+
+use crate::file::fault::{Notebook, Span};
+use crate::file::tree::{Entry, Table, Value};
+use crate::trial::ResetAction;
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Roles(pub Vec<Role>);
+
+/// One of them: `breme NAME FLAGS`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Role {
+    /// `site`
+    pub name: String,
+    /// Its flags and positional arguments.
+    pub flags: Vec<Flag>,
+    /// What can be done to it before a trial: name and action.
+    pub resets: Vec<(String, ResetAction)>,
+}
+
+/// A flag, or a positional argument.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flag {
+    /// The name without dashes in front: `cache-bytes`. In the file `_` may stand for `-`.
+    pub name: String,
+    /// It has no name on the command line, only a value.
+    pub is_positional: bool,
+    /// It takes a value; else it is given or not.
+    pub takes_value: bool,
+    /// Its value is a path of the file system.
+    pub is_path: bool,
+    /// Its value is the URL of another server: the name of a subject will do.
+    pub is_upstream: bool,
+    /// The only values that it takes, if there are but a few.
+    pub values: Vec<String>,
+}
+
+/// Flags that are made by the laboratory.
+const MADE: [&str; 3] = ["listen", "admin", "cpus"];
+
+impl Roles {
+    pub(super) fn find(&self, name: &str) -> Option<&Role> {
+        self.0.iter().find(|role| role.name == name)
+    }
+}
+
+/// What the values of flags may refer to.
+pub(super) struct Scope<'a> {
+    pub subjects: &'a [String],
+    pub folder: &'a str,
+}
+
+impl Role {
+    /// The arguments of the flags of a table; `others` are the keys that are no flags, for suggestions.
+    pub(super) fn arguments(
+        &self,
+        table: &Table,
+        others: &[&str],
+        scope: &Scope<'_>,
+        book: &mut Notebook,
+    ) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut positional = Vec::new();
+        for (name, entry) in flattened(table, "") {
+            let Some(flag) = self.flags.iter().find(|flag| flag.name == name && !MADE.contains(&name.as_str())) else {
+                book.note(&entry.key_span, self.unknown(&name, entry, others));
+                continue;
+            };
+            let into = if flag.is_positional { &mut positional } else { &mut arguments };
+            match &entry.node.value {
+                Value::List(list) => list.iter().for_each(|node| flag.push(&node.value, &node.span, scope, book, into)),
+                value => flag.push(value, &entry.node.span, scope, book, into),
+            }
+        }
+        arguments.extend(positional);
+        arguments
+    }
+
+    fn unknown(&self, name: &str, entry: &Entry, others: &[&str]) -> String {
+        if MADE.contains(&name) {
+            return format!("`{}` is set by the laboratory; leave it out", entry.key);
+        }
+        let flags =
+            self.flags.iter().map(|flag| flag.name.replace('-', "_")).filter(|name| !MADE.contains(&name.as_str()));
+        let known: Vec<String> = flags.chain(others.iter().map(|other| (*other).to_owned())).collect();
+        let known_flags = "see the flags of";
+        match breme_base::nearest(&entry.key, known.iter().map(String::as_str)) {
+            Some(near) => format!("`{}` has no flag `{}`; did you mean `{near}`?", self.name, entry.key),
+            None => format!("`{}` has no flag `{}`; {known_flags} breme {} --help", self.name, entry.key, self.name),
+        }
+    }
+}
+
+/// The entries with `-` for `_`; `cache = { memory = 1 }` is the same as `cache_memory = 1`.
+fn flattened<'a>(table: &'a Table, before: &str) -> Vec<(String, &'a Entry)> {
+    let mut flat = Vec::new();
+    for entry in &table.entries {
+        let name = format!("{before}{}", entry.key.replace('_', "-"));
+        match &entry.node.value {
+            Value::Table(inner) => flat.extend(flattened(inner, &format!("{name}-"))),
+            _ => flat.push((name, entry)),
+        }
+    }
+    flat
+}
+
+impl Flag {
+    fn push(&self, value: &Value, span: &Span, scope: &Scope<'_>, book: &mut Notebook, arguments: &mut Vec<String>) {
+        let name = format!("--{}", self.name);
+        if !self.takes_value && !self.is_positional {
+            match value {
+                Value::Boolean(true) => arguments.push(name),
+                Value::Boolean(false) => {}
+                other => book.note(
+                    span,
+                    format!(
+                        "`{}` is given or not: true or false is expected here, not {}",
+                        self.name,
+                        other.describe()
+                    ),
+                ),
+            }
+            return;
+        }
+        let Some(text) = value.plain() else {
+            return book.note(span, format!("a value for `{}` is expected here, not {}", self.name, value.describe()));
+        };
+        if !self.values.is_empty() && !self.values.contains(&text) {
+            let known = crate::expression::meant_or_known(&text, self.values.iter().map(String::as_str));
+            return book.note(span, format!("`{}` cannot be {text:?}; {known}", self.name));
+        }
+        let text = self.meant(text, scope);
+        if self.is_positional { arguments.push(text) } else { arguments.push(format!("{name}={text}")) }
+    }
+
+    /// A subject's name stands for its URL, a relative path is seen from the experiment.
+    fn meant(&self, text: String, scope: &Scope<'_>) -> String {
+        if self.is_upstream && scope.subjects.contains(&text) {
+            format!("${{{text}.url}}")
+        } else if self.is_path {
+            super::subject::absolute(&text, scope.folder)
+        } else {
+            text
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! A subject of the file becomes what the runner starts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::resolve::Resolver;
+use super::roles::{Role, Roles, Scope};
+use crate::expression::meant_or_known;
+use crate::file::fault::{Notebook, Span};
+use crate::file::reader;
+use crate::file::tree::{Entry, Node, Table, Value};
+use crate::file::values::{At, Command, Content, Text};
+use crate::file::{self, RestartText};
+use crate::placeholder;
+use crate::trial::{
+    Cpus, ProcessSpec, Ready, ReadyCheck, ResetAction, ResourceLimits, Restart, SubjectKind, SubjectSpec,
+};
+
+/// The most subjects of an experiment.
+pub const SUBJECT_COUNT_MAX: usize = 100;
+/// How long a subject may take to be ready, where nothing else is said.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// What one of our own servers prints when it is ready.
+const READY_LINE: &str = "listening on ";
+/// The signals that may end a subject.
+const SIGNALS: [&str; 8] = ["TERM", "QUIT", "INT", "HUP", "KILL", "USR1", "USR2", "WINCH"];
+/// The highest number of a processor.
+const CPU_NUMBER_MAX: usize = 8_191;
+/// What every subject has; the other keys are flags of its role.
+pub(crate) const KEYS: [&str; 15] = [
+    "kind",
+    "command",
+    "url",
+    "files",
+    "prepare",
+    "environment",
+    "ports",
+    "ready",
+    "stop",
+    "metrics",
+    "limits",
+    "cpus",
+    "restart",
+    "reset",
+    "needs",
+];
+/// Keys of those only that are started.
+const STARTED_KEYS: [&str; 10] =
+    ["command", "files", "prepare", "environment", "ports", "stop", "limits", "cpus", "restart", "reset"];
+
+/// A subject with what the plan needs to know besides.
+pub(super) struct Subject {
+    pub spec: SubjectSpec,
+    /// Subjects that must run before it.
+    pub needs: BTreeSet<String>,
+    pub resets: Vec<(String, ResetAction)>,
+    pub key_span: Span,
+}
+
+/// What a subject is, before its settings are known.
+enum Kind<'a> {
+    Own(&'a Role),
+    Command,
+    External,
+}
+
+impl<'a> Resolver<'a, '_> {
+    pub(super) fn subject(&mut self, entry: &Entry) -> Option<Subject> {
+        check_name("subject", entry, self.book)?;
+        if ["port", "folder", "experiment"].contains(&entry.key.as_str()) {
+            self.book.note(
+                &entry.key_span,
+                format!("${{{}}} means something else already; give the subject another name", entry.key),
+            );
+            return None;
+        }
+        let before = self.book.count();
+        let node = self.fill(&entry.node)?;
+        let Value::Table(table) = &node.value else {
+            let described = node.value.describe();
+            self.book.note(&node.span, format!("a subject is a table of settings, not {described}"));
+            return None;
+        };
+        let kind = self.kind(entry, table)?;
+        let (common, flags) = divide(table, matches!(kind, Kind::Own(_)));
+        let arguments = match kind {
+            Kind::Own(role) => {
+                let scope = Scope { subjects: self.levels.subjects, folder: self.levels.folder };
+                role.arguments(&flags, &KEYS, &scope, self.book)
+            }
+            _ => Vec::new(),
+        };
+        let file: Option<file::Subject> =
+            reader::read(&Node { value: Value::Table(common), ..node.clone() }, self.book);
+        let file = file.filter(|_| self.book.count() == before)?;
+        self.subject_of(entry, table, &kind, arguments, &file)
+    }
+
+    fn kind(&mut self, entry: &Entry, table: &Table) -> Option<Kind<'a>> {
+        let roles: &'a Roles = self.roles;
+        let kind = table.get("kind");
+        let named = kind.and_then(|entry| entry.node.value.plain());
+        let inferred = if table.get("command").is_some() {
+            "command"
+        } else if table.get("url").is_some() {
+            "external"
+        } else {
+            ""
+        };
+        let name = named.as_deref().unwrap_or(inferred);
+        match name {
+            "command" => return Some(Kind::Command),
+            "external" => return Some(Kind::External),
+            _ => {}
+        }
+        if let Some(role) = roles.find(name) {
+            return Some(Kind::Own(role));
+        }
+        let known: Vec<&str> = roles.0.iter().map(|role| role.name.as_str()).chain(["command", "external"]).collect();
+        match kind {
+            Some(kind) => {
+                let hint = meant_or_known(name, known.iter().copied());
+                self.book.note(&kind.node.span, format!("there is no kind of subject `{name}`; {hint}"));
+            }
+            None => self.book.note(
+                &entry.key_span,
+                format!("subject `{}` has no `kind`; there are {}", entry.key, known.join(", ")),
+            ),
+        }
+        None
+    }
+
+    fn subject_of(
+        &mut self,
+        entry: &Entry,
+        table: &Table,
+        kind: &Kind<'_>,
+        arguments: Vec<String>,
+        file: &file::Subject,
+    ) -> Option<Subject> {
+        let before = self.book.count();
+        let name = entry.key.clone();
+        if matches!(kind, Kind::External) {
+            self.refuse(table, &STARTED_KEYS, "it runs already, and is not started; make it a `command` to start it");
+        }
+        let mut process = self.process(file);
+        let kind_of = match kind {
+            Kind::Own(role) => {
+                self.refuse(table, &["command", "ports"], "it is one of breme's own servers; leave it out");
+                process.ports = vec!["port".to_owned()];
+                if role.flags.iter().any(|flag| flag.name == "admin") {
+                    process.ports.push("admin".to_owned());
+                }
+                self.check_with_program(&role.name, &arguments, &entry.key_span);
+                SubjectKind::Own { role: role.name.clone(), arguments, process }
+            }
+            Kind::Command => match &file.command {
+                Some(command) => SubjectKind::Command { command: command.value.0.clone(), process },
+                None => {
+                    self.book.note(
+                        &entry.key_span,
+                        format!("subject `{name}` has no `command`; write command = [\"PROGRAM\", \"ARGUMENT\"]"),
+                    );
+                    return None;
+                }
+            },
+            Kind::External => SubjectKind::External,
+        };
+        let url = self.url(entry, &kind_of, file)?;
+        let metrics_url = self.metrics_url(&kind_of, &url, file);
+        let ready = self.ready(&kind_of, file.ready.as_ref());
+        let restart = restart(file.restart.unwrap_or(self.restart));
+        let resets: Vec<(String, ResetAction)> =
+            file.reset.0.iter().filter_map(|(action, reset)| self.reset(action, reset)).collect();
+        let spec = SubjectSpec { name, kind: kind_of, url, metrics_url, ready, restart };
+        let needs = self.needs(&spec, &resets, &file.needs, &entry.key_span);
+        (self.book.count() == before).then(|| Subject { spec, needs, resets, key_span: entry.key_span.clone() })
+    }
+
+    fn refuse(&mut self, table: &Table, keys: &[&str], why: &str) {
+        for entry in table.entries.iter().filter(|entry| keys.contains(&entry.key.as_str())) {
+            self.book.note(&entry.key_span, format!("`{}` has no place in this subject: {why}", entry.key));
+        }
+    }
+
+    fn process(&mut self, file: &file::Subject) -> ProcessSpec {
+        let mut files = BTreeMap::new();
+        for (name, content) in &file.files.0 {
+            self.check_file_name(name);
+            if let Some(content) = self.content(content) {
+                files.insert(name.value.clone(), content);
+            }
+        }
+        let limits = file.limits.as_ref();
+        if let Some(cpu) = limits.and_then(|limits| limits.cpu.as_ref()).filter(|cpu| cpu.value.0 <= 0.0) {
+            self.book.note(&cpu.span, "a limit of processors is above 0; 0.5 is half of one");
+        }
+        let ports = file
+            .ports
+            .as_ref()
+            .map_or_else(|| vec!["port".to_owned()], |ports| ports.iter().map(|port| port.value.clone()).collect());
+        for port in
+            file.ports.iter().flatten().filter(|port| !placeholder::is_name(&port.value) || port.value.contains('.'))
+        {
+            self.book.note(
+                &port.span,
+                format!("{:?} is no name of a port; write a word, such as \"admin\" for ${{port.admin}}", port.value),
+            );
+        }
+        ProcessSpec {
+            files,
+            prepare: file.prepare.iter().map(|command| command.0.clone()).collect(),
+            environment: file.environment.0.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect(),
+            ports,
+            cpus: self.cpus(file.cpus.as_ref()),
+            limits: ResourceLimits {
+                cpu: limits.and_then(|limits| limits.cpu.as_ref()).map(|cpu| cpu.value.0),
+                memory_bytes: limits.and_then(|limits| limits.memory).map(|size| size.0),
+                open_files: limits.and_then(|limits| limits.open_files).map(|count| count.0),
+                processes: limits.and_then(|limits| limits.processes).map(|count| count.0),
+            },
+            stop_signal: file
+                .stop
+                .as_ref()
+                .and_then(|stop| stop.signal.as_ref())
+                .and_then(|signal| self.signal(signal)),
+            stop_within: file.stop.as_ref().and_then(|stop| stop.within).map(|within| within.0),
+        }
+    }
+
+    fn check_file_name(&mut self, name: &At<String>) {
+        let is_inside = !name.value.is_empty() && name.value.split('/').all(|part| !["", ".", ".."].contains(&part));
+        if !is_inside {
+            self.book.note(
+                &name.span,
+                format!(
+                    "{:?} is no name of a file in the trial's folder; write for example \"conf/nginx.conf\"",
+                    name.value
+                ),
+            );
+        }
+    }
+
+    fn signal(&mut self, signal: &At<String>) -> Option<String> {
+        let name = signal.value.to_uppercase();
+        let name = name.strip_prefix("SIG").unwrap_or(&name).to_owned();
+        if SIGNALS.contains(&name.as_str()) {
+            return Some(name);
+        }
+        self.book.note(
+            &signal.span,
+            format!("there is no signal {:?}; {}", signal.value, meant_or_known(&name, SIGNALS.into_iter())),
+        );
+        None
+    }
+
+    pub(super) fn cpus(&mut self, cpus: Option<&At<Text>>) -> Cpus {
+        let Some(At { value: Text(text), span }) = cpus else { return Cpus::Auto };
+        match text.as_str() {
+            "auto" => Cpus::Auto,
+            "all" => Cpus::All,
+            list => match cpu_list(list) {
+                Some(cpus) => Cpus::List(cpus),
+                None => {
+                    self.book.note(span, format!("{text:?} is no list of processors; write auto, all, or numbers and ranges such as \"0,2-3\""));
+                    Cpus::Auto
+                }
+            },
+        }
+    }
+
+    fn url(&mut self, entry: &Entry, kind: &SubjectKind, file: &file::Subject) -> Option<String> {
+        let Some(url) = &file.url else {
+            return match kind {
+                SubjectKind::External => {
+                    self.book.note(
+                        &entry.key_span,
+                        format!("subject `{}` has no `url`; write url = \"http://HOST:PORT\"", entry.key),
+                    );
+                    None
+                }
+                SubjectKind::Own { arguments, .. } => {
+                    let is_secured = arguments.iter().any(|argument| argument.starts_with("--tls-"));
+                    Some(format!("{}://127.0.0.1:${{port}}", if is_secured { "https" } else { "http" }))
+                }
+                SubjectKind::Command { .. } => Some("http://127.0.0.1:${port}".to_owned()),
+            };
+        };
+        let rest = ["http://", "https://"].into_iter().find_map(|scheme| url.value.strip_prefix(scheme));
+        if rest.is_none_or(str::is_empty) && !url.value.starts_with("${") {
+            self.book
+                .note(&url.span, format!("{:?} is no URL; write http://HOST:PORT or https://HOST:PORT", url.value));
+        }
+        Some(url.value.trim_end_matches('/').to_owned())
+    }
+
+    fn metrics_url(&mut self, kind: &SubjectKind, url: &str, file: &file::Subject) -> Option<String> {
+        let Some(metrics) = &file.metrics else {
+            let has_admin = kind.process().is_some_and(|process| process.ports.iter().any(|port| port == "admin"));
+            let is_own = matches!(kind, SubjectKind::Own { .. });
+            return (is_own && has_admin).then(|| "http://127.0.0.1:${port.admin}/metrics".to_owned());
+        };
+        if metrics.value.starts_with('/') {
+            return Some(format!("{url}{}", metrics.value));
+        }
+        if !metrics.value.starts_with("http://") && !metrics.value.starts_with("https://") {
+            self.book.note(
+                &metrics.span,
+                format!("{:?} is neither a path nor a URL; write for example \"/metrics\"", metrics.value),
+            );
+        }
+        Some(metrics.value.clone())
+    }
+
+    fn ready(&mut self, kind: &SubjectKind, ready: Option<&At<file::Ready>>) -> Ready {
+        let standard = match kind {
+            SubjectKind::Own { .. } => ReadyCheck::Line(READY_LINE.to_owned()),
+            _ => ReadyCheck::Port,
+        };
+        let Some(At { value: file, span }) = ready else { return Ready { check: standard, within: READY_WITHIN } };
+        let within = file.within.map_or(READY_WITHIN, |within| within.0);
+        let checks = [file.port == Some(true), file.get.is_some(), file.line.is_some()];
+        if checks.iter().filter(|is_named| **is_named).count() > 1 {
+            self.book.note(span, "only one of `port`, `get` and `line` can say when it is ready");
+        }
+        let status = file.status.as_ref();
+        if let Some(status) = status.filter(|status| !(100..600).contains(&status.value.0)) {
+            self.book.note(&status.span, format!("{} is no status; write one from 100 to 599", status.value.0));
+        }
+        if let (Some(status), None) = (status, &file.get) {
+            self.book.note(&status.span, "a status needs a path to ask for; add get = \"/\"");
+        }
+        let check = match (&file.get, &file.line) {
+            (Some(get), _) => {
+                if !get.value.starts_with('/') {
+                    self.book.note(&get.span, format!("{:?} is no path; it begins with '/'", get.value));
+                }
+                let status = status.and_then(|status| u16::try_from(status.value.0).ok()).unwrap_or(200);
+                ReadyCheck::Answer { path: get.value.clone(), status }
+            }
+            (None, Some(line)) => ReadyCheck::Line(line.clone()),
+            (None, None) if file.port == Some(true) => ReadyCheck::Port,
+            (None, None) => standard,
+        };
+        Ready { check, within }
+    }
+
+    fn reset(&mut self, name: &At<String>, reset: &At<file::Reset>) -> Option<(String, ResetAction)> {
+        let At { value: file, span } = reset;
+        if name.value == "restart" {
+            self.book.note(&name.span, "`restart` is there already: the subject is started anew; choose another name");
+        }
+        let request = match (&file.get, &file.post, &file.purge, &file.request) {
+            (Some(path), None, None, None) => Some(("GET", path.as_str())),
+            (None, Some(path), None, None) => Some(("POST", path.as_str())),
+            (None, None, Some(path), None) => Some(("PURGE", path.as_str())),
+            (None, None, None, Some(request)) => Some(request.split_once(' ').unwrap_or(("GET", request))),
+            _ => None,
+        };
+        let action = match (request, &file.command) {
+            (Some((method, url)), None) => {
+                if !url.starts_with('/') && !url.starts_with("http") && !url.starts_with("${") {
+                    self.book.note(span, format!("{url:?} is neither a path nor a URL; write for example \"PURGE /\""));
+                }
+                let headers =
+                    file.headers.0.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect();
+                ResetAction::Request { method: method.to_owned(), url: url.to_owned(), headers }
+            }
+            (None, Some(Command(command))) => ResetAction::Command(command.clone()),
+            _ => {
+                self.book.note(span, "a reset is one request or one command: { post = \"/reset\" }, { purge = \"/\" }, { request = \"BAN /\" } or { command = [\"PROGRAM\"] }");
+                return None;
+            }
+        };
+        Some((name.value.clone(), action))
+    }
+
+    /// The subjects that its texts name, and those that are named as needed. Its own ports are checked here too.
+    fn needs(
+        &mut self,
+        spec: &SubjectSpec,
+        resets: &[(String, ResetAction)],
+        named: &[At<String>],
+        span: &Span,
+    ) -> BTreeSet<String> {
+        let mut needs = BTreeSet::new();
+        for need in named {
+            if self.levels.subjects.contains(&need.value) {
+                needs.insert(need.value.clone());
+            } else {
+                let hint = meant_or_known(&need.value, self.levels.subjects.iter().map(String::as_str));
+                self.book.note(&need.span, format!("there is no subject `{}`; {hint}", need.value));
+            }
+        }
+        let ports = spec.kind.process().map_or(&[][..], |process| &process.ports);
+        for text in spec.texts().into_iter().chain(resets.iter().flat_map(|(_, action)| action.texts())) {
+            for found in placeholder::find(text).filter(|found| !found.is_escaped) {
+                let (first, rest) = found.name.split_once('.').unwrap_or((found.name, ""));
+                match first {
+                    "port" => {
+                        let port = if rest.is_empty() { "port" } else { rest };
+                        if !ports.iter().any(|known| known == port) {
+                            let hint = if ports.is_empty() {
+                                "it has no ports".to_owned()
+                            } else {
+                                {
+                                    let all: Vec<&str> = ports.iter().map(String::as_str).chain([port]).collect();
+                                    format!("write ports = {all:?}")
+                                }
+                            };
+                            self.book.note(
+                                span,
+                                format!(
+                                    "${{{}}} is used in subject `{}`, but there is no port `{port}`; {hint}",
+                                    found.name, spec.name
+                                ),
+                            );
+                        }
+                    }
+                    "folder" => {}
+                    subject if subject == spec.name => {}
+                    subject => drop(needs.insert(subject.to_owned())),
+                }
+            }
+        }
+        needs
+    }
+
+    /// A text of the file, or that of the file that it names.
+    pub(super) fn content(&mut self, content: &At<Content>) -> Option<String> {
+        match &content.value {
+            Content::Here(text) => Some(text.clone()),
+            Content::File(path) => self.load(path),
+        }
+    }
+}
+
+impl SubjectKind {
+    /// How its process is run, if it is started.
+    #[must_use]
+    pub fn process(&self) -> Option<&ProcessSpec> {
+        match self {
+            Self::Own { process, .. } | Self::Command { process, .. } => Some(process),
+            Self::External => None,
+        }
+    }
+}
+
+impl SubjectSpec {
+    /// All texts that may hold `${…}`.
+    fn texts(&self) -> Vec<&str> {
+        let mut texts = vec![self.url.as_str()];
+        texts.extend(self.metrics_url.as_deref());
+        match &self.kind {
+            SubjectKind::Own { arguments: words, .. } | SubjectKind::Command { command: words, .. } => {
+                texts.extend(words.iter().map(String::as_str));
+            }
+            SubjectKind::External => {}
+        }
+        if let Some(process) = self.kind.process() {
+            texts.extend(process.files.values().chain(process.environment.values()).map(String::as_str));
+            texts.extend(process.prepare.iter().flatten().map(String::as_str));
+        }
+        texts
+    }
+}
+
+impl ResetAction {
+    fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Restart => Vec::new(),
+            Self::Request { url, headers, .. } => {
+                let values = headers.iter().map(|(_, value)| value.as_str());
+                values.chain([url.as_str()]).collect()
+            }
+            Self::Command(command) => command.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// Divides what every subject has from the flags of one of our own servers.
+fn divide(table: &Table, has_flags: bool) -> (Table, Table) {
+    if !has_flags {
+        return (table.clone(), Table::default());
+    }
+    let is_common = |entry: &&Entry| KEYS.contains(&entry.key.as_str());
+    let common = table.entries.iter().filter(is_common).cloned().collect();
+    let flags = table.entries.iter().filter(|entry| !is_common(entry)).cloned().collect();
+    (Table { entries: common }, Table { entries: flags })
+}
+
+pub(super) fn restart(text: RestartText) -> Restart {
+    match text {
+        RestartText::Block => Restart::Block,
+        RestartText::Trial => Restart::Trial,
+        RestartText::Never => Restart::Never,
+    }
+}
+
+/// A path as it is seen from the folder of the experiment.
+pub(super) fn absolute(path: &str, folder: &str) -> String {
+    let is_free = path.starts_with('/') || path.starts_with("${") || folder.is_empty();
+    if is_free { path.to_owned() } else { format!("{}/{path}", folder.trim_end_matches('/')) }
+}
+
+/// The name of a subject, a path, a workload or a factor.
+pub(super) fn check_name(what: &str, entry: &Entry, book: &mut Notebook) -> Option<()> {
+    if placeholder::is_name(&entry.key) && !entry.key.contains('.') {
+        return Some(());
+    }
+    book.note(
+        &entry.key_span,
+        format!("{:?} is no name of a {what}; use letters, digits, '_' and '-', a letter first", entry.key),
+    );
+    None
+}
+
+fn cpu_list(text: &str) -> Option<Vec<usize>> {
+    let number = |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu <= CPU_NUMBER_MAX);
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if last < first {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}

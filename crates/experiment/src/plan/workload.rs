@@ -1,0 +1,453 @@
+//! A workload of the file becomes the arguments of `breme load`, and what the runner and the judge must know of it besides.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::request::Request;
+use super::resolve::{DURATION_MAX, Design, Resolver, Route, check_duration};
+use super::subject::{absolute, check_name};
+use crate::expression::meant_or_known;
+use crate::file;
+use crate::file::fault::Span;
+use crate::file::reader;
+use crate::file::tree::{Entry, Table, Value};
+use crate::file::values::{At, Content, Text};
+use crate::placeholder;
+use crate::trial::WorkloadSpec;
+
+/// The most workloads of an experiment.
+pub const WORKLOAD_COUNT_MAX: usize = 50;
+/// Users where nothing else is said, as `breme load` has it.
+const CONNECTIONS_DEFAULT: u64 = 10;
+/// A longer content is written into a file: a command line has its limits.
+const ARGUMENT_BYTES_MAX: usize = 8_192;
+const DRIVERS: [&str; 4] = ["auto", "uring", "events", "threads"];
+
+/// The arguments of a command, as they come together.
+#[derive(Default)]
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn flag(&mut self, name: &str, is_given: bool) {
+        if is_given {
+            self.0.push(name.to_owned());
+        }
+    }
+
+    fn value(&mut self, name: &str, value: Option<String>) {
+        // In one word, so that a value may begin with a dash.
+        self.0.extend(value.map(|value| format!("{name}={value}")));
+    }
+}
+
+/// A duration as flags read it, exactly.
+fn seconds(duration: Duration) -> String {
+    match duration.subsec_nanos() {
+        0 => format!("{}s", duration.as_secs()),
+        nanos => format!("{}s", format!("{}.{nanos:09}", duration.as_secs()).trim_end_matches('0')),
+    }
+}
+
+impl Resolver<'_, '_> {
+    /// All workloads that the design's duration applies to, in the order of the file.
+    pub(super) fn workloads(
+        &mut self,
+        entries: &[Entry],
+        routes: &[Route],
+        design: Option<&Design>,
+    ) -> Option<Vec<(WorkloadSpec, String)>> {
+        let before = self.book.count();
+        if let Some(entry) = entries.get(WORKLOAD_COUNT_MAX) {
+            self.book.note(&entry.key_span, format!("there are more than {WORKLOAD_COUNT_MAX} workloads"));
+        }
+        let mut specs = Vec::new();
+        for entry in entries.iter().take(WORKLOAD_COUNT_MAX) {
+            specs.extend(self.workload(entry, routes));
+        }
+        if self.book.count() > before {
+            return None;
+        }
+        self.settle_background(&mut specs);
+        self.check_ends(&specs, entries, design);
+        (self.book.count() == before).then(|| specs.into_iter().map(|found| (found.spec, found.subject)).collect())
+    }
+
+    fn workload(&mut self, entry: &Entry, routes: &[Route]) -> Option<Found> {
+        check_name("workload", entry, self.book)?;
+        let before = self.book.count();
+        let node = self.fill(&entry.node)?;
+        let file: Option<file::Workload> = reader::read(&node, self.book);
+        let is_filled = self.book.count() == before;
+        let route = self.route(entry, file.as_ref().and_then(|file| file.to.as_ref()), &node.value, routes);
+        let file = file.filter(|_| is_filled)?;
+        let route = route?;
+        self.check_together(&file, &node.value);
+        let (duration, stages) = (self.positive(file.duration.as_ref()), self.stages(&file.stages.0));
+        let mut files = BTreeMap::new();
+        let target = self.target(entry, &file, &mut files);
+        let mut arguments = self.arguments(&file, route, target.as_ref(), &mut files);
+        let url = if file.targets.is_some() { String::new() } else { format!("${{{}.url}}", route.subject) };
+        let url = url + target.as_ref().map_or("", |request| request.target.as_str());
+        let spec = WorkloadSpec {
+            name: entry.key.clone(),
+            path: route.name.clone(),
+            url,
+            is_background: false,
+            requests: file.requests.as_ref().map(|requests| requests.value.0),
+            duration: duration.or(stages),
+            connections: file.connections.map_or(CONNECTIONS_DEFAULT, |count| count.0),
+            is_open: file.rate.is_some() || stages.is_some() || file.over.is_some(),
+            think_mean: self.think_mean(file.think.as_ref()),
+            arguments: std::mem::take(&mut arguments.0),
+            files,
+            start_after: file.start_after.map_or(Duration::ZERO, |after| after.0),
+            cpus: self.cpus(file.cpus.as_ref()),
+        };
+        self.check_texts(&spec, &entry.key_span);
+        self.check_headers(&file.headers.0);
+        if spec.start_after > DURATION_MAX {
+            self.book.note(
+                &entry.key_span,
+                format!("workload `{}` starts after more than {} days", spec.name, DURATION_MAX.as_secs() / 86_400),
+            );
+        }
+        if self.book.count() == before {
+            self.check_with_program("load", &command_line(&spec), &entry.key_span);
+        }
+        let background = file.background.map(|background| background.value);
+        (self.book.count() == before).then(|| Found { spec, subject: route.subject.clone(), background })
+    }
+
+    /// The way that its requests take; where the file does not say it, what is meant must be plain.
+    fn route<'r>(
+        &mut self,
+        entry: &Entry,
+        to: Option<&At<String>>,
+        value: &Value,
+        routes: &'r [Route],
+    ) -> Option<&'r Route> {
+        let factor = self.levels.chosen.iter().find(|(factor, ..)| *factor == "path").copied();
+        let (name, span) = match (to, factor) {
+            (Some(to), _) => (to.value.clone(), to.span.clone()),
+            (None, Some((_, level, node))) => {
+                self.used.insert("path".to_owned());
+                (level.to_owned(), node.span.clone())
+            }
+            (None, None) => return self.only_route(entry, value, routes),
+        };
+        let found = routes.iter().find(|route| route.name == name);
+        if found.is_none() {
+            let hint = meant_or_known(&name, routes.iter().map(|route| route.name.as_str()));
+            self.book.note(&span, format!("there is no path or subject `{name}`; {hint}"));
+        }
+        found
+    }
+
+    fn only_route<'r>(&mut self, entry: &Entry, value: &Value, routes: &'r [Route]) -> Option<&'r Route> {
+        // A `to` that could not be read has been told already.
+        let has_to = if let Value::Table(table) = value { table.get("to").is_some() } else { true };
+        let paths: Vec<&Route> = routes.iter().filter(|route| route.is_path).collect();
+        let subjects: Vec<&Route> = routes.iter().filter(|route| !route.is_path).collect();
+        match (paths.as_slice(), subjects.as_slice()) {
+            ([only], _) | ([], [only]) => Some(*only),
+            _ if has_to => None,
+            ([], []) => {
+                if self.levels.subjects.is_empty() {
+                    self.book.note(&entry.key_span, "there is no subject that could be asked; add [subject.NAME]");
+                }
+                None
+            }
+            _ => {
+                let known: Vec<String> = routes.iter().map(|route| format!("to = \"{}\"", route.name)).collect();
+                self.book.note(
+                    &entry.key_span,
+                    format!("workload `{}` could go several ways; write {}", entry.key, known.join(" or ")),
+                );
+                None
+            }
+        }
+    }
+
+    /// Settings that need each other, or exclude each other.
+    fn check_together(&mut self, file: &file::Workload, value: &Value) {
+        let Value::Table(table) = value else { return };
+        let exclusive = [
+            (
+                "scenario",
+                &["request", "targets", "method", "body", "expect"][..],
+                "the steps of a scenario say it themselves",
+            ),
+            ("targets", &["request"], "the file of targets says what is asked for"),
+            ("over", &["rate", "stages"], "the rate follows from `requests` and `over`"),
+            ("duration", &["stages"], "the stages are the duration"),
+        ];
+        for (one, others, why) in exclusive.into_iter().filter(|(one, ..)| table.get(one).is_some()) {
+            for other in others.iter().filter_map(|other| table.get(other)) {
+                self.book.note(&other.key_span, format!("`{}` and `{one}` exclude each other: {why}", other.key));
+            }
+        }
+        if let (Some(over), None) = (&file.over, &file.requests) {
+            self.book.note(&over.span, "`over` is the time over which `requests` are spread; add requests = 1000");
+        }
+        let is_open = file.rate.is_some() || !file.stages.0.is_empty() || file.over.is_some();
+        let of_open_loop = ["arrivals", "in_flight_max", "waiting_max", "deadline", "spin"];
+        for entry in of_open_loop.iter().filter_map(|key| table.get(key)).filter(|_| !is_open) {
+            self.book.note(&entry.key_span, format!("`{}` belongs to an open loop; add a `rate`", entry.key));
+        }
+        if let (Some(entry), None) = (table.get("variables"), &file.scenario) {
+            self.book.note(&entry.key_span, "`variables` are those of a `scenario`, and there is none");
+        }
+        if let (Some(key), None) = (table.get("key"), &file.cert) {
+            self.book.note(&key.key_span, "a key belongs to a certificate; add cert = \"FILE\"");
+        }
+        for (key, known) in [
+            ("arrivals", &["even", "poisson"][..]),
+            ("http", &["1.0", "1.1"]),
+            ("tls", &["1.2", "1.3"]),
+            ("driver", &DRIVERS),
+        ] {
+            self.check_choice(table, key, known);
+        }
+        if let Some(requests) = file.requests.as_ref().filter(|requests| requests.value.0 == 0) {
+            self.book.note(&requests.span, "0 requests are none; leave the workload out, or give it 0 connections");
+        }
+    }
+
+    fn check_choice(&mut self, table: &Table, key: &str, known: &[&str]) {
+        let Some(entry) = table.get(key) else { return };
+        let text = entry.node.value.plain().unwrap_or_default();
+        if !known.contains(&text.as_str()) {
+            let hint = meant_or_known(&text, known.iter().copied());
+            self.book.note(&entry.node.span, format!("`{key}` cannot be {text:?}; {hint}"));
+        }
+    }
+
+    fn positive(&mut self, time: Option<&At<file::values::Time>>) -> Option<Duration> {
+        let time = time?;
+        check_duration(time.value.0, &time.span, self.book);
+        Some(time.value.0)
+    }
+
+    /// How long the stages of an open loop last together; none if there are none.
+    fn stages(&mut self, stages: &[At<String>]) -> Option<Duration> {
+        let mut sum = Duration::ZERO;
+        for stage in stages.iter().flat_map(|at| at.value.split(',').map(move |text| (text.trim(), &at.span))) {
+            let (text, span) = stage;
+            let parts = text.split_once([':', '@']);
+            match parts.map(|(time, rate)| (breme_base::parse_duration(time), file::values::measured(rate))) {
+                Some((Ok(time), Some(_))) => sum = sum.saturating_add(time),
+                _ => self.book.note(span, format!("{text:?} is no stage; write TIME:RATE to go there in a straight line, as in 10s:500, or TIME@RATE to have it all the time, as in 1m@500")),
+            }
+        }
+        (!stages.is_empty()).then_some(sum)
+    }
+
+    fn think_mean(&mut self, think: Option<&At<Text>>) -> Duration {
+        let Some(At { value: Text(text), span }) = think else { return Duration::ZERO };
+        let (low, high) = text.split_once("..").unwrap_or((text, text));
+        match (breme_base::parse_duration(low), breme_base::parse_duration(high)) {
+            (Ok(low), Ok(high)) if low <= high => low.saturating_add(high) / 2,
+            (Ok(_), Ok(_)) => {
+                self.book.note(span, format!("{text:?} is reversed; write the shorter time first"));
+                Duration::ZERO
+            }
+            (Err(problem), _) | (_, Err(problem)) => {
+                self.book.note(span, problem);
+                Duration::ZERO
+            }
+        }
+    }
+
+    /// What is asked for; none for a file of targets or scenarios.
+    fn target(
+        &mut self,
+        entry: &Entry,
+        file: &file::Workload,
+        files: &mut BTreeMap<String, String>,
+    ) -> Option<Request> {
+        for (name, path) in [("scenario.toml", &file.scenario), ("targets", &file.targets)] {
+            if let Some(content) = path.as_ref().and_then(|path| self.load(path)) {
+                files.insert(name.to_owned(), content);
+            }
+        }
+        match &file.request {
+            Some(request) => self.request(request),
+            None if file.scenario.is_none() && file.targets.is_none() => {
+                self.book
+                    .note(&entry.key_span, format!("workload `{}` asks for nothing; add request = \"/\"", entry.key));
+                None
+            }
+            None => None,
+        }
+    }
+
+    fn arguments(
+        &mut self,
+        file: &file::Workload,
+        route: &Route,
+        request: Option<&Request>,
+        files: &mut BTreeMap<String, String>,
+    ) -> Arguments {
+        let mut arguments = Arguments::default();
+        let count = |count: &Option<At<file::values::Count>>| count.as_ref().map(|count| count.value.0.to_string());
+        let time = |time: &Option<At<file::values::Time>>| time.as_ref().map(|time| seconds(time.value.0));
+        let text = |text: &Option<At<Text>>| text.as_ref().map(|text| text.value.0.clone());
+        let path = |path: &Option<String>| path.as_ref().map(|path| absolute(path, self.levels.folder));
+        arguments.value("--threads", count(&file.threads));
+        arguments.value("--driver", file.driver.as_ref().map(|driver| driver.value.clone()));
+        arguments.value("--over", time(&file.over));
+        arguments.value("--rate", file.rate.as_ref().map(|rate| rate.value.0.to_string()));
+        arguments.value("--arrivals", file.arrivals.as_ref().map(|arrivals| arrivals.value.clone()));
+        let stages: Vec<&str> = file.stages.0.iter().map(|stage| stage.value.as_str()).collect();
+        arguments.value("--stages", (!stages.is_empty()).then(|| stages.join(",").replace(' ', "")));
+        arguments.value("--in-flight-max", count(&file.in_flight_max));
+        arguments.value("--waiting-max", count(&file.waiting_max));
+        arguments.value("--deadline", time(&file.deadline));
+        arguments.value("--spin", time(&file.spin));
+        arguments.value("--pipeline", count(&file.pipeline));
+        arguments.value("--http", text(&file.http));
+        arguments.flag("--no-keepalive", file.keep_alive == Some(false));
+        arguments.value("--think", text(&file.think));
+        arguments.value("--ramp", file.ramp.map(|ramp| seconds(ramp.0)));
+        arguments.value("--timeout", file.timeout.map(|timeout| seconds(timeout.0)));
+        arguments.flag("--cookies", file.cookies == Some(true));
+        let method = file.method.as_ref().map(|method| method.value.clone());
+        let method = method.or_else(|| request.and_then(|request| request.method.clone()));
+        arguments.value("--method", method.filter(|method| method != "GET" || file.body.is_some()));
+        for (name, value) in headers(route, &file.headers.0) {
+            arguments.value("--header", Some(format!("{name}: {value}")));
+        }
+        if let Some(expect) = &file.expect {
+            arguments.value("--expect-status", expect.status.as_ref().map(|status| status.0.clone()));
+            arguments.value("--expect-bytes", expect.bytes.map(|bytes| bytes.0.to_string()));
+            arguments.value("--expect-contains", expect.contains.clone());
+            arguments.value("--expect-body-sha256", expect.sha256.clone());
+        }
+        arguments.value("--scenario", file.scenario.as_ref().map(|_| "${folder}/scenario.toml".to_owned()));
+        for (name, value) in &file.variables.0 {
+            arguments.value("--var", Some(format!("{}={}", name.value, value.0)));
+        }
+        arguments.value("--targets", file.targets.as_ref().map(|_| "${folder}/targets".to_owned()));
+        arguments.flag("--insecure", file.insecure == Some(true));
+        arguments.value("--cacert", path(&file.cacert));
+        arguments.value("--cert", path(&file.cert));
+        arguments.value("--key", path(&file.key));
+        arguments.value("--tls", text(&file.tls));
+        arguments.flag("--no-tls-resumption", file.tls_resumption == Some(false));
+        if let Some(body) = &file.body {
+            arguments.value("--body", self.body(body, files));
+        }
+        arguments
+    }
+
+    /// What begins with `@` would be taken for the name of a file.
+    fn body(&mut self, body: &At<Content>, files: &mut BTreeMap<String, String>) -> Option<String> {
+        let content = self.content(body)?;
+        if content.len() <= ARGUMENT_BYTES_MAX && !content.starts_with('@') {
+            return Some(content);
+        }
+        files.insert("body".to_owned(), content);
+        Some("@${folder}/body".to_owned())
+    }
+
+    /// What cannot be a field (RFC 9110, section 5) would only be found by the generator.
+    pub(super) fn check_headers(&mut self, headers: &[(At<String>, Text)]) {
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        for (name, value) in headers {
+            if name.value.is_empty() || !name.value.bytes().all(is_of_name) {
+                self.book
+                    .note(&name.span, format!("{:?} is no name of a field; use letters, digits and '-'", name.value));
+            } else if value.0.contains(['\r', '\n', '\0']) {
+                self.book.note(&name.span, format!("the value of field {:?} holds a line break", name.value));
+            }
+        }
+    }
+
+    /// A generator has no port of its own.
+    fn check_texts(&mut self, spec: &WorkloadSpec, span: &Span) {
+        let texts = spec.arguments.iter().chain(spec.files.values()).chain([&spec.url]);
+        let names = texts.flat_map(|text| placeholder::find(text)).filter(|found| !found.is_escaped);
+        for found in names.filter(|found| found.name == "port" || found.name.starts_with("port.")) {
+            let subject = self.levels.subjects.first().map_or("SUBJECT", String::as_str);
+            self.book.note(
+                span,
+                format!("workload `{}` has no port of its own; write ${{{subject}.{}}}", spec.name, found.name),
+            );
+        }
+    }
+
+    /// Those without an end run behind those that have one.
+    fn settle_background(&mut self, specs: &mut [Found]) {
+        let has_end = |found: &Found| found.spec.requests.is_some() || found.spec.duration.is_some();
+        let ends: Vec<bool> = specs.iter().map(|found| has_end(found) && found.spec.connections > 0).collect();
+        for (index, found) in specs.iter_mut().enumerate() {
+            let another_ends = ends.iter().enumerate().any(|(other, ends)| other != index && *ends);
+            found.spec.is_background = found.background.unwrap_or(!has_end(found) && another_ends);
+        }
+    }
+
+    fn check_ends(&mut self, specs: &[Found], entries: &[Entry], design: Option<&Design>) {
+        let Some(first) = entries.first() else { return };
+        let running: Vec<&Found> = specs.iter().filter(|found| found.spec.connections > 0).collect();
+        let at: Vec<String> = self.levels.chosen.iter().map(|(factor, level, _)| format!("{factor}={level}")).collect();
+        let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+        if running.is_empty() {
+            self.book.note(&first.key_span, format!("nothing is asked{at}: no workload has a connection"));
+        } else if running.iter().all(|found| found.spec.is_background) {
+            self.book.note(
+                &first.key_span,
+                format!(
+                    "every workload is in the background{at}, and none ends the trial; set background = false for one"
+                ),
+            );
+        }
+        let late = running.iter().find(|found| {
+            let length = found.spec.duration.or(design.map(|design| design.duration));
+            let starts_late = !found.spec.start_after.is_zero() && found.spec.requests.is_none();
+            starts_late && length.is_some_and(|length| found.spec.start_after >= length)
+        });
+        if let Some(late) = late {
+            self.book.note(&first.key_span, format!("workload `{}` starts after the trial has ended", late.spec.name));
+        }
+    }
+}
+
+/// A workload on its way.
+struct Found {
+    spec: WorkloadSpec,
+    subject: String,
+    background: Option<bool>,
+}
+
+/// The fields of the path, and those of the workload, which take the place of the same names.
+fn headers(route: &Route, own: &[(At<String>, Text)]) -> Vec<(String, String)> {
+    let mut headers = route.headers.clone();
+    headers.retain(|(name, _)| !own.iter().any(|(other, _)| other.value.eq_ignore_ascii_case(name)));
+    headers.extend(own.iter().map(|(name, value)| (name.value.clone(), value.0.clone())));
+    headers
+}
+
+/// What the runner will call, for a check.
+fn command_line(spec: &WorkloadSpec) -> Vec<String> {
+    let mut line = spec.arguments.clone();
+    line.push(format!("--connections={}", spec.connections.max(1)));
+    line.extend(spec.requests.map(|requests| format!("--requests={requests}")));
+    if !spec.url.is_empty() {
+        line.push(spec.url.clone());
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_exactly() {
+        for duration in
+            [Duration::ZERO, Duration::from_millis(250), Duration::from_nanos(20_000), Duration::from_secs(90)]
+        {
+            assert_eq!(breme_base::parse_duration(&seconds(duration)), Ok(duration));
+        }
+    }
+}

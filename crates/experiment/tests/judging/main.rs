@@ -1,0 +1,15 @@
+//! Judging records: made ones with a known answer, and whole experiments that are drawn from a seed.
+
+#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
+
+mod comparing;
+mod golden;
+mod made;
+mod modelling;
+mod odd;
+mod planned;
+mod searching;
+mod truth;
+mod verdicts;
+#[path = "../world/mod.rs"]
+mod world;

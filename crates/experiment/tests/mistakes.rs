@@ -1,0 +1,607 @@
+//! Slips that people make in experiment files: each is told with its line, its column and the likely remedy.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
+
+mod world;
+
+use breme_experiment::plan::Faults;
+use proptest::prelude::*;
+
+const GOOD: &str = r#"title = "x"
+[subject.wiki]
+kind = "site"
+lab = true
+driver = "events"
+[subject.edge]
+command = ["edge", "--to", "${wiki.url}", "--port", "${port}"]
+files = { "edge.conf" = { from = "page.conf" } }
+ready = { get = "/health", within = "10s" }
+stop = { signal = "QUIT" }
+limits = { memory = "64MiB" }
+reset.cache = { purge = "/" }
+[path]
+source = { to = "wiki" }
+cached = { to = "edge" }
+[workload.crowd]
+connections = "$crowd"
+request = { get = "/wiki/{page}", page = { uniform = 1000 } }
+http = "$protocol.http"
+[workload.user]
+requests = 100
+timeout = "5s"
+request = "GET /wiki/{uniform:1:1000}"
+[factor]
+path = ["source", "cached"]
+crowd = [0, 250]
+protocol = { "1.0" = { http = "1.0" }, "1.1" = { http = "1.1" } }
+size = [13]
+[design]
+blocks = 6
+duration = "10s"
+reset = ["edge.cache"]
+[[hypothesis]]
+says = "the cache helps"
+expect = "mean(user) [path=cached, crowd=250] < 0.25 * mean(user) [path=source, crowd=250]"
+[[published]]
+measure = "mean(user)"
+values = [{ at = { crowd = 250 }, value = "3836 ms" }]
+[profile.quick]
+design.blocks = 3
+"#;
+
+#[test]
+fn the_experiment_without_slips_is_good() {
+    if let Err(faults) = world::read(GOOD, Some("quick")) {
+        panic!("{faults}");
+    }
+}
+
+/// What stands in the file, what is written instead, and the first line of each message.
+const SLIPS: &[(&str, &str, &str)] = &[
+    ("title = \"x\"", "titel = \"x\"", "line 1, column 1: there is no key `titel` here; did you mean `title`?"),
+    ("title = \"x\"", "title = 5", "line 1, column 9: a text is expected here, not the number 5"),
+    ("[subject.wiki]", "[subjects.wiki]", "line 2, column 2: there is no key `subjects` here; did you mean `subject`?"),
+    ("[subject.wiki]", "[subject.wiki", "line 2, column 14: this is no TOML: unclosed table, expected `]`"),
+    (
+        "[subject.wiki]",
+        "[subject.\"my wiki\"]",
+        "line 2, column 10: \"my wiki\" is no name of a subject; use letters, digits, '_' and '-', a letter first | line 7, column 29: ${wiki.url} is not known; did you mean ${my wiki.url}? | line 14, column 17: there is no subject `wiki`; there are `my wiki`, `edge`",
+    ),
+    ("kind = \"site\"", "kind = \"sit\"", "line 3, column 8: there is no kind of subject `sit`; did you mean `site`?"),
+    (
+        "kind = \"site\"",
+        "",
+        "line 2, column 10: subject `wiki` has no `kind`; there are site, proxy, command, external",
+    ),
+    ("lab = true", "lba = true", "line 4, column 1: `site` has no flag `lba`; did you mean `lab`?"),
+    (
+        "lab = true",
+        "lab = \"yes\"",
+        "line 4, column 7: `lab` is given or not: true or false is expected here, not the text \"yes\"",
+    ),
+    ("lab = true", "listen = \"127.0.0.1:80\"", "line 4, column 1: `listen` is set by the laboratory; leave it out"),
+    (
+        "driver = \"events\"",
+        "driver = \"event\"",
+        "line 5, column 10: `driver` cannot be \"event\"; did you mean `events`?",
+    ),
+    (
+        "driver = \"events\"",
+        "driver = [\"events\", {}]",
+        "line 5, column 21: a value for `driver` is expected here, not a table",
+    ),
+    (
+        "driver = \"events\"",
+        "driver = \"$drivr\"",
+        "line 5, column 11: there is no factor `drivr`; there are `path`, `crowd`, `protocol`, `size`",
+    ),
+    (
+        "driver = \"events\"",
+        "command = [\"x\"]",
+        "line 5, column 1: `command` has no place in this subject: it is one of breme's own servers; leave it out",
+    ),
+    (
+        "command = [\"edge\", \"--to\", \"${wiki.url}\", \"--port\", \"${port}\"]",
+        "command = \"edge --port ${port}\"",
+        "line 7, column 11: a command is a list; write [\"edge\", \"--port\", \"${port}\"]",
+    ),
+    (
+        "command = [\"edge\", \"--to\", \"${wiki.url}\", \"--port\", \"${port}\"]",
+        "command = []",
+        "line 7, column 11: this command is empty; write [\"PROGRAM\", \"ARGUMENT\"]",
+    ),
+    ("${wiki.url}", "${wkii.url}", "line 7, column 29: ${wkii.url} is not known; did you mean ${wiki.url}?"),
+    ("${wiki.url}", "${wiki.ulr}", "line 7, column 29: ${wiki.ulr} is not known; did you mean ${wiki.url}?"),
+    ("${wiki.url}", "${edge.url} ${db.url}", "line 7, column 41: ${db.url} is not known; did you mean ${edge.url}?"),
+    ("${port}\"", "${prot}\"", "line 7, column 54: ${prot} is not known; did you mean ${port}?"),
+    (
+        "${port}\"",
+        "${port.admin}\"",
+        "line 6, column 10: ${port.admin} is used in subject `edge`, but there is no port `admin`; write ports = [\"port\", \"admin\"]",
+    ),
+    (
+        "from = \"page.conf\"",
+        "from = \"pge.conf\"",
+        "line 8, column 34: the file \"pge.conf\" cannot be read: there is no such file",
+    ),
+    (
+        "from = \"page.conf\"",
+        "form = \"page.conf\"",
+        "line 8, column 25: a text or { from = \"FILE\" } is expected here",
+    ),
+    (
+        "\"edge.conf\" =",
+        "\"../edge.conf\" =",
+        "line 8, column 11: \"../edge.conf\" is no name of a file in the trial's folder; write for example \"conf/nginx.conf\"",
+    ),
+    ("get = \"/health\"", "get = \"health\"", "line 9, column 17: \"health\" is no path; it begins with '/'"),
+    (
+        "get = \"/health\"",
+        "get = \"/health\", status = 2000",
+        "line 9, column 37: 2000 is no status; write one from 100 to 599",
+    ),
+    (
+        "get = \"/health\"",
+        "get = \"/health\", line = \"x\"",
+        "line 9, column 9: only one of `port`, `get` and `line` can say when it is ready",
+    ),
+    (
+        "within = \"10s\"",
+        "within = \"soon\"",
+        "line 9, column 37: \"soon\" is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+    ),
+    (
+        "within = \"10s\"",
+        "wihtin = \"10s\"",
+        "line 9, column 28: there is no key `wihtin` here; did you mean `within`?",
+    ),
+    ("signal = \"QUIT\"", "signal = \"QIUT\"", "line 10, column 19: there is no signal \"QIUT\"; did you mean `QUIT`?"),
+    (
+        "memory = \"64MiB\"",
+        "memory = \"64 furlongs\"",
+        "line 11, column 21: \"64 furlongs\" is no size; write 64MiB, 10kB, or a number of bytes",
+    ),
+    (
+        "memory = \"64MiB\"",
+        "memmory = \"64MiB\"",
+        "line 11, column 12: there is no key `memmory` here; did you mean `memory`?",
+    ),
+    ("memory = \"64MiB\"", "cpu = 0", "line 11, column 18: a limit of processors is above 0; 0.5 is half of one"),
+    ("purge = \"/\"", "pruge = \"/\"", "line 12, column 17: there is no key `pruge` here; did you mean `purge`?"),
+    (
+        "purge = \"/\"",
+        "purge = \"/\", post = \"/x\"",
+        "line 12, column 15: a reset is one request or one command: { post = \"/reset\" }, { purge = \"/\" }, { request = \"BAN /\" } or { command = [\"PROGRAM\"] }",
+    ),
+    (
+        "source = { to = \"wiki\" }",
+        "source = { to = \"wkii\" }",
+        "line 14, column 17: there is no subject `wkii`; did you mean `wiki`?",
+    ),
+    (
+        "source = { to = \"wiki\" }",
+        "source = { too = \"wiki\" }",
+        "line 14, column 12: there is no key `too` here; did you mean `to`?",
+    ),
+    (
+        "source = { to = \"wiki\" }",
+        "source = \"wiki\"",
+        "line 14, column 10: a path is a table; write source = { to = \"wiki\" }",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crwod\"",
+        "line 17, column 16: there is no factor `crwod`; did you mean `crowd`?",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"crowd\"",
+        "line 17, column 15: \"crowd\" is no count; write a whole number, or 10k, 1.5M, 2G",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = -1",
+        "line 17, column 15: a whole number, or a text such as \"10k\", is expected here, not the number -1",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "conections = \"$crowd\"",
+        "line 17, column 1: there is no key `conections` here; did you mean `connections`?",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nrate = 0",
+        "line 18, column 8: a number a second, or a text such as \"20k\", is expected here, not the number 0",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\narrivals = \"poisson\"",
+        "line 18, column 1: `arrivals` belongs to an open loop; add a `rate`",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nrate = 5\narrivals = \"poison\"",
+        "line 19, column 12: `arrivals` cannot be \"poison\"; did you mean `poisson`?",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nover = \"10s\"",
+        "line 18, column 8: `over` is the time over which `requests` are spread; add requests = 1000",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nstages = \"10s\"",
+        "line 18, column 10: \"10s\" is no stage; write TIME:RATE to go there in a straight line, as in 10s:500, or TIME@RATE to have it all the time, as in 1m@500",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nthink = \"2s..1s\"",
+        "line 18, column 9: \"2s..1s\" is reversed; write the shorter time first",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nto = \"cachd\"",
+        "line 18, column 6: there is no path or subject `cachd`; did you mean `cached`?",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\ncpus = \"3-1\"",
+        "line 18, column 8: \"3-1\" is no list of processors; write auto, all, or numbers and ranges such as \"0,2-3\"",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nscenario = \"none.toml\"",
+        "line 18, column 12: the file \"none.toml\" cannot be read: there is no such file | line 19, column 1: `request` and `scenario` exclude each other: the steps of a scenario say it themselves",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nheaders = { X = \"${port}\" }",
+        "line 16, column 11: workload `crowd` has no port of its own; write ${wiki.port}",
+    ),
+    (
+        "get = \"/wiki/{page}\"",
+        "get = \"/wiki/{pgae}\"",
+        "line 18, column 26: {pgae} is no placeholder; did you mean {page}?",
+    ),
+    ("get = \"/wiki/{page}\"", "get = \"/wiki/\"", "line 18, column 29: `page` is not used; write {page} in the path"),
+    (
+        "get = \"/wiki/{page}\"",
+        "gte = \"/wiki/{page}\"",
+        "line 18, column 11: this request has no method and path; write for example get = \"/page\"",
+    ),
+    (
+        "page = { uniform = 1000 }",
+        "page = { unifrom = 1000 }",
+        "line 18, column 44: there is no placeholder `unifrom`; did you mean `uniform`?",
+    ),
+    (
+        "page = { uniform = 1000 }",
+        "page = { uniform = \"many\" }",
+        "line 18, column 54: a whole number is expected here, not the text \"many\"",
+    ),
+    (
+        "page = { uniform = 1000 }",
+        "page = { uniform = [9, 1] }",
+        "line 18, column 54: this range is reversed; write the smaller number first",
+    ),
+    (
+        "http = \"$protocol.http\"",
+        "http = \"$protocol.htpp\"",
+        "line 19, column 9: level `1.0` of factor `protocol` has no setting `htpp`; did you mean `http`?",
+    ),
+    (
+        "http = \"$protocol.http\"",
+        "http = \"$crowd.http\"",
+        "line 19, column 9: the levels of factor `crowd` have no settings such as `http`; write $crowd",
+    ),
+    ("http = \"$protocol.http\"", "http = \"2\"", "line 19, column 8: `http` cannot be \"2\"; there are `1.0`, `1.1`"),
+    (
+        "requests = 100",
+        "requests = \"lots\"",
+        "line 21, column 12: \"lots\" is no count; write a whole number, or 10k, 1.5M, 2G",
+    ),
+    (
+        "requests = 100",
+        "requests = 0",
+        "line 21, column 12: 0 requests are none; leave the workload out, or give it 0 connections",
+    ),
+    (
+        "requests = 100",
+        "reqeusts = 100",
+        "line 21, column 1: there is no key `reqeusts` here; did you mean `requests`?",
+    ),
+    (
+        "request = \"GET /wiki/{uniform:1:1000}\"",
+        "request = \"wiki\"",
+        "line 23, column 11: \"wiki\" is no request; write a method and a path that begins with '/', as in \"GET /page\"",
+    ),
+    (
+        "request = \"GET /wiki/{uniform:1:1000}\"",
+        "request = \"/a b\"",
+        "line 23, column 14: ' ' cannot stand in a path; percent-encode it",
+    ),
+    (
+        "request = \"GET /wiki/{uniform:1:1000}\"",
+        "request = \"/wiki/{unifrom:1:1000}\"",
+        "line 23, column 18: {unifrom:1:1000} is no placeholder; did you mean {uniform}?",
+    ),
+    (
+        "request = \"GET /wiki/{uniform:1:1000}\"",
+        "",
+        "line 20, column 11: workload `user` asks for nothing; add request = \"/\"",
+    ),
+    (
+        "path = [\"source\", \"cached\"]",
+        "path = [\"source\", \"chached\"]",
+        "line 25, column 19: there is no path or subject `chached`; did you mean `cached`? | line 35, column 28: factor `path` has no level `cached`; did you mean `chached`?",
+    ),
+    ("crowd = [0, 250]", "crowd = [0, 250, 250]", "line 26, column 18: factor `crowd` has the level `250` twice"),
+    (
+        "crowd = [0, 250]",
+        "crowd = [0, \"many\", 250]",
+        "line 26, column 13: \"many\" is no count; write a whole number, or 10k, 1.5M, 2G",
+    ),
+    (
+        "crowd = [0, 250]",
+        "crowd = 250",
+        "line 26, column 9: a factor has a list of levels, such as [250], not the number 250",
+    ),
+    (
+        "crowd = [0, 250]",
+        "crowd = { from = 250, to = 1 }",
+        "line 26, column 9: this range is empty; `from` must be less than `to`",
+    ),
+    ("size = [13]", "size = []", "line 28, column 8: factor `size` has no levels"),
+    (
+        "size = [13]",
+        "wiki = [13]",
+        "line 28, column 1: there is a subject `wiki` already; give the factor another name",
+    ),
+    (
+        "http = \"1.1\" }",
+        "htpp = \"1.1\" }",
+        "line 19, column 9: level `1.1` of factor `protocol` has no setting `http`; did you mean `htpp`?",
+    ),
+    ("blocks = 6", "blocks = 0", "line 30, column 10: 0 blocks are no run; 6 at least are needed for a verdict"),
+    ("blocks = 6", "blcoks = 6", "line 30, column 1: there is no key `blcoks` here; did you mean `blocks`?"),
+    (
+        "blocks = 6",
+        "blocks = \"$crowd\"",
+        "line 30, column 10: `blocks` is the same for the whole run; it cannot depend on a factor",
+    ),
+    (
+        "blocks = 6",
+        "aa = { crowd = 100 }",
+        "line 30, column 16: factor `crowd` has no level `100`; there are `0`, `250`",
+    ),
+    (
+        "blocks = 6",
+        "confidence = \"200 %\"",
+        "line 30, column 14: \"200 %\" is no share; write for example \"2 %\" or 0.02",
+    ),
+    ("blocks = 6", "order = \"randm\"", "line 30, column 9: \"randm\" is not known here; did you mean `random`?"),
+    ("blocks = 6", "warm_up = \"10s\"", "line 30, column 11: the warm-up of 10s leaves nothing of a trial of 10s"),
+    ("blocks = 6", "warm_up = \"atuo\"", "line 30, column 11: \"atuo\" is no warm-up; did you mean `auto`?"),
+    (
+        "duration = \"10s\"",
+        "duration = 0",
+        "line 31, column 12: nothing can be measured in 0 s; write for example \"10s\"",
+    ),
+    (
+        "duration = \"10s\"",
+        "duration = \"ten seconds\"",
+        "line 31, column 12: \"ten seconds\" is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+    ),
+    (
+        "duration = \"10s\"",
+        "duration = \"10 years\"",
+        "line 31, column 12: \"10 years\" is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+    ),
+    (
+        "reset = [\"edge.cache\"]",
+        "reset = [\"edge.cahce\"]",
+        "line 32, column 10: subject `edge` has no reset `cahce`; did you mean `cache`?",
+    ),
+    (
+        "reset = [\"edge.cache\"]",
+        "reset = \"cache\"",
+        "line 32, column 9: \"cache\" is no reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"",
+    ),
+    (
+        "reset = [\"edge.cache\"]",
+        "reset = [\"egde.cache\"]",
+        "line 32, column 10: there is no subject `egde`; did you mean `edge`?",
+    ),
+    (
+        "mean(user) [path=cached, crowd=250] <",
+        "mean(usr) [path=cached, crowd=250] <",
+        "line 35, column 16: there is no workload `usr`; did you mean `user`?",
+    ),
+    (
+        "[path=cached, crowd=250] <",
+        "[path=chached, crowd=250] <",
+        "line 35, column 28: factor `path` has no level `chached`; did you mean `cached`?",
+    ),
+    (
+        "[path=cached, crowd=250] <",
+        "[path=cached, crowd=100] <",
+        "line 35, column 42: factor `crowd` has no level `100`; there are `0`, `250`",
+    ),
+    (
+        "0.25 * mean(user)",
+        "0.25 * rate(user)",
+        "line 35, column 49: a number a second cannot be compared (<) with a time",
+    ),
+    ("expect = \"mean", "expct = \"mean", "line 35, column 1: there is no key `expct` here; did you mean `expect`?"),
+    (
+        "measure = \"mean(user)\"",
+        "measure = \"maen(user)\"",
+        "line 37, column 12: there is no measure `maen`; did you mean `mean`?",
+    ),
+    (
+        "at = { crowd = 250 }",
+        "at = { crowd = 251 }",
+        "line 38, column 28: factor `crowd` has no level `251`; did you mean `250`?",
+    ),
+    (
+        "value = \"3836 ms\"",
+        "value = 3836",
+        "line 38, column 43: 3836 has no unit; write \"3836 ms\", or unit = \"ms\" for all values",
+    ),
+    (
+        "value = \"3836 ms\"",
+        "value = \"3836 /s\"",
+        "line 38, column 43: \"3836 /s\" is in another unit than the measure",
+    ),
+    (
+        "design.blocks = 3",
+        "design.blokcs = 3",
+        "line 40, column 8: there is no key `blokcs` here; did you mean `blocks`?",
+    ),
+    (
+        "design.blocks = 3",
+        "factor.crowd = [\"x\"]",
+        "line 40, column 17: \"x\" is no count; write a whole number, or 10k, 1.5M, 2G",
+    ),
+];
+
+#[test]
+fn every_slip_is_told_with_its_place_and_its_remedy() {
+    let mut wrong = Vec::new();
+    for (from, to, expected) in SLIPS {
+        assert!(GOOD.contains(from), "{from}");
+        let text = GOOD.replacen(from, to, 1);
+        let told = match world::read(&text, None) {
+            Ok(_) => "nothing".to_owned(),
+            Err(faults) => faults.to_string(),
+        };
+        let messages: Vec<&str> = told.split("\n\n").map(|fault| fault.lines().next().unwrap_or_default()).collect();
+        let told = messages.join(" | ");
+        if told != *expected {
+            wrong.push(format!("{from:?} → {to:?}\n    {told}\n    {expected}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} slips are told in another way:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+fn faults(text: &str) -> Faults {
+    world::read(text, None).err().unwrap_or_else(|| panic!("nothing is wrong with\n{text}"))
+}
+
+/// The place and the problem of each fault of a file.
+fn told(text: &str) -> Vec<String> {
+    faults(text).0.iter().map(|fault| fault.to_string().lines().next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn everything_is_told_at_once_with_the_line_and_a_mark() {
+    let text = GOOD
+        .replace("blocks = 6", "blocks = 0")
+        .replace("lab = true", "lba = true")
+        .replace("mean(user) [path=cached", "mean(usr) [path=cached");
+    let expected = "line 4, column 1: `site` has no flag `lba`; did you mean `lab`?\n  4 | lba = true\n    | ^^^\n\n\
+        line 30, column 10: 0 blocks are no run; 6 at least are needed for a verdict\n  30 | blocks = 0\n     |          ^\n\n\
+        line 35, column 16: there is no workload `usr`; did you mean `user`?\n  35 | expect = \"mean(usr) [path=cached, crowd=250] < 0.25 * mean(user) [path=source, crowd=250]\"\n     |                ^^^";
+    assert_eq!(faults(&text).to_string(), expected);
+}
+
+#[test]
+fn what_is_wrong_with_the_whole() {
+    let subject = "subject.s = { url = \"http://h\" }\n";
+    let workload = "[workload.u]\nrequest = \"/\"\n";
+    let cases = [
+        (String::new(), "there is no workload, and so nothing to measure; add [workload.NAME] with request = \"/\""),
+        (workload.to_owned(), "line 1, column 11: there is no subject that could be asked; add [subject.NAME]"),
+        (
+            format!("{subject}subject.t = {{ url = \"http://h\" }}\n{workload}"),
+            "line 3, column 11: workload `u` could go several ways; write to = \"s\" or to = \"t\"",
+        ),
+        (
+            format!(
+                "subject.a = {{ command = [\"x\", \"${{b.url}}\"] }}\nsubject.b = {{ command = [\"x\"], needs = [\"a\"] }}\n{workload}to = \"a\"\n"
+            ),
+            "line 1, column 9: subjects need each other in a circle: a → b → a",
+        ),
+        (
+            format!("{subject}{workload}connections = 0\n"),
+            "line 2, column 11: nothing is asked: no workload has a connection",
+        ),
+        (
+            format!("{subject}{workload}background = true\n"),
+            "line 2, column 11: every workload is in the background, and none ends the trial; set background = false for one",
+        ),
+        (
+            format!("{subject}{workload}connections = \"$n\"\n[factor]\nn = {{ from = 1, to = 5 }}\n"),
+            "line 6, column 1: factor `n` has a range, and nothing searches it; add [search] with factor = \"n\", or list its levels",
+        ),
+        (
+            format!(
+                "{subject}{workload}connections = \"$n\"\n[factor]\nn = {:?}\n[design]\nblocks = 10000\n",
+                (1..=11).collect::<Vec<_>>()
+            ),
+            "line 8, column 1: 12 trials in each of 10000 blocks are 120000, more than 100000; take fewer blocks or levels",
+        ),
+        (
+            format!("{subject}{workload}[factor]\na = {0:?}\nb = {0:?}\n", (1..=50).collect::<Vec<_>>()),
+            "line 5, column 1: 50 × 50 combinations of levels are more than 2000; take fewer levels, or ask less in one experiment",
+        ),
+        (
+            format!("{subject}{workload}[search]\nfactor = \"n\"\nuntil = \"p99(u) > 1 s [n=1]\"\n"),
+            "line 5, column 10: there is no factor `n`; there is none",
+        ),
+        (
+            format!("{subject}{workload}[[model]]\nkind = \"growht\"\n"),
+            "line 5, column 8: \"growht\" is not known here; did you mean `growth`?",
+        ),
+        (
+            format!(
+                "{subject}{workload}connections = \"$n\"\n[factor]\nn = [1, 2]\n[[model]]\nof = \"rate(u)\"\nover = \"m\"\nleave_out = [3]\n"
+            ),
+            "line 7, column 1: this model is not complete; add kind = \"growth\" or kind = \"mva\"",
+        ),
+        (
+            format!("{subject}{workload}[measure]\nrate = \"p99(u)\"\n"),
+            "line 5, column 1: \"rate\" means something already",
+        ),
+        (
+            format!("{subject}{workload}measures = [\"p99\", \"p99(u)\"]\n"),
+            "line 4, column 1: there is no key `measures` here; there are",
+        ),
+        (
+            "[subject.s]\nurl = \"http://h\"\n[workload.u]\nrequest = \"/\"\nheaders = { \"A B\" = 1 }\n".to_owned(),
+            "line 5, column 13: \"A B\" is no name of a field; use letters, digits and '-'",
+        ),
+        (
+            format!("{subject}{workload}think = \"1s..9999999999999999h\"\nstart_after = \"9999999999999999s\"\n"),
+            "line 2, column 11: workload `u` starts after more than 30 days",
+        ),
+        (format!("design = 2\n{subject}{workload}"), "line 1, column 10: a table is expected here, not the number 2"),
+        ("a = 1\na = 2\n".to_owned(), "line 2, column 1: this is no TOML: duplicate key"),
+    ];
+    for (text, expected) in cases {
+        let told = told(&text);
+        assert!(told.first().is_some_and(|told| told.starts_with(expected)), "{text}\n{told:#?}");
+    }
+    let unknown = world::read(GOOD, Some("quik")).unwrap_err().to_string();
+    assert_eq!(unknown, "there is no profile `quik`; did you mean `quick`?");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+
+    #[test]
+    fn no_file_ends_the_program(cut in 0..GOOD.len(), length in 0..40_usize, text in "\\PC{0,12}|\\$[a-z.]{0,9}|\\[|\\{|\"") {
+        let end = (cut + length).min(GOOD.len());
+        let file = format!("{}{}{}", &GOOD[..cut], text, &GOOD[end..]);
+        match world::read(&file, None) {
+            Err(faults) => prop_assert!(!faults.0.is_empty() && !faults.to_string().is_empty()),
+            Ok(plan) => {
+                let again = world::read(&plan.frozen(), None);
+                let again = again.map_err(|faults| TestCaseError::fail(format!("{file}
+{}
+{faults}", plan.frozen())))?;
+                prop_assert_eq!((again.trials(), again.estimate()), (plan.trials(), plan.estimate()));
+            }
+        }
+    }
+}

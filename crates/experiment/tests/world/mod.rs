@@ -1,0 +1,51 @@
+//! What the plans of the tests stand in: the flags of a server, and a folder of files that are texts.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use breme_experiment::plan::{Faults, Flag, Plan, Role, Roles, Surroundings};
+use breme_experiment::trial::ResetAction;
+
+pub fn roles() -> Roles {
+    let flag = |name: &str, takes_value: bool| Flag { name: name.to_owned(), takes_value, ..Flag::default() };
+    let drivers = ["auto", "uring", "events", "threads"].map(str::to_owned).to_vec();
+    let site = Role {
+        name: "site".to_owned(),
+        flags: vec![
+            Flag { is_positional: true, is_path: true, takes_value: true, ..flag("directory", true) },
+            flag("lab", false),
+            flag("listen", true),
+            flag("admin", true),
+            flag("threads", true),
+            flag("cache-bytes", true),
+            flag("tls-self-signed", false),
+            Flag { values: drivers, ..flag("driver", true) },
+        ],
+        resets: Vec::new(),
+    };
+    let purge = ResetAction::Request { method: "PURGE".to_owned(), url: "/".to_owned(), headers: Vec::new() };
+    let proxy = Role {
+        name: "proxy".to_owned(),
+        flags: vec![Flag { is_upstream: true, ..flag("upstream", true) }, flag("cache-memory", true)],
+        resets: vec![("cache".to_owned(), purge)],
+    };
+    Roles(vec![site, proxy])
+}
+
+pub fn read_with(
+    text: &str,
+    profile: Option<&str>,
+    folder: &str,
+    files: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Plan, Faults> {
+    let roles = roles();
+    Plan::read(text, profile, &Surroundings { roles: &roles, folder, read: files, check: &|_, _| Ok(()) })
+}
+
+/// With the files `page.conf` and `steps.toml`.
+pub fn read(text: &str, profile: Option<&str>) -> Result<Plan, Faults> {
+    read_with(text, profile, "/lab", &|path| match path {
+        "page.conf" => Ok("listen ${port}; size ${size}; keep $uri and $${host};".to_owned()),
+        "steps.toml" => Ok("[[scenario]]\nname = \"a\"\n".to_owned()),
+        _ => Err("there is no such file".to_owned()),
+    })
+}

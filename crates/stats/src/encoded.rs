@@ -1,0 +1,86 @@
+//! A histogram as one line of text, for records that are kept as JSON.
+//!
+//! It is HdrHistogram's compressed V2 encoding in base64, as it stands in each line of an `.hlog`: so what a record holds can be
+//! read by the other tools of that family too, and a distribution of a hundred thousand requests takes about a kilobyte.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+
+use crate::Histogram;
+
+/// The standard alphabet. Other writers of `.hlog` leave the padding out, so it is not asked for.
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A text that holds no histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// It is not base64.
+    Base64,
+    /// It is base64 of something else.
+    Encoding,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Base64 => "its histogram is not base64",
+            Self::Encoding => "its histogram cannot be decoded (version 2, plain or deflated, is expected)",
+        })
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl Histogram {
+    /// As text.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut bytes = Vec::new();
+        let written = V2DeflateSerializer::new().serialize(self.counts(), &mut bytes);
+        debug_assert!(written.is_ok(), "a vector takes everything");
+        BASE64.encode(&bytes)
+    }
+
+    /// From text. The exact sum is not in it: that of the buckets takes its place.
+    ///
+    /// # Errors
+    /// When the text holds no histogram.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+        let bytes = BASE64.decode(text.trim()).map_err(|_| DecodeError::Base64)?;
+        let counts =
+            Deserializer::new().deserialize::<u64, _>(&mut bytes.as_slice()).map_err(|_| DecodeError::Encoding)?;
+        Ok(Self::from_counts(&counts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::TIME_NS_MAX;
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(samples in proptest::collection::vec(0..TIME_NS_MAX, 0..200)) {
+            let mut histogram = Histogram::new();
+            samples.iter().for_each(|&sample| histogram.record(sample));
+            let back = Histogram::decode(&histogram.encode()).unwrap();
+            prop_assert_eq!(back.counts(), histogram.counts());
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        assert_eq!(Histogram::decode("what?").unwrap_err(), DecodeError::Base64);
+        assert_eq!(Histogram::decode("AAAA").unwrap_err(), DecodeError::Encoding);
+        assert_eq!(Histogram::decode("").unwrap_err(), DecodeError::Encoding);
+    }
+}
