@@ -1,45 +1,102 @@
 //! Children that cannot be left behind. What a bench starts must end with it, also when it panics or is killed: a forgotten
 //! server would take the processor from every later measurement.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::process::Command;
+
+/// Where a child runs, and what it may not go beyond.
+#[derive(Debug, Default)]
+pub struct Confinement {
+    /// The processors that it may use; all, if none are named.
+    pub cpus: Vec<usize>,
+    /// The most open files, of each of its processes.
+    pub open_files: Option<u64>,
+    /// The most processes of its user (RLIMIT_NPROC; it does not bind root).
+    pub processes: Option<u64>,
+    /// The `cgroup.procs` files, open for writing, of the control groups that it enters.
+    pub control_groups: Vec<OwnedFd>,
+}
 
 /// Lets `command` start as the leader of a session of its own, so that Ctrl-C does not reach it and a signal to its process group
 /// reaches all that it starts; on `cpus` only, if any are named; and, on Linux, be killed when **the thread that
 /// starts it** ends in any way.
 ///
 /// Starting fails if the session, the processors or the wish to be killed is refused.
+pub fn confine<'a>(command: &'a mut Command, cpus: &[usize]) -> &'a mut Command {
+    confine_within(command, Confinement { cpus: cpus.to_vec(), ..Confinement::default() })
+}
+
+/// The same, within limits.
+///
+/// Starting fails also if a limit or a control group is refused.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-pub fn confine<'a>(command: &'a mut Command, cpus: &[usize]) -> &'a mut Command {
+pub fn confine_within(command: &mut Command, confinement: Confinement) -> &mut Command {
     use std::os::unix::process::CommandExt;
 
-    use rustix::process::Signal;
+    use rustix::process::{Resource, Signal};
     use rustix::thread::CpuSet;
 
     let mut set = CpuSet::new();
-    for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
+    for &cpu in confinement.cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
         set.set(cpu);
     }
-    let is_pinned = !cpus.is_empty();
+    let is_pinned = !confinement.cpus.is_empty();
     let prepare = move || {
         rustix::process::setsid()?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        for group in &confinement.control_groups {
+            // Who writes 0 means itself.
+            rustix::io::write(group, b"0")?;
+        }
+        limit(Resource::Nofile, confinement.open_files)?;
+        limit(Resource::Nproc, confinement.processes)?;
         if is_pinned {
             rustix::thread::sched_setaffinity(None, &set)?;
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes three system calls; it allocates nothing, takes no lock and touches no
-    // memory but its own copy of `set`.
+    // SAFETY: between fork and exec the closure makes system calls and nothing else; it allocates nothing, takes no lock and touches no
+    // memory but its own copies of `set` and `confinement`, which it does not drop.
     unsafe { command.pre_exec(prepare) }
 }
 
 /// Lets `command` start in a process group of its own; other systems offer no more.
 #[cfg(not(target_os = "linux"))]
-pub fn confine<'a>(command: &'a mut Command, _cpus: &[usize]) -> &'a mut Command {
+pub fn confine_within(command: &mut Command, _confinement: Confinement) -> &mut Command {
     use std::os::unix::process::CommandExt;
 
     command.process_group(0)
+}
+
+#[cfg(target_os = "linux")]
+fn limit(resource: rustix::process::Resource, most: Option<u64>) -> io::Result<()> {
+    match most {
+        Some(_) => Ok(rustix::process::setrlimit(resource, rustix::process::Rlimit { current: most, maximum: most })?),
+        None => Ok(()),
+    }
+}
+
+/// Makes this process the parent of every descendant whose own parent ends, so that none gets out of its sight: not by a fork, not by
+/// a session of its own.
+///
+/// # Errors
+/// Where the system does not offer it.
+pub fn adopt_orphans() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?);
+    #[cfg(not(target_os = "linux"))]
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Gives the calling thread (of the main thread: the process) the name that `ps` shows and `pkill` looks for.
+pub fn rename_current_thread(name: &std::ffi::CStr) {
+    #[cfg(target_os = "linux")]
+    // A name too long is cut off; there is nothing else that could fail.
+    let _ = rustix::thread::set_name(name);
+    #[cfg(not(target_os = "linux"))]
+    let _ = name;
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -77,5 +134,21 @@ mod tests {
     #[test]
     fn processors_that_are_not_there_are_refused() {
         assert!(confine(&mut Command::new("true"), &[100_000]).status().is_err());
+    }
+
+    #[test]
+    fn limits_hold_in_the_child() {
+        let confinement = Confinement { open_files: Some(77), ..Confinement::default() };
+        let mut command = Command::new("cat");
+        let output = confine_within(command.arg("/proc/self/limits"), confinement).output().unwrap();
+        let limits = String::from_utf8(output.stdout).unwrap();
+        assert!(field(&limits, "Max open files").starts_with("77 "), "{limits}");
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_entered_is_refused() {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let confinement = Confinement { control_groups: vec![full.into()], ..Confinement::default() };
+        assert!(confine_within(&mut Command::new("true"), confinement).status().is_err());
     }
 }

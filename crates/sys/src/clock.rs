@@ -52,6 +52,13 @@ impl Clock {
     }
 }
 
+/// Nanoseconds of the machine's monotonic clock (CLOCK_MONOTONIC), which all processes share.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `child` | starting a process that cannot be left behind, on its own processors |
+//! | `child` | starting a process that cannot be left behind, on its own processors, within limits; adopting what its children leave |
 //! | `clock` | the run's monotonic time, and the calendar's |
 //! | `cpu` | which processors there are for us, and pinning a thread to some |
 //! | `descriptors` | open files and their limit: raising it, and saying what lacks |
@@ -26,8 +26,8 @@ pub mod uring;
 mod usage;
 mod waiting;
 
-pub use child::confine;
-pub use clock::Clock;
+pub use child::{Confinement, adopt_orphans, confine, confine_within, rename_current_thread};
+pub use clock::{Clock, monotonic_ns};
 pub use cpu::{cpus_allowed, parallelism, pin_current_thread};
 pub use descriptors::{
     DescriptorLimit, TooFewDescriptors, descriptor_limit, descriptors_needed, open_descriptors, raise_descriptor_limit,

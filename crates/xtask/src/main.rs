@@ -28,7 +28,9 @@ fn main() -> ExitCode {
         "peers" => packages::install(packages::PEERS)
             .and_then(|()| packages::install(packages::MORE_PEERS))
             .and_then(|()| bench(command, rest)),
-        "test" => packages::install(packages::PEERS).and_then(|()| check()),
+        "test" => packages::install(packages::PEERS)
+            .and_then(|()| packages::install(packages::BROWSER))
+            .and_then(|()| check()),
         "check" => check(),
         "arrows" => arrows::check(),
         "help" | "--help" | "-h" => {

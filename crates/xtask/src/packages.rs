@@ -22,7 +22,12 @@ pub(crate) const PEERS: &[Package] = &[
     Package { name: "nghttp2-client", has: "h2load", service: None },
     Package { name: "curl", has: "curl", service: None },
     Package { name: "openssl", has: "openssl", service: None },
+    Package { name: "python3", has: "python3", service: None },
 ];
+
+/// What the tests need besides: a browser that looks at the reports.
+pub(crate) const BROWSER: &[Package] =
+    &[Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None }];
 
 /// What only the published comparison needs besides. `apache2-bin` is Apache without its service.
 pub(crate) const MORE_PEERS: &[Package] = &[

@@ -1,0 +1,126 @@
+//! Single requests to a subject: is it ready, empty its cache, what does it count. Rare and small, so a blocking client with
+//! time limits does; the load never comes from here.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ureq::http::{Request, Uri};
+use ureq::tls::TlsConfig;
+
+/// The most that is read of an answer's content.
+pub(crate) const CONTENT_BYTES_MAX: u64 = 4 << 20;
+
+/// Asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    /// Checks certificates.
+    strict: ureq::Agent,
+    /// For subjects on this machine, whose certificates are often self-signed.
+    lenient: ureq::Agent,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content: Vec<u8>,
+}
+
+impl Asker {
+    pub(crate) fn new() -> Self {
+        Self { strict: agent(false), lenient: agent(true) }
+    }
+
+    /// One request and its answer, whatever its status.
+    pub(crate) fn ask(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(String, String)],
+        within: Duration,
+    ) -> Result<Answer, String> {
+        let fault = |error: &dyn std::fmt::Display| format!("{method} {url}: {error}");
+        let target = Target::parse(url)?;
+        let mut request = Request::builder().method(method).uri(url);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(()).map_err(|error| fault(&error))?;
+        let agent = if target.is_here() { &self.lenient } else { &self.strict };
+        let request = agent.configure_request(request).timeout_global(Some(within)).build();
+        let mut answer = agent.run(request).map_err(|error| fault(&error))?;
+        let status = answer.status().as_u16();
+        let content = answer.body_mut().with_config().limit(CONTENT_BYTES_MAX).read_to_vec();
+        Ok(Answer { status, content: content.map_err(|error| fault(&error))? })
+    }
+}
+
+fn agent(trusts_all: bool) -> ureq::Agent {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).disable_verification(trusts_all);
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        // A subject is asked itself, whatever the environment says.
+        .proxy(None)
+        // A server that is not asked for seconds closes its connections, and the next request must not fail of it.
+        .max_idle_connections(0)
+        .tls_config(tls.build());
+    config.build().into()
+}
+
+/// Where a URL leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Target {
+    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+        let wrong = || format!("{url:?} is not a URL like http://127.0.0.1:8080");
+        let uri: Uri = url.parse().map_err(|_| wrong())?;
+        let usual = match uri.scheme_str() {
+            Some("http") => 80,
+            Some("https") => 443,
+            _ => return Err(wrong()),
+        };
+        let host = uri.host().ok_or_else(wrong)?.trim_matches(['[', ']']).to_owned();
+        Ok(Self { host, port: uri.port_u16().unwrap_or(usual) })
+    }
+
+    /// `127.0.0.1:8080`, `[::1]:8080`.
+    pub(crate) fn address(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.host == "localhost" || self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_lead_somewhere() {
+        let check = |url, address: &str, is_here| {
+            let target = Target::parse(url).unwrap();
+            assert_eq!((target.address().as_str(), target.is_here()), (address, is_here), "{url}");
+        };
+        check("http://127.0.0.1:81/x", "127.0.0.1:81", true);
+        check("https://example.org", "example.org:443", false);
+        check("http://[::1]:9", "[::1]:9", true);
+        check("http://localhost/", "localhost:80", true);
+        for wrong in ["", "127.0.0.1:80", "ftp://a", "/x", "http://"] {
+            assert!(Target::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The conduct of an experiment: trial after trial, each into the journal before the next.
+//!
+//! What is still to be done follows from the plan and the journal alone, so going on with a run that was killed is the same as
+//! beginning one: the trials that are in the journal are passed over.
+
+mod casting;
+mod generator;
+mod searching;
+mod standing;
+mod told;
+mod trial;
+mod window;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use breme_experiment::plan::Plan;
+use breme_experiment::record::{Purpose, TrialRecord};
+use breme_experiment::trial::{TrialKey, TrialSpec};
+
+use self::casting::Casting;
+use self::searching::Searches;
+use self::standing::Standing;
+use self::trial::Stage;
+use crate::instruments::{INTERVAL, Instruments};
+use crate::journal::{Journal, JournalError};
+use crate::subject::Launcher;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// Every trial is in the journal.
+    Complete,
+    /// Its time was over before its last block.
+    OutOfTime,
+    /// The user has ended it; it can go on.
+    Interrupted,
+}
+
+/// What a run tells while it goes on.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// A trial begins.
+    Begins {
+        /// Its number in the run, from 1.
+        number: u32,
+        /// Its levels.
+        trial: &'a TrialSpec,
+    },
+    /// A trial is in the journal.
+    Recorded(&'a TrialRecord),
+}
+
+/// Why a run cannot go on.
+#[derive(Debug)]
+pub enum RunFault {
+    /// Its journal cannot be written.
+    Journal(JournalError),
+    /// Something of the laboratory itself.
+    Laboratory(String),
+}
+
+impl fmt::Display for RunFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Journal(error) => error.fmt(formatter),
+            Self::Laboratory(problem) => formatter.write_str(problem),
+        }
+    }
+}
+
+impl std::error::Error for RunFault {}
+
+impl From<JournalError> for RunFault {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+/// Runs what is left of a plan. `recorded` are the trials that the journal has already.
+///
+/// # Errors
+/// When the journal cannot be written or the instruments cannot be read. A subject that fails ends its own trial only, and is in its record.
+pub fn conduct(
+    plan: &Plan,
+    recorded: Vec<TrialRecord>,
+    journal: &mut Journal,
+    launcher: &Launcher,
+    tell: &mut dyn FnMut(Progress<'_>),
+) -> Result<RunEnd, RunFault> {
+    let casting = casting(plan)?;
+    let instruments = Instruments::start(&journal.instruments_path(), INTERVAL)
+        .map_err(|error| RunFault::Laboratory(format!("the instruments cannot be started: {error}")))?;
+    let begun = Instant::now();
+    let numbers = recorded.iter().map(|record| record.number).max().unwrap_or(0);
+    let mut run = Run {
+        plan,
+        journal,
+        launcher,
+        casting,
+        standing: Standing::new(launcher, &instruments),
+        instruments: &instruments,
+        last_number: numbers,
+        begun,
+        tell,
+    };
+    let end = run.blocks(&recorded).and_then(|end| match end {
+        RunEnd::Complete => run.searches(recorded),
+        other => Ok(other),
+    });
+    // Whatever happened, nothing stays behind; what does not end well has no say any more.
+    let _ = run.standing.end_all();
+    end
+}
+
+/// Everybody who will appear.
+fn casting(plan: &Plan) -> Result<Casting, RunFault> {
+    let keys = plan.trials();
+    let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
+    let mut trials: Vec<TrialSpec> = of_block.collect();
+    trials.extend(searching::examples(plan));
+    let casting = Casting::new(breme_sys::cpus_allowed(), &trials);
+    // What cannot be given is told before anything has started.
+    for trial in &trials {
+        casting.of(trial).map_err(RunFault::Laboratory)?;
+    }
+    Ok(casting)
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    journal: &'a mut Journal,
+    launcher: &'a Launcher,
+    casting: Casting,
+    standing: Standing<'a>,
+    instruments: &'a Instruments,
+    last_number: u32,
+    begun: Instant,
+    tell: &'a mut dyn FnMut(Progress<'_>),
+}
+
+impl Run<'_> {
+    fn blocks(&mut self, recorded: &[TrialRecord]) -> Result<RunEnd, RunFault> {
+        let of_blocks = recorded.iter().filter(|record| record.purpose == Purpose::Block);
+        let done: HashSet<TrialKey> = of_blocks.map(key_of).collect();
+        let mut block_began = (0, self.begun);
+        let mut longest_block = Duration::ZERO;
+        for key in self.plan.trials() {
+            if done.contains(&key) {
+                continue;
+            }
+            if key.block != block_began.0 {
+                longest_block = longest_block.max(block_began.1.elapsed());
+                // A block that cannot be finished is not begun: half a block is no evidence.
+                if self.budget_left().is_some_and(|left| block_began.0 > 0 && left < longest_block) {
+                    return Ok(RunEnd::OutOfTime);
+                }
+                block_began = (key.block, Instant::now());
+            }
+            let Some(trial) = self.plan.trial(&key) else { continue };
+            if self.trial(&trial, Purpose::Block)?.is_none() {
+                return Ok(RunEnd::Interrupted);
+            }
+        }
+        Ok(RunEnd::Complete)
+    }
+
+    fn searches(&mut self, recorded: Vec<TrialRecord>) -> Result<RunEnd, RunFault> {
+        let mut searches = Searches::new(self.plan, recorded);
+        while let Some(next) = searches.next() {
+            if self.budget_left().is_some_and(|left| left.is_zero()) {
+                return Ok(RunEnd::OutOfTime);
+            }
+            let trial = next.trial.map_err(|faults| RunFault::Laboratory(faults.to_string()))?;
+            match self.trial(&trial, next.purpose)? {
+                None => return Ok(RunEnd::Interrupted),
+                Some(record) => searches.take(record),
+            }
+        }
+        Ok(RunEnd::Complete)
+    }
+
+    /// None: there is no bound.
+    fn budget_left(&self) -> Option<Duration> {
+        self.plan.budget.map(|budget| budget.saturating_sub(self.begun.elapsed()))
+    }
+
+    /// Runs a trial and keeps its record. None if the user wants to end.
+    fn trial(&mut self, trial: &TrialSpec, purpose: Purpose) -> Result<Option<TrialRecord>, RunFault> {
+        if self.launcher.cancelled.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let number = self.last_number + 1;
+        (self.tell)(Progress::Begins { number, trial });
+        let folder = self.journal.trial_folder(number)?;
+        let cast = self.casting.of(trial).map_err(RunFault::Laboratory)?;
+        let stage = Stage {
+            launcher: self.launcher,
+            standing: &mut self.standing,
+            instruments: self.instruments,
+            cast: &cast,
+            folder: &folder,
+        };
+        let Some(mut record) = trial::run(trial, number, stage) else { return Ok(None) };
+        record.purpose = purpose;
+        self.journal.append(&record)?;
+        self.last_number = number;
+        (self.tell)(Progress::Recorded(&record));
+        Ok(Some(record))
+    }
+}
+
+fn key_of(record: &TrialRecord) -> TrialKey {
+    TrialKey { block: record.block, combination: record.combination, replicate: record.replicate }
+}

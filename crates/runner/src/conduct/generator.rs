@@ -1,0 +1,232 @@
+//! A generator: `breme load` in a process of its own, so that it has its own processors, is watched by the same instruments as the
+//! subjects, and takes nothing with it when it fails.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use breme_experiment::record::{Distribution, SERIES_MAX, WorkloadRecord};
+use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
+use breme_stats::Histogram;
+
+use super::told::Told;
+use super::window::{self, Window};
+use crate::folder;
+use crate::keeping::{Ending, Kept, Order};
+use crate::subject::{Launcher, Names};
+
+/// Intervals that a trial should have, for its steady part to be found.
+const INTERVALS: u32 = 100;
+/// The bounds of an interval.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+const INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// The largest result that is read.
+const RESULT_BYTES_MAX: u64 = 64 << 20;
+/// How long a generator may take to end when it is told to: it waits for what is under way.
+const STOP_WITHIN: Duration = Duration::from_secs(20);
+/// Exit codes of a run that has a result: done, nothing answered, an answer was not as expected.
+const RESULT_CODES: [i32; 3] = [0, 1, 3];
+
+/// Flags of `breme load` by which the load changes on purpose.
+const CHANGING: [&str; 3] = ["--stages=", "--ramp=", "--over="];
+
+/// A load that is under way.
+#[derive(Debug)]
+pub(super) struct Generator {
+    workload: WorkloadSpec,
+    kept: Kept,
+    folder: PathBuf,
+    warm_up: WarmUp,
+}
+
+/// Where a generator runs.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) launcher: &'a Launcher,
+    /// The trial's folder.
+    pub(super) folder: &'a Path,
+    pub(super) cpus: &'a [usize],
+    /// What its texts may say of the subjects.
+    pub(super) names: &'a Names,
+}
+
+impl Generator {
+    /// Starts a workload.
+    pub(super) fn start(
+        trial: &TrialSpec,
+        workload: &WorkloadSpec,
+        warm_up: WarmUp,
+        place: Place<'_>,
+    ) -> Result<Self, String> {
+        let folder = place.folder.to_owned();
+        let mut names = place.names.clone();
+        names.set("folder", folder.display().to_string());
+        let mut workload = workload.clone();
+        workload.url = names.fill(&workload.url, "its URL")?;
+        workload.arguments = names.fill_all(&workload.arguments, "its arguments")?;
+        for (name, content) in &workload.files {
+            folder::write(&folder, name, &names.fill(content, name)?)?;
+        }
+        let mut command = vec![place.launcher.own_program.display().to_string(), "load".to_owned()];
+        command.extend(arguments(trial, &workload));
+        let order = Order {
+            name: workload.name.clone(),
+            command,
+            folder: folder.clone(),
+            output: folder.join(format!("{}.err", workload.name)),
+            standard_output: Some(folder.join(format!("{}.json", workload.name))),
+            cpus: place.cpus.to_vec(),
+            ..Order::default()
+        };
+        let kept = place.launcher.keeper.start(&order, &place.launcher.hierarchy).map_err(|fault| fault.0)?;
+        Ok(Self { workload, kept, folder, warm_up })
+    }
+
+    pub(super) fn workload(&self) -> &WorkloadSpec {
+        &self.workload
+    }
+
+    pub(super) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    pub(super) fn ended(&self) -> Option<Ending> {
+        self.kept.ended()
+    }
+
+    pub(super) fn wait_ended(&self, timeout: Duration) -> Option<Ending> {
+        self.kept.wait_ended(timeout)
+    }
+
+    /// Ends it, if it has not ended; its result is whole.
+    pub(super) fn stop(&mut self) -> Result<Ending, String> {
+        match self.kept.ended() {
+            Some(ending) => Ok(ending),
+            None => self.kept.stop(rustix::process::Signal::TERM.as_raw(), STOP_WITHIN),
+        }
+    }
+
+    /// What it saw, once it has ended.
+    pub(super) fn result(&self, ending: &Ending) -> Result<Seen, String> {
+        if !ending.code.is_some_and(|code| RESULT_CODES.contains(&code)) {
+            return Err(format!("the generator {ending}; it has no result"));
+        }
+        let path = self.folder.join(format!("{}.json", self.workload.name));
+        let told = read(&path)?;
+        let changes = |argument: &String| CHANGING.iter().any(|flag| argument.starts_with(flag));
+        let is_changing = self.workload.arguments.iter().any(changes);
+        let trial = window::Trial {
+            rows: &told.series,
+            end_s: told.elapsed_ns as f64 / 1e9,
+            warm_up: self.warm_up,
+            is_changing,
+            is_open: self.workload.is_open,
+        };
+        let window = window::read(&self.folder.join(format!("{}.hlog", self.workload.name)), trial)?;
+        let record = record(&self.workload, &told, window);
+        Ok(Seen { record, told })
+    }
+}
+
+/// What a generator saw.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) record: WorkloadRecord,
+    told: Told,
+}
+
+impl Seen {
+    pub(super) fn started_unix_ms(&self) -> u64 {
+        self.told.started_at_unix_s * 1000
+    }
+
+    pub(super) fn started_monotonic_ns(&self) -> u64 {
+        self.told.started_at_monotonic_ns
+    }
+
+    pub(super) fn elapsed_s(&self) -> f64 {
+        self.told.elapsed_ns as f64 / 1e9
+    }
+
+    pub(super) fn invalid_reasons(&self) -> &[String] {
+        &self.told.invalid_reasons
+    }
+
+    pub(super) fn notes(&self) -> &[String] {
+        &self.told.notes
+    }
+}
+
+fn arguments(trial: &TrialSpec, workload: &WorkloadSpec) -> Vec<String> {
+    let mut arguments = workload.arguments.clone();
+    if !workload.url.is_empty() {
+        arguments.push(workload.url.clone());
+    }
+    arguments.extend(["--connections".to_owned(), workload.connections.to_string()]);
+    let length = length(trial, workload);
+    match (workload.requests, workload.is_background) {
+        (Some(requests), _) => arguments.extend(["--requests".to_owned(), requests.to_string()]),
+        (None, true) => arguments.push("--until-stopped".to_owned()),
+        (None, false) => arguments.extend(["--duration".to_owned(), format!("{}ms", length.as_millis())]),
+    }
+    let interval = (length / INTERVALS).clamp(INTERVAL_MIN, INTERVAL_MAX);
+    arguments.extend(["--interval".to_owned(), format!("{}ms", interval.as_millis())]);
+    arguments.extend(["--seed".to_owned(), trial.seed.to_string()]);
+    arguments.extend(["--json", "--quiet", "--output"].map(str::to_owned));
+    arguments.push(format!("{}.hlog", workload.name));
+    arguments
+}
+
+/// How long its load runs, where requests do not end it: a given warm-up comes on top of what is measured.
+pub(super) fn length(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
+    let warm_up = if let WarmUp::Fixed(length) = trial.warm_up { length } else { Duration::ZERO };
+    workload.duration.unwrap_or(trial.duration) + warm_up
+}
+
+fn read(path: &Path) -> Result<Told, String> {
+    let fault = |problem: String| format!("the generator's result {}: {problem}", path.display());
+    let size = fs::metadata(path).map_err(|error| fault(error.to_string()))?.len();
+    if size > RESULT_BYTES_MAX {
+        return Err(fault(format!("has {size} bytes; at most {RESULT_BYTES_MAX} are read")));
+    }
+    let text = fs::read(path).map_err(|error| fault(error.to_string()))?;
+    serde_json::from_slice(&text).map_err(|error| fault(error.to_string()))
+}
+
+fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecord {
+    let achieved_rate = if window.length_s > 0.0 { window.answered as f64 / window.length_s } else { 0.0 };
+    WorkloadRecord {
+        path: workload.path.clone(),
+        is_background: workload.is_background,
+        connections: workload.connections,
+        pipeline: told.settings.pipeline_depth,
+        think_mean_s: workload.think_mean.as_secs_f64(),
+        window_s: window.length_s,
+        steady: window.steady,
+        answered: told.requests.answered,
+        ok: told.requests.ok,
+        errors: told.all_errors(),
+        statuses: told.statuses.clone(),
+        received_bytes: told.bytes.received,
+        achieved_rate,
+        offered_rate: told.offered_rate.filter(|_| workload.is_open),
+        response: distribution(&window.response),
+        service: distribution(&window.service),
+        lateness_p99_ns: workload.is_open.then_some(told.lateness.p99_ns),
+        generator_cpu_share: told.generator.cpu_share.unwrap_or(0.0),
+        series: told.series(SERIES_MAX),
+        sessions: told.sessions(),
+        steps: told.step_records(),
+    }
+}
+
+fn distribution(histogram: &Histogram) -> Distribution {
+    Distribution {
+        count: histogram.count(),
+        mean_ns: histogram.mean(),
+        stdev_ns: histogram.stdev(),
+        min_ns: histogram.min(),
+        max_ns: histogram.max(),
+        histogram: histogram.encode(),
+    }
+}

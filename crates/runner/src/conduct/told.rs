@@ -1,0 +1,198 @@
+//! What a generator tells of its run: the JSON of `breme load --json`, as far as a record needs it.
+//!
+//! It is read as any other tool would read it (`schemas/load.schema.json`), so that the laboratory and the generator stay joined by a
+//! published format alone.
+
+use std::collections::BTreeMap;
+
+use breme_experiment::record::{SeriesRow, Sessions, StepRecord};
+use serde::Deserialize;
+
+/// The result of a generator.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Told {
+    pub(super) started_at_unix_s: u64,
+    pub(super) started_at_monotonic_ns: u64,
+    pub(super) elapsed_ns: u64,
+    pub(super) settings: Settings,
+    pub(super) requests: Requests,
+    pub(super) bytes: Bytes,
+    pub(super) errors: BTreeMap<String, u64>,
+    pub(super) statuses: BTreeMap<String, u64>,
+    pub(super) offered_rate: Option<f64>,
+    pub(super) open_loop: Option<OpenLoop>,
+    pub(super) lateness: Lateness,
+    pub(super) generator: Generator,
+    pub(super) invalid_reasons: Vec<String>,
+    pub(super) notes: Vec<String>,
+    pub(super) series: Vec<Row>,
+    pub(super) scenarios: Vec<Scenario>,
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Settings {
+    pub(super) pipeline_depth: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Requests {
+    pub(super) answered: u64,
+    pub(super) ok: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Bytes {
+    pub(super) received: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct OpenLoop {
+    pub(super) dropped: u64,
+    pub(super) shed: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Lateness {
+    pub(super) p99_ns: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Generator {
+    pub(super) cpu_share: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Row {
+    pub(super) start_s: f64,
+    pub(super) length_s: f64,
+    pub(super) answered: u64,
+    pub(super) errors: u64,
+    pub(super) response_p50_ns: u64,
+    pub(super) response_p99_ns: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Scenario {
+    begun: u64,
+    completed: u64,
+    failed: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Step {
+    name: String,
+    answered: u64,
+    errors: BTreeMap<String, u64>,
+    response_time: Time,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Time {
+    mean_ns: f64,
+    p50_ns: u64,
+    p99_ns: u64,
+}
+
+impl Told {
+    /// Errors by kind, with what an open loop never sent.
+    pub(super) fn all_errors(&self) -> BTreeMap<String, u64> {
+        let mut errors = self.errors.clone();
+        if let Some(open_loop) = &self.open_loop {
+            for (kind, count) in [("dropped", open_loop.dropped), ("shed", open_loop.shed)] {
+                if count > 0 {
+                    errors.insert(kind.to_owned(), count);
+                }
+            }
+        }
+        errors
+    }
+
+    /// None if it had no scenario.
+    pub(super) fn sessions(&self) -> Option<Sessions> {
+        let sum = |of: fn(&Scenario) -> u64| self.scenarios.iter().map(of).sum();
+        (!self.scenarios.is_empty()).then(|| Sessions {
+            begun: sum(|scenario| scenario.begun),
+            completed: sum(|scenario| scenario.completed),
+            failed: sum(|scenario| scenario.failed),
+        })
+    }
+
+    /// Steps of scenarios by name.
+    pub(super) fn step_records(&self) -> BTreeMap<String, StepRecord> {
+        let record = |step: &Step| StepRecord {
+            answered: step.answered,
+            errors: step.errors.clone(),
+            response_mean_ns: step.response_time.mean_ns,
+            response_p50_ns: step.response_time.p50_ns,
+            response_p99_ns: step.response_time.p99_ns,
+        };
+        self.steps.iter().map(|step| (step.name.clone(), record(step))).collect()
+    }
+
+    /// The time series in at most `rows_max` rows.
+    pub(super) fn series(&self, rows_max: usize) -> Vec<SeriesRow> {
+        let rows_per_row = self.series.len().div_ceil(rows_max).max(1);
+        self.series.chunks(rows_per_row).map(merged).collect()
+    }
+}
+
+/// Several rows as one. Its quantiles are the largest of theirs: a peak must not vanish because a trial was long.
+fn merged(rows: &[Row]) -> SeriesRow {
+    let length_s: f64 = rows.iter().map(|row| row.length_s).sum();
+    let per_second = |of: fn(&Row) -> u64| {
+        let sum: u64 = rows.iter().map(of).sum();
+        if length_s > 0.0 { sum as f64 / length_s } else { 0.0 }
+    };
+    SeriesRow {
+        start_s: rows.first().map_or(0.0, |row| row.start_s),
+        length_s,
+        rate: per_second(|row| row.answered),
+        error_rate: per_second(|row| row.errors),
+        response_p50_ns: rows.iter().map(|row| row.response_p50_ns).max().unwrap_or(0),
+        response_p99_ns: rows.iter().map(|row| row.response_p99_ns).max().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_series_keeps_its_rate_and_its_peaks() {
+        let row = |second: u32| Row {
+            start_s: f64::from(second),
+            length_s: 1.0,
+            answered: 100,
+            errors: u64::from(second == 7),
+            response_p50_ns: 5,
+            response_p99_ns: if second == 7 { 900 } else { 9 },
+        };
+        let told = Told { series: (0..10).map(row).collect(), ..Told::default() };
+        let series = told.series(4);
+        assert_eq!(series.len(), 4, "3 + 3 + 3 + 1");
+        assert!(series.iter().all(|row| (row.rate - 100.0).abs() < 1e-9));
+        let summary = |row: &SeriesRow| (row.start_s as u32, row.length_s as u32, row.response_p99_ns);
+        assert_eq!(series.iter().map(summary).collect::<Vec<_>>(), [(0, 3, 9), (3, 3, 9), (6, 3, 900), (9, 1, 9)]);
+    }
+
+    #[test]
+    fn what_was_never_sent_is_an_error_too() {
+        let text = r#"{"errors": {"reset": 2}, "open_loop": {"dropped": 3, "shed": 0}}"#;
+        let told: Told = serde_json::from_str(text).unwrap();
+        let errors: Vec<(String, u64)> = told.all_errors().into_iter().collect();
+        assert_eq!(errors, [("dropped".to_owned(), 3), ("reset".to_owned(), 2)]);
+        assert_eq!(told.sessions(), None);
+    }
+}

@@ -1,0 +1,258 @@
+//! One trial: subjects ready, loads started, watched to their end, and put down.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use breme_experiment::record::{TrialEnd, TrialRecord};
+use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
+
+use super::casting::Cast;
+use super::generator::{self, Generator, Place, Seen};
+use super::standing::{Failure, Standing};
+use crate::instruments::{INTERVAL, Instruments};
+use crate::subject::{Launcher, Names};
+
+/// How often it is looked whether something has fallen. Nothing that is measured depends on it.
+const GLANCE: Duration = Duration::from_millis(20);
+/// For how long loads that run behind others have the subjects for themselves, if the warm-up is to be found.
+const LEAD: Duration = Duration::from_secs(1);
+/// How long a load may take beyond its time: the time-out of its last requests, and some rest.
+const GRACE: Duration = Duration::from_secs(60);
+/// The longest that a load may take whose end is a number of requests.
+const BY_REQUESTS_MAX: Duration = Duration::from_secs(3600);
+/// Samples that the instruments should take in a trial.
+const SAMPLES_MIN: u32 = 10;
+/// Share of the machine that others may use before the result says so.
+const FOREIGN_SHARE_MAX: f64 = 0.1;
+/// Share that the hypervisor may take before the result says so.
+const STEAL_SHARE_MAX: f64 = 0.02;
+
+/// Where a trial happens.
+pub(super) struct Stage<'a, 'b> {
+    pub(super) launcher: &'a Launcher,
+    pub(super) standing: &'b mut Standing<'a>,
+    pub(super) instruments: &'a Instruments,
+    pub(super) cast: &'b Cast,
+    /// What the trial's processes write.
+    pub(super) folder: &'b Path,
+}
+
+/// Why there is no record.
+enum Stop {
+    /// The user wants to end.
+    Cancelled,
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Runs a trial. None: the user has ended it, and it counts as if it had not begun.
+pub(super) fn run(trial: &TrialSpec, number: u32, mut stage: Stage<'_, '_>) -> Option<TrialRecord> {
+    let mut record = TrialRecord {
+        number,
+        block: trial.key.block,
+        combination: trial.key.combination,
+        replicate: trial.key.replicate,
+        levels: trial.levels.iter().cloned().collect(),
+        notes: stage.cast.notes.clone(),
+        ..TrialRecord::default()
+    };
+    stamp(&mut record);
+    match stage.perform(trial, &mut record) {
+        Ok(()) => {}
+        Err(Stop::Cancelled) => return None,
+        Err(Stop::Failed(_)) if stage.is_cancelled() => return None, // it fell because everything is to end
+        Err(Stop::Failed(Failure { who, what, printed })) => record.end = TrialEnd::Failed { who, what, printed },
+    }
+    Some(record)
+}
+
+/// Until the first generator tells it better.
+fn stamp(record: &mut TrialRecord) {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    record.started_unix_ms = u64::try_from(unix.as_millis()).unwrap_or(u64::MAX);
+    record.started_monotonic_ns = breme_sys::monotonic_ns();
+}
+
+impl Stage<'_, '_> {
+    fn perform(&mut self, trial: &TrialSpec, record: &mut TrialRecord) -> Result<(), Stop> {
+        self.standing.make_ready(trial, self.folder, self.cast)?;
+        self.rest(trial.pause)?;
+        self.instruments.begin(record.number, sampling_interval(trial));
+        let begun = Instant::now();
+        let seen = self.load(trial);
+        record.length_s = begun.elapsed().as_secs_f64();
+        let readings = self.instruments.end();
+        let (from_ns, to_ns) = readings.span_ns();
+        let used = readings.window(from_ns, to_ns);
+        (record.subjects, record.machine) = (used.subjects, used.machine);
+        record.notes.extend_from_slice(readings.faults());
+        take_in(record, seen?);
+        note_neighbours(record);
+        Ok(())
+    }
+
+    /// Everything between the instruments' first and last sample.
+    fn load(&self, trial: &TrialSpec) -> Result<Vec<(String, Seen)>, Stop> {
+        let mut loads = Vec::new();
+        let watched = self.start_loads(trial, &mut loads).and_then(|()| self.watch(trial, &loads));
+        let seen = watched.and_then(|()| end(&mut loads));
+        for load in &loads {
+            self.instruments.forget(&load.workload().name, load.kept().cpu_time());
+        }
+        seen
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.launcher.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Waits, and looks around meanwhile.
+    fn rest(&self, length: Duration) -> Result<(), Stop> {
+        let end = Instant::now() + length;
+        loop {
+            self.look_around()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(GLANCE));
+        }
+    }
+
+    fn look_around(&self) -> Result<(), Stop> {
+        if self.is_cancelled() {
+            return Err(Stop::Cancelled);
+        }
+        self.standing.fallen().map_or(Ok(()), |failure| Err(failure.into()))
+    }
+
+    /// Background loads first; the others when those have had the subjects for themselves for a while.
+    fn start_loads(&self, trial: &TrialSpec, loads: &mut Vec<Generator>) -> Result<(), Stop> {
+        let (background, foreground): (Vec<_>, Vec<_>) = trial
+            .workloads
+            .iter()
+            .filter(|workload| workload.connections > 0)
+            .partition(|workload| workload.is_background);
+        let names = self.standing.names();
+        let has_background = !background.is_empty();
+        for workload in background {
+            loads.push(self.start_load(trial, workload, trial.warm_up, &names)?);
+        }
+        if has_background {
+            self.rest(match trial.warm_up {
+                WarmUp::Found => LEAD,
+                WarmUp::Fixed(length) => length,
+                WarmUp::None => Duration::ZERO,
+            })?;
+        }
+        for workload in foreground {
+            // The subjects are warm by now: all requests of a counted load shall count.
+            let is_warm = has_background && workload.requests.is_some();
+            let warm_up = if is_warm { WarmUp::None } else { trial.warm_up };
+            self.rest(workload.start_after)?;
+            loads.push(self.start_load(trial, workload, warm_up, &names)?);
+        }
+        Ok(())
+    }
+
+    fn start_load(
+        &self,
+        trial: &TrialSpec,
+        workload: &WorkloadSpec,
+        warm_up: WarmUp,
+        names: &Names,
+    ) -> Result<Generator, Failure> {
+        let place =
+            Place { launcher: self.launcher, folder: self.folder, cpus: self.cast.of_generator(&workload.name), names };
+        let load = Generator::start(trial, workload, warm_up, place)
+            .map_err(|problem| Failure::new(&workload.name, problem, ""))?;
+        self.instruments.watch_generator(&workload.name, load.kept());
+        Ok(load)
+    }
+
+    /// Until all loads that have an end have ended.
+    fn watch(&self, trial: &TrialSpec, loads: &[Generator]) -> Result<(), Stop> {
+        let begun = Instant::now();
+        loop {
+            self.look_around()?;
+            let mut running = None;
+            for load in loads {
+                match load.ended() {
+                    Some(ending) if load.workload().is_background => {
+                        let what = format!("the generator {ending}, before the others had ended");
+                        return Err(Failure::new(&load.workload().name, what, ending.printed).into());
+                    }
+                    None if !load.workload().is_background => running = Some(load),
+                    _ => {}
+                }
+            }
+            let Some(load) = running else { return Ok(()) };
+            if begun.elapsed() > time_limit(trial, load.workload()) {
+                let what = "the load did not come to its end in time: does the subject still answer?";
+                return Err(Failure::new(&load.workload().name, what, self.printed_by_subjects()).into());
+            }
+            let _ = load.wait_ended(GLANCE);
+        }
+    }
+
+    fn printed_by_subjects(&self) -> String {
+        let printed = self.standing.subjects().map(|subject| format!("{}: {}", subject.name(), subject.printed()));
+        printed.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
+    let time = if workload.requests.is_some() { BY_REQUESTS_MAX } else { generator::length(trial, workload) };
+    time + workload.start_after + GRACE
+}
+
+/// Ends all loads; what they saw.
+fn end(loads: &mut [Generator]) -> Result<Vec<(String, Seen)>, Stop> {
+    let mut seen = Vec::new();
+    for load in loads {
+        let name = load.workload().name.clone();
+        let ending = load.stop().map_err(|problem| Failure::new(&name, problem, ""))?;
+        let result = load.result(&ending).map_err(|problem| Failure::new(&name, problem, ending.printed.clone()))?;
+        seen.push((name, result));
+    }
+    Ok(seen)
+}
+
+/// Some samples, in a short trial too.
+fn sampling_interval(trial: &TrialSpec) -> Duration {
+    (trial.duration / SAMPLES_MIN).min(INTERVAL)
+}
+
+fn take_in(record: &mut TrialRecord, loads: Vec<(String, Seen)>) {
+    if let Some((_, first)) = loads.iter().find(|(_, seen)| !seen.record.is_background) {
+        record.started_unix_ms = first.started_unix_ms();
+        record.started_monotonic_ns = first.started_monotonic_ns();
+        record.length_s = first.elapsed_s();
+    }
+    for (name, seen) in loads {
+        let of_load = |text: &String| format!("{name}: {text}");
+        record.invalid_reasons.extend(seen.invalid_reasons().iter().map(of_load));
+        record.notes.extend(seen.notes().iter().map(of_load));
+        record.workloads.insert(name, seen.record);
+    }
+}
+
+/// What others did to the machine meanwhile.
+fn note_neighbours(record: &mut TrialRecord) {
+    let machine = &record.machine;
+    if machine.foreign_share > FOREIGN_SHARE_MAX {
+        let note = format!("{:.0} % of the machine's processors went to other programs", machine.foreign_share * 100.0);
+        record.notes.push(note);
+    }
+    if machine.steal_share > STEAL_SHARE_MAX {
+        let note =
+            format!("the hypervisor kept {:.0} % of the processors' time for others", machine.steal_share * 100.0);
+        record.notes.push(note);
+    }
+}

@@ -1,0 +1,280 @@
+//! The part of a trial that counts, and what was measured in it.
+//!
+//! The generator writes a histogram for each short interval. Here its log is read twice, one interval at a time, so that a week's trial
+//! needs no more memory than a second's: first for where the steady part begins, then to put together the histograms from there on.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::time::Duration;
+
+use breme_experiment::record::{Steady, SteadyState};
+use breme_experiment::trial::WarmUp;
+use breme_stats::Histogram;
+use breme_stats::log::{Interval, Reader};
+use breme_stats::steady::{Change, Steadiness, SteadyPart, find_steady};
+
+use super::told::Row;
+
+/// Buckets of the series in which the steady part is looked for. More would only be slower: it works on means of them.
+const BUCKETS_MAX: usize = 250;
+/// Answers that a bucket should have, so that its mean says something.
+const BUCKET_ANSWERS_MIN: u64 = 10;
+
+const RESPONSE: &str = "response";
+const SERVICE: &str = "service";
+
+/// What was measured in the part that counts.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) steady: Steady,
+    pub(super) length_s: f64,
+    pub(super) answered: u64,
+    pub(super) response: Histogram,
+    pub(super) service: Histogram,
+}
+
+/// What is known of a trial before its log is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trial<'a> {
+    /// The generator's rows: where intervals begin, and how much was answered in each.
+    pub(super) rows: &'a [Row],
+    /// The end of what counts: the duration, or the last answer.
+    pub(super) end_s: f64,
+    pub(super) warm_up: WarmUp,
+    /// The load itself changes on purpose (stages, a ramp): there is nothing to come to rest.
+    pub(super) is_changing: bool,
+    /// The rate is given by a schedule, so it says nothing of the subject.
+    pub(super) is_open: bool,
+}
+
+/// Reads the log of a generator.
+pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, String> {
+    let mut series = Vec::new();
+    each_interval(log, &[RESPONSE], |interval| series.push(Bucket::of(&interval)))?;
+    series.retain(|bucket| bucket.start_s < trial.end_s);
+    let mut steady = steady_part(&series, trial);
+    steady.from_s = beginning_of_row(trial.rows, steady.from_s);
+    let (mut response, mut service) = (Histogram::new(), Histogram::new());
+    each_interval(log, &[RESPONSE, SERVICE], |interval| {
+        if interval.start.as_secs_f64() >= steady.from_s - EPSILON_S {
+            let times = if interval.tag.as_deref() == Some(RESPONSE) { &mut response } else { &mut service };
+            times.merge(&interval.histogram);
+        }
+    })?;
+    let counts = |row: &&Row| row.start_s >= steady.from_s - EPSILON_S && row.start_s < trial.end_s;
+    let answered = trial.rows.iter().filter(counts).map(|row| row.answered).sum();
+    Ok(Window { length_s: (trial.end_s - steady.from_s).max(0.0), answered, response, service, steady })
+}
+
+/// The log has milliseconds, the rows have more.
+const EPSILON_S: f64 = 0.000_6;
+
+fn each_interval(log: &Path, tags: &'static [&'static str], mut handle: impl FnMut(Interval)) -> Result<(), String> {
+    let file = File::open(log).map_err(|error| format!("{}: {error}", log.display()))?;
+    for interval in Reader::new(BufReader::new(file)).only(tags) {
+        handle(interval.map_err(|error| format!("{}: {error}", log.display()))?);
+    }
+    Ok(())
+}
+
+/// A part of the series.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    start_s: f64,
+    length_s: f64,
+    count: u64,
+    sum_ns: f64,
+}
+
+impl Bucket {
+    fn of(interval: &Interval) -> Self {
+        let count = interval.histogram.count();
+        Self {
+            start_s: interval.start.as_secs_f64(),
+            length_s: interval.length.as_secs_f64(),
+            count,
+            sum_ns: interval.histogram.mean() * count as f64,
+        }
+    }
+
+    fn with(self, next: &Self) -> Self {
+        Self {
+            length_s: self.length_s + next.length_s,
+            count: self.count + next.count,
+            sum_ns: self.sum_ns + next.sum_ns,
+            ..self
+        }
+    }
+}
+
+fn steady_part(series: &[Bucket], trial: Trial<'_>) -> Steady {
+    if trial.is_changing {
+        return Steady {
+            state: SteadyState::NotChecked,
+            remark: Some("the load changes on purpose".to_owned()),
+            from_s: 0.0,
+        };
+    }
+    match trial.warm_up {
+        WarmUp::None => Steady { state: SteadyState::NotChecked, ..Steady::default() },
+        WarmUp::Found => found(series, trial.is_open),
+        WarmUp::Fixed(length) => fixed(series, trial, length),
+    }
+}
+
+/// Cut off as told, and what is left is checked.
+fn fixed(series: &[Bucket], trial: Trial<'_>, length: Duration) -> Steady {
+    let from_s = length.as_secs_f64();
+    if from_s >= trial.end_s {
+        let remark =
+            format!("the warm-up of {from_s} s is as long as the trial ({:.3} s); all of it counts", trial.end_s);
+        return Steady { state: SteadyState::TooShort, remark: Some(remark), from_s: 0.0 };
+    }
+    let rest: Vec<Bucket> = series.iter().filter(|bucket| bucket.start_s >= from_s).copied().collect();
+    let state = match found(&rest, trial.is_open).state {
+        SteadyState::Flat => SteadyState::AfterWarmUp,
+        SteadyState::AfterWarmUp => {
+            let remark = "it was still warming up after the given time".to_owned();
+            return Steady { state: SteadyState::AfterWarmUp, remark: Some(remark), from_s };
+        }
+        other => other,
+    };
+    Steady { state, remark: None, from_s }
+}
+
+/// Where both the rate and the times have come to rest.
+fn found(series: &[Bucket], is_open: bool) -> Steady {
+    let buckets = bucketed(series);
+    let times: Vec<f64> = buckets.iter().map(|bucket| bucket.sum_ns / bucket.count.max(1) as f64).collect();
+    let rates: Vec<f64> = buckets.iter().map(|bucket| bucket.count as f64 / bucket.length_s).collect();
+    let mut parts = vec![("the response time", find_steady(&times))];
+    if !is_open {
+        parts.push(("the rate", find_steady(&rates)));
+    }
+    let is = |steadiness| parts.iter().find(|(_, part)| part.steadiness == steadiness);
+    let from = parts.iter().map(|(_, part)| part.from).max().unwrap_or(0);
+    let (state, remark) = if let Some((what, part)) = is(Steadiness::NeverSteady) {
+        (SteadyState::NeverSteady, Some(unrest(what, part, &buckets)))
+    } else if is(Steadiness::TooShort).is_some() {
+        (SteadyState::TooShort, None)
+    } else if is(Steadiness::AfterWarmUp).is_some() {
+        (SteadyState::AfterWarmUp, None)
+    } else {
+        (SteadyState::Flat, None)
+    };
+    let takes_all = matches!(state, SteadyState::NeverSteady | SteadyState::TooShort);
+    let from_s = if takes_all { 0.0 } else { buckets.get(from).map_or(0.0, |bucket| bucket.start_s) };
+    Steady { state, remark, from_s }
+}
+
+/// What is wrong with a series that never came to rest.
+fn unrest(what: &str, part: &SteadyPart, buckets: &[Bucket]) -> String {
+    let second = |index: usize| buckets.get(index).or(buckets.last()).map_or(0.0, |bucket| bucket.start_s);
+    match part.change {
+        Some(Change::Level { from, to, share }) => {
+            let (from, to) = (second(from), second(to));
+            format!("{what} changed by {:+.0} % between {from:.1} and {to:.1} s", share * 100.0)
+        }
+        Some(Change::Drift { share }) => {
+            format!("{what} drifted by {:+.0} % from {:.1} s to the end", share * 100.0, second(part.from))
+        }
+        None => format!("{what} never came to rest"),
+    }
+}
+
+/// Few enough buckets with answers enough. The last one is left out if it is cut short.
+fn bucketed(series: &[Bucket]) -> Vec<Bucket> {
+    let answers: u64 = series.iter().map(|bucket| bucket.count).sum();
+    let buckets_max = usize::try_from(answers / BUCKET_ANSWERS_MIN).unwrap_or(usize::MAX).clamp(1, BUCKETS_MAX);
+    let per_bucket = series.len().div_ceil(buckets_max).max(1);
+    let whole = series.chunks_exact(per_bucket);
+    let merged =
+        whole.filter_map(|chunk| chunk.iter().skip(1).fold(chunk.first().copied(), |sum, next| Some(sum?.with(next))));
+    let mut buckets: Vec<Bucket> = merged.collect();
+    let is_cut = |last: &Bucket, first: &Bucket| last.length_s < 0.9 * first.length_s;
+    if buckets.len() > 1 && is_cut(&buckets[buckets.len() - 1], &buckets[0]) {
+        buckets.pop();
+    }
+    buckets
+}
+
+/// The first row that begins at `from_s` or later, so that rows and intervals are cut at the same place.
+fn beginning_of_row(rows: &[Row], from_s: f64) -> f64 {
+    rows.iter().map(|row| row.start_s).find(|&start| start >= from_s - EPSILON_S).unwrap_or(from_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    const STEP: Duration = Duration::from_millis(100);
+
+    /// A trial of 100 ms intervals; each has `count` answers after `millis`.
+    fn written(intervals: &[(u64, u64)]) -> (tempfile::TempDir, std::path::PathBuf, Vec<Row>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("user.hlog");
+        let row = |tag: &str, index: usize, millis: u64, count: u64| {
+            let mut histogram = Histogram::new();
+            // Some spread, else every difference is one.
+            (0..count).for_each(|answer| {
+                histogram.record(millis * 1_000_000 + (answer * 7919 + index as u64 * 104_729) % 200_000);
+            });
+            Interval { tag: Some(tag.to_owned()), start: STEP * index as u32, length: STEP, histogram }
+        };
+        let lines = intervals.iter().enumerate().flat_map(|(index, &(millis, count))| {
+            [row(SERVICE, index, millis, count), row(RESPONSE, index, millis, count)]
+        });
+        breme_stats::log::write(&mut File::create(&path).unwrap(), SystemTime::UNIX_EPOCH, lines).unwrap();
+        let rows = intervals.iter().enumerate().map(|(index, &(_, answered))| Row {
+            start_s: index as f64 / 10.0,
+            length_s: 0.1,
+            answered,
+            ..Row::default()
+        });
+        (folder, path, rows.collect())
+    }
+
+    fn trial(rows: &[Row], warm_up: WarmUp) -> Trial<'_> {
+        Trial { rows, end_s: rows.len() as f64 / 10.0, warm_up, is_changing: false, is_open: false }
+    }
+
+    #[test]
+    fn a_warm_up_is_cut_off_and_the_rest_counts_to_the_last_answer() {
+        let mut intervals = vec![(20, 20); 15];
+        intervals.extend(vec![(2, 100); 85]);
+        let (_folder, path, rows) = written(&intervals);
+        let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
+        assert_eq!(window.steady.state, SteadyState::AfterWarmUp, "{:?}", window.steady);
+        assert!((1.5..2.5).contains(&window.steady.from_s), "{:?}", window.steady);
+        assert_eq!(window.answered, window.response.count());
+        assert!(window.response.max() < 3_000_000);
+        assert!((window.length_s - (10.0 - window.steady.from_s)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_given_warm_up_is_cut_off_at_the_beginning_of_a_row() {
+        let (_folder, path, rows) = written(&vec![(2, 50); 100]);
+        let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_millis(1_950)))).unwrap();
+        assert!((window.steady.from_s - 2.0).abs() < 1e-9);
+        assert_eq!((window.answered, window.service.count()), (4_000, 4_000));
+        let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_secs(60)))).unwrap();
+        assert_eq!((window.steady.state, window.answered), (SteadyState::TooShort, 5_000));
+    }
+
+    #[test]
+    fn what_comes_after_the_end_does_not_count_for_the_rate() {
+        let (_folder, path, rows) = written(&vec![(2, 50); 100]);
+        let window = read(&path, Trial { end_s: 9.0, ..trial(&rows, WarmUp::None) }).unwrap();
+        assert_eq!((window.answered, window.response.count()), (4_500, 5_000));
+    }
+
+    #[test]
+    fn a_few_answers_are_taken_as_they_are() {
+        let (_folder, path, rows) = written(&[(2, 3), (2, 4)]);
+        let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
+        assert_eq!((window.steady.state, window.answered), (SteadyState::TooShort, 7));
+    }
+}

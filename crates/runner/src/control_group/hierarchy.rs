@@ -1,0 +1,339 @@
+//! Where on this machine groups may be made: found once, and told when asked for.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use breme_experiment::trial::ResourceLimits;
+
+use super::{DOOR, kill, limits, remove};
+
+/// What limits need.
+const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
+/// The run's own folder begins with it; the process namespace, the number of the laboratory's process and a count follow.
+const PREFIX: &str = "breme-";
+
+/// Where groups may be made.
+#[derive(Debug, Default)]
+pub struct Hierarchy {
+    folders: Arc<RunFolders>,
+    /// What was looked at and why it would not do.
+    refusals: Vec<String>,
+    made: AtomicU32,
+}
+
+/// The run's own folders. They go when nobody needs them any more, neither the run nor a group in them.
+#[derive(Debug, Default)]
+pub(crate) struct RunFolders {
+    /// Version 2, and the controllers that are there.
+    unified: Option<(PathBuf, Vec<&'static str>)>,
+    /// Version 1, by controller.
+    separate: BTreeMap<&'static str, PathBuf>,
+}
+
+/// The groups of one subject: folders, that of version 2 first.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) folders: Vec<PathBuf>,
+    /// No group could hold the number of processes: RLIMIT_NPROC must.
+    pub(crate) needs_process_limit: bool,
+    pub(crate) run: Arc<RunFolders>,
+}
+
+/// A mounted tree.
+struct Tree {
+    /// Where it is mounted.
+    mount: PathBuf,
+    /// Our place in it.
+    own: PathBuf,
+    /// None: version 2.
+    controllers: Option<Vec<&'static str>>,
+}
+
+impl Hierarchy {
+    /// Looks where this process may make groups, and clears away what laboratories that were killed have left.
+    #[must_use]
+    pub fn find() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self::find_in(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
+    }
+
+    /// None at all: as if nothing were permitted.
+    #[must_use]
+    pub fn none(why: &str) -> Self {
+        Self { refusals: vec![why.to_owned()], ..Self::default() }
+    }
+
+    /// The same from the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`.
+    #[must_use]
+    pub fn find_in(mounts: &str, membership: &str) -> Self {
+        let (mut folders, mut refusals) = (RunFolders::default(), Vec::new());
+        for tree in trees(mounts, membership) {
+            match &tree.controllers {
+                None => folders.take_unified(&tree, &mut refusals),
+                Some(controllers) => folders.take_separate(&tree, controllers, &mut refusals),
+            }
+        }
+        if folders.unified.is_none() && folders.separate.is_empty() && refusals.is_empty() {
+            refusals.push(String::from("no cgroup file system is mounted"));
+        }
+        Self { folders: Arc::new(folders), refusals, made: AtomicU32::new(0) }
+    }
+
+    /// Makes the group of a subject, with its limits.
+    ///
+    /// The error says which limit could not be set, and why.
+    pub(crate) fn make(&self, name: &str, wanted: &ResourceLimits) -> Result<Group, String> {
+        let name = format!("{}-{}", self.made.fetch_add(1, Ordering::Relaxed), plain(name));
+        let mut group = Group { run: Arc::clone(&self.folders), ..Group::default() };
+        match self.fill(&name, wanted, &mut group) {
+            Ok(()) => Ok(group),
+            Err(error) => {
+                remove(&group.folders);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(&self, name: &str, wanted: &ResourceLimits, group: &mut Group) -> Result<(), String> {
+        if let Some((run, _)) = &self.folders.unified {
+            group.folders.push(make_group(run, name)?);
+        }
+        for limit in limits::all(wanted) {
+            let is_unified = |(_, controllers): &&(PathBuf, Vec<_>)| controllers.contains(&limit.controller);
+            if let Some((run, _)) = self.folders.unified.as_ref().filter(is_unified) {
+                limit.set(&run.join(name), limits::Version::Unified)?;
+            } else if let Some(run) = self.folders.separate.get(limit.controller) {
+                let folder = make_group(run, name)?;
+                limit.set(&folder, limits::Version::Separate)?;
+                group.folders.push(folder);
+            } else if limit.controller == "pids" && !rustix::process::geteuid().is_root() {
+                group.needs_process_limit = true;
+            } else {
+                return Err(format!("{} cannot be limited here: {}", limit.what, self.why_not(limit.controller)));
+            }
+        }
+        Ok(())
+    }
+
+    fn why_not(&self, controller: &str) -> String {
+        let reason = match (&self.folders.unified, self.refusals.as_slice()) {
+            (Some((run, _)), []) => {
+                format!("the cgroup controller `{controller}` is not handed down to {}", parent_of(run).display())
+            }
+            (_, refusals) => refusals.join("; "),
+        };
+        format!(
+            "{reason}. Run as root, or have the group delegated (systemd-run --user --scope -p Delegate=yes …), or leave this limit out"
+        )
+    }
+}
+
+impl RunFolders {
+    /// The nearest place from ours upwards that hands the controllers down; else the nearest at all, which still holds processes together.
+    fn take_unified(&mut self, tree: &Tree, refusals: &mut Vec<String>) {
+        let mut best: Option<(PathBuf, Vec<&'static str>)> = None;
+        for place in tree.own.ancestors().take_while(|place| place.starts_with(&tree.mount)) {
+            let (run, controllers) = match make_run(place) {
+                Ok(run) => (run.clone(), hand_down(place, &run)),
+                Err(refusal) => {
+                    refusals.push(refusal);
+                    continue;
+                }
+            };
+            if best.as_ref().is_none_or(|(_, known)| known.len() < controllers.len()) {
+                let worse = best.replace((run, controllers));
+                worse.iter().for_each(|(run, _)| drop(fs::remove_dir(run)));
+            } else {
+                let _ = fs::remove_dir(&run);
+            }
+            if best.as_ref().is_some_and(|(_, controllers)| controllers.len() == CONTROLLERS.len()) {
+                break;
+            }
+        }
+        self.unified = best;
+    }
+
+    fn take_separate(&mut self, tree: &Tree, controllers: &[&'static str], refusals: &mut Vec<String>) {
+        match make_run(&tree.own) {
+            Ok(run) => self.separate.extend(controllers.iter().map(|&controller| (controller, run.clone()))),
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+}
+
+impl Drop for RunFolders {
+    fn drop(&mut self) {
+        for run in self.unified.iter().map(|(run, _)| run).chain(self.separate.values()) {
+            // It stays if someone is left in it; the next run clears it away.
+            let _ = fs::remove_dir(run);
+        }
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+/// A name that is one part of a path.
+fn plain(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).take(40).collect()
+}
+
+fn make_group(run: &Path, name: &str) -> Result<PathBuf, String> {
+    let folder = run.join(name);
+    // Controllers that are mounted together share a folder.
+    match fs::create_dir_all(&folder) {
+        Ok(()) => Ok(folder),
+        Err(error) => Err(format!("the control group {} cannot be made: {error}", folder.display())),
+    }
+}
+
+/// The run's own folder in `place`, if it may be made and processes may be moved into it (which needs the right to write to the
+/// place's own list too; cgroups(7), delegation containment).
+fn make_run(place: &Path) -> Result<PathBuf, String> {
+    let refused = |what: &Path, error| format!("{}: {error}", what.display());
+    clear_away(place);
+    let door = place.join(DOOR);
+    fs::OpenOptions::new().write(true).open(&door).map_err(|error| refused(&door, error))?;
+    static FOUND: AtomicU32 = AtomicU32::new(0);
+    let number = FOUND.fetch_add(1, Ordering::Relaxed);
+    let run = place.join(format!("{}{}.{number}", prefix(), std::process::id()));
+    fs::create_dir_all(&run).map_err(|error| refused(&run, error))?;
+    Ok(run)
+}
+
+/// [`PREFIX`] and the namespace: numbers of processes mean something only within it.
+fn prefix() -> String {
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let digits: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    format!("{PREFIX}{digits}-")
+}
+
+/// Groups of laboratories that are no more: what is in them is killed, and they are removed.
+fn clear_away(place: &Path) {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) =
+            name.to_str().and_then(|name| name.strip_prefix(&prefix())?.split('.').next()?.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        if Path::new("/proc").join(pid.to_string()).exists() {
+            continue;
+        }
+        let groups: Vec<PathBuf> =
+            fs::read_dir(entry.path()).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        kill(&groups);
+        groups.iter().for_each(|group| drop(fs::remove_dir(group)));
+        let _ = fs::remove_dir(entry.path());
+    }
+}
+
+/// Hands the controllers down from `place` to the groups in `run`; which could be.
+fn hand_down(place: &Path, run: &Path) -> Vec<&'static str> {
+    let there = |folder: &Path, controller: &str| {
+        let listed = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
+        listed.split_ascii_whitespace().any(|name| name == controller)
+    };
+    let hand = |folder: &Path, controller: &str| {
+        there(folder, controller)
+            || fs::write(folder.join("cgroup.subtree_control"), format!("+{controller}"))
+                .is_ok_and(|()| there(folder, controller))
+    };
+    CONTROLLERS.into_iter().filter(|controller| hand(place, controller) && hand(run, controller)).collect()
+}
+
+/// The trees that are mounted, with our place in each.
+fn trees(mounts: &str, membership: &str) -> Vec<Tree> {
+    mounts.lines().filter_map(|line| tree(line, membership)).collect()
+}
+
+/// proc_pid_mountinfo(5): `36 35 98:0 /root /mount options … - type source super-options`.
+fn tree(line: &str, membership: &str) -> Option<Tree> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut left = left.split(' ').skip(3);
+    let (root, mount) = (left.next()?, PathBuf::from(left.next()?));
+    let mut right = right.split(' ');
+    let (kind, options) = (right.next()?, right.nth(1)?);
+    let controllers = match kind {
+        "cgroup2" => None,
+        "cgroup" => {
+            let known = CONTROLLERS.into_iter().filter(|known| options.split(',').any(|option| option == *known));
+            Some(known.collect::<Vec<_>>()).filter(|known| !known.is_empty())
+        }
+        _ => return None,
+    };
+    if kind == "cgroup" && controllers.is_none() {
+        return None;
+    }
+    let own = own_path(controllers.as_deref(), membership)?;
+    // What is mounted may be a part of the tree (a container); then our path counts from the tree's root, not from the mount.
+    let below = own.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
+    let own = mount.join(below.trim_start_matches('/'));
+    Some(Tree { mount, own, controllers })
+}
+
+/// Our place by `/proc/self/cgroup`: `0::/path`, or `7:cpu,cpuacct:/path`.
+fn own_path<'a>(controllers: Option<&[&str]>, membership: &'a str) -> Option<&'a str> {
+    membership.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, names, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_it = match controllers {
+            None => names.is_empty(),
+            Some(controllers) => names.split(',').any(|name| controllers.contains(&name)),
+        };
+        is_it.then_some(path)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+30 25 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
+31 30 0:27 / /sys/fs/cgroup/unified rw,nosuid - cgroup2 cgroup2 rw,nsdelegate
+32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+33 30 0:29 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+34 30 0:30 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer
+";
+    const MEMBERSHIP: &str = "9:name=systemd:/\n7:cpu,cpuacct:/a\n4:memory:/docker/abc/b\n0::/user.slice/x\n";
+
+    #[test]
+    fn our_place_in_each_tree_is_found() {
+        let trees = trees(MOUNTS, MEMBERSHIP);
+        let found: Vec<_> = trees.iter().map(|tree| (tree.own.to_str().unwrap(), tree.controllers.clone())).collect();
+        assert_eq!(
+            found,
+            [
+                ("/sys/fs/cgroup/unified/user.slice/x", None),
+                ("/sys/fs/cgroup/cpu,cpuacct/a", Some(vec!["cpu"])),
+                ("/sys/fs/cgroup/memory/b", Some(vec!["memory"])),
+            ]
+        );
+    }
+
+    #[test]
+    fn where_nothing_is_permitted_a_limit_says_why() {
+        let found = Hierarchy::find_in("31 30 0:27 / /proc/nowhere rw - cgroup2 cgroup2 rw\n", "0::/\n");
+        let wanted = ResourceLimits { memory_bytes: Some(1 << 20), ..ResourceLimits::default() };
+        let error = found.make("s", &wanted).unwrap_err();
+        assert!(error.contains("memory cannot be limited here: /proc/nowhere/cgroup.procs"), "{error}");
+        assert!(error.contains("Delegate=yes"), "{error}");
+        assert!(
+            found.make("s", &ResourceLimits::default()).unwrap().folders.is_empty(),
+            "without limits it does without"
+        );
+        assert!(
+            Hierarchy::find_in("", "").make("s", &wanted).unwrap_err().contains("no cgroup file system is mounted")
+        );
+    }
+
+    #[test]
+    fn names_are_made_fit_for_a_folder() {
+        assert_eq!(plain("../a b/ü"), "___a_b__");
+    }
+}

@@ -1,0 +1,106 @@
+//! What a limit is called in either version of control groups.
+
+use std::fs;
+use std::path::Path;
+
+use breme_experiment::trial::ResourceLimits;
+
+/// The kernel gives out a share of the processors anew in each period of this length.
+const PERIOD_US: f64 = 100_000.0;
+/// It accepts no less than a millisecond in a period.
+const QUOTA_US_MIN: f64 = 1_000.0;
+
+/// One limit.
+pub(super) struct Limit {
+    /// In a message.
+    pub(super) what: &'static str,
+    pub(super) controller: &'static str,
+    /// File and text for version 2, in the order of writing.
+    unified: Vec<(&'static str, String)>,
+    /// The same for version 1.
+    separate: Vec<(&'static str, String)>,
+}
+
+/// Which version of control groups.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// 2.
+    Unified,
+    /// 1.
+    Separate,
+}
+
+/// Those that are asked for and that a group can hold.
+pub(super) fn all(wanted: &ResourceLimits) -> Vec<Limit> {
+    let limits = [wanted.cpu.map(cpu), wanted.memory_bytes.map(memory), wanted.processes.map(processes)];
+    limits.into_iter().flatten().collect()
+}
+
+fn cpu(processors: f64) -> Limit {
+    let quota = (processors * PERIOD_US).max(QUOTA_US_MIN).round();
+    Limit {
+        what: "CPU time",
+        controller: "cpu",
+        unified: vec![("cpu.max", format!("{quota} {PERIOD_US}"))],
+        separate: vec![("cpu.cfs_period_us", PERIOD_US.to_string()), ("cpu.cfs_quota_us", quota.to_string())],
+    }
+}
+
+/// Swap would turn a limit of memory into a slow disk.
+fn memory(bytes: u64) -> Limit {
+    let bytes = bytes.to_string();
+    Limit {
+        what: "memory",
+        controller: "memory",
+        unified: vec![("memory.max", bytes.clone()), ("memory.swap.max", String::from("0"))],
+        separate: vec![("memory.limit_in_bytes", bytes.clone()), ("memory.memsw.limit_in_bytes", bytes)],
+    }
+}
+
+fn processes(count: u64) -> Limit {
+    let file = vec![("pids.max", count.to_string())];
+    Limit { what: "the number of processes", controller: "pids", unified: file.clone(), separate: file }
+}
+
+impl Limit {
+    /// Writes it.
+    pub(super) fn set(&self, group: &Path, version: Version) -> Result<(), String> {
+        let files = if version == Version::Unified { &self.unified } else { &self.separate };
+        for (name, text) in files {
+            let path = group.join(name);
+            // A kernel without swap accounting has no file for it.
+            if name.contains("sw") && !path.exists() {
+                continue;
+            }
+            fs::write(&path, text).map_err(|error| {
+                format!("{} cannot be limited: writing {text:?} to {}: {error}", self.what, path.display())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_as_the_kernel_reads_them() {
+        let wanted =
+            ResourceLimits { cpu: Some(0.5), memory_bytes: Some(4096), open_files: Some(9), processes: Some(7) };
+        let limits = all(&wanted);
+        let unified: Vec<_> = limits.iter().flat_map(|limit| limit.unified.clone()).collect();
+        let text = |text: &str| text.to_owned();
+        assert_eq!(
+            unified,
+            [
+                ("cpu.max", text("50000 100000")),
+                ("memory.max", text("4096")),
+                ("memory.swap.max", text("0")),
+                ("pids.max", text("7"))
+            ]
+        );
+        assert_eq!(cpu(0.000_1).unified[0].1, "1000 100000");
+        assert!(all(&ResourceLimits::default()).is_empty());
+    }
+}

@@ -1,0 +1,70 @@
+//! Folders in which processes run, and the files that are written into it. No name leads out of it.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+
+/// The longest file that is written.
+const FILE_BYTES_MAX: usize = 64 << 20;
+
+/// Makes the folder; its whole path.
+pub(crate) fn make(folder: &Path) -> Result<PathBuf, String> {
+    let refused = |error| format!("the folder {} cannot be made: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(refused)?;
+    folder.canonicalize().map_err(refused)
+}
+
+/// Writes a file into it, in place of one that is there.
+pub(crate) fn write(folder: &Path, name: &str, content: &str) -> Result<(), String> {
+    let path = folder.join(inside(name)?);
+    if content.len() > FILE_BYTES_MAX {
+        return Err(format!("file {name:?} has {} bytes; at most {FILE_BYTES_MAX} are written", content.len()));
+    }
+    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+        // A new file, never one behind a link that the subject has laid.
+        let _ = fs::remove_file(&path);
+        OpenOptions::new().write(true).create_new(true).open(&path)?.write_all(content.as_bytes())
+    });
+    written.map_err(|error| format!("file {} cannot be written: {error}", path.display()))
+}
+
+/// A name that stays below the folder.
+fn inside(name: &str) -> Result<&Path, String> {
+    let path = Path::new(name);
+    let is_inside = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    if is_inside && path.file_name().is_some() {
+        Ok(path)
+    } else {
+        Err(format!("file {name:?} would not lie in its folder; write a name like conf/nginx.conf"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_written_below_the_folder_and_only_there() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = make(&outer.path().join("a/b")).unwrap();
+        write(&folder, "conf/./x.conf", "1").unwrap();
+        write(&folder, "conf/x.conf", "2").unwrap();
+        assert_eq!(fs::read_to_string(folder.join("conf/x.conf")).unwrap(), "2");
+        for name in ["../x", "/tmp/x", "a/../../x", "", ".", "..", "conf/"] {
+            let outcome = write(&folder, name, "");
+            assert!(outcome.is_err(), "{name:?}");
+        }
+        assert!(!outer.path().join("a/x").exists());
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_not_followed() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = make(&outer.path().join("in")).unwrap();
+        let victim = outer.path().join("victim");
+        fs::write(&victim, "old").unwrap();
+        std::os::unix::fs::symlink(&victim, folder.join("x")).unwrap();
+        write(&folder, "x", "new").unwrap();
+        assert_eq!(fs::read_to_string(victim).unwrap(), "old");
+    }
+}

@@ -1,0 +1,244 @@
+//! All processes of a subject or a generator together: who belongs to it now, and what all of them have used, those that have ended too.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::process::{Process, Seen, Switches, listening_sockets};
+use super::reading::Reading;
+use crate::control_group;
+use crate::keeping::Kept;
+use crate::process_table::{Stat, descendants_of};
+
+/// The most processes of one subject that are watched.
+const PROCESSES_MAX: usize = 1_000;
+
+/// Where the processes are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Root {
+    /// The control group of version 2, if there is one.
+    group: Option<PathBuf>,
+    /// The keeper: all are its descendants.
+    keeper: u32,
+}
+
+impl Root {
+    pub(super) fn of(kept: &Kept) -> Self {
+        let group = kept.control_groups().iter().find(|group| group.join("cgroup.kill").exists());
+        Self { group: group.cloned(), keeper: kept.keeper_pid() }
+    }
+}
+
+/// What was used from the beginning until an instant, and what is held at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Use {
+    pub(super) at_ns: u64,
+    pub(super) cpu_user_ns: u64,
+    pub(super) cpu_system_ns: u64,
+    pub(super) switches_voluntary: u64,
+    pub(super) switches_forced: u64,
+    pub(super) restarts: u64,
+    pub(super) resident_bytes: u64,
+    pub(super) threads: u64,
+    pub(super) descriptors: u64,
+    pub(super) descriptors_share: f64,
+    /// How long the one that has listened longest has been up.
+    pub(super) uptime_s: f64,
+}
+
+/// What one round of samples has in common.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) at_ns: u64,
+    /// Also those are looked at that are looked at rarely: at a trial's beginning and end.
+    pub(super) is_thorough: bool,
+    /// All processes of the machine, if somebody's are not listed by a control group.
+    pub(super) table: Vec<Stat>,
+    /// The sockets that listen, once somebody has asked for them.
+    listening: OnceCell<BTreeSet<String>>,
+}
+
+impl Round {
+    pub(super) fn new(at_ns: u64, is_thorough: bool, table: Vec<Stat>) -> Self {
+        Self { at_ns, is_thorough, table, listening: OnceCell::new() }
+    }
+}
+
+/// The watched processes of a root.
+#[derive(Debug)]
+pub(super) struct Members {
+    root: Root,
+    list: Option<Reading>,
+    group_cpu: Option<Reading>,
+    processes: BTreeMap<u32, Process>,
+    /// Of processes that have ended.
+    ended: Switches,
+    /// Processes that listened and have ended, and in whose place no other has come yet.
+    vacant: u64,
+    used: Use,
+}
+
+impl Members {
+    pub(super) fn new(root: Root) -> Self {
+        let open = |name: &str| root.group.as_ref().and_then(|group| Reading::open(group.join(name)).ok());
+        Self {
+            list: open("cgroup.procs"),
+            group_cpu: open("cpu.stat"),
+            root,
+            processes: BTreeMap::new(),
+            ended: Switches::default(),
+            vacant: 0,
+            used: Use::default(),
+        }
+    }
+
+    /// Whether it needs the table of all processes to know its own.
+    pub(super) fn needs_table(&self) -> bool {
+        self.list.is_none()
+    }
+
+    /// Looks at all of them.
+    pub(super) fn sample(&mut self, round: &Round, buffer: &mut Vec<u8>) -> Use {
+        let pids = self.list(&round.table, buffer);
+        self.meet(&pids);
+        let gone: Vec<u32> = self
+            .processes
+            .iter_mut()
+            .filter_map(|(&pid, process)| (!pids.contains(&pid) || !process.sample(pid, buffer)).then_some(pid))
+            .collect();
+        gone.iter().for_each(|pid| self.lose(*pid));
+        self.look_for_listeners(round);
+        self.add_up(round.at_ns, &round.table, buffer)
+    }
+
+    /// What they had used when they were looked at last.
+    pub(super) fn used(&self) -> Use {
+        self.used
+    }
+
+    /// Each with what was seen of it last.
+    pub(super) fn seen(&self) -> impl Iterator<Item = (u32, &Seen)> {
+        self.processes.iter().map(|(&pid, process)| (pid, &process.seen))
+    }
+
+    fn list(&self, table: &[Stat], buffer: &mut Vec<u8>) -> BTreeSet<u32> {
+        let Some(list) = &self.list else {
+            let all = descendants_of(self.root.keeper, table);
+            return all.iter().filter(|stat| !stat.is_zombie()).map(|stat| stat.pid).take(PROCESSES_MAX).collect();
+        };
+        let text = list.read(buffer).unwrap_or_default();
+        let lines = text.split(|&byte| byte == b'\n');
+        lines.filter_map(|line| std::str::from_utf8(line).ok()?.parse().ok()).take(PROCESSES_MAX).collect()
+    }
+
+    /// Begins to watch those that are new.
+    fn meet(&mut self, pids: &BTreeSet<u32>) {
+        for &pid in pids {
+            if !self.processes.contains_key(&pid) {
+                self.processes.extend(Process::open(pid).map(|process| (pid, process)));
+            }
+        }
+    }
+
+    fn lose(&mut self, pid: u32) {
+        let Some(process) = self.processes.remove(&pid) else { return };
+        self.ended.add(process.seen.switches);
+        self.vacant += u64::from(process.is_listening);
+    }
+
+    /// A process that listens where another that listened has ended is a restart.
+    fn look_for_listeners(&mut self, round: &Round) {
+        for (&pid, process) in &mut self.processes {
+            let is_time = process.is_to_be_looked_at();
+            if !is_time && (process.is_listening || !round.is_thorough) {
+                continue;
+            }
+            process.look_for_listener(pid, round.listening.get_or_init(listening_sockets));
+            if process.is_listening && self.vacant > 0 {
+                self.vacant -= 1;
+                self.used.restarts += 1;
+            }
+        }
+    }
+
+    fn add_up(&mut self, at_ns: u64, table: &[Stat], buffer: &mut Vec<u8>) -> Use {
+        let (user, system) = self.cpu(table, buffer);
+        let page = rustix::param::page_size() as u64;
+        let mut switches = self.ended;
+        let mut next = Use { at_ns, restarts: self.used.restarts, ..Use::default() };
+        for (_, seen) in self.seen() {
+            switches.add(seen.switches);
+            next.resident_bytes += seen.stat.resident_pages * page;
+            next.threads += seen.stat.threads;
+            next.descriptors += seen.descriptors;
+            let share = seen.descriptors as f64 / seen.descriptors_limit.max(1) as f64;
+            next.descriptors_share = next.descriptors_share.max(share);
+        }
+        next.uptime_s = self.uptime().as_secs_f64();
+        // A process that ends between two looks takes a part of a tick with it; what was used does not become less by that.
+        next.cpu_user_ns = as_ns(user).max(self.used.cpu_user_ns);
+        next.cpu_system_ns = as_ns(system).max(self.used.cpu_system_ns);
+        next.switches_voluntary = switches.voluntary.max(self.used.switches_voluntary);
+        next.switches_forced = switches.forced.max(self.used.switches_forced);
+        self.used = next;
+        next
+    }
+
+    /// User and system. A control group counts exactly what all that were ever in it have used. Without one it is what the living have used,
+    /// and what they and the keeper know of children that have ended: whose parent ends is the keeper's child, so none is forgotten.
+    fn cpu(&self, table: &[Stat], buffer: &mut Vec<u8>) -> (Duration, Duration) {
+        let by_group = self
+            .group_cpu
+            .as_ref()
+            .and_then(|file| control_group::parse_usage(std::str::from_utf8(file.read(buffer).ok()?).ok()?));
+        if let Some(usage) = by_group {
+            return usage;
+        }
+        let (mut user, mut system) = (Duration::ZERO, Duration::ZERO);
+        for (pid, seen) in self.seen() {
+            let stat = &seen.stat;
+            let own = own_time(pid, stat);
+            user += own.0 + of_ticks(stat.ended_user_ticks);
+            system += own.1 + of_ticks(stat.ended_system_ticks);
+        }
+        if let Some(keeper) = table.iter().find(|stat| stat.pid == self.root.keeper) {
+            user += of_ticks(keeper.ended_user_ticks);
+            system += of_ticks(keeper.ended_system_ticks);
+        }
+        (user, system)
+    }
+
+    fn uptime(&self) -> Duration {
+        let started = |is_wanted: fn(&Process) -> bool| {
+            let wanted = self.processes.values().filter(|process| is_wanted(process));
+            wanted.map(|process| process.seen.stat.start_ticks).min()
+        };
+        let start = started(|process| process.is_listening).or_else(|| started(|_| true));
+        start.map_or(Duration::ZERO, |ticks| since_boot().saturating_sub(of_ticks(ticks)))
+    }
+}
+
+/// The clock of a process knows nanoseconds, but not user from system; `/proc` knows that, in ticks.
+fn own_time(pid: u32, stat: &Stat) -> (Duration, Duration) {
+    let (user, system) = (of_ticks(stat.user_ticks), of_ticks(stat.system_ticks));
+    let total = breme_sys::cpu_time_of_other(pid).unwrap_or(user + system);
+    let ticks = stat.user_ticks + stat.system_ticks;
+    let user = if ticks == 0 { user } else { total.mul_f64(stat.user_ticks as f64 / ticks as f64) };
+    (user.min(total), total.saturating_sub(user))
+}
+
+/// The time of so many ticks of the clock by which `/proc` counts.
+pub(super) fn of_ticks(ticks: u64) -> Duration {
+    Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
+}
+
+pub(super) fn as_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Processes' beginnings count from the system's start, with the time of sleep.
+fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}

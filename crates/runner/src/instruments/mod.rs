@@ -1,0 +1,305 @@
+//! The instruments: what subjects, generators and the machine use while a trial runs, in the same clock as the load.
+//!
+//! ```text
+//!  every interval ──► machine, processes ──► instruments.csv
+//!  (own thread)   └─► asks the scrapers  └─► tracks ──► Readings ──► window(from, to)
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `process.rs`, `members.rs` | one process; all of a subject |
+//! | `machine.rs` | the machine |
+//! | `scraper.rs`, `exposition.rs`, `counters.rs` | the subject's own counters |
+//! | `track.rs`, `readings.rs` | samples of a trial in bounded memory, and any part of it |
+//! | `rows.rs` | the file |
+
+mod counters;
+mod exposition;
+mod machine;
+mod members;
+mod process;
+mod reading;
+mod readings;
+mod rows;
+mod scraper;
+mod track;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use machine::{MachineFiles, time_of_others_ns};
+use members::{Members, Root, Round, Use, as_ns};
+use readings::WatchedReadings;
+use rows::Rows;
+use scraper::Scraper;
+
+use crate::keeping::Kept;
+use crate::process_table::everyone;
+
+pub use machine::machine;
+pub use readings::{Readings, Window};
+pub use rows::HEADER;
+
+/// How often is sampled, if nobody says otherwise.
+pub const INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest interval: below it the instruments would cost what they are to measure.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+/// How long a trial's beginning and its end wait for the subjects' own counters: for an answer that is under way, and for the one that counts.
+const COUNTERS_WITHIN: Duration = Duration::from_secs(2 * scraper::ANSWER_WITHIN.as_secs() + 1);
+
+/// The instruments of a run. Dropped, they end.
+#[derive(Debug)]
+pub struct Instruments {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    interval: Duration,
+    next: Instant,
+    is_over: bool,
+    watched: BTreeMap<String, Watched>,
+    machine: MachineFiles,
+    rows: Rows,
+    buffer: Vec<u8>,
+    /// Of the trial that runs, if one does.
+    readings: Option<Readings>,
+}
+
+/// Somebody who is watched.
+#[derive(Debug)]
+struct Watched {
+    is_generator: bool,
+    /// None if it runs somewhere else.
+    members: Option<Members>,
+    scraper: Option<Arc<Scraper>>,
+}
+
+impl Instruments {
+    /// Begins to sample every `interval`, into this file.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or no thread be started.
+    pub fn start(path: &Path, interval: Duration) -> io::Result<Self> {
+        let interval = interval.max(INTERVAL_MIN);
+        let state = State {
+            interval,
+            next: Instant::now() + interval,
+            is_over: false,
+            watched: BTreeMap::new(),
+            machine: MachineFiles::open(),
+            rows: Rows::append(path)?,
+            buffer: Vec::new(),
+            readings: None,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let sampled = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name(String::from("instruments")).spawn(move || run(&sampled))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Watches a subject, in place of one of the same name: its processes if it has some here, and its counters if it shows them.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn watch_subject(&self, name: &str, kept: Option<&Kept>, metrics_url: Option<&str>) -> io::Result<()> {
+        let scraper = metrics_url.map(|url| Scraper::start(url.to_owned())).transpose()?.map(Arc::new);
+        self.watch(name, Watched { is_generator: false, members: kept.map(members_of), scraper });
+        Ok(())
+    }
+
+    /// Watches a generator, in place of one of the same name.
+    pub fn watch_generator(&self, name: &str, kept: &Kept) {
+        self.watch(name, Watched { is_generator: true, members: Some(members_of(kept)), scraper: None });
+    }
+
+    fn watch(&self, name: &str, watched: Watched) {
+        let mut state = self.shared.lock();
+        if let Some(readings) = &mut state.readings {
+            // It begins within the trial, with nothing used.
+            let mut begun = WatchedReadings { is_generator: watched.is_generator, ..WatchedReadings::default() };
+            begun.track.push(Use { at_ns: breme_sys::monotonic_ns(), ..Use::default() });
+            readings.watched.insert(name.to_owned(), begun);
+        }
+        state.watched.insert(name.to_owned(), watched);
+    }
+
+    /// Watches it no longer; what was seen of it in this trial stays. One that has ended knows best what it has used
+    /// ([`Kept::cpu_time`]).
+    pub fn forget(&self, name: &str, cpu_time: Option<(Duration, Duration)>) {
+        let mut state = self.shared.lock();
+        let Some(Watched { members: Some(members), .. }) = state.watched.remove(name) else { return };
+        let mut used = Use { at_ns: breme_sys::monotonic_ns(), ..members.used() };
+        if let Some((user, system)) = cpu_time {
+            used.cpu_user_ns = used.cpu_user_ns.max(as_ns(user));
+            used.cpu_system_ns = used.cpu_system_ns.max(as_ns(system));
+        }
+        if let Some(readings) = state.readings.as_mut().and_then(|readings| readings.watched.get_mut(name)) {
+            readings.track.push(used);
+        }
+    }
+
+    /// Begins a trial: samples at once, and from now on every `interval`.
+    pub fn begin(&self, trial: u32, interval: Duration) {
+        self.ask_for_counters();
+        let others_ns = time_of_others_ns();
+        let mut state = self.shared.lock();
+        let watched = state.watched.iter().map(|(name, watched)| (name.clone(), watched.begin_readings())).collect();
+        state.readings = Some(Readings { watched, others_ns: (others_ns, others_ns), ..Readings::default() });
+        state.interval = interval.max(INTERVAL_MIN);
+        state.next = Instant::now() + state.interval;
+        state.rows.begin_trial(trial, breme_sys::monotonic_ns());
+        state.sample(true);
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Ends the trial: samples once more; what was seen.
+    #[must_use]
+    pub fn end(&self) -> Readings {
+        let late = self.ask_for_counters();
+        let mut state = self.shared.lock();
+        state.sample(true);
+        state.rows.begin_trial(0, breme_sys::monotonic_ns());
+        let mut readings = state.readings.take().unwrap_or_default();
+        readings.faults.extend(state.rows.fault().map(str::to_owned));
+        for (name, watched) in &state.watched {
+            let fault = watched.scraper.as_ref().and_then(|scraper| scraper.fault());
+            let fault =
+                fault.or_else(|| late.contains(name).then(|| String::from("no answer came in time at the end")));
+            readings.faults.extend(fault.map(|fault| format!("the counters of {name} could not be read: {fault}")));
+        }
+        drop(state);
+        readings.others_ns.1 = time_of_others_ns();
+        readings
+    }
+
+    /// All at the same time, and without keeping anybody from sampling; whose did not come.
+    fn ask_for_counters(&self) -> BTreeSet<String> {
+        let scraper = |(name, watched): (&String, &Watched)| Some((name.clone(), watched.scraper.clone()?));
+        let scrapers: Vec<_> = self.shared.lock().watched.iter().filter_map(scraper).collect();
+        std::thread::scope(|scope| {
+            let ask = |(name, scraper): (String, Arc<Scraper>)| {
+                scope.spawn(move || (!scraper.ask_and_wait(COUNTERS_WITHIN)).then_some(name))
+            };
+            let asked: Vec<_> = scrapers.into_iter().map(ask).collect();
+            asked.into_iter().filter_map(|asked| asked.join().ok().flatten()).collect()
+        })
+    }
+}
+
+impl Drop for Instruments {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn members_of(kept: &Kept) -> Members {
+    Members::new(Root::of(kept))
+}
+
+impl Watched {
+    fn begin_readings(&self) -> WatchedReadings {
+        let restarts_before = self.members.as_ref().map_or(0, |members| members.used().restarts);
+        WatchedReadings { is_generator: self.is_generator, restarts_before, ..WatchedReadings::default() }
+    }
+}
+
+/// Samples at instants that follow from the first one, so that they do not drift; one that was missed is left out.
+fn run(shared: &Shared) {
+    let mut state = shared.lock();
+    while !state.is_over {
+        let left = state.next.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            continue;
+        }
+        state.sample(false);
+        state.plan_next();
+    }
+}
+
+impl State {
+    fn plan_next(&mut self) {
+        let late = Instant::now().saturating_duration_since(self.next);
+        let missed = u32::try_from(late.as_nanos() / self.interval.as_nanos().max(1)).unwrap_or(0);
+        self.next += self.interval * (missed + 1);
+    }
+
+    /// `is_thorough`: at a trial's beginning and end.
+    fn sample(&mut self, is_thorough: bool) {
+        let at_ns = breme_sys::monotonic_ns();
+        let needs_table =
+            self.watched.values().any(|watched| watched.members.as_ref().is_some_and(Members::needs_table));
+        let round = Round::new(at_ns, is_thorough, if needs_table { everyone() } else { Vec::new() });
+        let is_written = self.rows.begin_sample(at_ns);
+        let machine = self.machine.sample(at_ns, &mut self.buffer);
+        if is_written {
+            self.rows.machine(&machine);
+        }
+        if let Some(readings) = &mut self.readings {
+            readings.machine.push(machine);
+        }
+        for (name, watched) in &mut self.watched {
+            let readings = self.readings.as_mut().and_then(|readings| readings.watched.get_mut(name));
+            let rows = is_written.then_some(&mut self.rows);
+            watched.sample(name, &round, &mut self.buffer, readings, rows);
+        }
+        if is_written {
+            self.rows.end_sample();
+        }
+    }
+}
+
+impl Watched {
+    fn sample(
+        &mut self,
+        name: &str,
+        round: &Round,
+        buffer: &mut Vec<u8>,
+        mut readings: Option<&mut WatchedReadings>,
+        mut rows: Option<&mut Rows>,
+    ) {
+        if let Some(members) = &mut self.members {
+            let used = members.sample(round, buffer);
+            if let Some(rows) = &mut rows {
+                members.seen().for_each(|(pid, seen)| rows.process(name, pid, seen));
+                rows.total(name, &used);
+            }
+            if let Some(readings) = &mut readings {
+                readings.track.push(used);
+            }
+        }
+        let Some(scraper) = &self.scraper else { return };
+        if let Some(mut scrape) = scraper.take() {
+            // What was asked for before a trial holds until its load begins.
+            if readings.as_ref().is_some_and(|readings| readings.counters.is_empty()) {
+                scrape.at_ns = round.at_ns;
+            }
+            rows.iter_mut().for_each(|rows| rows.metrics(name, &scrape.exposed));
+            readings.iter_mut().for_each(|readings| readings.counters.push(&scrape));
+        }
+        scraper.ask();
+    }
+}

@@ -1,0 +1,78 @@
+//! Files of the kernel that are read again and again: opened once, read from their beginning each time.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The longest of them that is read; what follows is not needed.
+const BYTES_MAX: usize = 64 << 10;
+
+/// A file that stays open.
+#[derive(Debug)]
+pub(super) struct Reading {
+    file: File,
+}
+
+impl Reading {
+    pub(super) fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)? })
+    }
+
+    /// What stands in it now. Of a process that has ended this fails, also when another has got its number.
+    pub(super) fn read<'b>(&self, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+        buffer.resize(BYTES_MAX, 0);
+        let mut length = 0;
+        while length < BYTES_MAX {
+            match self.file.read_at(&mut buffer[length..], length as u64)? {
+                0 => break,
+                count => length += count,
+            }
+            // The kernel gives a short file at once; asking for its end would cost as much again.
+            if length < 4096 {
+                break;
+            }
+        }
+        Ok(&buffer[..length])
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// The number behind a name, wherever it stands: `MemAvailable:    123 kB`.
+pub(super) fn number_behind(text: &[u8], name: &[u8]) -> Option<u64> {
+    let line = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(name))?;
+    number_at(&line[name.len()..])
+}
+
+/// The number that follows after spaces.
+pub(super) fn number_at(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii_start();
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_behind_their_names() {
+        let text = b"MemTotal:  100 kB\nMemAvailable:\t 42 kB\n";
+        assert_eq!(number_behind(text, b"MemAvailable:"), Some(42));
+        assert_eq!(number_behind(text, b"Swap:"), None);
+        assert_eq!(number_at(b"  x"), None);
+    }
+
+    #[test]
+    fn a_file_is_read_anew_each_time() {
+        let reading = Reading::open("/proc/self/status").unwrap();
+        let mut buffer = Vec::new();
+        for _ in 0..2 {
+            let text = reading.read(&mut buffer).unwrap();
+            assert_eq!(number_behind(text, b"Pid:"), Some(u64::from(std::process::id())));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Reads a subject's `/metrics` on a thread of its own, so that one that answers slowly, or not at all, delays no other sample.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::exposition::{Exposed, parse};
+use crate::asking::Asker;
+
+/// How long a subject may take to answer.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// What was read, and when (between asking and answer, on the monotonic clock).
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Scrape {
+    pub(super) at_ns: u64,
+    pub(super) exposed: Exposed,
+}
+
+/// Asks when it is told to. Dropped, its thread ends after the answer that it waits for.
+#[derive(Debug)]
+pub(super) struct Scraper {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    asked: u64,
+    answered: u64,
+    /// The newest that nobody has taken.
+    scrape: Option<Scrape>,
+    /// Why the last one failed.
+    fault: Option<String>,
+    is_over: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Scraper {
+    pub(super) fn start(url: String) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let asked = Arc::clone(&shared);
+        std::thread::Builder::new().name(String::from("metrics")).spawn(move || run(&asked, &url, &Asker::new()))?;
+        Ok(Self { shared })
+    }
+
+    /// Lets it ask, unless it still waits for an answer.
+    pub(super) fn ask(&self) {
+        let mut state = self.shared.lock();
+        if state.asked == state.answered {
+            state.asked += 1;
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// What has come since this was called last.
+    pub(super) fn take(&self) -> Option<Scrape> {
+        self.shared.lock().scrape.take()
+    }
+
+    /// Why the last one failed, if it has.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.shared.lock().fault.clone()
+    }
+
+    /// Waits for an answer to what was asked now, and not before; whether it came.
+    pub(super) fn ask_and_wait(&self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        let was_under_way = self.is_under_way();
+        // One that is under way was begun too early; where it fails the next one would, too.
+        if !self.wait_answered(deadline) || was_under_way && self.fault().is_some() {
+            return false;
+        }
+        self.ask();
+        self.wait_answered(deadline)
+    }
+
+    fn is_under_way(&self) -> bool {
+        let state = self.shared.lock();
+        state.answered < state.asked
+    }
+
+    fn wait_answered(&self, deadline: Instant) -> bool {
+        let mut state = self.shared.lock();
+        while state.answered < state.asked {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+impl Drop for Scraper {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+fn run(shared: &Shared, url: &str, asker: &Asker) {
+    loop {
+        let mut state = shared.lock();
+        while state.asked == state.answered && !state.is_over {
+            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.is_over {
+            return;
+        }
+        drop(state);
+        let before_ns = breme_sys::monotonic_ns();
+        let outcome = read(url, asker);
+        let at_ns = u64::midpoint(before_ns, breme_sys::monotonic_ns());
+        let mut state = shared.lock();
+        state.answered = state.asked;
+        match outcome {
+            Ok(exposed) => (state.scrape, state.fault) = (Some(Scrape { at_ns, exposed }), None),
+            Err(fault) => state.fault = Some(fault),
+        }
+        shared.changed.notify_all();
+    }
+}
+
+fn read(url: &str, asker: &Asker) -> Result<Exposed, String> {
+    let answer = asker.ask("GET", url, &[], ANSWER_WITHIN)?;
+    if answer.status != 200 {
+        return Err(format!("GET {url} was answered with {}", answer.status));
+    }
+    parse(&String::from_utf8_lossy(&answer.content)).map_err(|fault| format!("{url}: {fault}"))
+}

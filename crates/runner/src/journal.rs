@@ -1,0 +1,357 @@
+//! The journal of a run: a folder to which is only added.
+//!
+//! ```text
+//! run.json          the head: machine, versions, seed
+//! plan.toml         the experiment as it was when the run began, profile and files included
+//! trials.jsonl      a line for each trial that is over, on the disk before the next one begins
+//! instruments.csv   what was sampled, second by second
+//! trials/0007/      what the generators and subjects of trial 7 wrote
+//! report.html
+//! ```
+//!
+//! So a run may be killed at any instant: the trials that are over are there, the one that was under way is run again. Only the last
+//! line can be damaged, and only by an interrupted write; it is dropped, and said so. Damage anywhere else is not ours, and is an error.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use breme_experiment::record::{RunHead, TrialRecord, VERSION};
+use rustix::fs::{FlockOperation, flock};
+
+const HEAD: &str = "run.json";
+const PLAN: &str = "plan.toml";
+const TRIALS: &str = "trials.jsonl";
+const INSTRUMENTS: &str = "instruments.csv";
+const RAW: &str = "trials";
+const REPORT: &str = "report.html";
+
+/// The largest journal that is read. A record of a trial has some 20 kB.
+const TRIALS_BYTES_MAX: u64 = 4 << 30;
+
+/// A run that is stored, as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredRun {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its head.
+    pub head: RunHead,
+    /// Its plan, as text.
+    pub plan: String,
+    /// Its trials, in the order in which they were run.
+    pub trials: Vec<TrialRecord>,
+    /// What was wrong with its last line, if it was damaged.
+    pub damage: Option<String>,
+}
+
+/// A run that is being written.
+#[derive(Debug)]
+pub struct Journal {
+    folder: PathBuf,
+    trials: File,
+}
+
+/// A journal that cannot be read or written.
+#[derive(Debug)]
+pub struct JournalError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong, and what can be done.
+    pub problem: String,
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.path.display(), self.problem)
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+impl Journal {
+    /// A new run in `folder`, which must not exist.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(folder: &Path, head: &RunHead, plan: &str) -> Result<Self, JournalError> {
+        if let Some(parent) = folder.parent() {
+            fs::create_dir_all(parent).map_err(at(parent))?;
+        }
+        fs::create_dir(folder).map_err(at(folder))?;
+        fs::create_dir(folder.join(RAW)).map_err(at(folder))?;
+        write_durably(&folder.join(PLAN), plan.as_bytes())?;
+        let trials_path = folder.join(TRIALS);
+        let trials = OpenOptions::new().create_new(true).append(true).open(&trials_path).map_err(at(&trials_path))?;
+        lock(&trials, &trials_path)?;
+        // The head comes last: a folder without it is not a run.
+        let head = serde_json::to_vec_pretty(head).map_err(|error| fault(folder, error.to_string()))?;
+        write_durably(&folder.join(HEAD), &head)?;
+        sync_folder(folder)?;
+        Ok(Self { folder: folder.to_owned(), trials })
+    }
+
+    /// Goes on with a run: what is damaged at its end is cut off.
+    ///
+    /// # Errors
+    /// Not a run; damaged elsewhere; another process is at it.
+    pub fn resume(folder: &Path) -> Result<(Self, StoredRun), JournalError> {
+        let path = folder.join(TRIALS);
+        let mut trials = OpenOptions::new().read(true).append(true).open(&path).map_err(at(&path))?;
+        lock(&trials, &path)?;
+        let run = read(folder)?;
+        let whole = length_of_whole_lines(&mut trials).map_err(at(&path))?;
+        trials.set_len(whole).and_then(|()| trials.sync_all()).map_err(at(&path))?;
+        Ok((Self { folder: folder.to_owned(), trials }, run))
+    }
+
+    /// Adds a trial. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// What the file system says; then the trial is not there.
+    pub fn append(&mut self, trial: &TrialRecord) -> Result<(), JournalError> {
+        let path = self.folder.join(TRIALS);
+        let mut line = serde_json::to_vec(trial).map_err(|error| fault(&path, error.to_string()))?;
+        line.push(b'\n');
+        self.trials.write_all(&line).and_then(|()| self.trials.sync_data()).map_err(at(&path))
+    }
+
+    /// The run's folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A new, empty folder for what the processes of a trial write.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn trial_folder(&self, number: u32) -> Result<PathBuf, JournalError> {
+        let folder = trial_folder(&self.folder, number);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&folder)(error)),
+            _ => {}
+        }
+        fs::create_dir_all(&folder).map_err(at(&folder))?;
+        Ok(folder)
+    }
+
+    /// Where the instruments write.
+    #[must_use]
+    pub fn instruments_path(&self) -> PathBuf {
+        instruments_path(&self.folder)
+    }
+
+    /// Where the report goes.
+    #[must_use]
+    pub fn report_path(&self) -> PathBuf {
+        report_path(&self.folder)
+    }
+}
+
+/// What the processes of a trial wrote.
+#[must_use]
+pub fn trial_folder(run: &Path, number: u32) -> PathBuf {
+    run.join(RAW).join(format!("{number:04}"))
+}
+
+/// Where a run's samples are.
+#[must_use]
+pub fn instruments_path(run: &Path) -> PathBuf {
+    run.join(INSTRUMENTS)
+}
+
+/// Where a run's report is.
+#[must_use]
+pub fn report_path(run: &Path) -> PathBuf {
+    run.join(REPORT)
+}
+
+/// Reads a stored run, and changes nothing.
+///
+/// # Errors
+/// Not a run; of a later version; damaged elsewhere than at its end.
+pub fn read(folder: &Path) -> Result<StoredRun, JournalError> {
+    let head = read_head(folder)?;
+    let plan_path = folder.join(PLAN);
+    let plan = fs::read_to_string(&plan_path).map_err(at(&plan_path))?;
+    let (trials, damage) = read_trials(&folder.join(TRIALS))?;
+    Ok(StoredRun { folder: folder.to_owned(), head, plan, trials, damage })
+}
+
+/// The heads of all runs in a folder of runs, the newest first. What is not a run is passed over.
+///
+/// # Errors
+/// What the file system says of the folder.
+pub fn list(folder: &Path) -> Result<Vec<(PathBuf, RunHead)>, JournalError> {
+    let entries = fs::read_dir(folder).map_err(at(folder))?;
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let mut runs: Vec<_> = paths.filter_map(|path| read_head(&path).ok().map(|head| (path, head))).collect();
+    runs.sort_by_key(|(path, head)| (std::cmp::Reverse(head.started_unix_ms), path.clone()));
+    Ok(runs)
+}
+
+fn read_head(folder: &Path) -> Result<RunHead, JournalError> {
+    let path = folder.join(HEAD);
+    let text = fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => fault(folder, format!("is not the folder of a run: it has no {HEAD}")),
+        _ => at(&path)(error),
+    })?;
+    let head: RunHead = serde_json::from_slice(&text).map_err(|error| fault(&path, error.to_string()))?;
+    if head.version > VERSION {
+        let problem = format!("has layout {}, and this breme reads up to {VERSION}: use a newer one", head.version);
+        return Err(fault(&path, problem));
+    }
+    Ok(head)
+}
+
+fn read_trials(path: &Path) -> Result<(Vec<TrialRecord>, Option<String>), JournalError> {
+    let size = fs::metadata(path).map_err(at(path))?.len();
+    if size > TRIALS_BYTES_MAX {
+        return Err(fault(path, format!("has {size} bytes; at most {TRIALS_BYTES_MAX} are read")));
+    }
+    let text = fs::read(path).map_err(at(path))?;
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |position| position + 1);
+    let mut trials = Vec::new();
+    for (index, line) in text[..whole].split_inclusive(|&byte| byte == b'\n').enumerate() {
+        let trial = serde_json::from_slice(line)
+            .map_err(|error| fault(path, format!("line {} is damaged: {error}", index + 1)))?;
+        trials.push(trial);
+    }
+    let rest = text.len() - whole;
+    let damage = (rest > 0).then(|| {
+        format!("line {} was not written to its end ({rest} bytes); its trial does not count", trials.len() + 1)
+    });
+    Ok((trials, damage))
+}
+
+/// Up to the end of the last line that has one.
+fn length_of_whole_lines(file: &mut File) -> io::Result<u64> {
+    let mut end = file.seek(SeekFrom::End(0))?;
+    let mut piece = [0; 4096];
+    while end > 0 {
+        let start = end.saturating_sub(piece.len() as u64);
+        let piece = &mut piece[..usize::try_from(end - start).unwrap_or(usize::MAX)];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(piece)?;
+        if let Some(position) = piece.iter().rposition(|&byte| byte == b'\n') {
+            return Ok(start + position as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+/// One writer at a time. The lock goes with the process, however that ends.
+fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
+    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+        rustix::io::Errno::WOULDBLOCK => fault(path, "another breme is at this run".to_owned()),
+        _ => at(path)(error.into()),
+    })
+}
+
+fn write_durably(path: &Path, content: &[u8]) -> Result<(), JournalError> {
+    let mut file = OpenOptions::new().create_new(true).write(true).open(path).map_err(at(path))?;
+    file.write_all(content).and_then(|()| file.sync_all()).map_err(at(path))
+}
+
+/// So that the names of new files are on the disk too.
+fn sync_folder(folder: &Path) -> Result<(), JournalError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> JournalError {
+    move |error| fault(path, error.to_string())
+}
+
+fn fault(path: &Path, problem: String) -> JournalError {
+    JournalError { path: path.to_owned(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head() -> RunHead {
+        RunHead { version: VERSION, run: "first".into(), title: "Does it pay?".into(), ..RunHead::default() }
+    }
+
+    fn trial(number: u32) -> TrialRecord {
+        TrialRecord { number, block: 1, ..TrialRecord::default() }
+    }
+
+    fn run_of(trials: u32) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("runs/first");
+        let mut journal = Journal::create(&run, &head(), "title = \"x\"\n").unwrap();
+        (1..=trials).for_each(|number| journal.append(&trial(number)).unwrap());
+        (folder, run)
+    }
+
+    fn numbers(run: &StoredRun) -> Vec<u32> {
+        run.trials.iter().map(|trial| trial.number).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let (_folder, run) = run_of(2);
+        let stored = read(&run).unwrap();
+        assert_eq!((stored.head.clone(), numbers(&stored), stored.damage), (head(), vec![1, 2], None));
+        assert_eq!(list(run.parent().unwrap()).unwrap(), [(run.clone(), head())]);
+    }
+
+    #[test]
+    fn wherever_the_last_line_was_cut_the_others_are_there_and_it_goes_on() {
+        let (_folder, run) = run_of(3);
+        let path = run.join(TRIALS);
+        let whole = fs::read(&path).unwrap();
+        let last_line = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
+        for length in last_line..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert_eq!(read(&run).unwrap().damage.is_some(), length > last_line, "{length}");
+            let (mut journal, stored) = Journal::resume(&run).unwrap();
+            assert_eq!(numbers(&stored), [1, 2]);
+            journal.append(&trial(3)).unwrap();
+            drop(journal);
+            let stored = read(&run).unwrap();
+            assert_eq!((numbers(&stored), stored.damage), (vec![1, 2, 3], None));
+        }
+    }
+
+    #[test]
+    fn damage_in_the_middle_names_the_line() {
+        let (_folder, run) = run_of(3);
+        let path = run.join(TRIALS);
+        let text = fs::read_to_string(&path).unwrap().replacen("\"number\":2", "\"number\":?", 1);
+        fs::write(&path, text).unwrap();
+        assert!(read(&run).unwrap_err().to_string().contains("line 2 is damaged"));
+    }
+
+    #[test]
+    fn only_one_writes() {
+        let (_folder, run) = run_of(1);
+        let (journal, _) = Journal::resume(&run).unwrap();
+        assert!(Journal::resume(&run).unwrap_err().to_string().contains("another breme"));
+        drop(journal);
+        assert!(Journal::resume(&run).is_ok());
+        assert!(Journal::create(&run, &head(), "").is_err(), "a run is never overwritten");
+    }
+
+    #[test]
+    fn other_folders_and_later_layouts_are_refused() {
+        let (folder, run) = run_of(0);
+        assert!(read(folder.path()).unwrap_err().to_string().contains("is not the folder of a run"));
+        let later = serde_json::to_vec(&RunHead { version: VERSION + 1, ..head() }).unwrap();
+        fs::write(run.join(HEAD), later).unwrap();
+        assert!(read(&run).unwrap_err().to_string().contains("use a newer one"));
+    }
+
+    #[test]
+    fn a_trial_that_is_run_again_finds_an_empty_folder() {
+        let (_folder, run) = run_of(0);
+        let (journal, _) = Journal::resume(&run).unwrap();
+        let folder = journal.trial_folder(7).unwrap();
+        fs::write(folder.join("user.json"), "half").unwrap();
+        assert_eq!(fs::read_dir(journal.trial_folder(7).unwrap()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,348 @@
+//! A kept process, as the laboratory sees it.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use breme_experiment::trial::ResourceLimits;
+
+use super::message::{Program, Wish, send};
+use super::printed::Printed;
+use super::watcher::{Shared, Watcher};
+use super::{find_program, missing};
+use crate::control_group::{self, Group, Hierarchy, RunFolders};
+
+/// How long a keeper may take to start something: it has only to fork.
+const START_WITHIN: Duration = Duration::from_secs(20);
+/// How long a keeper may take to kill; it gives up itself a little before.
+const KILL_WITHIN: Duration = Duration::from_secs(12);
+
+/// The program that keeps: this one, by a hidden command; or another.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    program: PathBuf,
+    arguments: Vec<String>,
+}
+
+/// What is to be started.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// How messages call it.
+    pub name: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Beside this process's own.
+    pub environment: Vec<(String, String)>,
+    /// Where it runs.
+    pub folder: PathBuf,
+    /// The file that gets what it prints: standard output and errors, in the order in which they come, within a bound.
+    pub output: PathBuf,
+    /// A file of its own for standard output, without a bound.
+    pub standard_output: Option<PathBuf>,
+    /// Its processors; all, if none are named.
+    pub cpus: Vec<usize>,
+    /// What it may use.
+    pub limits: ResourceLimits,
+    /// Texts that are looked for in what it prints.
+    pub wanted_lines: Vec<String>,
+}
+
+/// Why something could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartFault(pub String);
+
+impl fmt::Display for StartFault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartFault {}
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// The kernel killed it, or one of its processes, because its limit of memory was reached.
+    pub is_out_of_memory: bool,
+    /// The end of what it had printed.
+    pub printed: String,
+}
+
+impl Ending {
+    /// Whether it ended by itself and without a complaint.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+/// `ended with status 1`, `was killed by signal 9 (KILL)`.
+impl fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal) {
+            (Some(code), _) => write!(formatter, "ended with status {code}")?,
+            (None, Some(signal)) => write!(formatter, "was ended by {}", signal_name(signal))?,
+            (None, None) => write!(formatter, "was lost: the process that kept it was killed")?,
+        }
+        if self.is_out_of_memory {
+            write!(formatter, " (it had reached its limit of memory, and the kernel killed a process of it)")?;
+        }
+        Ok(())
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => name.to_owned(),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// A running process with all that it starts. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Kept {
+    name: String,
+    pid: u32,
+    keeper: Child,
+    channel: UnixStream,
+    shared: Arc<Shared>,
+    watcher: Option<JoinHandle<()>>,
+    group: Vec<PathBuf>,
+    /// Kept for as long as the group is in them.
+    _run: Arc<RunFolders>,
+}
+
+impl Keeper {
+    /// This program itself, with these arguments.
+    #[must_use]
+    pub fn this_program(arguments: &[&str]) -> Self {
+        // It stays the same program when the file is replaced while the laboratory runs.
+        Self {
+            program: PathBuf::from("/proc/self/exe"),
+            arguments: arguments.iter().map(|&text| text.to_owned()).collect(),
+        }
+    }
+
+    /// Another program, whose main function is [`keep`](super::keep).
+    #[must_use]
+    pub fn program(path: &Path) -> Self {
+        Self { program: path.to_owned(), arguments: Vec::new() }
+    }
+
+    /// Starts a program and keeps it.
+    ///
+    /// # Errors
+    /// When it is not there, may not be started, or a limit cannot be set.
+    pub fn start(&self, order: &Order, hierarchy: &Hierarchy) -> Result<Kept, StartFault> {
+        let fault = |what: String| StartFault(format!("{} could not be started: {what}", order.name));
+        let command = order.command.first().map_or("", String::as_str);
+        let Some(program) = find_program(command, &order.folder) else {
+            return Err(fault(missing(command, &order.folder)));
+        };
+        check_open_files(&order.limits).map_err(fault)?;
+        let group = hierarchy.make(&order.name, &order.limits).map_err(fault)?;
+        let kept = self.start_in(order, &program, &group);
+        if kept.is_err() {
+            control_group::remove(&group.folders);
+        }
+        let mut kept = kept.map_err(|error| fault(error.to_string()))?;
+        match kept.shared.wait(START_WITHIN, |state| state.started.clone().or_else(|| state.is_gone.then_some(Ok(0)))) {
+            Some(Ok(pid)) if pid > 0 => {
+                kept.pid = pid;
+                Ok(kept)
+            }
+            Some(Err((errno, what))) => Err(fault(explain(errno, &what, &program, order))),
+            _ => Err(fault(format!(
+                "the process that is to keep it ({}) ended or did not answer",
+                self.program.display()
+            ))),
+        }
+    }
+
+    fn start_in(&self, order: &Order, program: &Path, group: &Group) -> io::Result<Kept> {
+        let (channel, keepers_end) = UnixStream::pair()?;
+        let (output, output_writer) = io::pipe()?;
+        let standard_output = match &order.standard_output {
+            Some(path) => Stdio::from(File::create(path)?),
+            None => Stdio::from(output_writer.try_clone()?),
+        };
+        let printed = Printed::new(order.output.clone(), &order.wanted_lines)?;
+        let mut command = Command::new(&self.program);
+        command.arg0("subject-keeper").args(&self.arguments).process_group(0);
+        command.stdin(OwnedFd::from(keepers_end)).stdout(standard_output).stderr(output_writer);
+        let keeper = command.spawn()?;
+        // It holds our copies of what the keeper has; the end of the output is seen only when they are closed.
+        drop(command);
+        let shared = Arc::new(Shared::new(printed));
+        let mut kept = Kept {
+            name: order.name.clone(),
+            pid: 0,
+            keeper,
+            channel,
+            shared,
+            watcher: None,
+            group: group.folders.clone(),
+            _run: Arc::clone(&group.run),
+        };
+        send(&order.program(program, group), &kept.channel)?;
+        let (shared, reports) = (Arc::clone(&kept.shared), kept.channel.try_clone()?);
+        let watch = move || Watcher::new(shared, reports, output).run();
+        kept.watcher = Some(std::thread::Builder::new().name(format!("keeps {}", order.name)).spawn(watch)?);
+        Ok(kept)
+    }
+}
+
+impl Order {
+    fn program(&self, program: &Path, group: &Group) -> Program {
+        let mut command = self.command.clone();
+        if let (Some(first), Some(path)) = (command.first_mut(), program.to_str()) {
+            path.clone_into(first);
+        }
+        Program {
+            command,
+            environment: self.environment.clone(),
+            folder: self.folder.clone(),
+            cpus: self.cpus.clone(),
+            open_files: self.limits.open_files,
+            processes: self.limits.processes.filter(|_| group.needs_process_limit),
+            control_groups: group.folders.clone(),
+        }
+    }
+}
+
+/// A soft limit may be set up to the hard one; only root may go beyond.
+fn check_open_files(limits: &ResourceLimits) -> Result<(), String> {
+    let hard = breme_sys::descriptor_limit().hard;
+    match limits.open_files {
+        Some(wanted) if wanted > hard && !rustix::process::geteuid().is_root() => Err(format!(
+            "{wanted} open files are asked for, {hard} are allowed; raise the limit with `ulimit -Hn {wanted}` as root"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn explain(errno: Option<i32>, what: &str, program: &Path, order: &Order) -> String {
+    let path = program.display();
+    match errno.map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOENT) if !order.folder.is_dir() => {
+            format!("there is no folder {}", order.folder.display())
+        }
+        Some(rustix::io::Errno::NOENT) => format!("{path} is there, but not the interpreter that its first line names"),
+        Some(rustix::io::Errno::NOEXEC) => format!("{path} is no program; a script needs a first line like #!/bin/sh"),
+        Some(rustix::io::Errno::INVAL) if !order.cpus.is_empty() => {
+            format!("{path}: none of the processors {:?} can be used ({what})", order.cpus)
+        }
+        _ => format!("{path}: {what}"),
+    }
+}
+
+impl Kept {
+    /// The process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The keeper: all that it starts are its descendants.
+    #[must_use]
+    pub fn keeper_pid(&self) -> u32 {
+        self.keeper.id()
+    }
+
+    /// The folders of its control groups, that of version 2 first; empty where none could be made.
+    #[must_use]
+    pub fn control_groups(&self) -> &[PathBuf] {
+        &self.group
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<Ending> {
+        self.shared.lock().ended.clone()
+    }
+
+    /// Waits for its end, at most so long.
+    #[must_use]
+    pub fn wait_ended(&self, timeout: Duration) -> Option<Ending> {
+        self.shared.wait(timeout, |state| state.ended.clone())
+    }
+
+    /// Waits for a line with the wanted text of this position, or for the end; at most so long.
+    pub(crate) fn wait_line(&self, position: usize, timeout: Duration) -> Option<Result<String, Ending>> {
+        self.shared.wait(timeout, |state| {
+            let line = state.printed.found(position).map(Ok);
+            line.or_else(|| state.ended.clone().map(Err))
+        })
+    }
+
+    /// The end of what it has printed until now.
+    #[must_use]
+    pub fn printed(&self) -> String {
+        self.shared.lock().printed.last_lines()
+    }
+
+    /// CPU time (user, system) of all its processes, once none is left.
+    #[must_use]
+    pub fn cpu_time(&self) -> Option<(Duration, Duration)> {
+        self.shared.lock().cpu
+    }
+
+    /// Sends a signal to its process group, and kills what is left of it after `within`. How it ended.
+    ///
+    /// # Errors
+    /// When a process is left that could not be killed.
+    pub fn stop(&mut self, signal: i32, within: Duration) -> Result<Ending, String> {
+        let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        // A keeper that is not there any more has nobody left to stop.
+        let _ = send(&Wish::Stop { signal, within_ms }, &self.channel);
+        self.wait_gone(within + KILL_WITHIN)
+    }
+
+    /// Kills it, with all that it started. How it ended.
+    ///
+    /// # Errors
+    /// When a process is left that could not be killed.
+    pub fn kill(&mut self) -> Result<Ending, String> {
+        let _ = send(&Wish::Kill, &self.channel);
+        self.wait_gone(KILL_WITHIN)
+    }
+
+    fn wait_gone(&mut self, within: Duration) -> Result<Ending, String> {
+        let gone = self.shared.wait(within, |state| state.is_gone.then(|| (state.ended.clone(), state.stuck.clone())));
+        let Some((ending, stuck)) = gone else {
+            return Err(format!("{} could not be ended within {} s", self.name, within.as_secs()));
+        };
+        if let Some(watcher) = self.watcher.take() {
+            let _ = watcher.join();
+        }
+        let _ = self.keeper.wait();
+        if !stuck.is_empty() {
+            return Err(format!("processes of {} could not be killed: {stuck:?}", self.name));
+        }
+        Ok(ending.unwrap_or_else(|| self.shared.lock().lost()))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.watcher.is_some() {
+            let _ = self.kill();
+        }
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+        control_group::kill(&self.group);
+        control_group::remove(&self.group);
+    }
+}

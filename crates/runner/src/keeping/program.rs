@@ -1,0 +1,87 @@
+//! Finding a program as the system would, so that a message can say what lacks.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Programs that experiments often start, and the Debian packages in which they are.
+const PACKAGES: &[(&str, &str)] = &[
+    ("nginx", "nginx-light"),
+    ("apache2", "apache2"),
+    ("apachectl", "apache2"),
+    ("lighttpd", "lighttpd"),
+    ("haproxy", "haproxy"),
+    ("varnishd", "varnish"),
+    ("squid", "squid"),
+    ("caddy", "caddy"),
+    ("python3", "python3"),
+    ("php", "php-cli"),
+    ("php-fpm", "php-fpm"),
+    ("mariadbd", "mariadb-server"),
+    ("mysqld", "mariadb-server"),
+    ("postgres", "postgresql"),
+    ("redis-server", "redis-server"),
+    ("memcached", "memcached"),
+    ("java", "default-jre-headless"),
+    ("node", "nodejs"),
+    ("curl", "curl"),
+    ("openssl", "openssl"),
+];
+
+/// Folders in which servers lie, and which are not in an ordinary user's PATH.
+const MORE_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Where the program of this name is; a name with a slash counts from `folder`.
+pub(crate) fn find_program(name: &str, folder: &Path) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(folder.join(name)).filter(|path| is_program(path));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(MORE_FOLDERS.iter().map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|path| is_program(path))
+}
+
+/// What to say when there is none.
+pub(crate) fn missing(name: &str, folder: &Path) -> String {
+    if name.contains('/') {
+        let path = folder.join(name);
+        return match path.metadata() {
+            Ok(metadata) if metadata.is_dir() => format!("{} is a folder, not a program", path.display()),
+            Ok(_) => format!("{} may not be executed; chmod +x it", path.display()),
+            Err(error) => format!("there is no program {}: {error}", path.display()),
+        };
+    }
+    let file_name = name.rsplit('/').next().unwrap_or(name);
+    let remedy = match PACKAGES.iter().find(|(program, _)| *program == file_name) {
+        Some((_, package)) => format!("install it (Debian: apt-get install {package})"),
+        None => String::from("install it"),
+    };
+    format!("there is no program `{name}` in PATH; {remedy}, or write the whole path of it")
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        let here = Path::new("/");
+        assert!(find_program("sh", here).is_some());
+        assert_eq!(find_program("/bin/sh", here), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(find_program("bin/sh", here), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(find_program("no-such-program-here", here), None);
+        assert_eq!(find_program("/etc/passwd", here), None);
+    }
+
+    #[test]
+    fn what_lacks_is_named_with_a_remedy() {
+        assert!(missing("nginx", Path::new("/")).contains("apt-get install nginx-light"));
+        assert!(missing("frobnicate", Path::new("/")).contains("`frobnicate`"));
+        assert!(missing("/etc/passwd", Path::new("/")).contains("chmod +x"));
+        assert!(missing("/etc", Path::new("/")).contains("is a folder"));
+        assert!(missing("./server", Path::new("/nowhere")).contains("/nowhere/./server"));
+    }
+}

@@ -1,0 +1,168 @@
+//! The thread that listens to a keeper and reads what its program prints, and what it has learnt.
+
+use std::io::{PipeReader, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::kept::Ending;
+use super::message::{Lines, Report};
+use super::printed::Printed;
+
+/// What is read of the output at once.
+const OUTPUT_BYTES: usize = 64 << 10;
+/// How often the output is read when its writer has ended; a pipe holds no more than this.
+const DRAINS_MAX: usize = 32;
+
+/// What the watching thread learns.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) state: Mutex<State>,
+    pub(super) changed: Condvar,
+}
+
+/// It, behind the lock.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) printed: Printed,
+    pub(super) started: Option<Result<u32, (Option<i32>, String)>>,
+    pub(super) ended: Option<Ending>,
+    pub(super) stuck: Vec<u32>,
+    pub(super) cpu: Option<(Duration, Duration)>,
+    pub(super) is_gone: bool,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `look` finds something, or `timeout` has passed.
+    pub(super) fn wait<T>(&self, timeout: Duration, mut look: impl FnMut(&State) -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.lock();
+        loop {
+            if let Some(found) = look(&state) {
+                return Some(found);
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    pub(super) fn lost(&self) -> Ending {
+        Ending { code: None, signal: None, is_out_of_memory: false, printed: self.printed.last_lines() }
+    }
+}
+
+/// The thread that listens to a keeper and reads what the program prints.
+pub(super) struct Watcher {
+    shared: Arc<Shared>,
+    reports: UnixStream,
+    lines: Lines,
+    output: Option<PipeReader>,
+}
+
+impl Shared {
+    pub(super) fn new(printed: Printed) -> Self {
+        let state = State { printed, started: None, ended: None, stuck: Vec::new(), cpu: None, is_gone: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+}
+
+impl Watcher {
+    pub(super) fn new(shared: Arc<Shared>, reports: UnixStream, output: PipeReader) -> Self {
+        Self { shared, reports, lines: Lines::default(), output: Some(output) }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut buffer = vec![0; OUTPUT_BYTES];
+        while self.turn(&mut buffer) {}
+        // What was printed last may still be on its way; nobody is left who could print more.
+        self.drain_output(&mut buffer);
+        let mut state = self.shared.lock();
+        if state.ended.is_none() {
+            state.ended = Some(state.lost());
+        }
+        state.is_gone = true;
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits for one of the two; whether the keeper is still there.
+    fn turn(&mut self, buffer: &mut [u8]) -> bool {
+        let mut watched = vec![PollFd::new(&self.reports, PollFlags::IN)];
+        watched.extend(self.output.as_ref().map(|output| PollFd::new(output, PollFlags::IN)));
+        if rustix::event::poll(&mut watched, None).is_err_and(|error| error != rustix::io::Errno::INTR) {
+            return false;
+        }
+        let is_ready: Vec<bool> = watched.iter().map(|watched| !watched.revents().is_empty()).collect();
+        // The output first: an ending shows what was printed before.
+        if is_ready.get(1) == Some(&true) {
+            self.read_output(buffer);
+        }
+        !is_ready[0] || self.handle_reports()
+    }
+
+    /// Reads what is there already. A process that is left may go on printing, so there is a bound.
+    fn drain_output(&mut self, buffer: &mut [u8]) {
+        let _ = (0..DRAINS_MAX).take_while(|_| self.turn_output(buffer)).count();
+    }
+
+    /// Reads once if something is there; whether there was.
+    fn turn_output(&mut self, buffer: &mut [u8]) -> bool {
+        let Some(output) = &self.output else { return false };
+        let mut watched = [PollFd::new(output, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if !matches!(rustix::event::poll(&mut watched, Some(&now)), Ok(1..)) {
+            return false;
+        }
+        self.read_output(buffer);
+        true
+    }
+
+    fn read_output(&mut self, buffer: &mut [u8]) {
+        let Some(output) = &mut self.output else { return };
+        match output.read(buffer) {
+            Ok(0) | Err(_) => self.output = None,
+            Ok(count) => {
+                self.shared.lock().printed.push(&buffer[..count]);
+                self.shared.changed.notify_all();
+            }
+        }
+    }
+
+    fn handle_reports(&mut self) -> bool {
+        if !matches!(self.lines.receive(&mut self.reports), Ok(true)) {
+            return false;
+        }
+        while let Ok(Some(report)) = self.lines.next() {
+            self.handle(report);
+        }
+        self.shared.changed.notify_all();
+        true
+    }
+
+    fn handle(&mut self, report: Report) {
+        if matches!(report, Report::Ended { .. }) {
+            self.drain_output(&mut vec![0; OUTPUT_BYTES]);
+        }
+        let mut state = self.shared.lock();
+        match report {
+            Report::Started { pid } => state.started = Some(Ok(pid)),
+            Report::Failed { errno, what } => state.started = Some(Err((errno, what))),
+            Report::Ended { code, signal, out_of_memory_kills } => {
+                let printed = state.printed.last_lines();
+                state.ended = Some(Ending { code, signal, is_out_of_memory: out_of_memory_kills > 0, printed });
+            }
+            Report::Stuck { pids } => state.stuck = pids,
+            Report::Gone { cpu_user_us, cpu_system_us } => {
+                state.cpu = Some((Duration::from_micros(cpu_user_us), Duration::from_micros(cpu_system_us)));
+            }
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! From what the plan says to a subject that is ready.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use breme_experiment::trial::{ProcessSpec, ReadyCheck, SubjectKind, SubjectSpec};
+
+use super::ready::{NotReady, Watch, connect};
+use super::{Names, Ports, STOP_SIGNAL, Subject, ports, process_of, signal_by_name};
+use crate::asking::{Asker, Target};
+use crate::control_group::Hierarchy;
+use crate::folder;
+use crate::keeping::{Keeper, Kept, Order, StartFault};
+
+/// How long a command may take that prepares a subject or resets it.
+const COMMAND_WITHIN: Duration = Duration::from_secs(120);
+/// How often a subject is started with other ports, when somebody else was quicker to take one.
+const ATTEMPTS_MAX: u32 = 4;
+/// The pause before a subject is started again on the port that it had: the one before may still be letting go of it.
+const PORT_PAUSE: Duration = Duration::from_millis(100);
+/// How long it takes at most to see whether somebody listens where a subject is to listen.
+const TAKEN_WITHIN: Duration = Duration::from_millis(200);
+/// What servers say when their port is taken.
+const PORT_TAKEN: [&str; 3] = ["address already in use", "address in use", "eaddrinuse"];
+/// What our own servers print when they are ready, with the address behind it.
+const LISTENING: &str = "listening on ";
+const ADMIN: &str = "admin on ";
+/// The names of their two ports.
+const PORT: &str = "port";
+const ADMIN_PORT: &str = "admin";
+
+/// Starts subjects.
+#[derive(Debug)]
+pub struct Launcher {
+    /// Keeps what is started.
+    pub keeper: Keeper,
+    /// The program that holds our own servers.
+    pub own_program: PathBuf,
+    /// Where control groups may be made.
+    pub hierarchy: Hierarchy,
+    /// Set by whoever wants to end everything: starting gives up.
+    pub cancelled: Arc<AtomicBool>,
+    pub(super) asker: Asker,
+}
+
+/// Why one attempt failed.
+enum Failed {
+    /// Once more, with other ports.
+    PortTaken(String),
+    For(String),
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self::For(why)
+    }
+}
+
+impl Launcher {
+    /// With these programs.
+    #[must_use]
+    pub fn new(keeper: Keeper, own_program: PathBuf, hierarchy: Hierarchy) -> Self {
+        Self { keeper, own_program, hierarchy, cancelled: Arc::default(), asker: Asker::new() }
+    }
+
+    /// Starts a subject in this folder, which is made if it is not there, on these processors, and waits until it is ready. Its texts
+    /// may use the names of `others`.
+    ///
+    /// # Errors
+    /// Says what lacks, what the subject printed, or what was seen of it instead of readiness.
+    pub fn start(
+        &self,
+        spec: &SubjectSpec,
+        folder: &Path,
+        cpus: &[usize],
+        others: &Names,
+    ) -> Result<Subject, StartFault> {
+        self.start_again(spec, folder, cpus, others, &Ports::new())
+    }
+
+    /// The same on the ports that it had before, because others know them.
+    ///
+    /// # Errors
+    /// As [`Launcher::start`].
+    pub fn start_again(
+        &self,
+        spec: &SubjectSpec,
+        folder: &Path,
+        cpus: &[usize],
+        others: &Names,
+        ports: &Ports,
+    ) -> Result<Subject, StartFault> {
+        let named = |why: String| StartFault(format!("subject {}: {why}", spec.name));
+        let folder = folder::make(folder).map_err(named)?;
+        let mut attempt = 1;
+        loop {
+            let launch = Launch { launcher: self, spec, folder: &folder, cpus, others, given: ports };
+            match launch.attempt() {
+                Ok(subject) => return Ok(subject),
+                Err(Failed::PortTaken(_)) if attempt < ATTEMPTS_MAX && !self.is_cancelled() => {
+                    if !ports.is_empty() {
+                        std::thread::sleep(PORT_PAUSE * attempt);
+                    }
+                    attempt += 1;
+                }
+                Err(Failed::PortTaken(why) | Failed::For(why)) => return Err(named(why)),
+            }
+        }
+    }
+
+    /// Runs a command to its end, in this folder; what it prints goes into `output`.
+    ///
+    /// # Errors
+    /// When it cannot be started, does not end well, or takes longer than [two minutes](COMMAND_WITHIN).
+    pub fn run(&self, command: &[String], folder: &Path, output: &Path, cpus: &[usize]) -> Result<(), String> {
+        let order = Order {
+            name: format!("`{}`", command.join(" ")),
+            command: command.to_vec(),
+            folder: folder.to_owned(),
+            output: output.to_owned(),
+            cpus: cpus.to_vec(),
+            ..Order::default()
+        };
+        self.run_order(&order)
+    }
+
+    fn run_order(&self, order: &Order) -> Result<(), String> {
+        let mut kept = self.keeper.start(order, &self.hierarchy).map_err(|fault| fault.0)?;
+        let deadline = Instant::now() + COMMAND_WITHIN;
+        let ending = loop {
+            match kept.wait_ended(Duration::from_millis(100)) {
+                Some(ending) => break ending,
+                None if self.is_cancelled() => return Err(format!("{} was interrupted", order.name)),
+                None if Instant::now() > deadline => {
+                    let _ = kept.kill();
+                    return Err(format!(
+                        "{} did not end within {} s{}",
+                        order.name,
+                        COMMAND_WITHIN.as_secs(),
+                        said(&kept.printed())
+                    ));
+                }
+                None => {}
+            }
+        };
+        if ending.is_success() { Ok(()) } else { Err(format!("{} {ending}{}", order.name, said(&ending.printed))) }
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// One attempt to start a subject.
+struct Launch<'a> {
+    launcher: &'a Launcher,
+    spec: &'a SubjectSpec,
+    folder: &'a Path,
+    cpus: &'a [usize],
+    others: &'a Names,
+    given: &'a Ports,
+}
+
+impl Launch<'_> {
+    fn attempt(&self) -> Result<Subject, Failed> {
+        let mut names = self.others.clone();
+        let mut own = Names::default();
+        own.set("folder", self.folder.to_string_lossy());
+        own.set("cpus", self.cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(","));
+        let process = process_of(&self.spec.kind);
+        let stop_signal = process.and_then(|process| process.stop_signal.as_deref()).unwrap_or(STOP_SIGNAL);
+        let mut subject = Subject {
+            spec: self.spec.clone(),
+            folder: self.folder.to_owned(),
+            cpus: self.cpus.to_vec(),
+            ports: self.pick_ports(process)?,
+            names: Names::default(),
+            url: String::new(),
+            metrics_url: None,
+            kept: None,
+            stop_signal: signal_by_name(stop_signal)?,
+            ready_after: Duration::ZERO,
+        };
+        own.set_ports(&subject.ports);
+        names.extend("", &own);
+        let begun = Instant::now();
+        match &self.spec.kind {
+            SubjectKind::External => self.take_urls(&mut subject, &mut own, &names)?,
+            SubjectKind::Command { command, process } => {
+                self.take_urls(&mut subject, &mut own, &names)?;
+                names.extend("", &own);
+                self.check_nobody_is_there(&subject.url)?;
+                let command = names.fill_all(command, "command")?;
+                subject.kept = Some(self.start(command, process, &names)?);
+            }
+            SubjectKind::Own { role, arguments, process } => {
+                let command = self.own_command(role, &names.fill_all(arguments, "arguments")?);
+                subject.kept = Some(self.start(command, process, &names)?);
+                self.read_ports(&mut subject)?;
+                own.set_ports(&subject.ports);
+                names.extend("", &own);
+                self.take_urls(&mut subject, &mut own, &names)?;
+            }
+        }
+        subject.names = own;
+        self.wait_ready(&subject)?;
+        subject.ready_after = begun.elapsed();
+        Ok(subject)
+    }
+
+    /// Those that it had, and free ones for the rest. Our own servers take theirs themselves and tell them.
+    fn pick_ports(&self, process: Option<&ProcessSpec>) -> Result<Ports, Failed> {
+        let is_own = matches!(self.spec.kind, SubjectKind::Own { .. });
+        let wanted = process.map_or(&[][..], |process| &process.ports);
+        let is_told = |name: &str| is_own && matches!(name, PORT | ADMIN_PORT);
+        let is_open = |name: &&String| !(self.given.contains_key(*name) || is_told(name));
+        let mut ports = ports::pick(&wanted.iter().filter(is_open).cloned().collect::<Vec<_>>())?;
+        ports.extend(self.given.iter().map(|(name, port)| (name.clone(), *port)));
+        Ok(ports)
+    }
+
+    /// Fills in its addresses, and makes them known.
+    fn take_urls(&self, subject: &mut Subject, own: &mut Names, names: &Names) -> Result<(), Failed> {
+        subject.url = names.fill(&self.spec.url, "url")?;
+        own.set("address", Target::parse(&subject.url)?.address());
+        own.set("url", subject.url.clone());
+        let mut names = names.clone();
+        names.extend("", own);
+        let metrics_url = self.spec.metrics_url.as_deref();
+        subject.metrics_url = metrics_url.map(|url| names.fill(url, "metrics url")).transpose()?;
+        let admin = subject.ports.get(ADMIN_PORT).filter(|_| matches!(self.spec.kind, SubjectKind::Own { .. }));
+        if let (None, Some(port)) = (&subject.metrics_url, admin) {
+            subject.metrics_url = Some(format!("http://127.0.0.1:{port}/metrics"));
+        }
+        Ok(())
+    }
+
+    /// A subject that cannot have its port would be taken for the one that has it.
+    fn check_nobody_is_there(&self, url: &str) -> Result<(), Failed> {
+        let target = Target::parse(url)?;
+        match connect(&target, TAKEN_WITHIN) {
+            Ok(()) => Err(Failed::PortTaken(format!(
+                "{} is taken: another program already accepts connections there; end it, or let a free port be chosen with ${{port}}",
+                target.address()
+            ))),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn own_command(&self, role: &str, arguments: &[String]) -> Vec<String> {
+        let address = |name| format!("127.0.0.1:{}", self.given.get(name).copied().unwrap_or(0));
+        let mut command = vec![self.launcher.own_program.to_string_lossy().into_owned(), role.to_owned()];
+        command.extend(["--listen".to_owned(), address(PORT), "--admin".to_owned(), address(ADMIN_PORT)]);
+        command.extend_from_slice(arguments);
+        command
+    }
+
+    fn start(&self, command: Vec<String>, process: &ProcessSpec, names: &Names) -> Result<Kept, Failed> {
+        for (name, content) in &process.files {
+            let name = names.fill(name, "name of a file")?;
+            folder::write(self.folder, &name, &names.fill(content, &format!("file {name}"))?)?;
+        }
+        let environment: Result<Vec<_>, String> = process
+            .environment
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), names.fill(value, &format!("environment variable {name}"))?)))
+            .collect();
+        let mut order = Order {
+            name: self.spec.name.clone(),
+            environment: environment?,
+            folder: self.folder.to_owned(),
+            cpus: self.cpus.to_vec(),
+            ..Order::default()
+        };
+        for prepare in &process.prepare {
+            let command = names.fill_all(prepare, "prepare")?;
+            let name = format!("`{}`", command.join(" "));
+            let output = self.folder.join("prepare.log");
+            self.launcher.run_order(&Order { name, command, output, ..order.clone() })?;
+        }
+        order.command = command;
+        order.output = self.folder.join("output.log");
+        order.limits = process.limits;
+        order.wanted_lines = self.wanted_lines();
+        Ok(self.launcher.keeper.start(&order, &self.launcher.hierarchy).map_err(|fault| fault.0)?)
+    }
+
+    /// The line that shows readiness first, then those of our own servers.
+    fn wanted_lines(&self) -> Vec<String> {
+        let ready = match &self.spec.ready.check {
+            ReadyCheck::Line(text) => text.clone(),
+            _ => String::from(LISTENING),
+        };
+        vec![ready, String::from(LISTENING), String::from(ADMIN)]
+    }
+
+    /// Our own servers tell where they listen.
+    fn read_ports(&self, subject: &mut Subject) -> Result<(), Failed> {
+        let deadline = Instant::now() + self.spec.ready.within;
+        for (position, name, text) in [(2, ADMIN_PORT, ADMIN), (1, PORT, LISTENING)] {
+            let line = self
+                .watch(subject, "")
+                .wait_line(position, text, deadline)
+                .map_err(|fault| self.explain(fault, subject))?;
+            subject.ports.insert(name.to_owned(), told_port(&line, text)?);
+        }
+        Ok(())
+    }
+
+    fn wait_ready(&self, subject: &Subject) -> Result<(), Failed> {
+        let outcome = self.watch(subject, &subject.url).wait(&self.spec.ready);
+        outcome.map_err(|fault| self.explain(fault, subject))
+    }
+
+    fn watch<'s>(&'s self, subject: &'s Subject, url: &'s str) -> Watch<'s> {
+        Watch { kept: subject.kept.as_ref(), url, launcher: self.launcher }
+    }
+
+    fn explain(&self, fault: NotReady, subject: &Subject) -> Failed {
+        match fault {
+            NotReady::Ended(ending) => {
+                let why = format!("it {ending} before it was ready{}", said(&ending.printed));
+                let printed = ending.printed.to_ascii_lowercase();
+                if PORT_TAKEN.iter().any(|text| printed.contains(text)) {
+                    Failed::PortTaken(why)
+                } else {
+                    Failed::For(why)
+                }
+            }
+            NotReady::TooLate(seen) => {
+                let within = self.spec.ready.within.as_secs_f64();
+                Failed::For(format!("it was not ready within {within} s: {seen}{}", said(&subject.printed())))
+            }
+            NotReady::Cancelled => Failed::For(String::from("interrupted")),
+        }
+    }
+}
+
+impl Names {
+    /// `${port}`, `${port.admin}`.
+    fn set_ports(&mut self, ports: &Ports) {
+        for (name, port) in ports {
+            let name = if name == PORT { name.clone() } else { format!("{PORT}.{name}") };
+            self.set(name, port.to_string());
+        }
+    }
+}
+
+/// The port in `listening on http://127.0.0.1:8080`.
+fn told_port(line: &str, text: &str) -> Result<u16, String> {
+    let url = line.split(text).nth(1).and_then(|rest| rest.split_ascii_whitespace().next()).unwrap_or_default();
+    let address = url.split("://").nth(1).unwrap_or(url).trim_end_matches('/');
+    let address: SocketAddr = address.parse().map_err(|_| format!("it printed {line:?}, which names no address"))?;
+    Ok(address.port())
+}
+
+/// What it printed, for a message.
+fn said(printed: &str) -> String {
+    match printed.trim() {
+        "" => String::from("; it printed nothing"),
+        printed if printed.contains('\n') => format!("; it printed:\n{printed}"),
+        printed => format!("; it printed: {printed}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_servers_tell_their_port() {
+        assert_eq!(told_port("listening on http://127.0.0.1:8081", LISTENING), Ok(8081));
+        assert_eq!(told_port("x listening on https://[::1]:81/ (self-signed)", LISTENING), Ok(81));
+        assert_eq!(told_port("admin on http://127.0.0.1:9", ADMIN), Ok(9));
+        assert!(told_port("listening on nothing", LISTENING).unwrap_err().contains("names no address"));
+    }
+
+    #[test]
+    fn what_was_printed_stands_in_the_message() {
+        assert_eq!(said("a\nb\n"), "; it printed:\na\nb");
+        assert_eq!(said(" a\n"), "; it printed: a");
+        assert_eq!(said(""), "; it printed nothing");
+    }
+}

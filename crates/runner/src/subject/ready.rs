@@ -1,0 +1,114 @@
+//! Waiting until a subject is ready, and noticing at once that it never will be.
+
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use breme_experiment::trial::{Ready, ReadyCheck};
+
+use super::Launcher;
+use crate::asking::Target;
+use crate::keeping::{Ending, Kept};
+
+/// How long the first pause between two looks is; each is half as long again as the one before.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How long one look may take.
+const LOOK_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why a subject is not ready.
+#[derive(Debug)]
+pub(super) enum NotReady {
+    /// It ended.
+    Ended(Ending),
+    /// Time is over; what was seen last.
+    TooLate(String),
+    /// The laboratory is to end.
+    Cancelled,
+}
+
+/// Where to look.
+pub(super) struct Watch<'a> {
+    pub(super) kept: Option<&'a Kept>,
+    pub(super) url: &'a str,
+    pub(super) launcher: &'a Launcher,
+}
+
+impl Watch<'_> {
+    /// Waits until the check is passed.
+    pub(super) fn wait(&self, ready: &Ready) -> Result<(), NotReady> {
+        let deadline = Instant::now() + ready.within;
+        if let (ReadyCheck::Line(text), Some(_)) = (&ready.check, self.kept) {
+            return self.wait_line(0, text, deadline).map(drop);
+        }
+        let mut pause = PAUSE_MIN;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Err(seen) = self.look(&ready.check, left.clamp(PAUSE_MAX, LOOK_WITHIN)) else { return Ok(()) };
+            self.rest(pause.min(left))?;
+            if Instant::now() >= deadline {
+                return Err(NotReady::TooLate(seen));
+            }
+            pause = (pause * 3 / 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits for the line with the wanted text of this position.
+    pub(super) fn wait_line(&self, position: usize, text: &str, deadline: Instant) -> Result<String, NotReady> {
+        let Some(kept) = self.kept else { return Err(NotReady::TooLate(String::from("nobody prints"))) };
+        loop {
+            match kept.wait_line(position, PAUSE_MAX) {
+                Some(Ok(line)) => return Ok(line),
+                Some(Err(ending)) => return Err(NotReady::Ended(ending)),
+                None if self.launcher.is_cancelled() => return Err(NotReady::Cancelled),
+                None if Instant::now() >= deadline => {
+                    return Err(NotReady::TooLate(format!("no line with {text:?} was printed")));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Pauses, but not beyond the end of the process.
+    fn rest(&self, pause: Duration) -> Result<(), NotReady> {
+        if self.launcher.is_cancelled() {
+            return Err(NotReady::Cancelled);
+        }
+        match self.kept {
+            Some(kept) => kept.wait_ended(pause).map_or(Ok(()), |ending| Err(NotReady::Ended(ending))),
+            None => {
+                std::thread::sleep(pause);
+                Ok(())
+            }
+        }
+    }
+
+    /// Looks once. The error says what was seen.
+    fn look(&self, check: &ReadyCheck, within: Duration) -> Result<(), String> {
+        match check {
+            ReadyCheck::Answer { path, status } => {
+                let url = super::with_path(self.url, path);
+                match self.launcher.asker.ask("GET", &url, &[], within)? {
+                    answer if answer.status == *status => Ok(()),
+                    answer => Err(format!("GET {url} was answered with {}, not with {status}", answer.status)),
+                }
+            }
+            ReadyCheck::Port | ReadyCheck::Line(_) => connect(&Target::parse(self.url)?, within),
+        }
+    }
+}
+
+/// Whether somebody accepts connections there. The error says who does not.
+pub(super) fn connect(target: &Target, within: Duration) -> Result<(), String> {
+    let fault = |error: std::io::Error| format!("{}: {error}", target.address());
+    let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(fault)?;
+    let mut outcome = Err(format!("{} has no address", target.host));
+    // `localhost` is often two, of which a server has one.
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, within) {
+            Ok(_) => return Ok(()),
+            Err(error) => outcome = Err(fault(error)),
+        }
+    }
+    outcome
+}

@@ -1,0 +1,124 @@
+//! `${port}`, `${folder}`, `${wiki.url}`: what is known only when the subjects run, put into the texts of an experiment.
+//!
+//! What stands for what is said in [`breme_experiment::placeholder`]; here are the values, and messages for names that have none.
+
+use std::collections::BTreeMap;
+
+use breme_experiment::placeholder;
+
+/// What `${…}` may say, with its values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names(BTreeMap<String, String>);
+
+/// From which likeness on another name is suggested.
+const LIKENESS_MIN: f64 = 0.7;
+
+impl Names {
+    /// Adds a name or gives it another value.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.0.insert(name.into(), value.into());
+    }
+
+    /// Adds all names of another, each behind `prefix` and a dot if there is one.
+    pub fn extend(&mut self, prefix: &str, others: &Self) {
+        let dot = if prefix.is_empty() { "" } else { "." };
+        self.0.extend(others.0.iter().map(|(name, value)| (format!("{prefix}{dot}{name}"), value.clone())));
+    }
+
+    /// The value of a name.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The text with every `${…}` replaced.
+    ///
+    /// # Errors
+    /// Says what is not known, where it stands in the text (which is called `what`), and what was perhaps meant.
+    pub fn fill(&self, text: &str, what: &str) -> Result<String, String> {
+        placeholder::fill(text, |name| self.0.get(name).cloned()).map_err(|name| {
+            let mut all = placeholder::find(text);
+            let position =
+                all.find(|found| !found.is_escaped && found.name == name).map_or(0, |found| found.range.start);
+            format!("{what}, {}: {}", place_of(text, position), self.unknown(&name))
+        })
+    }
+
+    /// Each of several texts.
+    ///
+    /// # Errors
+    /// As [`Names::fill`].
+    pub fn fill_all(&self, texts: &[String], what: &str) -> Result<Vec<String>, String> {
+        texts.iter().map(|text| self.fill(text, what)).collect()
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let likeness = |known: &&String| strsim::jaro_winkler(name, known);
+        let nearest = self.0.keys().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        let remedy = match nearest {
+            Some(known) if likeness(&known) >= LIKENESS_MIN => format!("did you mean ${{{known}}}?"),
+            _ => {
+                format!("known are {}", self.0.keys().map(|name| format!("${{{name}}}")).collect::<Vec<_>>().join(", "))
+            }
+        };
+        format!("${{{name}}} is not known here; {remedy} ($${{{name}}} stands for the characters themselves)")
+    }
+}
+
+fn place_of(text: &str, position: usize) -> String {
+    let before = &text[..position];
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    match before.matches('\n').count() {
+        0 if !text.contains('\n') => format!("column {column}"),
+        lines => format!("line {}, column {column}", lines + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        let mut names = Names::default();
+        names.set("port", "8081");
+        names.set("folder", "/tmp/x");
+        let mut other = Names::default();
+        other.set("url", "http://127.0.0.1:9");
+        names.extend("wiki", &other);
+        names
+    }
+
+    #[test]
+    fn known_names_are_filled_in_and_all_else_is_left() {
+        let check = |text, expected| assert_eq!(names().fill(text, "x").as_deref(), Ok(expected), "{text}");
+        check("listen ${port};", "listen 8081;");
+        check("${wiki.url}/${port}", "http://127.0.0.1:9/8081");
+        check("$host $uri {port} $ {", "$host $uri {port} $ {");
+        check("$${port} ${port", "${port} ${port");
+        check("ü${folder}ü", "ü/tmp/xü");
+        check("", "");
+        check("$", "$");
+    }
+
+    #[test]
+    fn what_is_not_known_is_told_with_its_place() {
+        let check = |text, parts: &[&str]| {
+            let error = names().fill(text, "file nginx.conf").unwrap_err();
+            parts.iter().for_each(|part| assert!(error.contains(part), "{error}"));
+        };
+        check("a\nbü ${prot}", &["file nginx.conf, line 2, column 4", "${prot} is not known", "did you mean ${port}?"]);
+        check("${zzz}", &["column 1", "known are ${folder}, ${port}, ${wiki.url}", "$${zzz}"]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn values_are_never_read_again_and_nothing_panics(text in "[$a{}.\n]{0,20}", value in "[$a{}]{0,8}") {
+            let mut names = Names::default();
+            names.set("a", value.clone());
+            let filled = names.fill(&text, "x");
+            if !text.contains("$$") && filled.is_ok() {
+                proptest::prop_assert_eq!(filled.unwrap(), text.replace("${a}", &value));
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Real processes: started, watched, and ended so that none is left.
+
+#![allow(clippy::unwrap_used)] // in a test, a panic with its place is the report
+
+mod ending;
+mod instruments;
+mod limits;
+mod starting;
+mod world;

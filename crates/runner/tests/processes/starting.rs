@@ -1,0 +1,173 @@
+//! From a description to a subject that is ready, or a message that helps.
+
+use std::net::TcpListener;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use breme_experiment::trial::{ReadyCheck, ResetAction, SubjectKind};
+use breme_runner::{Names, Subject};
+
+use crate::world::{is_alive, launcher, process, python, python_server, script, spec_of, start};
+
+fn fault(spec: &breme_experiment::trial::SubjectSpec) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    start(&launcher(), spec, folder.path()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_server_is_started_asked_reset_and_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let launcher = launcher();
+    let mut process = process();
+    process.files.insert("sub/page.txt".into(), "I listen on ${port} in ${folder}".into());
+    process.prepare.push(vec!["cp".into(), "sub/page.txt".into(), "copy.txt".into()]);
+    let command = [python(), "-m", "http.server", "--bind", "127.0.0.1", "${port}"];
+    let spec = spec_of(&command, process, ReadyCheck::Answer { path: "/copy.txt".into(), status: 200 });
+    let mut subject = start(&launcher, &spec, folder.path()).unwrap();
+
+    let page = std::fs::read_to_string(folder.path().join("copy.txt")).unwrap();
+    let folder_name = folder.path().canonicalize().unwrap();
+    assert_eq!(page, format!("I listen on {} in {}", subject.ports()["port"], folder_name.display()));
+    assert_eq!(subject.names().value("address").unwrap(), format!("127.0.0.1:{}", subject.ports()["port"]));
+
+    let get = |url: &str| ResetAction::Request { method: "GET".into(), url: url.into(), headers: vec![] };
+    subject.reset(&get("/copy.txt"), &launcher, &Names::default()).unwrap();
+    let refused = subject.reset(&get("${url}/nothing"), &launcher, &Names::default()).unwrap_err();
+    assert!(refused.contains("was answered with 404"), "{refused}");
+    let command = ResetAction::Command(vec!["sh".into(), "-c".into(), "echo no >&2; test -e ${folder}/gone".into()]);
+    let refused = subject.reset(&command, &launcher, &Names::default()).unwrap_err();
+    assert!(refused.contains("ended with status 1; it printed: no"), "{refused}");
+
+    let (before, pid) = (subject.url().to_owned(), subject.kept().unwrap().pid());
+    subject.reset(&ResetAction::Restart, &launcher, &Names::default()).unwrap();
+    assert_eq!(subject.url(), before, "others know its port");
+    assert!(!is_alive(pid) && subject.kept().unwrap().pid() != pid);
+    assert!(subject.ended().is_none());
+    assert_eq!(subject.stop().unwrap().unwrap().signal, Some(15));
+}
+
+#[test]
+fn our_own_servers_tell_their_ports() {
+    let folder = tempfile::tempdir().unwrap();
+    // In place of our binary a shell: `sh ROLE --listen …`, where the role is a script.
+    let role = folder.path().join("role");
+    let server = "echo warming up; echo admin on http://127.0.0.1:9; echo \"listening on http://127.0.0.1:7\"; echo $@; exec sleep 100";
+    std::fs::write(&role, server).unwrap();
+    let mut spec = script("");
+    spec.kind = SubjectKind::Own {
+        role: role.to_str().unwrap().into(),
+        arguments: vec!["--root".into(), "${folder}".into()],
+        process: process(),
+    };
+    spec.ready.check = ReadyCheck::Line("--root".into());
+    let subject = start(&launcher(), &spec, folder.path()).unwrap();
+    assert_eq!(subject.url(), "http://127.0.0.1:7");
+    assert_eq!(subject.metrics_url(), Some("http://127.0.0.1:9/metrics"));
+    assert_eq!(subject.names().value("port.admin"), Some("9"));
+    assert!(subject.printed().contains("--listen 127.0.0.1:0 --admin 127.0.0.1:0 --root /"), "{}", subject.printed());
+}
+
+#[test]
+fn one_that_runs_elsewhere_is_asked_and_not_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut spec = script("");
+    spec.kind = SubjectKind::External;
+    spec.url = format!("http://{}", server.local_addr().unwrap());
+    spec.ready.check = ReadyCheck::Port;
+    let mut subject = start(&launcher(), &spec, folder.path()).unwrap();
+    assert!(subject.kept().is_none());
+    assert_eq!(subject.stop(), Ok(None));
+    drop(server);
+    spec.ready.within = Duration::from_millis(20);
+    let late = fault(&spec);
+    assert!(late.contains("was not ready within 0.02 s") && late.contains("refused"), "{late}");
+}
+
+#[test]
+fn one_that_dies_at_once_says_what_it_printed() {
+    let died = fault(&script("echo no configuration; echo give me one >&2; exit 3"));
+    assert_eq!(
+        died,
+        "subject specimen: it ended with status 3 before it was ready; it printed:\nno configuration\ngive me one"
+    );
+    assert!(fault(&script("kill -SEGV $$")).contains("was ended by SIGSEGV before it was ready"));
+    assert!(fault(&script("exit 0")).contains("ended with status 0 before it was ready; it printed nothing"));
+}
+
+#[test]
+fn one_that_is_not_ready_in_time_says_what_was_seen() {
+    let mut spec = script("echo still busy; exec sleep 100");
+    spec.ready.check = ReadyCheck::Port;
+    spec.ready.within = Duration::from_millis(100);
+    let late = fault(&spec);
+    assert!(late.contains("not ready within 0.1 s: 127.0.0.1:"), "{late}");
+    assert!(late.contains("it printed: still busy"), "{late}");
+}
+
+#[test]
+fn a_program_that_is_missing_is_named_with_a_remedy() {
+    let of = |command: &[&str]| fault(&spec_of(command, process(), ReadyCheck::Port));
+    let missing = of(&["frobnicated"]);
+    assert!(missing.contains("there is no program `frobnicated` in PATH; install it"), "{missing}");
+    assert!(of(&["./server"]).contains("there is no program /"), "{}", of(&["./server"]));
+    let mut spec = spec_of(&["./server"], process(), ReadyCheck::Port);
+    let SubjectKind::Command { process, .. } = &mut spec.kind else { unreachable!() };
+    process.files.insert("server".into(), "#!/no/such/interpreter\n".into());
+    process.prepare.push(vec!["chmod".into(), "+x".into(), "server".into()]);
+    assert!(fault(&spec).contains("not the interpreter"), "{}", fault(&spec));
+}
+
+#[test]
+fn what_cannot_be_filled_in_or_written_is_told() {
+    let with_file = |name: &str, content: &str| {
+        let mut process = process();
+        process.files.insert(name.into(), content.into());
+        fault(&spec_of(&["true"], process, ReadyCheck::Port))
+    };
+    assert!(
+        with_file("a.conf", "x\n  ${prot}")
+            .contains("file a.conf, line 2, column 3: ${prot} is not known here; did you mean ${port}?")
+    );
+    assert!(with_file("../a.conf", "").contains("would not lie in its folder"));
+    let mut process = process();
+    process.prepare.push(vec!["false".into()]);
+    assert!(fault(&spec_of(&["true"], process, ReadyCheck::Port)).contains("`false` ended with status 1"));
+}
+
+#[test]
+fn a_port_that_is_taken_is_noticed() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut spec = python_server();
+    spec.url = format!("http://{}", taken.local_addr().unwrap());
+    let fault = fault(&spec);
+    assert!(fault.contains("is taken: another program already accepts connections there"), "{fault}");
+}
+
+#[test]
+fn one_whose_port_is_snatched_away_gets_another() {
+    let folder = tempfile::tempdir().unwrap();
+    // The first time it says what servers say when they lose that race.
+    let text = "if mkdir tried; then echo 'bind(): Address already in use' >&2; exit 1; fi; echo ${port} serves; exec sleep 100";
+    let spec = spec_of(&["sh", "-c", text], process(), ReadyCheck::Line("serves".into()));
+    let subject = start(&launcher(), &spec, folder.path()).unwrap();
+    assert!(folder.path().join("tried").exists());
+    let expected = format!("{} serves", subject.ports()["port"]);
+    assert!(subject.printed().contains(&expected), "{expected}: {}", subject.printed());
+}
+
+#[test]
+fn starting_can_be_interrupted() {
+    let launcher = launcher();
+    let cancelled = std::sync::Arc::clone(&launcher.cancelled);
+    let folder = tempfile::tempdir().unwrap();
+    let mut spec = script("touch started; exec sleep 100");
+    spec.ready.check = ReadyCheck::Port;
+    let outcome = std::thread::scope(|scope| {
+        let starting = scope.spawn(|| start(&launcher, &spec, folder.path()).map(|_: Subject| ()));
+        crate::world::until(|| folder.path().join("started").exists());
+        cancelled.store(true, Ordering::Relaxed);
+        starting.join().unwrap()
+    });
+    assert!(outcome.unwrap_err().to_string().contains("interrupted"));
+}

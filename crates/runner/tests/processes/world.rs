@@ -1,0 +1,85 @@
+//! What the tests share.
+
+use std::path::Path;
+use std::time::Duration;
+
+use breme_experiment::trial::{Cpus, ProcessSpec, Ready, ReadyCheck, Restart, SubjectKind, SubjectSpec};
+use breme_runner::{Hierarchy, Keeper, Launcher, Names, StartFault, Subject};
+
+/// Long: it is reached only when something is broken.
+pub const LONG: Duration = Duration::from_secs(30);
+
+pub fn keeper() -> Keeper {
+    Keeper::program(Path::new(env!("CARGO_BIN_EXE_breme-keeper")))
+}
+
+pub fn launcher() -> Launcher {
+    Launcher::new(keeper(), "/bin/sh".into(), Hierarchy::find())
+}
+
+/// As an ordinary user on a machine without control groups has it.
+pub fn bare_launcher() -> Launcher {
+    Launcher::new(keeper(), "/bin/sh".into(), Hierarchy::none("no control groups in this test"))
+}
+
+/// Both ways of holding processes together.
+pub fn launchers() -> [Launcher; 2] {
+    [launcher(), bare_launcher()]
+}
+
+pub fn process() -> ProcessSpec {
+    ProcessSpec { ports: vec!["port".into()], cpus: Cpus::All, ..ProcessSpec::default() }
+}
+
+pub fn spec_of(command: &[&str], process: ProcessSpec, check: ReadyCheck) -> SubjectSpec {
+    let command = command.iter().map(|&part| part.to_owned()).collect();
+    SubjectSpec {
+        name: "specimen".into(),
+        kind: SubjectKind::Command { command, process },
+        url: "http://127.0.0.1:${port}".into(),
+        metrics_url: None,
+        ready: Ready { check, within: LONG },
+        restart: Restart::Block,
+    }
+}
+
+/// A shell script that is ready when it prints `ready`.
+pub fn script(text: &str) -> SubjectSpec {
+    // The system's own programs, not what a wrapper earlier in PATH would have to find first.
+    let text = &format!("PATH=/usr/bin:/bin:$PATH; {text}");
+    spec_of(&["sh", "-c", text], process(), ReadyCheck::Line("ready".into()))
+}
+
+/// The system's own one, if it is there.
+pub fn python() -> &'static str {
+    if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
+}
+
+/// Serves the folder that it runs in.
+pub fn python_server() -> SubjectSpec {
+    let command = [python(), "-m", "http.server", "--bind", "127.0.0.1", "${port}"];
+    spec_of(&command, process(), ReadyCheck::Answer { path: "/".into(), status: 200 })
+}
+
+pub fn start(launcher: &Launcher, spec: &SubjectSpec, folder: &Path) -> Result<Subject, StartFault> {
+    launcher.start(spec, folder, &[], &Names::default())
+}
+
+/// Whether a process is there and has not ended.
+pub fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+/// The numbers in a file, one a line.
+pub fn pids_in(path: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_ascii_whitespace().map(|word| word.parse().unwrap()).collect()
+}
+
+/// Waits for what another process does, without a bound of its own: the test runner has one.
+pub fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
