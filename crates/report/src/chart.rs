@@ -1,0 +1,289 @@
+//! Charts: options for Apache ECharts, with the words and the table that say the same.
+//!
+//! The options hold no code: where ECharts wants a function, they name one of those in `assets/report.js` (`"@lin:s"`). Colours are the
+//! custom properties of `assets/report.css`, so that light, dark and paper are a matter of style alone. Foreign names never stand where
+//! the script looks for functions, nor where ECharts looks for markup.
+//!
+//! A logarithmic axis is a linear one over logarithms: so ticks can be 1, 2, 5 where a decade is too much.
+
+use serde_json::{Value, json};
+
+use crate::figures::Unit;
+use crate::table::Table;
+
+/// Series that are told apart by colour; further ones by dashes too.
+pub(crate) const COLOURS: usize = 8;
+/// Kinds of dashes.
+const DASHES: usize = 4;
+const SYMBOLS: [&str; 5] = ["circle", "rect", "triangle", "diamond", "roundRect"];
+/// From this ratio of the largest to the smallest value on, an axis is logarithmic.
+const LOG_FROM_RATIO: f64 = 20.0;
+/// Digits of a number in the page.
+const DIGITS: i32 = 5;
+
+/// A chart with all that stands around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    /// Below it.
+    pub caption: String,
+    /// What it shows, for those who do not see it.
+    pub says: String,
+    pub height_px: u32,
+    pub option: Value,
+    /// What the script needs to know of its axes and names: see `report.js`.
+    pub words: Value,
+    /// What can be shown and hidden; empty if there is but one thing.
+    pub legend: Vec<LegendEntry>,
+    /// What it shows, in numbers.
+    pub table: Table,
+}
+
+/// A series that can be hidden.
+#[derive(Clone, Debug)]
+pub(crate) struct LegendEntry {
+    /// The name of the series in the options.
+    pub key: String,
+    /// For people.
+    pub name: String,
+    pub look: Look,
+    pub is_on: bool,
+}
+
+/// How the n-th series looks: colours first, then dashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look(pub usize);
+
+impl Look {
+    pub(crate) fn colour(self) -> String {
+        format!("var(--s{})", self.0 % COLOURS)
+    }
+
+    /// For the options, and for `stroke-dasharray`.
+    pub(crate) const fn dashes(self) -> &'static [u32] {
+        match (self.0 / COLOURS) % DASHES {
+            0 => &[],
+            1 => &[7, 4],
+            2 => &[2, 3],
+            _ => &[9, 3, 2, 3],
+        }
+    }
+
+    pub(crate) fn line_type(self) -> Value {
+        if self.dashes().is_empty() { json!("solid") } else { json!(self.dashes()) }
+    }
+
+    pub(crate) const fn symbol(self) -> &'static str {
+        SYMBOLS[self.0 % SYMBOLS.len()]
+    }
+}
+
+/// What an axis counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    In(Unit),
+    Ratio,
+}
+
+/// An axis of values.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    counting: Counting,
+    is_log: bool,
+    /// On the axis: of logarithms, if it is logarithmic.
+    low: f64,
+    high: f64,
+}
+
+impl Axis {
+    /// An axis that shows all of `values`: logarithmic if they are far apart and all above 0.
+    pub(crate) fn fit(values: impl Iterator<Item = f64>, counting: Counting) -> Self {
+        let is_ratio = counting == Counting::Ratio;
+        let (low, high) = ends(values.filter(|value| !is_ratio || *value > 0.0)).unwrap_or(if is_ratio {
+            (0.5, 2.0)
+        } else {
+            (0.0, 1.0)
+        });
+        let is_log = is_ratio || (low > 0.0 && high / low >= LOG_FROM_RATIO);
+        let place = |value: f64| if is_log { value.log10() } else { value };
+        let (low, high) = (place(low), place(high));
+        let margin = ((high - low) * 0.06).max(if is_log { 0.004 } else { high.abs() * 0.02 });
+        let margin = if margin > 0.0 { margin } else { 1.0 };
+        Self { counting, is_log, low: low - margin, high: high + margin }
+    }
+
+    /// The same, from 0 if it is not logarithmic.
+    pub(crate) fn starting_at_zero(mut self) -> Self {
+        if !self.is_log && self.low >= 0.0 - (self.high - self.low) * 0.1 {
+            self.low = 0.0;
+        }
+        self
+    }
+
+    /// Where a value lies; null where it lies nowhere.
+    pub(crate) fn place(&self, value: f64) -> Value {
+        if !value.is_finite() || (self.is_log && value <= 0.0) {
+            return Value::Null;
+        }
+        number(if self.is_log { value.log10() } else { value })
+    }
+
+    /// The options of the axis.
+    pub(crate) fn option(&self, name: &str) -> Value {
+        let mut option = json!({
+            "type": "value",
+            "name": name,
+            "min": number(self.low),
+            "max": number(self.high),
+            "axisLabel": { "formatter": self.formatter(), "hideOverlap": true },
+        });
+        if self.is_log {
+            let ticks: Vec<Value> = self.ticks().into_iter().map(|tick| number(tick.log10())).collect();
+            option["axisLabel"]["customValues"] = json!(ticks);
+            option["axisTick"] = json!({ "customValues": ticks });
+        } else {
+            option["splitLine"] = json!({ "showMinLine": false, "showMaxLine": false });
+            option["axisLabel"]["showMinLabel"] = json!(self.low == 0.0);
+            option["axisLabel"]["showMaxLabel"] = json!(false);
+        }
+        option
+    }
+
+    /// For the script: how a place is told.
+    pub(crate) fn words(&self) -> Value {
+        json!(self.formatter())
+    }
+
+    fn formatter(&self) -> String {
+        let unit = match self.counting {
+            Counting::In(unit) => unit.word(),
+            Counting::Ratio => "ratio",
+        };
+        format!("@{}:{unit}", if self.is_log { "pow" } else { "lin" })
+    }
+
+    /// 1, 2, 5, 10, … as far as decades are few; finer steps, where there is not even a factor of three.
+    fn ticks(&self) -> Vec<f64> {
+        let (low, high) = (10_f64.powf(self.low), 10_f64.powf(self.high));
+        if high / low < 3.0 {
+            return even_ticks(low, high);
+        }
+        let decades = self.high - self.low;
+        let steps: &[f64] = if decades > 5.0 {
+            &[1.0]
+        } else if decades > 2.5 {
+            &[1.0, 3.0]
+        } else {
+            &[1.0, 2.0, 5.0]
+        };
+        let exponents = self.low.floor() as i32..=self.high.ceil() as i32;
+        let ticks = exponents.flat_map(|exponent| steps.iter().map(move |step| step * 10_f64.powi(exponent)));
+        ticks.filter(|tick| (low..=high).contains(tick)).collect()
+    }
+}
+
+/// Even steps of 1, 2 or 5 of some decade, at most eight.
+fn even_ticks(low: f64, high: f64) -> Vec<f64> {
+    const TICKS_MAX: f64 = 8.0;
+    let rough = (high - low) / TICKS_MAX;
+    let decade = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * decade).find(|&step| step >= rough).unwrap_or(rough);
+    let first = (low / step).ceil() as i64;
+    (first..).map(|index| index as f64 * step).take_while(|&tick| tick <= high).take(TICKS_MAX as usize + 1).collect()
+}
+
+/// Smallest and largest of what is finite.
+fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let finite = values.filter(|value| value.is_finite());
+    let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+    (low <= high).then_some((low, high))
+}
+
+/// A number as it stands in the page: few digits, null for none.
+pub(crate) fn number(value: f64) -> Value {
+    if !value.is_finite() {
+        return Value::Null;
+    }
+    if value == 0.0 {
+        return json!(0);
+    }
+    let decimals = DIGITS - 1 - value.abs().log10().floor() as i32;
+    if decimals <= 0 {
+        return if value.abs() < 1e15 { json!(value.round() as i64) } else { json!(value) };
+    }
+    if decimals > 15 {
+        return json!(value);
+    }
+    let factor = 10_f64.powi(decimals);
+    let rounded = (value * factor).round() / factor;
+    // `777` and not `777.0`: there are many of them.
+    if rounded.fract() == 0.0 { json!(rounded as i64) } else { json!(rounded) }
+}
+
+/// The axis of a chart with a row for each name, the first one on top. Its names are told to the script apart.
+pub(crate) fn rows_axis(rows: usize) -> Value {
+    let places: Vec<usize> = (0..rows).collect();
+    json!({
+        "type": "value",
+        "inverse": true,
+        "min": -0.6,
+        "max": rows as f64 - 0.4,
+        "axisLabel": { "formatter": "@rows", "customValues": places },
+        "axisTick": { "show": false },
+        "splitLine": { "show": false },
+        "axisLine": { "show": false },
+    })
+}
+
+/// A whisker for each `[low, row, high]`.
+pub(crate) fn whiskers(key: &str, data: &[Value]) -> Value {
+    json!({
+        "type": "custom", "name": key, "renderItem": "@whisker", "encode": { "x": [0, 2], "y": 1 }, "data": data, "silent": true, "z": 3,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(values: &[f64], counting: Counting) -> Axis {
+        Axis::fit(values.iter().copied(), counting)
+    }
+
+    #[test]
+    fn an_axis_is_logarithmic_where_values_are_far_apart() {
+        let seconds = Counting::In(Unit::Seconds);
+        assert!(axis(&[0.001, 0.5], seconds).is_log);
+        assert!(!axis(&[0.4, 0.5], seconds).is_log);
+        assert!(!axis(&[0.0, 0.5], seconds).is_log, "0 has no logarithm");
+        assert_eq!(axis(&[0.001, 0.5], seconds).place(0.1), json!(-1));
+        assert_eq!(axis(&[0.001, 0.5], seconds).place(0.0), Value::Null);
+        let ticks: Vec<Value> = axis(&[0.001, 0.5], seconds).ticks().into_iter().map(number).collect();
+        assert_eq!(ticks, [0.001, 0.003, 0.01, 0.03, 0.1, 0.3].map(number));
+    }
+
+    #[test]
+    fn nothing_one_value_and_nonsense_make_an_axis_too() {
+        for values in [&[][..], &[5.0], &[0.0], &[f64::NAN, f64::INFINITY], &[-1.0, -1.0]] {
+            for counting in [Counting::Ratio, Counting::In(Unit::Plain)] {
+                let axis = axis(values, counting);
+                assert!(axis.low < axis.high && axis.low.is_finite() && axis.high.is_finite(), "{values:?} {axis:?}");
+                assert!(axis.ticks().len() < 60, "{values:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ratios_near_one_have_fine_ticks() {
+        let ticks = axis(&[0.96, 1.03], Counting::Ratio).ticks();
+        assert!(ticks.len() >= 4 && ticks.iter().any(|tick| (tick - 1.0).abs() < 1e-9), "{ticks:?}");
+    }
+
+    #[test]
+    fn numbers_have_five_digits() {
+        let cases =
+            [(0.123_456_7, json!(0.12346)), (1_234_567.0, json!(1_234_567)), (0.0, json!(0)), (f64::NAN, Value::Null)];
+        for (value, expected) in cases {
+            assert_eq!(number(value), expected);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Numbers as people read them: three digits, and the unit that fits.
+
+/// What a measure is in: the words of [`breme_experiment::judgement::MeasureTable::unit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Unit {
+    Seconds,
+    PerSecond,
+    Bytes,
+    BytesPerSecond,
+    Share,
+    Plain,
+}
+
+impl Unit {
+    pub(crate) fn parse(text: &str) -> Self {
+        match text {
+            "s" => Self::Seconds,
+            "/s" => Self::PerSecond,
+            "B" => Self::Bytes,
+            "B/s" => Self::BytesPerSecond,
+            "share" => Self::Share,
+            _ => Self::Plain,
+        }
+    }
+
+    /// As the script of the page knows it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Seconds => "s",
+            Self::PerSecond => "/s",
+            Self::Bytes => "B",
+            Self::BytesPerSecond => "B/s",
+            Self::Share => "share",
+            Self::Plain => "",
+        }
+    }
+}
+
+/// `1.23 ms`, `45.6k/s`, `12.3 MB`, `0.42 %`.
+pub(crate) fn figure(value: f64, unit: Unit) -> String {
+    if !value.is_finite() {
+        return String::from("–");
+    }
+    let sign = if value < 0.0 { "−" } else { "" };
+    let value = value.abs();
+    match unit {
+        Unit::Seconds => format!("{sign}{}", seconds(value)),
+        Unit::PerSecond => format!("{sign}{}/s", thousands(value)),
+        Unit::Bytes => format!("{sign}{}", bytes(value)),
+        Unit::BytesPerSecond => format!("{sign}{}/s", bytes(value)),
+        Unit::Share => format!("{sign}{} %", three_digits(value * 100.0)),
+        Unit::Plain => format!("{sign}{}", thousands(value)),
+    }
+}
+
+/// As [`figure`]; a dash if there is none.
+pub(crate) fn figure_or_dash(value: Option<f64>, unit: Unit) -> String {
+    value.map_or_else(|| String::from("–"), |value| figure(value, unit))
+}
+
+/// `1.20 – 1.27 ms`, `980 µs – 1.27 ms`; nothing if an end lacks.
+pub(crate) fn range(low: Option<f64>, high: Option<f64>, unit: Unit) -> Option<String> {
+    let (low, high) = (figure(low?, unit), figure(high?, unit));
+    Some(if unit_of(&low) == unit_of(&high) {
+        format!("{} – {high}", number_of(&low))
+    } else {
+        format!("{low} – {high}")
+    })
+}
+
+/// What stands behind the number.
+fn unit_of(figure: &str) -> &str {
+    &figure[number_of(figure).len()..]
+}
+
+fn number_of(figure: &str) -> &str {
+    figure.trim_end_matches(|c: char| !c.is_ascii_digit())
+}
+
+/// A ratio: `0.214`, `1.02`, `12.3`.
+pub(crate) fn ratio(value: f64) -> String {
+    if !value.is_finite() {
+        return String::from("–");
+    }
+    match value.abs() {
+        size if size >= 1_000.0 => thousands(value),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        // Around 1 the third decimal is a tenth of a percent.
+        size if size >= 0.1 => format!("{value:.3}"),
+        0.0 => String::from("0"),
+        _ => significant(value, 3),
+    }
+}
+
+/// A chance: `0.034`, `< 0.001`.
+pub(crate) fn chance(p: f64) -> String {
+    if p < 0.001 { String::from("< 0.001") } else { format!("{p:.3}") }
+}
+
+fn seconds(value: f64) -> String {
+    match value {
+        0.0 => String::from("0 s"),
+        v if v < 999.5e-9 => format!("{} ns", three_digits(v * 1e9)),
+        v if v < 999.5e-6 => format!("{} µs", three_digits(v * 1e6)),
+        v if v < 999.5e-3 => format!("{} ms", three_digits(v * 1e3)),
+        v if v < 120.0 => format!("{} s", three_digits(v)),
+        v => {
+            let whole = v.round() as u64;
+            let (hours, minutes, seconds) = (whole / 3_600, whole / 60 % 60, whole % 60);
+            if hours > 0 { format!("{hours} h {minutes} min") } else { format!("{minutes} min {seconds} s") }
+        }
+    }
+}
+
+fn bytes(value: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let (scaled, step) = scale(value, UNITS.len());
+    if step == 0 && value.fract() == 0.0 {
+        return format!("{value} B");
+    }
+    format!("{} {}", three_digits(scaled), UNITS[step])
+}
+
+fn thousands(value: f64) -> String {
+    const UNITS: [&str; 5] = ["", "k", "M", "G", "T"];
+    if value.fract() == 0.0 && value.abs() < 10_000.0 {
+        return format!("{value}");
+    }
+    let (scaled, step) = scale(value, UNITS.len());
+    format!("{}{}", three_digits(scaled), UNITS[step])
+}
+
+/// Divided by 1,000 until three digits before the point are enough.
+fn scale(value: f64, steps: usize) -> (f64, usize) {
+    let mut scaled = value;
+    let mut step = 0;
+    while scaled.abs() >= 999.5 && step + 1 < steps {
+        scaled /= 1_000.0;
+        step += 1;
+    }
+    (scaled, step)
+}
+
+fn three_digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => String::from("0"),
+        size if size < 0.01 => significant(value, 2),
+        size if size < 9.995 => format!("{value:.2}"),
+        size if size < 99.95 => format!("{value:.1}"),
+        size if size < 1e6 => format!("{value:.0}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+fn significant(value: f64, digits: i32) -> String {
+    let exponent = value.abs().log10().floor() as i32;
+    let decimals = usize::try_from(digits - 1 - exponent).unwrap_or(0);
+    if decimals > 9 { format!("{value:.1e}") } else { format!("{value:.decimals$}") }
+}
+
+/// 1234567 as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 trial`, `28 trials`.
+pub(crate) fn plural(count: u64, name: &str) -> String {
+    format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_has_the_unit_that_fits() {
+        let cases = [
+            (0.001_23, Unit::Seconds, "1.23 ms"),
+            (0.999_6, Unit::Seconds, "1.00 s"),
+            (0.0, Unit::Seconds, "0 s"),
+            (45_630.0, Unit::PerSecond, "45.6k/s"),
+            (840.0, Unit::PerSecond, "840/s"),
+            (-0.000_012, Unit::Seconds, "−12.0 µs"),
+            (64.0, Unit::Bytes, "64 B"),
+            (12_345_678.0, Unit::Bytes, "12.3 MB"),
+            (1_500.0, Unit::BytesPerSecond, "1.50 kB/s"),
+            (0.004_2, Unit::Share, "0.42 %"),
+            (0.000_01, Unit::Share, "0.0010 %"),
+            (1.0, Unit::Share, "100 %"),
+            (250.0, Unit::Plain, "250"),
+            (1e300, Unit::Plain, "1.0e288T"),
+            (f64::NAN, Unit::Plain, "–"),
+        ];
+        for (value, unit, expected) in cases {
+            assert_eq!(figure(value, unit), expected);
+        }
+    }
+
+    #[test]
+    fn ratios_keep_what_matters_around_one() {
+        let cases =
+            [(0.2137, "0.214"), (1.0204, "1.020"), (12.34, "12.3"), (0.012_34, "0.0123"), (123.4, "123"), (0.0, "0")];
+        for (value, expected) in cases {
+            assert_eq!(ratio(value), expected);
+        }
+        assert_eq!([0.5, 0.000_2].map(chance), ["0.500", "< 0.001"]);
+        assert_eq!([0, 1_234_567].map(grouped), ["0", "1,234,567"]);
+    }
+}

@@ -1,0 +1,161 @@
+//! A run as one page that opens offline.
+//!
+//! Everything is inside the file: style, script, charts, data. The page forbids itself every request and every script but its own two
+//! (by their digests), so that nothing that a subject printed can ever run. All text goes through maud, which escapes it; the charts'
+//! data stand in a block of JSON without a single `<`.
+//!
+//! The order is that of a reader's questions: what is the answer, how sure is it, what was seen, may it be believed, how was it made.
+
+mod comparisons;
+mod distributions;
+mod forest;
+mod hypotheses;
+mod measures;
+mod method;
+mod models;
+mod over_time;
+mod parts;
+mod top;
+mod trust;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::Run;
+use crate::words;
+use parts::Gallery;
+
+const STYLE: &str = include_str!("../assets/report.css");
+const SCRIPT: &str = include_str!("../assets/report.js");
+const CHARTS_SCRIPT: &str = include_str!("../assets/echarts.min.js");
+
+/// What a page may weigh: what changes over time gives way to all the rest.
+const PAGE_BYTES_MAX: usize = 5_700_000;
+
+/// A part of the page: its anchor, its heading, what is in it.
+struct Section {
+    id: &'static str,
+    heading: &'static str,
+    body: Markup,
+}
+
+/// The run as a page.
+#[must_use]
+pub fn html(run: &Run<'_>) -> String {
+    let mut gallery = Gallery::default();
+    let sections: Vec<Section> = [
+        ("hypotheses", "Hypotheses", hypotheses::section(run, &mut gallery)),
+        ("results", "What was measured", measures::section(run, &mut gallery)),
+        ("distributions", "Response times", distributions::section(run, &mut gallery)),
+        ("time", "Over time", over_time::section(run)),
+        ("models", "Models", models::models(run, &mut gallery)),
+        ("searches", "Failure points", models::searches(run, &mut gallery)),
+        ("comparisons", "Pairs of levels", comparisons::section(run, &mut gallery)),
+        ("trust", "May it be believed?", trust::section(run, &mut gallery)),
+        ("method", "Method and machine", method::section(run)),
+        ("trials", "Every trial", method::trials(run)),
+        ("plan", "The plan", method::plan(run)),
+    ]
+    .into_iter()
+    .filter_map(|(id, heading, body)| body.map(|body| Section { id, heading, body }))
+    .collect();
+    let mut data = json!({ "charts": gallery.into_json(), "time": null });
+    let bytes = page(run, &sections, &data).into_string().len();
+    data["time"] = over_time::data(run, PAGE_BYTES_MAX.saturating_sub(bytes));
+    page(run, &sections, &data).into_string()
+}
+
+fn page(run: &Run<'_>, sections: &[Section], data: &Value) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy());
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="generator" content=(format!("breme {}", run.head.breme_version));
+                meta name="referrer" content="no-referrer";
+                title { (words::one_line(run.title())) " · breme" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                a.skip href="#answer" { "Skip to the answer" }
+                (top::banner(run))
+                (contents(sections))
+                main {
+                    (top::answer(run))
+                    @for section in sections {
+                        section id=(section.id) aria-labelledby=(format!("{}-heading", section.id)) {
+                            h2 id=(format!("{}-heading", section.id)) { (section.heading) }
+                            (section.body)
+                        }
+                    }
+                }
+                footer { p { "Written by breme " (run.head.breme_version) ". Charts: Apache ECharts (Apache-2.0), inside this file." } }
+                script type="application/json" id="run" { (PreEscaped(embedded(data))) }
+                script { (PreEscaped(CHARTS_SCRIPT)) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    }
+}
+
+fn contents(sections: &[Section]) -> Markup {
+    html! {
+        nav.contents aria-label="Contents" {
+            ul {
+                li { a href="#answer" { "Answer" } }
+                @for section in sections { li { a href=(format!("#{}", section.id)) { (section.heading) } } }
+            }
+        }
+    }
+}
+
+/// Nothing but what is in the file; styles may be set by the charts.
+fn policy() -> String {
+    let scripts: Vec<String> =
+        [CHARTS_SCRIPT, SCRIPT].iter().map(|script| format!("'sha256-{}'", digest(script))).collect();
+    format!(
+        "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        scripts.join(" ")
+    )
+}
+
+fn digest(script: &str) -> String {
+    STANDARD.encode(Sha256::digest(script.as_bytes()))
+}
+
+/// JSON that ends no element and begins no comment, whatever is in it.
+fn embedded(data: &Value) -> String {
+    data.to_string().replace('<', "\\u003c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embedded_data_hold_no_markup() {
+        let text = embedded(&json!({ "</script><!--": "<script>" }));
+        assert!(!text.contains('<'), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["</script><!--"], "<script>");
+    }
+
+    #[test]
+    fn the_charting_script_is_the_one_that_was_published() {
+        let readme = include_str!("../assets/README.md");
+        let digest: String =
+            Sha256::digest(CHARTS_SCRIPT.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(readme.contains(&format!("{digest}  echarts.min.js")), "write {digest} into assets/README.md");
+    }
+
+    #[test]
+    fn no_script_ends_its_element() {
+        for script in [CHARTS_SCRIPT, SCRIPT] {
+            assert!(!script.to_ascii_lowercase().contains("</script") && !script.contains("<!--"));
+        }
+    }
+}

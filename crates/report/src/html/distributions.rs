@@ -1,0 +1,218 @@
+//! Response times, all of them: quantile curves of the combinations, laid over each other.
+//!
+//! The axis is that of HdrHistogram's plots: each step to the right is a tenth of the requests above. So the tail, which a mean hides, takes
+//! most of the picture. The curve of a combination is that of all its trials that count, put together.
+
+use std::collections::BTreeMap;
+
+use breme_experiment::record::{Purpose, TrialRecord};
+use breme_stats::Histogram;
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number};
+use crate::distribution::decode;
+use crate::figures::{Unit, figure, grouped};
+use crate::html::parts::Gallery;
+use crate::table::{Cell, Table};
+use crate::{Run, words};
+
+/// The most workloads with a chart of their own.
+const WORKLOADS_MAX: usize = 12;
+/// The most curves of all charts together.
+const CURVES_MAX: usize = 240;
+/// So many curves are shown at first.
+const CURVES_SHOWN: usize = 6;
+/// Points for each tenth of the requests above.
+const POINTS_PER_DECADE: u32 = 16;
+/// Nobody has 10^9 requests.
+const DECADES_MAX: f64 = 7.0;
+
+type Levels = BTreeMap<String, String>;
+
+pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
+    let workloads = workloads(run.trials);
+    let curves_max = CURVES_MAX / workloads.len().clamp(1, WORKLOADS_MAX);
+    let charts: Vec<(&str, Chart)> = workloads
+        .iter()
+        .take(WORKLOADS_MAX)
+        .filter_map(|workload| Some((*workload, chart(workload, curves_max, run)?)))
+        .collect();
+    if charts.is_empty() {
+        return None;
+    }
+    Some(html! {
+        p.lead { "Due → done, of all requests of the trials that count. A curve that is lower is faster; to the right are the slowest of the requests." }
+        @for (workload, chart) in &charts {
+            h3 { "Workload " code { (words::one_line(workload)) } }
+            (gallery.figure(chart))
+        }
+        @if workloads.len() > WORKLOADS_MAX { p.remark { "The first " (WORKLOADS_MAX) " of " (workloads.len()) " workloads." } }
+    })
+}
+
+/// Those in the foreground first: they are what is asked about.
+fn workloads(trials: &[TrialRecord]) -> Vec<&str> {
+    let mut names: BTreeMap<&str, bool> = BTreeMap::new();
+    for (name, workload) in trials.iter().flat_map(|trial| &trial.workloads) {
+        names.insert(name, workload.is_background);
+    }
+    let mut names: Vec<(&str, bool)> = names.into_iter().collect();
+    names.sort_by_key(|(_, is_background)| *is_background);
+    names.into_iter().map(|(name, _)| name).collect()
+}
+
+struct Curve<'a> {
+    levels: &'a Levels,
+    histogram: Histogram,
+}
+
+/// By combination, in the plan's order.
+fn curves<'a>(workload: &str, curves_max: usize, trials: &'a [TrialRecord]) -> (Vec<Curve<'a>>, usize) {
+    let mut curves: BTreeMap<(u32, &Levels), Histogram> = BTreeMap::new();
+    let mut left_out = std::collections::BTreeSet::new();
+    for trial in trials.iter().filter(|trial| trial.counts() && trial.purpose == Purpose::Block) {
+        let Some(record) = trial.workloads.get(workload) else { continue };
+        let key = (trial.combination, &trial.levels);
+        if curves.len() >= curves_max && !curves.contains_key(&key) {
+            left_out.insert(key);
+            continue;
+        }
+        if let Some(histogram) = decode(&record.response.histogram) {
+            curves.entry(key).or_default().merge(&histogram);
+        }
+    }
+    (curves.into_iter().map(|((_, levels), histogram)| Curve { levels, histogram }).collect(), left_out.len())
+}
+
+fn chart(workload: &str, curves_max: usize, run: &Run<'_>) -> Option<Chart> {
+    let (curves, left_out) = curves(workload, curves_max, run.trials);
+    if curves.is_empty() {
+        return None;
+    }
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    let ends = curves.iter().flat_map(|curve| [curve.histogram.quantile(0.01), curve.histogram.max()]).map(seconds);
+    let y = Axis::fit(ends, Counting::In(Unit::Seconds)).starting_at_zero();
+    let shown = shown_first(curves.len());
+    let names: Vec<String> = curves
+        .iter()
+        .map(|curve| words::short(&words::levels_or(curve.levels, "all trials"), words::NAME_CHARS_MAX))
+        .collect();
+    let left_out = if left_out > 0 { format!(" {left_out} more combinations are not drawn.") } else { String::new() };
+    Some(Chart {
+        caption: format!("Response time of {} by quantile.{left_out}", words::one_line(workload)),
+        says: says(workload, &curves),
+        height_px: 360,
+        option: option(&curves, &y, &shown),
+        words: json!({ "x": "@quantile", "y": y.words(), "names": names }),
+        legend: legend(&names, &shown),
+        table: table(&curves),
+    })
+}
+
+/// A few that are spread over all of them.
+fn shown_first(curves: usize) -> Vec<bool> {
+    let step = curves.div_ceil(CURVES_SHOWN).max(1);
+    (0..curves).map(|index| curves <= CURVES_SHOWN || index % step == 0 || index + 1 == curves).collect()
+}
+
+fn legend(names: &[String], shown: &[bool]) -> Vec<LegendEntry> {
+    if names.len() < 2 {
+        return Vec::new();
+    }
+    let entry = |(index, (name, &is_on)): (usize, (&String, &bool))| LegendEntry {
+        key: format!("line {index}"),
+        name: name.clone(),
+        look: Look(index),
+        is_on,
+    };
+    names.iter().zip(shown).enumerate().map(entry).collect()
+}
+
+fn option(curves: &[Curve<'_>], y: &Axis, shown: &[bool]) -> Value {
+    let decades = curves.iter().map(|curve| decades(&curve.histogram)).fold(1.0, f64::max);
+    let ticks: Vec<Value> = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999, 0.999_999_9]
+        .into_iter()
+        .map(|quantile: f64| -(1.0 - quantile).log10())
+        .filter(|place| *place <= decades + 1e-9)
+        .map(number)
+        .collect();
+    let selected: serde_json::Map<String, Value> =
+        shown.iter().enumerate().map(|(index, &shown)| (format!("line {index}"), json!(shown))).collect();
+    let series = |(index, curve): (usize, &Curve<'_>)| {
+        let look = Look(index);
+        json!({
+            "type": "line", "name": format!("line {index}"), "data": points(&curve.histogram, y), "symbol": "none", "z": 3,
+            "itemStyle": { "color": look.colour() },
+            "lineStyle": { "color": look.colour(), "width": 2, "type": look.line_type() },
+        })
+    };
+    json!({
+        "grid": { "left": 64, "right": 24, "top": 14, "bottom": 46 },
+        "xAxis": {
+            "type": "value", "min": 0, "max": number(decades), "name": "quantile", "nameLocation": "middle", "nameGap": 26,
+            "axisLabel": { "formatter": "@quantile", "customValues": ticks, "hideOverlap": true },
+            "axisTick": { "customValues": ticks }, "splitLine": { "show": false },
+        },
+        "yAxis": y.option(""),
+        "tooltip": { "trigger": "axis", "formatter": "@axis" },
+        "legend": { "show": false, "selected": selected },
+        "series": curves.iter().enumerate().map(series).collect::<Vec<_>>(),
+    })
+}
+
+/// How far the curve goes: a quantile past the last request says nothing.
+fn decades(histogram: &Histogram) -> f64 {
+    (histogram.count() as f64).log10().clamp(0.5, DECADES_MAX)
+}
+
+fn points(histogram: &Histogram, y: &Axis) -> Vec<Value> {
+    let decades = decades(histogram);
+    let steps = (decades * f64::from(POINTS_PER_DECADE)).ceil() as u32;
+    let low = (1..5_u32).map(|step| f64::from(step) / f64::from(5 * POINTS_PER_DECADE));
+    let steps = (1..=steps).map(|step| decades * f64::from(step) / f64::from(steps));
+    let places: Vec<f64> = std::iter::once(0.0).chain(low).chain(steps).collect();
+    let quantiles: Vec<f64> = places.iter().map(|place| 1.0 - 10_f64.powf(-place)).collect();
+    let times = histogram.quantiles(&quantiles);
+    let point = |(&place, &nanos): (&f64, &u64)| json!([number(place), y.place(nanos.max(1) as f64 / 1e9)]);
+    places.iter().zip(&times).map(point).collect()
+}
+
+const TABLE_QUANTILES: [(f64, &str); 5] =
+    [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (1.0, "longest")];
+
+fn table(curves: &[Curve<'_>]) -> Table {
+    let names: Vec<String> = ["at".to_owned(), "#requests".to_owned(), "#mean".to_owned()]
+        .into_iter()
+        .chain(TABLE_QUANTILES.iter().map(|(_, name)| format!("#{name}")))
+        .collect();
+    let mut table = Table::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    for curve in curves {
+        let mut row = vec![
+            Cell::from(words::levels_or(curve.levels, "all trials")),
+            grouped(curve.histogram.count()).into(),
+            figure(curve.histogram.mean() / 1e9, Unit::Seconds).into(),
+        ];
+        row.extend(TABLE_QUANTILES.iter().map(|(quantile, _)| Cell::from(at(&curve.histogram, *quantile))));
+        table.push(row);
+    }
+    table
+}
+
+fn at(histogram: &Histogram, quantile: f64) -> String {
+    figure(histogram.quantile(quantile) as f64 / 1e9, Unit::Seconds)
+}
+
+fn says(workload: &str, curves: &[Curve<'_>]) -> String {
+    const TOLD_MAX: usize = 4;
+    let tell = |curve: &Curve<'_>| {
+        let name = words::levels_or(curve.levels, "all trials");
+        format!("{name}: median {}, 99 % {}", at(&curve.histogram, 0.5), at(&curve.histogram, 0.99))
+    };
+    let told: Vec<String> = curves.iter().take(TOLD_MAX).map(tell).collect();
+    words::one_line(&format!(
+        "Quantile curves of the response time of {workload}, {} combinations. {}.",
+        curves.len(),
+        told.join("; ")
+    ))
+}

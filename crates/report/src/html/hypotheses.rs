@@ -1,0 +1,133 @@
+//! Each hypothesis: what was claimed, what became of it, by how much, and its blocks.
+
+use breme_experiment::judgement::{Case, HypothesisJudgement};
+use maud::{Markup, html};
+
+use crate::figures::{Unit, chance, figure, ratio};
+use crate::html::forest;
+use crate::html::parts::{Gallery, badge, folded_table};
+use crate::table::{Cell, Table};
+use crate::{Run, units, words};
+
+/// The most rows of blocks that stand under a hypothesis.
+const BLOCK_ROWS_MAX: usize = 400;
+
+pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
+    let hypotheses = &run.judgement.hypotheses;
+    if hypotheses.is_empty() {
+        return None;
+    }
+    let vocabulary = units::vocabulary(run);
+    let unit = |hypothesis: &HypothesisJudgement| units::of_claim(&hypothesis.expect, &vocabulary);
+    Some(html! {
+        p.remark { (forest::LEGEND) }
+        @for (index, hypothesis) in hypotheses.iter().enumerate() { (card(index + 1, hypothesis, unit(hypothesis), gallery)) }
+    })
+}
+
+fn card(number: usize, hypothesis: &HypothesisJudgement, unit: Unit, gallery: &mut Gallery) -> Markup {
+    let verdict = words::verdict(hypothesis.verdict);
+    let id = format!("hypothesis-{number}");
+    let (data, blocks) = (format!("{id}-data"), blocks(hypothesis, unit));
+    let rows: Vec<forest::Row<'_>> = hypothesis.cases.iter().map(|case| row(case, unit)).collect();
+    let chart = forest::chart(&rows, &format!("hypothesis {number}"));
+    html! {
+        article.hypothesis.(verdict.class) id=(id) {
+            h3 { (words::one_line(&hypothesis.says)) }
+            p.verdict {
+                (badge(&verdict))
+                @if let [only] = hypothesis.cases.as_slice() { (effect(only, unit)) }
+            }
+            @if !hypothesis.sentence.is_empty() { p { (words::one_line(&hypothesis.sentence)) } }
+            @if let Some(chart) = chart { (gallery.figure(&chart)) }
+            (reasons(&hypothesis.cases))
+            p.claim { "Checked as " code { (words::one_line(&hypothesis.expect)) } }
+            p.links {
+                @if !hypothesis.cases.is_empty() { a href=(format!("#{data}")) { "Its data, block by block" } }
+                " · " a href="#trials" { "every trial" }
+            }
+            (folded_table("Each case", &cases(hypothesis, unit), blocks.is_empty().then_some(&data)))
+            (folded_table("Each block", &blocks, Some(&data)))
+        }
+    }
+}
+
+fn row(case: &Case, unit: Unit) -> forest::Row<'_> {
+    forest::Row {
+        name: words::levels_or(&case.levels, "all blocks"),
+        verdict: case.verdict,
+        effect: &case.effect,
+        unit,
+    }
+}
+
+/// The number that decides, large.
+fn effect(case: &Case, unit: Unit) -> Markup {
+    html! {
+        @if case.effect.center.is_some() {
+            span.effect {
+                span.effect-name { (words::scale(case.effect.scale)) " " }
+                (words::effect(&case.effect, unit))
+            }
+            @if let Some(p) = case.effect.p_holm.or(case.effect.p) {
+                span.effect-name { "p " (chance(p)) @if case.effect.p_holm.is_some() { " (Holm)" } }
+            }
+        }
+    }
+}
+
+fn reasons(cases: &[Case]) -> Markup {
+    let reasons: Vec<String> = cases.iter().filter_map(|case| Some(reason(case, case.reason.as_ref()?))).collect();
+    html! { @for reason in reasons.iter().take(forest::ROWS_MAX) { p.remark { (reason) } } }
+}
+
+fn reason(case: &Case, reason: &str) -> String {
+    let reason = words::one_line(reason);
+    if case.levels.is_empty() { reason } else { format!("{}: {reason}", words::levels(&case.levels)) }
+}
+
+fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
+    let mut table = Table::new(&[
+        "at",
+        "verdict",
+        "#effect and interval",
+        "#p",
+        "#p (Holm)",
+        "#noise floor",
+        "#too small to matter",
+        "#blocks",
+    ]);
+    for case in &hypothesis.cases {
+        let effect = &case.effect;
+        let verdict = words::verdict(case.verdict);
+        let optional = |value: Option<String>| Cell::from(value.unwrap_or_else(|| String::from("–")));
+        table.push([
+            words::levels_or(&case.levels, "all").into(),
+            Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
+            words::effect(effect, unit).into(),
+            optional(effect.p.map(chance)),
+            optional(effect.p_holm.map(chance)),
+            optional(effect.floor.map(|floor| words::scaled(floor, effect.scale, unit))),
+            format!("±{}", figure(effect.equal_within, Unit::Share)).into(),
+            effect.blocks.len().to_string().into(),
+        ]);
+    }
+    table
+}
+
+fn blocks(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
+    let mut table = Table::new(&["at", "#block", "#left", "#right", "#left ÷ right"]);
+    for case in &hypothesis.cases {
+        for pair in &case.effect.blocks {
+            let at = words::levels_or(&case.levels, "all");
+            table.push([
+                at,
+                pair.block.to_string(),
+                figure(pair.left, unit),
+                figure(pair.right, unit),
+                ratio(pair.left / pair.right),
+            ]);
+        }
+    }
+    table.limited(BLOCK_ROWS_MAX)
+}

@@ -1,0 +1,394 @@
+//! What was measured: the table of the study, the lines over the levels of a factor, and every point of every block.
+
+use std::collections::BTreeMap;
+
+use breme_experiment::judgement::{MeasureRow, MeasureTable};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number, rows_axis, whiskers};
+use crate::figures::{Unit, figure, figure_or_dash, range};
+use crate::html::parts::{Gallery, table};
+use crate::table::{Cell, Table};
+use crate::{Run, text, words};
+
+/// The most measures with charts.
+const MEASURES_MAX: usize = 24;
+/// The most combinations with a row of their own in a chart.
+const ROWS_MAX: usize = 80;
+/// The most lines of a chart; further ones are in the table.
+const LINES_MAX: usize = 24;
+/// So many lines are shown at first.
+const LINES_SHOWN: usize = 8;
+/// The most single trials in all charts of measures, and in their tables: of each row the first blocks are drawn.
+const POINTS_MAX: usize = 12_000;
+/// The most rows of the table of the study.
+const STUDY_ROWS_MAX: usize = 300;
+const ROW_PX: u32 = 26;
+const AROUND_PX: u32 = 58;
+
+type Levels = BTreeMap<String, String>;
+
+pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
+    let tables = &run.judgement.tables;
+    if tables.iter().all(|table| table.rows.is_empty()) {
+        return None;
+    }
+    let charted: Vec<&MeasureTable> = tables.iter().filter(|table| !table.rows.is_empty()).take(MEASURES_MAX).collect();
+    let points_max = POINTS_MAX / charted.len().max(1);
+    Some(html! {
+        p.lead { "The median over the blocks, and its interval." }
+        @for (title, study) in text::study(run.judgement, text::MEASURES_ABREAST_MAX) { (table(&title, &study.limited(STUDY_ROWS_MAX), None)) }
+        (sources(tables))
+        @for measure in charted { (of_measure(measure, points_max, gallery)) }
+        @if tables.len() > MEASURES_MAX { p.remark { "Charts of the first " (MEASURES_MAX) " of " (tables.len()) " measures." } }
+    })
+}
+
+fn of_measure(measure: &MeasureTable, points_max: usize, gallery: &mut Gallery) -> Markup {
+    html! {
+        h3 { code { (words::one_line(&measure.measure)) } (better(measure)) }
+        @if let Some(chart) = lines(measure) { (gallery.figure(&chart)) }
+        @if let Some(chart) = points(measure, points_max) { (gallery.figure(&chart)) }
+    }
+}
+
+fn better(measure: &MeasureTable) -> Markup {
+    html! {
+        @match measure.less_is_better {
+            Some(true) => span.better { " less is better" },
+            Some(false) => span.better { " more is better" },
+            None => {},
+        }
+    }
+}
+
+/// Where the published figures stand.
+fn sources(tables: &[MeasureTable]) -> Markup {
+    let rows = tables.iter().flat_map(|table| &table.rows);
+    let mut sources: Vec<String> =
+        rows.filter_map(|row| Some(words::one_line(&row.published.as_ref()?.source))).collect();
+    sources.sort();
+    sources.dedup();
+    sources.retain(|source| !source.is_empty());
+    html! { @if !sources.is_empty() { p.remark { "Published: " (sources.join("; ")) "." } } }
+}
+
+/// Every trial as a dot, a row for each combination, with the estimate and its interval.
+fn points(measure: &MeasureTable, points_max: usize) -> Option<Chart> {
+    let unit = Unit::parse(&measure.unit);
+    let rows: Vec<&MeasureRow> = measure.rows.iter().take(ROWS_MAX).collect();
+    if rows.iter().all(|row| row.values.is_empty() && row.center.is_none()) {
+        return None;
+    }
+    let published = |row: &&MeasureRow| row.published.as_ref().map(|published| published.value);
+    let of_row = |row: &&MeasureRow| {
+        let values: Vec<f64> = row.values.iter().map(|(_, value)| *value).collect();
+        [row.center, row.low, row.high, published(row)].into_iter().flatten().chain(values).collect::<Vec<f64>>()
+    };
+    let axis = Axis::fit(rows.iter().flat_map(of_row), Counting::In(unit));
+    let names: Vec<String> =
+        rows.iter().map(|row| words::short(&words::levels_or(&row.levels, "all"), words::NAME_CHARS_MAX)).collect();
+    let mut says = format!("Dot plot of {}: {} combinations", measure.measure, measure.rows.len());
+    if let Some((least, most)) = extremes(&rows) {
+        says = format!(
+            "{says}; lowest at {} with {}, highest at {} with {}",
+            words::levels_or(&least.levels, "all"),
+            figure_or_dash(least.center, unit),
+            words::levels_or(&most.levels, "all"),
+            figure_or_dash(most.center, unit)
+        );
+    }
+    let has_published = text::has_published(measure);
+    let left_out = if measure.rows.len() > ROWS_MAX {
+        format!(" The first {ROWS_MAX} of {} combinations.", measure.rows.len())
+    } else {
+        String::new()
+    };
+    Some(Chart {
+        caption: format!(
+            "{}: every trial (dots), median over the blocks (diamond) and its interval (bar){}.{left_out}",
+            words::one_line(&measure.measure),
+            if has_published { ", published figure (cross)" } else { "" }
+        ),
+        says: words::one_line(&says) + ".",
+        height_px: AROUND_PX + ROW_PX * rows.len() as u32,
+        option: points_option(&rows, &axis, unit, points_max),
+        words: json!({ "rows": names, "x": axis.words() }),
+        legend: Vec::new(),
+        table: values_table(measure, points_max),
+    })
+}
+
+fn extremes<'a>(rows: &[&'a MeasureRow]) -> Option<(&'a MeasureRow, &'a MeasureRow)> {
+    let known = || rows.iter().filter(|row| row.center.is_some_and(f64::is_finite));
+    let center = |row: &&&MeasureRow| row.center.unwrap_or(0.0);
+    let least = known().min_by(|a, b| center(a).total_cmp(&center(b)))?;
+    let most = known().max_by(|a, b| center(a).total_cmp(&center(b)))?;
+    Some((least, most))
+}
+
+fn points_option(rows: &[&MeasureRow], axis: &Axis, unit: Unit, points_max: usize) -> Value {
+    let trials_max = points_max / rows.len().max(1);
+    let mut trials = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        for (position, &(block, value)) in row.values.iter().take(trials_max).enumerate() {
+            let name = format!("block {block}: {}", figure(value, unit));
+            trials.push(json!({ "name": name, "value": [axis.place(value), number(index as f64 + jitter(position))] }));
+        }
+    }
+    let mark = |value: f64, index: usize, name: String| json!({ "name": name, "value": [axis.place(value), index] });
+    let centers: Vec<Value> = numbered(rows, |row, index| Some(mark(row.center?, index, told(row, unit))));
+    let bars: Vec<Value> =
+        numbered(rows, |row, index| Some(json!({ "value": [axis.place(row.low?), index, axis.place(row.high?)] })));
+    let published: Vec<Value> = numbered(rows, |row, index| {
+        let published = row.published.as_ref()?;
+        let name = format!(
+            "published: {} ({})",
+            figure(published.value, unit),
+            words::short(&published.source, words::NAME_CHARS_MAX)
+        );
+        Some(mark(published.value, index, name))
+    });
+    json!({
+        "grid": { "left": "@rows", "right": 20, "top": 6, "bottom": 34 },
+        "xAxis": axis.option(""),
+        "yAxis": rows_axis(rows.len()),
+        "tooltip": { "trigger": "item", "formatter": "@row" },
+        "color": ["var(--accent)"],
+        "series": [
+            { "type": "scatter", "name": "trials", "symbolSize": 6, "z": 2, "data": trials, "itemStyle": { "color": "var(--ink-2)", "opacity": 0.5 } },
+            whiskers("interval", &bars),
+            { "type": "scatter", "name": "median", "symbol": "diamond", "symbolSize": 12, "z": 4, "data": centers, "itemStyle": { "color": "var(--accent)" } },
+            { "type": "scatter", "name": "published", "symbol": CROSS, "symbolSize": 9, "z": 5, "data": published, "itemStyle": { "color": "var(--s1)" } },
+        ],
+    })
+}
+
+/// A cross that is drawn, so that it has no letter's shape.
+pub(crate) const CROSS: &str = "path://M0 0L3 0L5 2L7 0L10 0L6.5 5L10 10L7 10L5 8L3 10L0 10L3.5 5Z";
+
+fn numbered(rows: &[&MeasureRow], of: impl Fn(&MeasureRow, usize) -> Option<Value>) -> Vec<Value> {
+    rows.iter().enumerate().filter_map(|(index, row)| of(row, index)).collect()
+}
+
+fn told(row: &MeasureRow, unit: Unit) -> String {
+    let center = format!("median {}", figure_or_dash(row.center, unit));
+    range(row.low, row.high, unit).map_or_else(|| center.clone(), |range| format!("{center}, interval {range}"))
+}
+
+/// Dots of a row beside each other, below its bar: the same order in every row, so that blocks can be followed.
+fn jitter(position: usize) -> f64 {
+    const LANES: usize = 4;
+    0.2 + (position % LANES) as f64 * 0.07
+}
+
+fn values_table(measure: &MeasureTable, points_max: usize) -> Table {
+    let unit = Unit::parse(&measure.unit);
+    let mut names = vec!["at", "#median", "#interval", "#published", "single trials, by block"];
+    if !text::has_published(measure) {
+        names.remove(3);
+    }
+    let mut table = Table::new(&names);
+    let values_max = points_max / measure.rows.len().clamp(1, STUDY_ROWS_MAX);
+    for row in &measure.rows {
+        let values: Vec<String> = row
+            .values
+            .iter()
+            .take(values_max)
+            .map(|(block, value)| format!("{block}: {}", figure(*value, unit)))
+            .collect();
+        let mut cells = vec![
+            Cell::from(words::levels_or(&row.levels, "all")),
+            figure_or_dash(row.center, unit).into(),
+            range(row.low, row.high, unit).unwrap_or_else(|| String::from("–")).into(),
+        ];
+        if text::has_published(measure) {
+            cells.push(figure_or_dash(row.published.as_ref().map(|published| published.value), unit).into());
+        }
+        cells.push(values.join(" · ").into());
+        table.push(cells);
+    }
+    table.limited(STUDY_ROWS_MAX)
+}
+
+/// A line: one combination of the other factors.
+struct Line<'a> {
+    name: String,
+    /// By level.
+    points: Vec<(f64, &'a MeasureRow)>,
+}
+
+/// The measure over the levels of the factor with the most numbers among its levels; none if no factor has three.
+fn lines(measure: &MeasureTable) -> Option<Chart> {
+    const LEVELS_MIN: usize = 3;
+    let (factor, levels) = numeric_factor(&measure.rows).filter(|(_, levels)| levels.len() >= LEVELS_MIN)?;
+    let lines = lines_over(&measure.rows, &factor);
+    let drawn = &lines[..lines.len().min(LINES_MAX)];
+    let unit = Unit::parse(&measure.unit);
+    let rows = || drawn.iter().flat_map(|line| line.points.iter().map(|(_, row)| *row));
+    let published = |row: &MeasureRow| row.published.as_ref().map(|published| published.value);
+    let values = rows().flat_map(|row| [row.center, row.low, row.high, published(row)].into_iter().flatten());
+    let x = Axis::fit(levels.iter().copied(), Counting::In(Unit::Plain)).starting_at_zero();
+    let y = Axis::fit(values, Counting::In(unit)).starting_at_zero();
+    let legend = if drawn.len() > 1 { legend(drawn) } else { Vec::new() };
+    Some(Chart {
+        caption: format!(
+            "{} over {}: median over the blocks with its interval (band){}.{}",
+            words::one_line(&measure.measure),
+            words::one_line(&factor),
+            if text::has_published(measure) { "; dashed with hollow marks: published" } else { "" },
+            if lines.len() > LINES_MAX {
+                format!(" The first {LINES_MAX} of {} lines.", lines.len())
+            } else {
+                String::new()
+            }
+        ),
+        says: words::one_line(&lines_say(measure, &factor, drawn)),
+        height_px: 340,
+        option: lines_option(drawn, &factor, &x, &y),
+        words: json!({ "x": x.words(), "y": y.words(), "names": drawn.iter().map(|line| words::short(&line.name, words::NAME_CHARS_MAX)).collect::<Vec<_>>() }),
+        legend,
+        table: lines_table(&factor, drawn, unit),
+    })
+}
+
+/// The factor whose levels are all numbers, and the most of them.
+pub(crate) fn numeric_factor(rows: &[MeasureRow]) -> Option<(String, Vec<f64>)> {
+    let factors = rows.first()?.levels.keys();
+    let numeric = factors.filter_map(|factor| {
+        let levels: Option<Vec<f64>> = rows.iter().map(|row| level(&row.levels, factor)).collect();
+        let mut levels = levels?;
+        levels.sort_by(f64::total_cmp);
+        levels.dedup();
+        Some((factor.clone(), levels))
+    });
+    numeric.max_by_key(|(_, levels)| levels.len())
+}
+
+fn level(levels: &Levels, factor: &str) -> Option<f64> {
+    levels.get(factor)?.parse().ok().filter(|level: &f64| level.is_finite())
+}
+
+fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str) -> Vec<Line<'a>> {
+    let mut lines: Vec<(Levels, Line<'a>)> = Vec::new();
+    for row in rows {
+        let Some(level) = level(&row.levels, factor) else { continue };
+        let mut others = row.levels.clone();
+        others.remove(factor);
+        match lines.iter_mut().find(|(known, _)| *known == others) {
+            Some((_, line)) => line.points.push((level, row)),
+            None => lines.push((
+                others.clone(),
+                Line { name: words::levels_or(&others, "measured"), points: vec![(level, row)] },
+            )),
+        }
+    }
+    let sorted = lines.into_iter().map(|(_, mut line)| {
+        line.points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        line
+    });
+    sorted.collect()
+}
+
+fn legend(lines: &[Line<'_>]) -> Vec<LegendEntry> {
+    let entry = |(index, line): (usize, &Line<'_>)| LegendEntry {
+        key: format!("line {index}"),
+        name: words::short(&line.name, words::NAME_CHARS_MAX),
+        look: Look(index),
+        is_on: index < LINES_SHOWN,
+    };
+    lines.iter().enumerate().map(entry).collect()
+}
+
+fn lines_option(lines: &[Line<'_>], factor: &str, x: &Axis, y: &Axis) -> Value {
+    let mut x_option = x.option(&words::short(factor, words::NAME_CHARS_MAX));
+    x_option["nameLocation"] = json!("middle");
+    x_option["nameGap"] = json!(26);
+    let hidden: serde_json::Map<String, Value> =
+        (LINES_SHOWN..lines.len()).map(|index| (format!("line {index}"), json!(false))).collect();
+    json!({
+        "grid": { "left": 64, "right": 16, "top": 14, "bottom": 46 },
+        "xAxis": x_option,
+        "yAxis": y.option(""),
+        "tooltip": { "trigger": "axis", "formatter": "@axis" },
+        "legend": { "show": false, "selected": hidden },
+        "series": lines.iter().enumerate().flat_map(|(index, line)| line_series(index, line, x, y)).collect::<Vec<_>>(),
+    })
+}
+
+/// Two stacked lines without ink make the band; then the line itself; then what was published.
+fn line_series(index: usize, line: &Line<'_>, x: &Axis, y: &Axis) -> Vec<Value> {
+    let (key, look) = (format!("line {index}"), Look(index));
+    let points = |of: &dyn Fn(&MeasureRow) -> Option<Value>| -> Vec<Value> {
+        line.points.iter().filter_map(|(level, row)| Some(json!([x.place(*level), of(row)?]))).collect()
+    };
+    let height = |row: &MeasureRow| Some(number(y.place(row.high?).as_f64()? - y.place(row.low?).as_f64()?));
+    let lows =
+        points(&|row| y.place(row.low?).as_f64().and_then(|low| y.place(row.high?).as_f64().map(|_| number(low))));
+    let band = |data: Vec<Value>, area: Value| {
+        json!({
+            "type": "line", "name": key, "id": format!("{key} {}", if area.is_null() { "low" } else { "band" }),
+            "stack": format!("band {index}"), "stackStrategy": "all", "data": data, "symbol": "none", "silent": true,
+            "lineStyle": { "opacity": 0 }, "areaStyle": area, "tooltip": { "show": false }, "z": 1,
+        })
+    };
+    let mut series = vec![
+        band(lows, Value::Null),
+        band(points(&height), json!({ "color": look.colour(), "opacity": 0.16 })),
+        json!({
+            "type": "line", "name": key, "id": format!("{key} measured"), "data": points(&|row| Some(y.place(row.center?))),
+            "symbol": look.symbol(), "symbolSize": 7, "z": 3, "itemStyle": { "color": look.colour() },
+            "lineStyle": { "color": look.colour(), "width": 2, "type": look.line_type() },
+        }),
+    ];
+    let published = points(&|row| Some(y.place(row.published.as_ref()?.value)));
+    if !published.is_empty() {
+        series.push(json!({
+            "type": "line", "name": key, "id": format!("{key} published"), "data": published,
+            "symbol": "circle", "symbolSize": 7, "z": 2,
+            "itemStyle": { "color": "var(--paper)", "borderColor": look.colour(), "borderWidth": 1.5 },
+            "lineStyle": { "color": look.colour(), "width": 1.2, "type": [5, 4], "opacity": 0.8 },
+        }));
+    }
+    series
+}
+
+fn lines_say(measure: &MeasureTable, factor: &str, lines: &[Line<'_>]) -> String {
+    const TOLD_MAX: usize = 4;
+    let unit = Unit::parse(&measure.unit);
+    let told = lines.iter().take(TOLD_MAX).filter_map(|line| {
+        let ((first, from), (last, to)) = (line.points.first()?, line.points.last()?);
+        Some(format!(
+            "{}: from {} at {first} to {} at {last}",
+            line.name,
+            figure_or_dash(from.center, unit),
+            figure_or_dash(to.center, unit)
+        ))
+    });
+    format!(
+        "Line chart of {} over {factor}, {} lines. {}.",
+        measure.measure,
+        lines.len(),
+        told.collect::<Vec<_>>().join("; ")
+    )
+}
+
+/// A row for each level, a column for each line.
+fn lines_table(factor: &str, lines: &[Line<'_>], unit: Unit) -> Table {
+    let names: Vec<String> =
+        std::iter::once(format!("#{factor}")).chain(lines.iter().map(|line| format!("#{}", line.name))).collect();
+    let mut table = Table::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut levels: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(level, _)| *level)).collect();
+    levels.sort_by(f64::total_cmp);
+    levels.dedup();
+    for level in levels {
+        let mut row = vec![figure(level, Unit::Plain)];
+        for line in lines {
+            let found = line.points.iter().find(|(at, _)| *at == level);
+            row.push(found.map_or_else(|| String::from("–"), |(_, row)| text::estimate(row, unit)));
+        }
+        table.push(row);
+    }
+    table
+}

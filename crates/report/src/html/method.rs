@@ -1,0 +1,145 @@
+//! How it was made: method, machine, every trial, the plan.
+
+use breme_experiment::record::{TrialRecord, WorkloadRecord};
+use maud::{Markup, html};
+
+use crate::figures::{Unit, figure, grouped};
+use crate::{Run, text, words};
+
+/// The most rows of the table of trials; the whole journal lies beside the page.
+const ROWS_MAX: usize = 2_000;
+/// The most characters of a plan.
+const PLAN_CHARS_MAX: usize = 200_000;
+
+pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
+    Some(html! {
+        p {
+            "The unit of evidence is the block: one trial of every combination, in random order. Percentiles are taken in each trial from all of its "
+            "requests, then compared over the blocks: Hodges–Lehmann estimates with intervals by signed ranks, p-values after Holm. Warm-up is "
+            "found in each trial's time series and left out. Response time counts from the instant at which a request was due."
+        }
+        dl.facts-list { @for (name, value) in facts(run) { div { dt { (name) } dd { (words::one_line(&value)) } } } }
+        p.links {
+            "Beside this file: " a href="plan.toml" { "plan.toml" } ", " a href="trials.jsonl" { "trials.jsonl" } ", "
+            a href="instruments.csv" { "instruments.csv" } "."
+        }
+    })
+}
+
+fn facts(run: &Run<'_>) -> Vec<(String, String)> {
+    let (head, machine) = (run.head, &run.head.machine);
+    let mut facts = vec![("Trials", text::trial_counts(run))];
+    facts.push(("Planned", format!("{} trials", run.judgement.trials.planned)));
+    facts.push(("Seed", head.seed.to_string()));
+    facts.extend(head.profile.clone().map(|profile| ("Profile", profile)));
+    facts.push(("breme", head.breme_version.clone()));
+    facts.push(("Machine", machine.host.clone()));
+    facts.push(("Processor", format!("{}, {} for the laboratory", machine.processor, machine.processors)));
+    facts.push(("Memory", figure(machine.memory_bytes as f64, Unit::Bytes)));
+    facts.push(("Kernel", machine.kernel.clone()));
+    facts.push(("Clock speed", machine.governor.clone().unwrap_or_else(|| String::from("not known"))));
+    facts.push(("Virtual machine", machine.virtualization.clone().unwrap_or_else(|| String::from("none seen"))));
+    let versions = head
+        .subject_versions
+        .iter()
+        .map(|(subject, version)| (format!("Subject {}", words::one_line(subject)), version.clone()));
+    facts.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(versions).collect()
+}
+
+pub(crate) fn trials(run: &Run<'_>) -> Option<Markup> {
+    if run.trials.is_empty() {
+        return None;
+    }
+    Some(html! {
+        details.data {
+            summary { "All " (grouped(run.trials.len() as u64)) " trials, in the order in which they were run" }
+            (trials_table(run))
+        }
+    })
+}
+
+/// How many trials have room.
+fn shown(run: &Run<'_>) -> usize {
+    let rows = run.trials.iter().scan(0, |rows, trial| {
+        *rows += trial.workloads.len().max(1);
+        Some(*rows)
+    });
+    rows.take_while(|rows| *rows <= ROWS_MAX).count()
+}
+
+fn trials_table(run: &Run<'_>) -> Markup {
+    let shown = shown(run);
+    const NAMES: [&str; 11] = [
+        "trial",
+        "block",
+        "combination",
+        "state",
+        "workload",
+        "steady from",
+        "answered",
+        "errors",
+        "rate",
+        "mean response",
+        "generator CPU",
+    ];
+    html! {
+        div.scroll role="region" aria-label="Every trial" tabindex="0" {
+            table {
+                thead { tr { @for name in NAMES { th scope="col" { (name) } } } }
+                tbody { @for trial in run.trials.iter().take(shown) { (trial_rows(trial)) } }
+            }
+        }
+        @if run.trials.len() > shown { p.remark { "The first " (shown) "; all are in trials.jsonl." } }
+    }
+}
+
+fn trial_rows(trial: &TrialRecord) -> Markup {
+    let state = words::trial_state(trial);
+    let class = if state == "counts" { "counts" } else { "refuted" };
+    html! {
+        @if trial.workloads.is_empty() {
+            tr id=(format!("trial-{}", trial.number)) { (trial_cells(trial, state, class)) @for _ in 0..7 { td { "–" } } }
+        }
+        @for (index, (name, workload)) in trial.workloads.iter().enumerate() {
+            tr id=[(index == 0).then(|| format!("trial-{}", trial.number))] {
+                (trial_cells(trial, state, class))
+                (workload_cells(name, workload))
+            }
+        }
+    }
+}
+
+fn trial_cells(trial: &TrialRecord, state: &str, class: &'static str) -> Markup {
+    let aa = if trial.replicate > 0 { " (A/A)" } else { "" };
+    let purpose = words::purpose(&trial.purpose);
+    html! {
+        th scope="row" { (trial.number) }
+        td { @if purpose == "block" { (trial.block) } @else { (purpose) } }
+        td { (words::levels_or(&trial.levels, "–")) (aa) }
+        td { span.(class).verdict-text { (state) } }
+    }
+}
+
+fn workload_cells(name: &str, workload: &WorkloadRecord) -> Markup {
+    let errors: u64 = workload.errors.values().sum();
+    html! {
+        td { (words::one_line(name)) }
+        td.number { (figure(workload.steady.from_s, Unit::Seconds)) }
+        td.number { (grouped(workload.answered)) }
+        td.number { (grouped(errors)) }
+        td.number { (figure(workload.achieved_rate, Unit::PerSecond)) }
+        td.number { (figure(workload.response.mean_ns / 1e9, Unit::Seconds)) }
+        td.number { (figure(workload.generator_cpu_share, Unit::Share)) }
+    }
+}
+
+pub(crate) fn plan(run: &Run<'_>) -> Option<Markup> {
+    if run.plan.trim().is_empty() {
+        return None;
+    }
+    let plan: String = words::many_lines(run.plan).chars().take(PLAN_CHARS_MAX).collect();
+    Some(html! {
+        p.lead { "As it was frozen when the run began." }
+        pre.plan tabindex="0" aria-label="The plan" { code { (plan) } }
+    })
+}

@@ -1,0 +1,82 @@
+//! The head of the page: the question, its answer, and whether there is something to be known before.
+
+use maud::{Markup, html};
+
+use crate::figures::plural;
+use crate::html::parts::badge;
+use crate::{Run, text, words};
+
+/// The most warnings that stand above everything else; further ones are further down.
+const WARNINGS_ON_TOP_MAX: usize = 4;
+
+pub(crate) fn banner(run: &Run<'_>) -> Markup {
+    let started = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(run.head.started_unix_ms));
+    html! {
+        header.banner {
+            p.run {
+                strong { "breme" } " "
+                span { (words::one_line(&run.head.run)) }
+                @if let Some(started) = started.filter(|_| run.head.started_unix_ms > 0 && run.head.started_unix_ms < 200_000_000_000_000) {
+                    " · " time { (httpdate::fmt_http_date(started)) }
+                }
+            }
+            div.colours role="group" aria-label="Colours" {
+                button type="button" data-colours="auto" aria-pressed="true" { "Auto" }
+                button type="button" data-colours="light" aria-pressed="false" { "Light" }
+                button type="button" data-colours="dark" aria-pressed="false" { "Dark" }
+            }
+        }
+    }
+}
+
+pub(crate) fn answer(run: &Run<'_>) -> Markup {
+    html! {
+        section.answer id="answer" aria-labelledby="title" {
+            h1 id="title" { (words::one_line(run.title())) }
+            @if let Some(question) = run.question() { p.question { (words::one_line(&question)) } }
+            p.the-answer { (unbroken(&words::one_line(text::answer(run.judgement)))) }
+            ul.facts {
+                @for (verdict, count) in verdicts(run) { li { (badge(&verdict)) @if count > 1 { " × " (count) } } }
+                li { (text::trial_counts(run)) }
+                li { (plural(u64::from(run.judgement.trials.blocks), "complete block")) }
+            }
+            (warnings(run))
+            noscript { p.remark { "The charts need the script in this file. Every number stands in the tables too." } }
+        }
+    }
+}
+
+/// Numbers stay together: no line ends before a unit's sign, nor within an interval.
+fn unbroken(sentence: &str) -> String {
+    sentence.replace(" %", "\u{a0}%").replace('–', "\u{2060}–\u{2060}")
+}
+
+/// How often each verdict was given, in the order of the hypotheses.
+fn verdicts(run: &Run<'_>) -> Vec<(words::VerdictWords, usize)> {
+    let mut counted: Vec<(words::VerdictWords, usize)> = Vec::new();
+    for hypothesis in &run.judgement.hypotheses {
+        let mut verdict = words::verdict(hypothesis.verdict);
+        if verdict.class == "undecided" {
+            verdict.words = String::from("undecided");
+        }
+        match counted.iter_mut().find(|(seen, _)| seen.class == verdict.class) {
+            Some((_, count)) => *count += 1,
+            None => counted.push((verdict, 1)),
+        }
+    }
+    counted
+}
+
+fn warnings(run: &Run<'_>) -> Markup {
+    let warnings = &run.judgement.warnings;
+    html! {
+        @if !warnings.is_empty() {
+            aside.warnings aria-label="Warnings" {
+                @for warning in warnings.iter().take(WARNINGS_ON_TOP_MAX) { p { (words::one_line(warning)) } }
+                @if warnings.len() > WARNINGS_ON_TOP_MAX {
+                    p { a href="#warnings" { (plural((warnings.len() - WARNINGS_ON_TOP_MAX) as u64, "more warning")) } }
+                }
+            }
+        }
+    }
+}

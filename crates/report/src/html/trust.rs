@@ -1,0 +1,109 @@
+//! Whether the numbers may be believed: warnings, noise floor, laws, and the trials that count for nothing and why.
+
+use breme_experiment::judgement::Verdict;
+use breme_experiment::record::{TrialEnd, TrialRecord};
+use maud::{Markup, html};
+
+use crate::figures::{Unit, figure};
+use crate::html::forest;
+use crate::html::parts::{Gallery, table};
+use crate::table::{Cell, Table};
+use crate::{Run, text, units, words};
+
+/// The most trials without use that are told one by one.
+const DISCOUNTED_MAX: usize = 50;
+/// The most rows of a table of this part.
+const ROWS_MAX: usize = 200;
+
+pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
+    let judgement = run.judgement;
+    Some(html! {
+        p.lead { (text::trial_counts(run)) "." }
+        @if !judgement.warnings.is_empty() {
+            h3 id="warnings" { "Warnings" }
+            ul { @for warning in judgement.warnings.iter().take(ROWS_MAX) { li { (words::one_line(warning)) } } }
+        }
+        (discounted(run))
+        (noise(run, gallery))
+        (laws(run))
+    })
+}
+
+fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
+    let floors = &run.judgement.noise;
+    let vocabulary = units::vocabulary(run);
+    let verdict = |is_biased: bool| if is_biased { Verdict::Refuted } else { Verdict::PracticallyEqual };
+    let rows: Vec<forest::Row<'_>> = floors
+        .iter()
+        .map(|noise| forest::Row {
+            name: if noise.levels.is_empty() {
+                noise.measure.clone()
+            } else {
+                format!("{} at {}", noise.measure, words::levels(&noise.levels))
+            },
+            verdict: verdict(noise.is_biased),
+            effect: &noise.effect,
+            unit: units::of_measure(&noise.measure, run.judgement, &vocabulary),
+        })
+        .collect();
+    let chart = forest::chart(&rows, "the same combination twice");
+    html! {
+        @if !floors.is_empty() {
+            h3 { "Noise floor" }
+            p { "One combination was run twice in each block. What differs between the two is noise; a difference that is no larger proves nothing. " (forest::LEGEND) }
+            @if let Some(chart) = chart { (gallery.figure(&chart)) }
+            (table("Noise floor", &text::noise(run).limited(ROWS_MAX), None))
+        }
+    }
+}
+
+fn laws(run: &Run<'_>) -> Markup {
+    let laws = &run.judgement.laws;
+    let broken = laws.iter().filter(|law| !law.agrees).count();
+    let mut rows = Table::new(&["trial", "workload", "#users", "#by the law", "agrees"]);
+    let mut sorted: Vec<_> = laws.iter().collect();
+    sorted.sort_by_key(|law| law.agrees);
+    for law in sorted {
+        let agrees = if law.agrees { Cell::from("yes") } else { Cell::classed("no", "refuted") };
+        let number = |value| Cell::from(figure(value, Unit::Plain));
+        let trial = Cell::linked(law.trial.to_string(), format!("trial-{}", law.trial));
+        rows.push([trial, words::one_line(&law.workload).into(), number(law.users), number(law.users_by_law), agrees]);
+    }
+    html! {
+        @if !laws.is_empty() {
+            h3 { "Operational law" }
+            p { "In a closed loop users = rate × (response time + think time). It was checked on " (laws.len()) " workloads of trials; " (broken) " do not agree." }
+            details.data open[broken > 0] {
+                summary { "Each check" }
+                (table("Checks of the operational law", &rows.limited(ROWS_MAX), None))
+            }
+        }
+    }
+}
+
+fn discounted(run: &Run<'_>) -> Markup {
+    let count = run.discounted().count();
+    html! {
+        @if count > 0 {
+            h3 id="discounted" { "Trials that do not count" }
+            @for trial in run.discounted().take(DISCOUNTED_MAX) { (discounted_trial(trial)) }
+            @if count > DISCOUNTED_MAX { p.remark { "And " (count - DISCOUNTED_MAX) " more, in the table of every trial." } }
+        }
+    }
+}
+
+fn discounted_trial(trial: &TrialRecord) -> Markup {
+    html! {
+        div.discounted {
+            p {
+                a href=(format!("#trial-{}", trial.number)) { "Trial " (trial.number) } ", block " (trial.block)
+                @if !trial.levels.is_empty() { ", " (words::levels(&trial.levels)) }
+                ": " strong { (words::trial_state(trial)) }
+            }
+            ul { @for reason in words::why_not(trial) { li { (words::one_line(&reason)) } } }
+            @if let TrialEnd::Failed { printed, .. } = &trial.end {
+                @if !printed.trim().is_empty() { pre tabindex="0" aria-label="The end of what it printed" { (words::printed(printed)) } }
+            }
+        }
+    }
+}

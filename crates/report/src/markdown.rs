@@ -1,0 +1,162 @@
+//! A run for a pull request: GitHub flavoured Markdown, short.
+
+use std::fmt::Write;
+
+use breme_experiment::judgement::{HypothesisJudgement, Judgement};
+
+use crate::figures::{Unit, plural};
+use crate::table::Table;
+use crate::{Run, text, units, words};
+
+/// The most rows of a table; a comment on a pull request is for reading.
+const ROWS_MAX: usize = 40;
+/// The most trials without use that are told one by one.
+const DISCOUNTED_MAX: usize = 10;
+
+/// The run as Markdown.
+#[must_use]
+pub fn markdown(run: &Run<'_>) -> String {
+    let judgement = run.judgement;
+    let mut out = format!("## {}\n\n", escape(run.title()));
+    if let Some(question) = run.question() {
+        let _ = writeln!(out, "*{}*\n", escape(&question));
+    }
+    let _ = writeln!(out, "**{}**\n", escape(text::answer(judgement)));
+    write_warnings(&mut out, judgement);
+    write_table(&mut out, hypotheses(run));
+    for (title, table) in text::study(judgement, text::MEASURES_ABREAST_MAX) {
+        let _ = writeln!(out, "### {}\n", escape(&title));
+        write_table(&mut out, table.limited(ROWS_MAX));
+    }
+    write_folded(&mut out, "Comparisons of levels", text::comparisons(run));
+    write_folded(&mut out, "Noise floor (the same twice)", text::noise(run));
+    for sentence in text::sentences(judgement) {
+        let _ = writeln!(out, "- {}", escape(sentence));
+    }
+    write_discounted(&mut out, run);
+    let _ = writeln!(out, "\n<sub>{}</sub>", escape(&text::provenance(run)));
+    out
+}
+
+fn hypotheses(run: &Run<'_>) -> Table {
+    let vocabulary = units::vocabulary(run);
+    let mut table = Table::new(&["", "hypothesis", "verdict", "#effect", "in words"]);
+    for hypothesis in &run.judgement.hypotheses {
+        let verdict = words::verdict(hypothesis.verdict);
+        let effect = only_effect(hypothesis, units::of_claim(&hypothesis.expect, &vocabulary));
+        table.push([mark(verdict.class), &hypothesis.says, &verdict.words, &effect, &hypothesis.sentence]);
+    }
+    table
+}
+
+/// The effect of a hypothesis with one case; with several the sentence must do.
+fn only_effect(hypothesis: &HypothesisJudgement, unit: Unit) -> String {
+    match hypothesis.cases.as_slice() {
+        [case] => words::effect(&case.effect, unit),
+        cases => plural(cases.len() as u64, "case"),
+    }
+}
+
+/// A sign that GitHub shows in colour.
+fn mark(class: &str) -> &'static str {
+    match class {
+        "supported" => "✅",
+        "refuted" => "❌",
+        "equal" => "🟰",
+        "undecided" => "❔",
+        _ => "➖",
+    }
+}
+
+fn write_warnings(out: &mut String, judgement: &Judgement) {
+    if judgement.warnings.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "> [!WARNING]");
+    for warning in &judgement.warnings {
+        let _ = writeln!(out, "> - {}", escape(warning));
+    }
+    out.push('\n');
+}
+
+fn write_discounted(out: &mut String, run: &Run<'_>) {
+    let count = run.discounted().count();
+    if count == 0 {
+        return;
+    }
+    let _ =
+        writeln!(out, "\n<details><summary>{} that no verdict may rest on</summary>\n", plural(count as u64, "trial"));
+    for trial in run.discounted().take(DISCOUNTED_MAX) {
+        let why = words::why_not(trial).join("; ");
+        let (number, state) = (trial.number, words::trial_state(trial));
+        let _ = writeln!(
+            out,
+            "- trial {number} ({}): {state}: {}",
+            escape(&words::levels_or(&trial.levels, "no levels")),
+            escape(&why)
+        );
+    }
+    if count > DISCOUNTED_MAX {
+        let _ = writeln!(out, "- and {} more", count - DISCOUNTED_MAX);
+    }
+    let _ = writeln!(out, "\n</details>");
+}
+
+fn write_folded(out: &mut String, title: &str, table: Table) {
+    if table.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "<details><summary>{title}</summary>\n");
+    write_table(out, table.limited(ROWS_MAX));
+    let _ = writeln!(out, "</details>\n");
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a table is made to be written once")]
+fn write_table(out: &mut String, table: Table) {
+    if table.is_empty() {
+        return;
+    }
+    let names: Vec<String> = table.columns.iter().map(|column| escape(&column.name)).collect();
+    let _ = writeln!(out, "| {} |", names.join(" | "));
+    let rules: Vec<&str> = table.columns.iter().map(|column| if column.is_number { "--:" } else { "---" }).collect();
+    let _ = writeln!(out, "| {} |", rules.join(" | "));
+    for row in &table.rows {
+        let cells: Vec<String> = row.iter().map(|cell| escape(&cell.text)).collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    if let Some(remark) = &table.remark {
+        let _ = writeln!(out, "\n{}", escape(remark));
+    }
+    out.push('\n');
+}
+
+/// Foreign text as a piece of a line: nothing in it is markup, a mention, an address or the end of a cell.
+fn escape(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in words::one_line(text).chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            // An invisible character behind it, so that nobody is called and nothing is linked.
+            '@' => escaped.push_str("@\u{200b}"),
+            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '#' | '|' | '~' | '$' => {
+                escaped.push('\\');
+                escaped.push(c);
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped.replace("://", ":\u{200b}//")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_no_markup() {
+        assert_eq!(escape("a|b<img>*c*\n# @me"), "a\\|b&lt;img&gt;\\*c\\* \\# @\u{200b}me");
+        assert_eq!(escape("http://x"), "http:\u{200b}//x");
+    }
+}

@@ -1,0 +1,188 @@
+//! A run for programs: JSON and rows.
+//!
+//! Rows are wide and plain: one header line, a point as decimal sign, base units (seconds, bytes, shares of one) with the unit in the
+//! column's name, an empty field for what is not known.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use breme_experiment::judgement::Judgement;
+use breme_experiment::record::{RunHead, TrialRecord, WorkloadRecord};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{Run, words};
+
+/// Whether the JSON has the whole distributions; they are most of its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Histograms {
+    /// Each distribution with all that was counted.
+    Kept,
+    /// Count, mean, deviation and ends only.
+    #[default]
+    LeftOut,
+}
+
+/// A whole run.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(title = "A run of breme")]
+struct Document<'a> {
+    /// What it was made from, and where.
+    head: &'a RunHead,
+    /// What it shows.
+    judgement: &'a Judgement,
+    /// Each trial, in the order in which they were run.
+    trials: Cow<'a, [TrialRecord]>,
+    /// The text of its plan (TOML).
+    plan: &'a str,
+}
+
+/// The whole run as JSON.
+///
+/// # Errors
+/// None that could be brought about from outside: a number that JSON cannot hold becomes null.
+pub fn json(run: &Run<'_>, histograms: Histograms) -> Result<String, serde_json::Error> {
+    let trials = match histograms {
+        Histograms::Kept => Cow::Borrowed(run.trials),
+        Histograms::LeftOut => run.trials.iter().map(without_histograms).collect(),
+    };
+    let document = Document { head: run.head, judgement: run.judgement, trials, plan: run.plan };
+    serde_json::to_string_pretty(&document).map(|text| text + "\n")
+}
+
+fn without_histograms(trial: &TrialRecord) -> TrialRecord {
+    let mut trial = trial.clone();
+    for workload in trial.workloads.values_mut() {
+        workload.response.histogram.clear();
+        workload.service.histogram.clear();
+    }
+    trial
+}
+
+/// The schema of [`json`].
+#[must_use]
+pub fn schema() -> schemars::Schema {
+    schemars::schema_for!(Document<'static>)
+}
+
+const TRIAL_COLUMNS: &str = "trial,block,combination,replicate,purpose,state,started_unix_ms,workload,path,background,connections,\
+    window_s,answered,ok,errors,rate,offered_rate,received_bytes,\
+    response_mean_s,response_stdev_s,response_min_s,response_p50_s,response_p90_s,response_p95_s,response_p99_s,response_p999_s,response_max_s,\
+    service_mean_s,service_p50_s,service_p99_s,lateness_p99_s,generator_cpu_share";
+
+/// One row for each workload of each trial, with every trial's levels.
+#[must_use]
+pub fn csv_trials(run: &Run<'_>) -> String {
+    let factors = factors(run.trials.iter().map(|trial| &trial.levels));
+    let mut text = TRIAL_COLUMNS.to_owned();
+    factors.iter().for_each(|factor| text.push_str(&format!(",{}", field(&format!("factor {factor}")))));
+    text.push('\n');
+    for trial in run.trials {
+        let levels: String = factors.iter().map(|&factor| format!(",{}", level(&trial.levels, factor))).collect();
+        if trial.workloads.is_empty() {
+            let empty = ",".repeat(TRIAL_COLUMNS.matches(',').count() - 6);
+            let _ = writeln!(text, "{}{empty}{levels}", trial_fields(trial));
+        }
+        for (name, workload) in &trial.workloads {
+            let _ = writeln!(text, "{},{}{levels}", trial_fields(trial), workload_fields(name, workload));
+        }
+    }
+    text
+}
+
+fn trial_fields(trial: &TrialRecord) -> String {
+    format!(
+        "{},{},{},{},{},{},{}",
+        trial.number,
+        trial.block,
+        trial.combination,
+        trial.replicate,
+        words::purpose(&trial.purpose),
+        words::trial_state(trial),
+        trial.started_unix_ms,
+    )
+}
+
+fn workload_fields(name: &str, workload: &WorkloadRecord) -> String {
+    let errors: u64 = workload.errors.values().sum();
+    let response = quantiles(&workload.response.histogram, &[0.5, 0.9, 0.95, 0.99, 0.999]);
+    let service = quantiles(&workload.service.histogram, &[0.5, 0.99]);
+    let mut fields = vec![
+        field(name),
+        field(&workload.path),
+        workload.is_background.to_string(),
+        workload.connections.to_string(),
+        number(workload.window_s),
+        workload.answered.to_string(),
+        workload.ok.to_string(),
+        errors.to_string(),
+        number(workload.achieved_rate),
+        workload.offered_rate.map(number).unwrap_or_default(),
+        workload.received_bytes.to_string(),
+    ];
+    fields
+        .extend([workload.response.mean_ns, workload.response.stdev_ns, workload.response.min_ns as f64].map(seconds));
+    fields.extend(response);
+    fields.extend([workload.response.max_ns as f64, workload.service.mean_ns].map(seconds));
+    fields.extend(service);
+    fields.push(workload.lateness_p99_ns.map(|nanos| seconds(nanos as f64)).unwrap_or_default());
+    fields.push(number(workload.generator_cpu_share));
+    fields.join(",")
+}
+
+/// One row for each measure at each combination of levels: its median, interval, number of blocks and published figure.
+#[must_use]
+pub fn csv_measures(run: &Run<'_>) -> String {
+    let tables = &run.judgement.tables;
+    let factors = factors(tables.iter().flat_map(|table| &table.rows).map(|row| &row.levels));
+    let mut text = String::from("measure,unit,center,low,high,values,published,published_source");
+    factors.iter().for_each(|factor| text.push_str(&format!(",{}", field(&format!("factor {factor}")))));
+    text.push('\n');
+    for (table, row) in tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row))) {
+        let optional = |value: Option<f64>| value.map(number).unwrap_or_default();
+        let mut fields = vec![field(&table.measure), field(&table.unit)];
+        fields.extend([row.center, row.low, row.high].map(optional));
+        fields.push(row.values.len().to_string());
+        fields.push(optional(row.published.as_ref().map(|published| published.value)));
+        fields.push(row.published.as_ref().map(|published| field(&published.source)).unwrap_or_default());
+        fields.extend(factors.iter().map(|&factor| level(&row.levels, factor)));
+        let _ = writeln!(text, "{}", fields.join(","));
+    }
+    text
+}
+
+fn quantiles(histogram: &str, wanted: &[f64]) -> Vec<String> {
+    let Some(histogram) = crate::distribution::decode(histogram) else { return vec![String::new(); wanted.len()] };
+    histogram.quantiles(wanted).into_iter().map(|nanos| seconds(nanos as f64)).collect()
+}
+
+type Levels = std::collections::BTreeMap<String, String>;
+
+/// Every factor that occurs.
+fn factors<'a>(levels: impl Iterator<Item = &'a Levels>) -> Vec<&'a str> {
+    let all: BTreeSet<&str> = levels.flat_map(|levels| levels.keys().map(String::as_str)).collect();
+    all.into_iter().collect()
+}
+
+fn level(levels: &Levels, factor: &str) -> String {
+    levels.get(factor).map(|level| field(level)).unwrap_or_default()
+}
+
+fn seconds(nanos: f64) -> String {
+    number(nanos / 1e9)
+}
+
+/// The shortest text that is this number again; nothing for what is no number.
+fn number(value: f64) -> String {
+    if value.is_finite() { format!("{value}") } else { String::new() }
+}
+
+/// A field (RFC 4180): in quotes if it must be.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) || text.starts_with(' ') || text.ends_with(' ') {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -1,0 +1,77 @@
+//! A table as all outputs know it; each writes it in its own way.
+
+/// A table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<Cell>>,
+    /// What was left out, if anything.
+    pub remark: Option<String>,
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub name: String,
+    /// Numbers stand at the right.
+    pub is_number: bool,
+}
+
+/// A cell; plain text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub text: String,
+    /// A place in the page.
+    pub anchor: Option<String>,
+    /// A name for styles.
+    pub class: Option<&'static str>,
+}
+
+impl Table {
+    /// `names`: a name that begins with `#` is one of numbers.
+    pub(crate) fn new(names: &[&str]) -> Self {
+        let column =
+            |name: &&str| Column { name: name.trim_start_matches('#').to_owned(), is_number: name.starts_with('#') };
+        Self { columns: names.iter().map(column).collect(), ..Self::default() }
+    }
+
+    pub(crate) fn push<C: Into<Cell>>(&mut self, row: impl IntoIterator<Item = C>) {
+        self.rows.push(row.into_iter().map(Into::into).collect());
+    }
+
+    /// Keeps the first `rows_max` rows, and says so.
+    pub(crate) fn limited(mut self, rows_max: usize) -> Self {
+        if self.rows.len() > rows_max {
+            self.remark =
+                Some(format!("The first {rows_max} of {} rows; all are in the run's files.", self.rows.len()));
+            self.rows.truncate(rows_max);
+        }
+        self
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+impl Cell {
+    pub(crate) fn linked(text: impl Into<String>, anchor: impl Into<String>) -> Self {
+        Self { text: text.into(), anchor: Some(anchor.into()), class: None }
+    }
+
+    pub(crate) fn classed(text: impl Into<String>, class: &'static str) -> Self {
+        Self { text: text.into(), anchor: None, class: Some(class) }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}

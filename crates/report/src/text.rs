@@ -1,0 +1,376 @@
+//! A run for a person at a terminal; and the tables that Markdown has too.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use breme_experiment::judgement::{Judgement, MeasureRow, MeasureTable};
+use breme_experiment::record::TrialEnd;
+
+use crate::figures::{self, Unit, figure_or_dash, plural, range};
+use crate::table::{Cell, Table};
+use crate::{Run, units, words};
+
+/// The most rows of a table on a terminal.
+const ROWS_MAX: usize = 60;
+/// The most measures side by side in a table of the study.
+pub(crate) const MEASURES_ABREAST_MAX: usize = 4;
+/// Below this a line of words cannot be read.
+const WIDTH_MIN: usize = 30;
+
+/// How text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// ANSI colours; not when the output is no terminal, or when `NO_COLOR` is set.
+    pub colours: bool,
+    /// Columns of the terminal.
+    pub width: usize,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { colours: false, width: 100 }
+    }
+}
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+const CYAN: &str = "36";
+
+/// The run as text.
+#[must_use]
+pub fn text(run: &Run<'_>, style: Style) -> String {
+    let judgement = run.judgement;
+    let mut page = Page { out: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..style } };
+    page.paragraph(&words::one_line(run.title()), DIM, "");
+    if let Some(question) = run.question() {
+        page.paragraph(&words::one_line(&question), "", "");
+    }
+    page.paragraph(&words::one_line(answer(judgement)), BOLD, "");
+    for warning in &judgement.warnings {
+        page.paragraph(&format!("warning: {}", words::one_line(warning)), YELLOW, "  ");
+    }
+    page.gap();
+    page.hypotheses(run);
+    for (title, table) in fitting_study(judgement, page.style.width) {
+        page.table(&title, table);
+    }
+    page.table("comparisons of levels", comparisons(run));
+    page.table("noise floor (the same twice)", noise(run));
+    for sentence in sentences(judgement) {
+        page.paragraph(&words::one_line(sentence), "", "  ");
+    }
+    page.discounted(run);
+    page.gap();
+    page.paragraph(&words::one_line(&provenance(run)), DIM, "");
+    page.out
+}
+
+struct Page {
+    out: String,
+    style: Style,
+}
+
+impl Page {
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.style.colours && !code.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn gap(&mut self) {
+        if !self.out.is_empty() && !self.out.ends_with("\n\n") {
+            self.out.push('\n');
+        }
+    }
+
+    /// Text broken at the width; further lines begin with `indent`.
+    fn paragraph(&mut self, text: &str, code: &str, indent: &str) {
+        for line in wrapped(text, self.style.width, indent) {
+            let painted = self.paint(code, &line);
+            let _ = writeln!(self.out, "{painted}");
+        }
+    }
+
+    fn hypotheses(&mut self, run: &Run<'_>) {
+        let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
+        for hypothesis in &judgement.hypotheses {
+            let verdict = words::verdict(hypothesis.verdict);
+            let head = format!("{} {}", verdict.sign, verdict.words);
+            let head = self.paint(colour(verdict.class), &head);
+            let _ = writeln!(self.out, "{head}");
+            self.paragraph(&format!("  {}", words::one_line(&hypothesis.says)), BOLD, "  ");
+            self.paragraph(&format!("  {}", words::one_line(&hypothesis.sentence)), "", "  ");
+            if hypothesis.cases.len() > 1 {
+                for case in &hypothesis.cases {
+                    let words = words::verdict(case.verdict);
+                    let line = format!(
+                        "  {} {}: {}",
+                        words.sign,
+                        words::levels_or(&case.levels, "all"),
+                        words::effect(&case.effect, units::of_claim(&hypothesis.expect, &vocabulary))
+                    );
+                    self.paragraph(&line, colour(words.class), "      ");
+                }
+            }
+        }
+        if !judgement.hypotheses.is_empty() {
+            self.gap();
+        }
+    }
+
+    fn discounted(&mut self, run: &Run<'_>) {
+        for trial in run.discounted().take(ROWS_MAX) {
+            let why = words::why_not(trial).join("; ");
+            let printed = match &trial.end {
+                TrialEnd::Failed { printed, .. } => words::printed(printed),
+                TrialEnd::Complete => String::new(),
+            };
+            let line = format!("trial {} {}: {}", trial.number, words::trial_state(trial), words::one_line(&why));
+            self.paragraph(&line, RED, "  ");
+            if let Some(last) = printed.lines().rfind(|line| !line.trim().is_empty()) {
+                self.paragraph(&format!("  last it printed: {}", words::short(last, 200)), "", "  ");
+            }
+        }
+    }
+
+    fn table(&mut self, title: &str, table: Table) {
+        if table.is_empty() {
+            return;
+        }
+        let table = table.limited(ROWS_MAX);
+        self.gap();
+        self.paragraph(&words::one_line(title), BOLD, "");
+        let widths = widths(&table, self.style.width);
+        let names = table.columns.iter().map(|column| Cell::from(column.name.as_str())).collect::<Vec<_>>();
+        let head = line(&table, &names, &widths);
+        let _ = writeln!(self.out, "{}", self.paint(DIM, &head));
+        for row in &table.rows {
+            let text = line(&table, row, &widths);
+            let class = row.iter().find_map(|cell| cell.class).unwrap_or_default();
+            let _ = writeln!(self.out, "{}", self.paint(colour(class), &text));
+        }
+        if let Some(remark) = &table.remark {
+            self.paragraph(remark, DIM, "");
+        }
+    }
+}
+
+fn colour(class: &str) -> &'static str {
+    match class {
+        "supported" => GREEN,
+        "refuted" => RED,
+        "equal" => CYAN,
+        "undecided" => YELLOW,
+        _ => "",
+    }
+}
+
+/// The table of the study with as many measures side by side as fit.
+fn fitting_study(judgement: &Judgement, width: usize) -> Vec<(String, Table)> {
+    let fits = |study: &Vec<(String, Table)>| study.iter().all(|(_, table)| total(&natural_widths(table)) <= width);
+    let narrower = (2..=MEASURES_ABREAST_MAX).rev().map(|abreast| study(judgement, abreast));
+    narrower.into_iter().find(fits).unwrap_or_else(|| study(judgement, 1))
+}
+
+/// How wide each column is, so that the row fits: the widest gives way until it does.
+fn widths(table: &Table, width: usize) -> Vec<usize> {
+    const COLUMN_MIN: usize = 6;
+    let mut widths = natural_widths(table);
+    loop {
+        let total = total(&widths);
+        let Some(widest) = widths.iter_mut().max().filter(|widest| total > width && **widest > COLUMN_MIN) else {
+            return widths;
+        };
+        *widest -= 1;
+    }
+}
+
+fn total(widths: &[usize]) -> usize {
+    const GAP: usize = 2;
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
+/// So wide that nothing is cut.
+fn natural_widths(table: &Table) -> Vec<usize> {
+    let cell_width = |index: usize| {
+        let of_row = |row: &Vec<Cell>| row.get(index).map_or(0, |cell| cell.text.chars().count());
+        table.rows.iter().map(of_row).max().unwrap_or(0).max(table.columns[index].name.chars().count())
+    };
+    (0..table.columns.len()).map(cell_width).collect()
+}
+
+fn line(table: &Table, cells: &[Cell], widths: &[usize]) -> String {
+    let mut line = String::new();
+    for ((cell, column), &width) in cells.iter().zip(&table.columns).zip(widths) {
+        let text = words::short(&cell.text, width);
+        let pad = " ".repeat(width - text.chars().count());
+        if column.is_number {
+            line.push_str(&pad);
+            line.push_str(&text);
+        } else {
+            line.push_str(&text);
+            line.push_str(&pad);
+        }
+        line.push_str("  ");
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+fn wrapped(text: &str, width: usize, indent: &str) -> Vec<String> {
+    let lead: String = text.chars().take_while(|&c| c == ' ').collect();
+    let mut lines = vec![lead];
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        let Some(last) = lines.last_mut() else { break };
+        if !is_empty && last.chars().count() + 1 + word.chars().count() > width {
+            lines.push(format!("{indent}{word}"));
+            continue;
+        }
+        if !is_empty {
+            last.push(' ');
+        }
+        last.push_str(word);
+        is_empty = false;
+    }
+    lines
+}
+
+/// The answer; there is always one.
+pub(crate) fn answer(judgement: &Judgement) -> &str {
+    if judgement.answer.is_empty() { "There are no data to answer with." } else { &judgement.answer }
+}
+
+/// The table of the study: a row for each combination, a few measures side by side in each table.
+pub(crate) fn study(judgement: &Judgement, abreast: usize) -> Vec<(String, Table)> {
+    judgement.tables.chunks(abreast).map(study_table).collect()
+}
+
+fn study_table(measures: &[MeasureTable]) -> (String, Table) {
+    let mut names = vec![String::from("at")];
+    for measure in measures {
+        names.push(format!("#{}", measure.measure));
+        if has_published(measure) {
+            names.push(String::from("#published"));
+        }
+    }
+    let mut table = Table::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    for levels in combinations(measures) {
+        let mut row = vec![Cell::from(words::levels_or(levels, "all"))];
+        for measure in measures {
+            let found = measure.rows.iter().find(|row| &row.levels == levels);
+            row.extend(measure_cells(measure, found));
+        }
+        table.push(row);
+    }
+    let title: Vec<&str> = measures.iter().map(|measure| measure.measure.as_str()).collect();
+    (title.join(", "), table)
+}
+
+/// Every combination that some measure has, in the order in which they first come.
+pub(crate) fn combinations(measures: &[MeasureTable]) -> Vec<&BTreeMap<String, String>> {
+    let mut seen = std::collections::BTreeSet::new();
+    measures
+        .iter()
+        .flat_map(|measure| &measure.rows)
+        .map(|row| &row.levels)
+        .filter(|levels| seen.insert(*levels))
+        .collect()
+}
+
+pub(crate) fn has_published(measure: &MeasureTable) -> bool {
+    measure.rows.iter().any(|row| row.published.is_some())
+}
+
+/// Estimate with interval; and the published figure, where the measure has any.
+pub(crate) fn measure_cells(measure: &MeasureTable, row: Option<&MeasureRow>) -> Vec<Cell> {
+    let unit = Unit::parse(&measure.unit);
+    let mut cells = vec![Cell::from(row.map_or_else(|| String::from("–"), |row| estimate(row, unit)))];
+    if has_published(measure) {
+        let published = row.and_then(|row| row.published.as_ref());
+        cells.push(figure_or_dash(published.map(|published| published.value), unit).into());
+    }
+    cells
+}
+
+/// `1.23 ms (1.20 ms – 1.27 ms)`.
+pub(crate) fn estimate(row: &MeasureRow, unit: Unit) -> String {
+    let center = figure_or_dash(row.center, unit);
+    range(row.low, row.high, unit).map_or_else(|| center.clone(), |range| format!("{center} ({range})"))
+}
+
+pub(crate) fn comparisons(run: &Run<'_>) -> Table {
+    let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
+    let mut table = Table::new(&["measure", "left", "right", "at", "#left ÷ right", "verdict"]);
+    for comparison in &judgement.comparisons {
+        let verdict = words::pair_verdict(comparison.verdict);
+        let level = |level: &str| format!("{}={level}", comparison.factor);
+        let cell = |text: String| Cell::from(text);
+        table.push([
+            cell(comparison.measure.clone()),
+            cell(level(&comparison.left)),
+            cell(level(&comparison.right)),
+            cell(words::levels(&comparison.at)),
+            cell(words::effect(&comparison.effect, units::of_measure(&comparison.measure, judgement, &vocabulary))),
+            Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
+        ]);
+    }
+    table
+}
+
+pub(crate) fn noise(run: &Run<'_>) -> Table {
+    let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
+    let mut table = Table::new(&["measure", "at", "#second ÷ first", "called different"]);
+    for noise in &judgement.noise {
+        let biased = if noise.is_biased { Cell::classed("yes", "refuted") } else { Cell::from("no") };
+        let effect = words::effect(&noise.effect, units::of_measure(&noise.measure, judgement, &vocabulary));
+        table.push([
+            noise.measure.as_str().into(),
+            words::levels_or(&noise.levels, "all").into(),
+            effect.into(),
+            biased,
+        ]);
+    }
+    table
+}
+
+/// What searches and the best models say.
+pub(crate) fn sentences(judgement: &Judgement) -> impl Iterator<Item = &str> {
+    let searches = judgement.searches.iter().map(|search| search.sentence.as_str());
+    let models = judgement.models.iter().filter(|model| model.is_best).map(|model| model.sentence.as_str());
+    searches.chain(models).filter(|sentence| !sentence.is_empty())
+}
+
+/// Where the numbers come from, in a line.
+pub(crate) fn provenance(run: &Run<'_>) -> String {
+    let (head, trials) = (run.head, run.judgement.trials);
+    let machine = &head.machine;
+    let mut parts = vec![
+        format!("run {}", head.run),
+        trial_counts(run),
+        format!("{}", plural(u64::from(trials.blocks), "complete block")),
+        format!("seed {}", head.seed),
+        format!("breme {}", head.breme_version),
+        format!(
+            "{} on {} ({}, {})",
+            machine.host,
+            machine.processor,
+            plural(machine.processors as u64, "processor"),
+            machine.kernel
+        ),
+    ];
+    parts.extend(head.profile.as_ref().map(|profile| format!("profile {profile}")));
+    parts.join(" · ")
+}
+
+/// `26 of 28 trials count (1 failed, 1 INVALID)`.
+pub(crate) fn trial_counts(run: &Run<'_>) -> String {
+    let trials = run.judgement.trials;
+    let counted =
+        format!("{} of {} count", figures::grouped(u64::from(trials.counted)), plural(u64::from(trials.run), "trial"));
+    let kinds = [(trials.failed, "failed"), (trials.invalid, "INVALID"), (trials.unsteady, "never steady")];
+    let kinds: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if kinds.is_empty() { counted } else { format!("{counted} ({})", kinds.join(", ")) }
+}

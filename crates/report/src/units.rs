@@ -1,0 +1,66 @@
+//! What the numbers of a claim or a measure are in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use breme_experiment::expression::{self, Claim, Expression, Vocabulary};
+use breme_experiment::judgement::Judgement;
+
+use crate::Run;
+use crate::figures::Unit;
+
+/// The names that the records of a run know: its plan's, as far as they were used.
+pub(crate) fn vocabulary(run: &Run<'_>) -> Vocabulary {
+    let (mut workloads, mut subjects) = (BTreeSet::new(), BTreeSet::new());
+    let mut factors: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
+    for trial in run.trials {
+        workloads.extend(trial.workloads.keys());
+        subjects.extend(trial.subjects.keys());
+        trial.levels.iter().for_each(|(factor, level)| {
+            factors.entry(factor).or_default().insert(level);
+        });
+    }
+    let owned = |names: BTreeSet<&String>| names.into_iter().cloned().collect();
+    Vocabulary {
+        workloads: owned(workloads),
+        subjects: owned(subjects),
+        factors: factors.into_iter().map(|(factor, levels)| (factor.clone(), owned(levels))).collect(),
+        ..Vocabulary::default()
+    }
+}
+
+/// What both sides of a claim are in; a plain number if it cannot be told.
+pub(crate) fn of_claim(claim: &str, vocabulary: &Vocabulary) -> Unit {
+    Claim::parse(claim, vocabulary).map_or(Unit::Plain, |claim| from(claim.left.unit()))
+}
+
+/// What a measure is in: as its table says, or as it is written.
+pub(crate) fn of_measure(measure: &str, judgement: &Judgement, vocabulary: &Vocabulary) -> Unit {
+    let table = judgement.tables.iter().find(|table| table.measure == measure);
+    let written = || Expression::parse(measure, vocabulary).map_or(Unit::Plain, |written| from(written.unit()));
+    table.map_or_else(written, |table| Unit::parse(&table.unit))
+}
+
+const fn from(unit: expression::Unit) -> Unit {
+    match unit {
+        expression::Unit::Seconds => Unit::Seconds,
+        expression::Unit::PerSecond => Unit::PerSecond,
+        expression::Unit::BytesPerSecond => Unit::BytesPerSecond,
+        expression::Unit::Bytes => Unit::Bytes,
+        expression::Unit::Share => Unit::Share,
+        expression::Unit::Plain => Unit::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_tells_its_unit() {
+        let vocabulary = Vocabulary { workloads: vec![String::from("user")], ..Vocabulary::default() };
+        assert_eq!(of_claim("mean(user) < 0.25 * p99(user)", &vocabulary), Unit::Seconds);
+        assert_eq!(of_claim("rate(user) / rate(user) > 1.5", &vocabulary), Unit::Plain);
+        assert_eq!(of_claim("errors(user) < 1 %", &vocabulary), Unit::Share);
+        assert_eq!(of_claim("mean(nobody) < ", &vocabulary), Unit::Plain);
+    }
+}

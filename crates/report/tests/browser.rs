@@ -1,0 +1,222 @@
+//! The page as a browser has it: charts, keyboard, labels, small windows, paper.
+
+#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
+
+mod chromium;
+mod made_up;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chromium::Browser;
+use made_up::MadeUp;
+use serde_json::{Value, json};
+
+struct Page {
+    browser: Browser,
+    folder: tempfile::TempDir,
+}
+
+impl Page {
+    fn new(made_up: &MadeUp) -> Self {
+        let page = Self { browser: Browser::start(), folder: tempfile::tempdir().unwrap() };
+        page.write(made_up);
+        page
+    }
+
+    fn write(&self, made_up: &MadeUp) {
+        std::fs::write(self.file(), breme_report::html(&made_up.run())).unwrap();
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("report.html")
+    }
+
+    fn open(&mut self, width_px: u32, height_px: u32) {
+        let file = self.file();
+        self.browser.open(&file, width_px, height_px);
+    }
+
+    /// No complaint, and nothing was asked for but the file.
+    fn check_quiet(&self) {
+        assert!(self.browser.complaints().is_empty(), "{:?}", self.browser.complaints());
+        let requests: BTreeSet<&str> = self.browser.requests().into_iter().collect();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+    }
+}
+
+/// Of each chart: its place, how many marks its data ask for, how many its drawing has, and whether it goes past its place.
+const MARKS: &str = "(() => {
+    const charts = JSON.parse(document.getElementById('run').textContent).charts;
+    return [...document.querySelectorAll('.plot')].map((plot) => {
+        const svg = plot.querySelector('svg');
+        const option = charts[plot.id]?.option;
+        const hidden = option?.legend?.selected ?? {};
+        const asked = (option?.series ?? [{ type: 'line', data: [1] }])
+            .filter((series) => hidden[series.name] !== false)
+            .map((series) => series.type === 'line' ? 1 : (series.data ?? []).length)
+            .reduce((sum, one) => sum + one, 0);
+        const wide = [...svg.querySelectorAll('text')].filter((text) => text.getBoundingClientRect().right > innerWidth + 1).length;
+        return { id: plot.id, asked, drawn: svg.querySelectorAll('path, circle, rect').length, texts: svg.querySelectorAll('text').length, wide };
+    });
+})()";
+
+fn check_charts(page: &mut Page) -> usize {
+    let charts = page.browser.evaluate(MARKS);
+    let charts = charts.as_array().unwrap();
+    for chart in charts {
+        assert!(chart["asked"].as_u64() > Some(0) && chart["drawn"].as_u64() >= chart["asked"].as_u64(), "{chart}");
+        assert!(chart["texts"].as_u64() > Some(1), "no words at the axes: {chart}");
+        assert_eq!(chart["wide"], 0, "{chart}");
+    }
+    charts.len()
+}
+
+#[test]
+fn charts_keyboard_labels_small_windows_and_paper() {
+    let mut page = Page::new(&made_up::study());
+    page.open(1280, 900);
+    assert!(check_charts(&mut page) >= 15);
+    check_labels(&mut page);
+    check_colours(&mut page);
+    check_keyboard(&mut page);
+    check_choices(&mut page);
+    check_paper(&mut page);
+    page.open(360, 740);
+    check_charts(&mut page);
+    assert_eq!(page.browser.evaluate("document.documentElement.scrollWidth"), 360);
+    page.check_quiet();
+}
+
+/// What a screen reader is told.
+fn check_labels(page: &mut Page) {
+    let tree = page.browser.call("Accessibility.getFullAXTree", json!({}));
+    let nodes: Vec<(&str, &str)> = tree["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|node| node["ignored"] == false)
+        .map(|node| (node["role"]["value"].as_str().unwrap_or(""), node["name"]["value"].as_str().unwrap_or("")))
+        .collect();
+    for landmark in ["banner", "navigation", "main", "contentinfo"] {
+        assert_eq!(nodes.iter().filter(|(role, _)| *role == landmark).count(), 1, "{landmark}");
+    }
+    let images: Vec<&str> =
+        nodes.iter().filter(|(role, _)| ["image", "img"].contains(role)).map(|(_, name)| *name).collect();
+    let plots = page.browser.evaluate("document.querySelectorAll('.plot').length");
+    assert_eq!(json!(images.len()), plots);
+    assert!(images.iter().all(|name| name.split(' ').count() > 4), "{images:?}");
+    for role in ["button", "checkbox", "combobox", "link"] {
+        assert!(nodes.iter().filter(|(of, _)| *of == role).all(|(_, name)| !name.is_empty()), "a {role} has no name");
+    }
+}
+
+fn check_colours(page: &mut Page) {
+    let background = "getComputedStyle(document.body).backgroundColor";
+    page.browser.evaluate("document.querySelector('button[data-colours=light]').click()");
+    let light = page.browser.evaluate(background);
+    page.browser.evaluate("document.querySelector('button[data-colours=dark]').click()");
+    assert_ne!(page.browser.evaluate(background), light);
+    let pressed = "[...document.querySelectorAll('[aria-pressed=true]')].map((button) => button.textContent).join()";
+    assert_eq!(page.browser.evaluate(pressed), "Dark");
+}
+
+/// Tab goes through the page in its order, and reaches everything that can be used.
+fn check_keyboard(page: &mut Page) {
+    page.browser.evaluate(
+        "window.usable = [...document.querySelectorAll('a[href], button:not(:disabled), input, select, summary, [tabindex=\"0\"]')]
+            .filter((element) => element.checkVisibility());
+         document.activeElement.blur(); usable.length",
+    );
+    let place = "usable.indexOf(document.activeElement)";
+    let count = page.browser.evaluate("usable.length").as_u64().unwrap();
+    for expected in 0..count {
+        page.browser.press("Tab", 9);
+        assert_eq!(
+            page.browser.evaluate(place),
+            expected,
+            "{}",
+            page.browser.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+        );
+    }
+}
+
+/// A box hides its series, by the keyboard; another trial is shown; a link opens the table that it leads into.
+fn check_choices(page: &mut Page) {
+    let lines = |page: &mut Page| {
+        page.browser
+            .evaluate("document.querySelectorAll('#' + window.box.dataset.chart + ' svg path').length")
+            .as_u64()
+            .unwrap()
+    };
+    page.browser.evaluate("window.box = document.querySelector('input[data-chart]:checked'); box.focus(); true");
+    let before = lines(page);
+    page.browser.press(" ", 32);
+    assert_eq!(page.browser.evaluate("box.checked"), false);
+    assert!(lines(page) < before);
+    let label = "document.getElementById('time-plot').getAttribute('aria-label')";
+    let first = page.browser.evaluate(label);
+    page.browser.evaluate("document.getElementById('time-next').click()");
+    assert_ne!(page.browser.evaluate(label), first);
+    page.browser.evaluate("document.getElementById('time-data').open = true; document.querySelector('a[href=\"#hypothesis-1-data\"]').click()");
+    let opened = page.browser.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+            done([document.getElementById('hypothesis-1-data').closest('details').open, document.querySelectorAll('#time-data tr').length > 10]))))",
+    );
+    assert_eq!(opened, json!([true, true]));
+}
+
+/// Every page has ink, and every chart lies on the paper.
+fn check_paper(page: &mut Page) {
+    let a4 =
+        json!({ "printBackground": true, "paperWidth": 8.27, "paperHeight": 11.69, "transferMode": "ReturnAsBase64" });
+    let answer = page.browser.call("Page.printToPDF", a4);
+    let paper = STANDARD.decode(answer["data"].as_str().unwrap()).unwrap();
+    let pages = page_bytes(&paper);
+    assert!(pages.len() > 5, "{pages:?}");
+    assert!(pages.iter().all(|&bytes| bytes > 300), "a blank page: {pages:?}");
+    page.browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    page.browser.call(
+        "Emulation.setDeviceMetricsOverride",
+        json!({ "width": 690, "height": 1000, "deviceScaleFactor": 1, "mobile": false }),
+    );
+    let cut = page.browser.evaluate(
+        "[[...document.querySelectorAll('.plot svg')].filter((svg) => svg.getBoundingClientRect().right > innerWidth + 1 || svg.getBoundingClientRect().height < 40).length,
+          document.documentElement.scrollWidth, getComputedStyle(document.body).backgroundColor,
+          [...document.querySelectorAll('button, select, input')].filter((control) => control.checkVisibility()).length]",
+    );
+    assert_eq!(cut, json!([0, 690, "rgb(255, 255, 255)", 0]));
+    page.browser.call("Emulation.setEmulatedMedia", json!({ "media": "" }));
+}
+
+/// How many bytes draw each page of a PDF. The browser writes its objects in plain text, one after another.
+fn page_bytes(paper: &[u8]) -> Vec<usize> {
+    let text = String::from_utf8_lossy(paper);
+    let after = |text: &str, word: &str| -> Option<usize> {
+        let rest = text.split_once(word)?.1.trim_start();
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    let pages = text.split("/Type /Page\n").skip(1);
+    let contents = pages.filter_map(|page| after(page.split("endobj").next()?, "/Contents"));
+    contents.filter_map(|object| after(text.split_once(&format!("\n{object} 0 obj"))?.1, "/Length")).collect()
+}
+
+#[test]
+fn a_run_that_means_harm_runs_nothing() {
+    let mut page = Page::new(&made_up::verdicts());
+    let trap = json!({ "source": "window.alert = () => { window.harmed = true; };" });
+    page.browser.call("Page.addScriptToEvaluateOnNewDocument", trap);
+    for made_up in [made_up::verdicts(), made_up::nonsense(), made_up::nothing()] {
+        page.write(&made_up);
+        page.open(360, 740);
+        assert_eq!(
+            page.browser.evaluate("window.harmed === undefined && document.querySelectorAll('img').length === 0"),
+            Value::Bool(true)
+        );
+        assert_eq!(page.browser.evaluate("document.querySelectorAll('script').length"), 3);
+        assert_eq!(page.browser.evaluate("document.documentElement.scrollWidth"), 360);
+        page.check_quiet();
+    }
+}

@@ -1,0 +1,142 @@
+//! A headless Chromium, driven over a pair of pipes (the DevTools protocol), so that no port is opened and nothing is waited for by the clock.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// Under which names it is known; the first one is what `cargo xtask test` installs.
+const PROGRAMS: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+
+pub struct Browser {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    session: Option<String>,
+    last_id: u64,
+    /// What it told without being asked, in order.
+    pub events: Vec<Value>,
+    _folder: tempfile::TempDir,
+}
+
+impl Browser {
+    pub fn start() -> Self {
+        let program = PROGRAMS.into_iter().find(|program| is_there(program)).unwrap_or_else(|| {
+            panic!("none of {PROGRAMS:?} is there; `cargo xtask test` installs it (Debian: apt-get install chromium-headless-shell)")
+        });
+        let folder = tempfile::tempdir().unwrap();
+        // It wants its pipes at 3 and 4; as root it has no sandbox of its own.
+        let command = format!(
+            "exec {program} --headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --user-data-dir={} \
+             --remote-debugging-pipe about:blank 3<&0 4>&1 1>/dev/null 2>&1",
+            folder.path().display()
+        );
+        let mut child =
+            Command::new("sh").args(["-c", &command]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut browser = Self { child, to, from, session: None, last_id: 0, events: Vec::new(), _folder: folder };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let attached =
+            browser.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
+        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        browser
+    }
+
+    /// Calls a method and gives back its result.
+    #[expect(clippy::needless_pass_by_value, reason = "made for the call")]
+    pub fn call(&mut self, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        let mut message = json!({ "id": self.last_id, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.to.write_all(format!("{message}\0").as_bytes()).unwrap();
+        loop {
+            let answer = self.receive();
+            if answer["id"] == self.last_id {
+                assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
+                return answer["result"].clone();
+            }
+            self.events.push(answer);
+        }
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut message = Vec::new();
+        self.from.read_until(0, &mut message).unwrap();
+        assert!(message.pop() == Some(0), "the browser has ended");
+        serde_json::from_slice(&message).unwrap()
+    }
+
+    /// The value of an expression, awaited.
+    pub fn evaluate(&mut self, expression: &str) -> Value {
+        let parameters = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let answer = self.call("Runtime.evaluate", parameters);
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {}", answer["exceptionDetails"]);
+        answer["result"]["value"].clone()
+    }
+
+    /// Opens a file in a window of this size and waits until all its charts are drawn.
+    pub fn open(&mut self, file: &Path, width_px: u32, height_px: u32) {
+        let size = json!({ "width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": width_px < 500 });
+        self.call("Emulation.setDeviceMetricsOverride", size);
+        self.events.retain(|event| event["method"] != "Page.loadEventFired");
+        self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            let event = self.receive();
+            self.events.push(event);
+        }
+        self.evaluate(
+            "new Promise((done) => {
+                const root = document.documentElement;
+                const look = () => { if (root.dataset.drawn) done(true); };
+                new MutationObserver(look).observe(root, { attributes: true });
+                look();
+            })",
+        );
+    }
+
+    pub fn press(&mut self, key: &str, code: u32) {
+        for kind in ["rawKeyDown", "char", "keyUp"] {
+            if kind == "char" && key.chars().count() > 1 {
+                continue;
+            }
+            let text = if kind == "char" { key } else { "" };
+            let event = json!({ "type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code });
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// What the page complained about.
+    pub fn complaints(&self) -> Vec<&Value> {
+        let complains = |event: &&Value| {
+            ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.loadingFailed"]
+                .iter()
+                .any(|method| event["method"] == *method)
+        };
+        self.events.iter().filter(complains).collect()
+    }
+
+    /// The addresses that were asked for.
+    pub fn requests(&self) -> Vec<&str> {
+        let asked = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_there(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).exists()))
+}

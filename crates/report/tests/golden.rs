@@ -1,0 +1,227 @@
+//! What is written of fixed records, line by line; and what holds for every page, however hostile or empty its run.
+
+#![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
+
+mod made_up;
+
+use std::collections::BTreeSet;
+
+use breme_report::{Histograms, Run, Style};
+use made_up::MadeUp;
+
+fn text(made_up: &MadeUp, width: usize) -> String {
+    breme_report::text(&made_up.run(), Style { colours: false, width })
+}
+
+/// The page without what is the same in all pages.
+fn document(page: &str) -> String {
+    let (head, rest) = page.split_once("<style>").unwrap();
+    let (_, rest) = rest.split_once("</style>").unwrap();
+    let (body, _) = rest.split_once("<script type=\"application/json\"").unwrap();
+    let body = body.replace("><", ">\n<");
+    format!("{head}\n{body}").replace(&policy(page), "POLICY")
+}
+
+fn policy(page: &str) -> String {
+    let (_, rest) = page.split_once("Content-Security-Policy\" content=\"").unwrap();
+    rest.split_once('"').unwrap().0.to_owned()
+}
+
+/// What the script gets.
+fn embedded(page: &str) -> serde_json::Value {
+    let (_, rest) = page.split_once("id=\"run\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn every_verdict_and_failure_as_text() {
+    insta::assert_snapshot!(text(&made_up::verdicts(), 80));
+}
+
+#[test]
+fn the_same_in_a_narrow_terminal() {
+    let narrow = text(&made_up::verdicts(), 40);
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+    insta::assert_snapshot!(narrow);
+}
+
+#[test]
+fn every_verdict_and_failure_as_markdown() {
+    insta::assert_snapshot!(breme_report::markdown(&made_up::verdicts().run()));
+}
+
+#[test]
+fn every_verdict_and_failure_as_a_page() {
+    insta::assert_snapshot!(document(&breme_report::html(&made_up::verdicts().run())));
+}
+
+#[test]
+fn the_charts_of_every_verdict() {
+    let page = breme_report::html(&made_up::verdicts().run());
+    insta::assert_snapshot!(serde_json::to_string_pretty(&embedded(&page)["charts"]["chart-1"]).unwrap());
+}
+
+#[test]
+fn rows_for_spreadsheets_and_benchstat() {
+    let made_up = made_up::verdicts();
+    let run = made_up.run();
+    let rows = [breme_report::csv_trials(&run), breme_report::csv_measures(&run), breme_report::go_bench(&run)];
+    for table in &rows[..2] {
+        // No field of these holds a comma in quotes but the hostile ones, which come last.
+        let columns = table.lines().next().unwrap().split(',').count();
+        assert!(
+            table.lines().filter(|line| !line.contains('"')).all(|line| line.split(',').count() == columns),
+            "{table}"
+        );
+    }
+    insta::assert_snapshot!(rows.join("\n"));
+}
+
+#[test]
+fn a_row_of_the_log_of_jmeter_for_each_request() {
+    let made_up = made_up::verdicts();
+    let mut log = Vec::new();
+    breme_report::jtl(&made_up.run(), &mut log).unwrap();
+    let log = String::from_utf8(log).unwrap();
+    let counted = made_up.trials.iter().filter(|trial| trial.counts());
+    let requests: u64 =
+        counted.flat_map(|trial| trial.workloads.values()).map(|workload| workload.response.count).sum();
+    assert_eq!(log.lines().count() as u64, requests + 1);
+    assert_eq!(log.matches("timeStamp").count(), 1);
+    let wrong: u64 =
+        made_up.trials.iter().flat_map(|trial| trial.workloads.values()).flat_map(|w| w.errors.values()).sum();
+    assert_eq!(log.matches(",false,").count() as u64, wrong);
+}
+
+#[test]
+fn json_gives_the_records_back() {
+    let made_up = made_up::verdicts();
+    let run = made_up.run();
+    let whole: serde_json::Value = serde_json::from_str(&breme_report::json(&run, Histograms::Kept).unwrap()).unwrap();
+    let read_back = |text: String| -> serde_json::Value { serde_json::from_str(&text).unwrap() };
+    assert!(whole["trials"] == read_back(serde_json::to_string(&made_up.trials).unwrap()));
+    assert!(whole["judgement"] == read_back(serde_json::to_string(&made_up.judgement).unwrap()));
+    let short = breme_report::json(&run, Histograms::LeftOut).unwrap();
+    assert!(!short.contains(&made_up.trials[0].workloads["user"].response.histogram));
+}
+
+#[test]
+fn the_published_schema_is_that_of_the_code() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/report.schema.json");
+    let schema = serde_json::to_string_pretty(&breme_report::schema()).unwrap() + "\n";
+    if std::env::var_os("BREME_RENEW").is_some() {
+        std::fs::write(path, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        published == schema,
+        "schemas/report.schema.json is stale; renew it with: BREME_RENEW=1 cargo test -p breme-report --test golden"
+    );
+}
+
+/// What must hold for every run.
+fn check_page(run: &Run<'_>) {
+    let page = breme_report::html(run);
+    for hostile in made_up::HOSTILE {
+        assert!(!page.contains(hostile), "{hostile:?} stands in the page as it is");
+    }
+    check_attributes(&document(&page));
+    let shown = document(&page);
+    assert!(policy(&page).starts_with("default-src 'none'; script-src 'sha256-"));
+    let ids: Vec<&str> = shown.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let unique: BTreeSet<&str> = ids.iter().copied().collect();
+    assert_eq!(ids.len(), unique.len(), "every id stands for one thing: {ids:?}");
+    for link in shown.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(unique.contains(link), "#{link} leads nowhere");
+    }
+    check_headings(&shown);
+    let embedded = embedded(&page);
+    let charts = embedded["charts"].as_object().unwrap();
+    assert!(charts.keys().all(|id| unique.contains(id.as_str())), "each chart has its place");
+    assert_eq!(shown.matches("class=\"plot\"").count(), shown.matches("role=\"img\" aria-label=\"").count());
+    // The other outputs keep their lines.
+    let text = breme_report::text(run, Style::default());
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
+    let markdown = breme_report::markdown(run);
+    assert!(!markdown.contains("<script") && !markdown.contains("<img"), "{markdown}");
+    assert!(breme_report::json(run, Histograms::Kept).is_ok());
+    let rows = [breme_report::csv_measures(run), breme_report::csv_trials(run), breme_report::go_bench(run)];
+    assert!(rows.iter().all(|rows| rows.lines().count() > 0));
+}
+
+/// Nothing that asks for something, nothing that runs, and links only to places in the page and to the files beside it.
+fn check_attributes(shown: &str) {
+    for tag in shown.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
+        let parts: Vec<&str> = tag.split('"').collect();
+        for (name, value) in parts.chunks(2).map(|pair| (pair[0], pair.get(1).copied().unwrap_or_default())) {
+            let name = name.rsplit(' ').next().unwrap_or_default();
+            assert!(!["src=", "srcset=", "action="].contains(&name) && !name.starts_with("on"), "{tag}");
+            let is_near = value.starts_with('#') || ["plan.toml", "trials.jsonl", "instruments.csv"].contains(&value);
+            assert!(name != "href=" || is_near, "{tag}");
+        }
+    }
+}
+
+/// One h1, and no level is left out.
+fn check_headings(shown: &str) {
+    let levels: Vec<usize> = shown
+        .split("<h")
+        .skip(1)
+        .filter_map(|rest| rest.chars().next()?.to_digit(10))
+        .map(|level| level as usize)
+        .collect();
+    assert_eq!(levels.iter().filter(|level| **level == 1).count(), 1);
+    assert!(levels.windows(2).all(|pair| pair[1] <= pair[0] + 1), "{levels:?}");
+}
+
+#[test]
+fn every_page_is_whole() {
+    for made_up in [made_up::verdicts(), made_up::nothing(), made_up::single(), made_up::nonsense()] {
+        check_page(&made_up.run());
+    }
+}
+
+/// Without most of its distributions, which take a debug build long to read and the page no more room.
+fn large() -> MadeUp {
+    let mut made_up = made_up::large();
+    for workload in made_up.trials.iter_mut().skip(56).flat_map(|trial| trial.workloads.values_mut()) {
+        workload.response.histogram.clear();
+    }
+    made_up
+}
+
+#[test]
+fn a_page_of_everything_at_once_stays_below_six_megabytes() {
+    let mut made_up = large();
+    for trial in &mut made_up.trials {
+        let mut workload = trial.workloads["user"].clone();
+        workload.response.histogram.clear();
+        (0..5).for_each(|index| {
+            trial.workloads.insert(format!("user {index}"), workload.clone());
+        });
+    }
+    let judgement = &mut made_up.judgement;
+    let pattern = judgement.tables[0].clone();
+    judgement.tables.extend((0..30).map(|index| {
+        let mut table = pattern.clone();
+        table.measure = format!("mean(user {index})");
+        table
+    }));
+    let pair = judgement.comparisons[0].clone();
+    judgement.comparisons.extend((0..20_000).map(|index| {
+        let mut pair = pair.clone();
+        pair.measure = format!("mean(user {})", index % 30);
+        pair
+    }));
+    let page = breme_report::html(&made_up.run());
+    assert!(page.len() < 6_000_000, "{} bytes", page.len());
+    assert!(embedded(&page)["time"]["trials"].as_array().unwrap().len() == 1_000);
+}
+
+#[test]
+fn a_page_of_a_thousand_trials_stays_below_six_megabytes() {
+    let made_up = large();
+    let page = breme_report::html(&made_up.run());
+    assert!(page.len() < 6_000_000, "{} bytes", page.len());
+    assert!(page.len() > 2_000_000, "something is missing: {} bytes", page.len());
+}
