@@ -5,6 +5,8 @@
 
 mod admin;
 mod driver;
+#[cfg(target_os = "linux")]
+mod laboratory;
 mod load;
 mod site;
 mod tls;
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A wind tunnel for web servers: serve, load, measure.
+/// A wind tunnel for web servers: serve, load, measure, judge.
 #[derive(Debug, Parser)]
 #[command(name = "breme", version, propagate_version = true, disable_help_subcommand = true)]
 struct Cli {
@@ -27,11 +29,37 @@ enum Command {
     Load(Box<load::Args>),
     /// Serve a folder of files, fixed answers for a laboratory, or both.
     Site(Box<site::Args>),
+    /// Carry out experiments and answer their questions.
+    #[cfg(target_os = "linux")]
+    Run(laboratory::RunArgs),
+    /// Judge whether a later run is worse than an earlier one.
+    #[cfg(target_os = "linux")]
+    Compare(laboratory::CompareArgs),
+    /// Tell once more what a run has shown.
+    #[cfg(target_os = "linux")]
+    Report(laboratory::ReportArgs),
+    /// List stored runs.
+    #[cfg(target_os = "linux")]
+    Runs(laboratory::RunsArgs),
+    /// Keep the processes of a subject: started by the laboratory only.
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Keep,
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Load(args) => load::run(*args),
         Command::Site(args) => site::run(*args),
+        #[cfg(target_os = "linux")]
+        Command::Run(args) => laboratory::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Compare(args) => laboratory::compare(&args),
+        #[cfg(target_os = "linux")]
+        Command::Report(args) => laboratory::report(&args),
+        #[cfg(target_os = "linux")]
+        Command::Runs(args) => laboratory::runs(&args),
+        #[cfg(target_os = "linux")]
+        Command::Keep => laboratory::keep(),
     }
 }

@@ -1,0 +1,45 @@
+//! From the file of an experiment to its plan: what the pure crate may not do, reading files, is done here.
+
+use std::fs;
+use std::path::Path;
+
+use breme_experiment::plan::{EXPERIMENT_BYTES_MAX, Plan, Surroundings};
+
+use super::{Failure, roles};
+
+/// Reads an experiment.
+pub(super) fn read(path: &Path, profile: Option<&str>) -> Result<Plan, Failure> {
+    let text = read_text(path).map_err(Failure::usage)?;
+    // An empty parent is this folder.
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}", folder.display())))?;
+    parse(&text, profile, &folder).map_err(|faults| Failure::usage(format!("{}:\n{faults}", path.display())))
+}
+
+/// Reads the plan of a stored run, which needs no other file.
+pub(super) fn read_frozen(text: &str, folder: &Path) -> Result<Plan, Failure> {
+    parse(text, None, folder)
+        .map_err(|faults| Failure::run(format!("the plan of {} cannot be read any more:\n{faults}", folder.display())))
+}
+
+fn parse(text: &str, profile: Option<&str>, folder: &Path) -> Result<Plan, breme_experiment::plan::Faults> {
+    let surroundings = Surroundings {
+        roles: &roles::roles(),
+        folder: &folder.display().to_string(),
+        read: &|name| read_text(&folder.join(name)),
+        check: &roles::check,
+    };
+    Plan::read(text, profile, &surroundings)
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let fault = |problem: String| format!("{}: {problem}", path.display());
+    let metadata = fs::metadata(path).map_err(|error| fault(error.to_string()))?;
+    if metadata.is_dir() {
+        return Err(fault("is a folder; name the file of an experiment".to_owned()));
+    }
+    if metadata.len() > EXPERIMENT_BYTES_MAX as u64 {
+        return Err(fault(format!("has {} bytes; at most {EXPERIMENT_BYTES_MAX} are read", metadata.len())));
+    }
+    fs::read_to_string(path).map_err(|error| fault(error.to_string()))
+}

@@ -1,0 +1,95 @@
+//! `breme report`: a stored run, told once more.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+
+use breme_report::{Histograms, Run, Style};
+use breme_runner::journal;
+use clap::ValueEnum;
+
+use super::{Failure, stored};
+
+/// Tell once more what a run has shown: its report is written again, and its answer printed
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The run: its folder, or its name in `runs`
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+
+    /// What to print
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+
+    /// Write it into this file instead
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// How a run can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For a terminal.
+    Text,
+    /// One file with charts that opens offline.
+    Html,
+    /// For a pull request.
+    Markdown,
+    /// Head, judgement and every record; schemas/report.schema.json.
+    Json,
+    /// A row for each trial and workload.
+    Csv,
+    /// A row for each measure at each combination of levels.
+    MeasuresCsv,
+    /// JMeter's result log.
+    Jtl,
+    /// For benchstat.
+    GoBench,
+}
+
+pub(super) fn report(args: &Args) -> Result<u8, Failure> {
+    let judged = stored::read(&args.run)?;
+    let instruments = judged.instruments()?;
+    let run = judged.shown(&instruments);
+    write_page(&run, &journal::report_path(&judged.run.folder))?;
+    match &args.output {
+        Some(path) => {
+            let failed = |error| Failure::run(format!("{}: {error}", path.display()));
+            let mut file = BufWriter::new(File::create(path).map_err(failed)?);
+            write(&run, args.format, &mut file).and_then(|()| file.flush()).map_err(failed)?;
+        }
+        None => match write(&run, args.format, &mut io::stdout().lock()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(Failure::run(error.to_string())),
+            _ => {}
+        },
+    }
+    Ok(0)
+}
+
+/// Writes the page, so that a reader never sees half of one.
+pub(super) fn write_page(run: &Run<'_>, path: &std::path::Path) -> Result<(), Failure> {
+    let unfinished = path.with_extension("html.unfinished");
+    let written = fs::write(&unfinished, breme_report::html(run)).and_then(|()| fs::rename(&unfinished, path));
+    written.map_err(|error| Failure::run(format!("{}: {error}", path.display())))
+}
+
+pub(super) fn write(run: &Run<'_>, format: Format, out: &mut impl Write) -> io::Result<()> {
+    let text = match format {
+        Format::Text => breme_report::text(run, style()),
+        Format::Html => breme_report::html(run),
+        Format::Markdown => breme_report::markdown(run),
+        Format::Json => breme_report::json(run, Histograms::Kept).map_err(io::Error::other)?,
+        Format::Csv => breme_report::csv_trials(run),
+        Format::MeasuresCsv => breme_report::csv_measures(run),
+        Format::Jtl => return breme_report::jtl(run, out),
+        Format::GoBench => breme_report::go_bench(run),
+    };
+    out.write_all(text.as_bytes())
+}
+
+/// As the terminal can show it.
+fn style() -> Style {
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    Style { colours: io::stdout().is_terminal() && !plain, width: width.unwrap_or(Style::default().width) }
+}

@@ -1,0 +1,78 @@
+//! This program's own servers, as experiments may use them: read from the very definitions of their flags, so that the two cannot differ.
+
+use std::any::TypeId;
+use std::path::PathBuf;
+
+use breme_experiment::plan::{Flag, Role, Roles};
+use clap::{Arg, Command, CommandFactory};
+
+use crate::Cli;
+
+/// The names of the servers among the subcommands.
+const SERVERS: [&str; 1] = ["site"];
+
+/// All servers with their flags.
+pub(super) fn roles() -> Roles {
+    let program = Cli::command();
+    let servers = program.get_subcommands().filter(|command| SERVERS.contains(&command.get_name()));
+    Roles(servers.map(role).collect())
+}
+
+fn role(command: &Command) -> Role {
+    let flags = command.get_arguments().filter(|argument| argument.is_positional() || argument.get_long().is_some());
+    Role { name: command.get_name().to_owned(), flags: flags.map(flag).collect(), resets: Vec::new() }
+}
+
+fn flag(argument: &Arg) -> Flag {
+    let takes_value = argument.get_action().takes_values();
+    let values = argument.get_possible_values();
+    Flag {
+        name: argument.get_long().unwrap_or(argument.get_id().as_str()).to_owned(),
+        is_positional: argument.is_positional(),
+        takes_value,
+        is_path: argument.get_value_parser().type_id() == TypeId::of::<PathBuf>(),
+        is_upstream: false,
+        values: if takes_value { values.iter().map(|value| value.get_name().to_owned()).collect() } else { Vec::new() },
+    }
+}
+
+/// Looks at the arguments of a subcommand as the subcommand itself would; says what is wrong in one line.
+pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
+    let words = ["breme", command].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
+    Cli::command().try_get_matches_from(words).map(drop).map_err(|error| in_a_line(&error))
+}
+
+/// What clap has to say, without usage and colours.
+fn in_a_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let said: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    said.join("; ").trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_flags_are_those_of_its_command() {
+        let roles = roles();
+        let site = &roles.0[0];
+        let flag = |name: &str| site.flags.iter().find(|flag| flag.name == name).unwrap();
+        assert!(!flag("lab").takes_value);
+        assert!(flag("tls-cert").is_path && flag("tls-cert").takes_value);
+        assert!(flag("directory").is_positional && flag("directory").is_path);
+        assert!(flag("driver").values.iter().any(|value| value == "uring"));
+        assert_eq!(flag("http").values, ["1.0", "1.1"]);
+    }
+
+    #[test]
+    fn arguments_are_checked_as_the_command_would() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(check("site", &words("--lab --driver events")), Ok(()));
+        let problem = check("site", &words("--lab --driver evnts")).unwrap_err();
+        assert!(problem.contains("'evnts'") && problem.contains("events"), "{problem}");
+        let problem = check("load", &words("http://127.0.0.1:1/ -d never")).unwrap_err();
+        assert!(problem.contains("never"), "{problem}");
+    }
+}

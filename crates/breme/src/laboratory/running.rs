@@ -1,0 +1,213 @@
+//! `breme run`: an experiment from its question to its answer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use breme_experiment::judgement::{Judgement, Verdict};
+use breme_experiment::plan::Plan;
+use breme_experiment::record::{RunHead, TrialRecord, VERSION};
+use breme_runner::journal::{self, Journal};
+use breme_runner::{Hierarchy, Keeper, Launcher, RunEnd, conduct, machine};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::progress::Show;
+use super::reporting::{self, Format};
+use super::stored::{self, Judged};
+use super::{AGAINST, FAILED, Failure, KEEP, RUNS_FOLDER, experiment};
+
+/// Carry out experiments and answer their questions
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files of experiments (TOML), one after another; schemas/experiment.schema.json, docs/EXPERIMENTS.md
+    #[arg(value_name = "EXPERIMENT", required_unless_present = "resume")]
+    experiments: Vec<PathBuf>,
+
+    /// Use this profile of the experiment
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+
+    /// Use the profile `quick`
+    #[arg(long, conflicts_with = "profile")]
+    quick: bool,
+
+    /// Only read the experiment, and tell what would be done and how long it would take
+    #[arg(long)]
+    check: bool,
+
+    /// Go on with a run that was interrupted: its folder, or its name in `runs`
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["experiments", "profile", "quick", "check", "runs", "name"])]
+    resume: Option<PathBuf>,
+
+    /// The folder in which runs are kept
+    #[arg(long, value_name = "DIR", default_value = RUNS_FOLDER)]
+    runs: PathBuf,
+
+    /// The name of the run's folder [default: the experiment's name and a number]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// What to print at the end
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+
+    /// Show no progress, and of trials that fail nothing but the report
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<u8, Failure> {
+    if let Some(run) = &args.resume {
+        return resume(args, &stored::folder_of(run));
+    }
+    if args.name.is_some() && args.experiments.len() > 1 {
+        return Err(Failure::usage("--name names one run; leave it out to carry out several experiments"));
+    }
+    let profile = if args.quick { Some("quick") } else { args.profile.as_deref() };
+    // All are read first: a mistake in the last one must not come to light after hours.
+    let read = |path: &PathBuf| experiment::read(path, profile).map(|plan| (path.clone(), plan));
+    let plans = args.experiments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut worst = 0;
+    for (path, plan) in &plans {
+        plan.warnings.iter().for_each(|warning| eprintln!("{}: {warning}", path.display()));
+        if args.check {
+            tell_plan(path, plan);
+            continue;
+        }
+        let code = begin(args, path, plan)?;
+        if code > AGAINST {
+            return Ok(code); // interrupted
+        }
+        worst = worst.max(code);
+    }
+    Ok(worst)
+}
+
+fn tell_plan(path: &Path, plan: &Plan) {
+    println!("{}: {}", path.display(), plan.title);
+    let trials = plan.trials().len();
+    if trials > 0 {
+        let (combinations, blocks) = (plan.combinations().len(), plan.blocks);
+        println!("  {combinations} combinations of levels, {blocks} blocks, {trials} trials");
+    }
+    if let Some(search) = &plan.search {
+        println!("  searches: where {} makes {}", search.factor, search.until);
+    }
+    println!("  about {}", indicatif::HumanDuration(plan.estimate()));
+}
+
+fn begin(args: &Args, path: &Path, plan: &Plan) -> Result<u8, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let name = args.name.clone().unwrap_or_else(|| run_name(path, &args.runs));
+    let head = RunHead {
+        version: VERSION,
+        run: name.clone(),
+        title: plan.title.clone(),
+        profile: plan.profile.clone(),
+        seed: plan.seed,
+        started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        breme_version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: machine(),
+        ..RunHead::default()
+    };
+    let journal = Journal::create(&args.runs.join(name), &head, &plan.frozen())?;
+    carry_out(args, plan, journal, Vec::new())
+}
+
+fn resume(args: &Args, folder: &Path) -> Result<u8, Failure> {
+    let (journal, run) = Journal::resume(folder)?;
+    if let Some(damage) = &run.damage {
+        eprintln!("{}: {damage}", folder.display());
+    }
+    let plan = experiment::read_frozen(&run.plan, folder)?;
+    carry_out(args, &plan, journal, run.trials)
+}
+
+fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<TrialRecord>) -> Result<u8, Failure> {
+    let launcher = launcher()?;
+    let interruption = Interruption::heed(&launcher.cancelled)?;
+    let show = Show::new(plan, recorded.len(), args.quiet);
+    let folder = journal.folder().to_owned();
+    let end = conduct(plan, recorded, &mut journal, &launcher, &mut |progress| show.tell(progress));
+    drop(show);
+    let end =
+        end.map_err(|fault| Failure::run(format!("{fault}; go on with: breme run --resume {}", folder.display())))?;
+    let judged = stored::judged(plan, journal::read(&folder)?);
+    tell(args, &judged, end)?;
+    Ok(match end {
+        RunEnd::Interrupted => interruption.exit_code(),
+        _ => exit_code(&judged.judgement),
+    })
+}
+
+/// The answer on standard output, all of it in the folder, and where that is.
+fn tell(args: &Args, judged: &Judged, end: RunEnd) -> Result<(), Failure> {
+    let instruments = judged.instruments()?;
+    let run = judged.shown(&instruments);
+    let report = journal::report_path(&judged.run.folder);
+    reporting::write_page(&run, &report)?;
+    match reporting::write(&run, args.format, &mut io::stdout().lock()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(Failure::run(error.to_string())),
+        _ => {}
+    }
+    let folder = judged.run.folder.display();
+    match end {
+        RunEnd::Complete => {}
+        RunEnd::OutOfTime => eprintln!("the time budget is spent; this is what the finished blocks show"),
+        RunEnd::Interrupted => eprintln!("interrupted; go on with: breme run --resume {folder}"),
+    }
+    eprintln!("report: {}", report.display());
+    Ok(())
+}
+
+fn launcher() -> Result<Launcher, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::run(format!("cannot find this program, which is started again as generator: {error}"))
+    })?;
+    Ok(Launcher::new(Keeper::this_program(&[KEEP]), program, Hierarchy::find()))
+}
+
+/// What the user ended the run with.
+struct Interruption(Arc<AtomicUsize>);
+
+impl Interruption {
+    /// The first signal ends the run in order; a second one at once (what was started ends with this process).
+    fn heed(cancelled: &Arc<AtomicBool>) -> Result<Self, Failure> {
+        let signal_seen = Arc::new(AtomicUsize::new(0));
+        let failed = |error: io::Error| Failure::run(format!("cannot catch signals: {error}"));
+        for signal in [SIGINT, SIGTERM] {
+            let seen = Arc::clone(&signal_seen);
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(cancelled))
+                .map_err(failed)?;
+            signal_hook::flag::register_usize(signal, seen, signal as usize).map_err(failed)?;
+            signal_hook::flag::register(signal, Arc::clone(cancelled)).map_err(failed)?;
+        }
+        Ok(Self(signal_seen))
+    }
+
+    /// As shells have it.
+    fn exit_code(&self) -> u8 {
+        128 + u8::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+}
+
+/// Whether something went against the user.
+fn exit_code(judgement: &Judgement) -> u8 {
+    let is_against = |verdict: Verdict| matches!(verdict, Verdict::Refuted | Verdict::PracticallyEqual);
+    if judgement.trials.counted == 0 {
+        FAILED
+    } else if judgement.hypotheses.iter().any(|hypothesis| is_against(hypothesis.verdict)) {
+        AGAINST
+    } else {
+        0
+    }
+}
+
+/// The experiment's name and the first number that is free: `pipelining-1`.
+fn run_name(experiment: &Path, runs: &Path) -> String {
+    let stem = experiment.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    let mut names = (1_u64..).map(|number| format!("{stem}-{number}"));
+    names.find(|name| !runs.join(name).exists()).unwrap_or(stem)
+}

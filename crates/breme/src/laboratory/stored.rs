@@ -1,0 +1,72 @@
+//! A run that is stored, and what it shows.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use breme_experiment::judge::{Question, judge};
+use breme_experiment::judgement::Judgement;
+use breme_experiment::plan::Plan;
+use breme_report::{Instruments, Run};
+use breme_runner::journal::{self, StoredRun};
+
+use super::{Failure, RUNS_FOLDER, experiment};
+
+/// A run, judged.
+pub(super) struct Judged {
+    pub(super) run: StoredRun,
+    pub(super) question: Question,
+    pub(super) judgement: Judgement,
+}
+
+/// Reads a run by its folder, or by its name in the folder of runs, and judges it.
+pub(super) fn read(name: &Path) -> Result<Judged, Failure> {
+    let run = journal::read(&folder_of(name))?;
+    let plan = experiment::read_frozen(&run.plan, &run.folder)?;
+    Ok(judged(&plan, run))
+}
+
+/// What a run of this plan shows.
+pub(super) fn judged(plan: &Plan, run: StoredRun) -> Judged {
+    let processors = u32::try_from(run.head.machine.processors).unwrap_or(u32::MAX);
+    let question = Question { processors, ..Question::from(plan) };
+    let mut judgement = judge(&question, &run.trials);
+    judgement.warnings.extend(plan.warnings.iter().cloned());
+    judgement.warnings.extend(run.damage.iter().map(|damage| format!("trials.jsonl: {damage}")));
+    Judged { run, question, judgement }
+}
+
+/// `folder` if there is one; else the run of this name.
+pub(super) fn folder_of(name: &Path) -> PathBuf {
+    let in_runs = Path::new(RUNS_FOLDER).join(name);
+    if !name.exists() && in_runs.exists() { in_runs } else { name.to_owned() }
+}
+
+impl Judged {
+    /// What the instruments saw, as far as it is there.
+    pub(super) fn instruments(&self) -> Result<Instruments, Failure> {
+        let mut instruments = Instruments::new(&self.run.trials);
+        let path = journal::instruments_path(&self.run.folder);
+        match File::open(&path) {
+            Ok(file) => instruments.read_csv(BufReader::new(file)).map_err(|error| fault(&path, &error))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(fault(&path, &error)),
+        }
+        Ok(instruments)
+    }
+
+    /// As reports want it.
+    pub(super) fn shown<'a>(&'a self, instruments: &'a Instruments) -> Run<'a> {
+        Run {
+            head: &self.run.head,
+            trials: &self.run.trials,
+            judgement: &self.judgement,
+            plan: &self.run.plan,
+            instruments,
+        }
+    }
+}
+
+fn fault(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::run(format!("{}: {error}", path.display()))
+}
