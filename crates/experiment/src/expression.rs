@@ -58,7 +58,7 @@ pub enum Quantity {
     Answered,
     /// Of a workload: `failed`: failed requests.
     Failed,
-    /// Of a subject: `cpu`: CPU time per answered request of all workloads. Seconds.
+    /// Of a subject (or, with a workload's name, of the subject that this asks): `cpu`: CPU time per answered request of all workloads. Seconds.
     CpuPerRequest,
     /// Of a subject: `cpu_share`: processors used.
     CpuShare,

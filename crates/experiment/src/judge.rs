@@ -70,6 +70,6 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     if left_out > 0 {
         judgement.warnings.push(format!("{left_out} comparisons that tell least are left out."));
     }
-    judgement.answer = answer::answer(question, &judgement);
+    (judgement.answer, judgement.grounds) = answer::answer(question, &judgement);
     judgement
 }

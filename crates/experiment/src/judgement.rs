@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 /// All that a run shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// The answer to the experiment's question, in a sentence or two.
+    /// The answer to the experiment's question, in a sentence.
     pub answer: String,
+    /// What the answer rests on, with numbers and intervals, and what could not be used; may be empty.
+    pub grounds: String,
     /// Each hypothesis, in the plan's order.
     pub hypotheses: Vec<HypothesisJudgement>,
     /// Each pair of levels of each factor, for each measure of the plan, the other factors being equal.

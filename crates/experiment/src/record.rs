@@ -132,6 +132,9 @@ impl TrialRecord {
 pub struct WorkloadRecord {
     /// The path that it took.
     pub path: String,
+    /// The subject to which that leads.
+    #[serde(default)]
+    pub subject: String,
     /// Whether it ran behind the others.
     pub is_background: bool,
     /// Users, or connections of an open loop.

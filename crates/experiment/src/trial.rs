@@ -209,6 +209,8 @@ pub struct WorkloadSpec {
     pub name: String,
     /// The name of the path (or of the subject) that its requests take.
     pub path: String,
+    /// The subject to which that leads.
+    pub subject: String,
     /// Where the requests go, with `${SUBJECT.url}`, and the request's own target behind it.
     pub url: String,
     /// It runs for as long as the others do, and does not end the trial.

@@ -118,11 +118,7 @@ fn faults_of_claims_name_the_column_and_the_remedy() {
         ("", 1, "there is nothing here; write for example p99(user) < 50 ms"),
         ("p99(usr) < 1 s", 5, "there is no workload `usr`; did you mean `user`?"),
         ("p99(wiki) < 1 s", 5, "`wiki` is a subject, but `p99` is measured on a workload: `p99(user)` or `p99(crowd)`"),
-        (
-            "cpu(user) < 1 s",
-            5,
-            "`user` is a workload, but `cpu` is measured on a subject: `cpu(wiki)` or `cpu(edge-1)`",
-        ),
+        ("cpu(usr) < 1 s", 5, "there is no subject `usr`; there are `wiki`, `edge-1`"),
         ("p99 < 1 s", 1, "`p99` needs a workload: `p99(user)` or `p99(crowd)`"),
         ("latency(user) < 1 s", 1, "there is no measure `latency`; did you mean `p99`?"),
         ("maen(user) < 1 s", 1, "there is no measure `maen`; did you mean `mean`?"),

@@ -22,6 +22,9 @@ pub fn markdown(run: &Run<'_>) -> String {
         let _ = writeln!(out, "*{}*\n", escape(&question));
     }
     let _ = writeln!(out, "**{}**\n", escape(text::answer(judgement)));
+    if !judgement.grounds.is_empty() {
+        let _ = writeln!(out, "{}\n", escape(&judgement.grounds));
+    }
     write_warnings(&mut out, judgement);
     write_table(&mut out, hypotheses(run));
     for (title, table) in text::study(judgement, text::MEASURES_ABREAST_MAX) {

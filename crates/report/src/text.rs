@@ -49,6 +49,9 @@ pub fn text(run: &Run<'_>, style: Style) -> String {
         page.paragraph(&words::one_line(&question), "", "");
     }
     page.paragraph(&words::one_line(answer(judgement)), BOLD, "");
+    if !judgement.grounds.is_empty() {
+        page.paragraph(&words::one_line(&judgement.grounds), "", "");
+    }
     for warning in &judgement.warnings {
         page.paragraph(&format!("warning: {}", words::one_line(warning)), YELLOW, "  ");
     }

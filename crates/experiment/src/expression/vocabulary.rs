@@ -38,6 +38,10 @@ impl Vocabulary {
             (None, Some(meant)) => Ok(Measure { quantity, of: meant.clone() }),
             (None, None) => Err(whole.fault(format!("`{quantity}` needs a {kind}: {}", examples(&quantity, known)))),
             (Some((name, _)), _) if known.contains(&name) => Ok(Measure { quantity, of: name }),
+            // The subject that this workload asks.
+            (Some((name, _)), _) if !is_of_workload && self.workloads.contains(&name) => {
+                Ok(Measure { quantity, of: name })
+            }
             (Some((name, at)), _) => Err(at.fault(self.unknown_name(&quantity, &name, kind))),
         }
     }

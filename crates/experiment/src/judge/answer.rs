@@ -1,4 +1,4 @@
-//! The answer to the experiment's question, in a sentence or two.
+//! The answer to the experiment's question, in a sentence, and what it rests on.
 //!
 //! Whoever reads one line reads this one. So it says what is not known as plainly as what is, and that nothing counts where nothing does.
 
@@ -6,21 +6,19 @@ use crate::judge::question::Question;
 use crate::judge::words::count;
 use crate::judgement::{Comparison, HypothesisJudgement, Judgement, TrialCounts, Verdict};
 
-/// From the hypotheses; without one, from the searches or from the comparisons.
-pub(crate) fn answer(question: &Question, judgement: &Judgement) -> String {
+/// From the hypotheses; without one, from the searches or from the comparisons. The answer, and its grounds.
+pub(crate) fn answer(question: &Question, judgement: &Judgement) -> (String, String) {
     let trials = &judgement.trials;
     if trials.counted == 0 {
-        return nothing_counts(trials);
+        return (nothing_counts(trials), String::new());
     }
-    let said = match judgement.hypotheses.as_slice() {
-        [] => from_what_was_seen(question, judgement),
+    let (said, numbers) = match judgement.hypotheses.as_slice() {
+        [] => (from_what_was_seen(question, judgement), String::new()),
         [one] => of_one(one),
         several => of_several(several),
     };
-    match uncounted(trials) {
-        Some(remark) => format!("{said} {remark}"),
-        None => said,
-    }
+    let grounds = [numbers, uncounted(trials).unwrap_or_default()];
+    (said, grounds.join(" ").trim().to_owned())
 }
 
 fn nothing_counts(trials: &TrialCounts) -> String {
@@ -34,7 +32,7 @@ fn nothing_counts(trials: &TrialCounts) -> String {
     )
 }
 
-fn of_one(hypothesis: &HypothesisJudgement) -> String {
+fn of_one(hypothesis: &HypothesisJudgement) -> (String, String) {
     let word = match hypothesis.verdict {
         Verdict::Supported => "Yes",
         Verdict::Refuted => "No",
@@ -42,10 +40,10 @@ fn of_one(hypothesis: &HypothesisJudgement) -> String {
         Verdict::Undecided { .. } => "It is not known yet",
         Verdict::NoData => "There is no answer",
     };
-    format!("{word}: {}. {}", without_end(&hypothesis.says), hypothesis.sentence)
+    (format!("{word}: {}.", without_end(&hypothesis.says)), hypothesis.sentence.clone())
 }
 
-fn of_several(hypotheses: &[HypothesisJudgement]) -> String {
+fn of_several(hypotheses: &[HypothesisJudgement]) -> (String, String) {
     let which = |wanted: fn(&Verdict) -> bool| -> Vec<&HypothesisJudgement> {
         hypotheses.iter().filter(|hypothesis| wanted(&hypothesis.verdict)).collect()
     };
@@ -66,9 +64,9 @@ fn of_several(hypotheses: &[HypothesisJudgement]) -> String {
     let told = supported.first().or_else(|| rest.iter().find_map(|(_, which)| which.first()));
     let numbers = told.map(|told| {
         let (_, numbers) = told.sentence.split_once(": ").unwrap_or(("", &told.sentence));
-        format!(" “{}”: {numbers}", without_end(&told.says))
+        format!("“{}”: {numbers}", without_end(&told.says))
     });
-    format!("{}.{}", parts.join("; "), numbers.unwrap_or_default())
+    (format!("{}.", parts.join("; ")), numbers.unwrap_or_default())
 }
 
 fn in_short(word: &str, which: &[&HypothesisJudgement]) -> String {

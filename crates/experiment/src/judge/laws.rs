@@ -1,8 +1,9 @@
 //! Operational laws: what must hold whatever the system is.
 //!
 //! In a closed loop every user is either waiting for an answer or thinking: `N = X·(R + Z)` (Little; the interactive response-time law).
-//! Nothing is assumed about distributions. A trial in which it does not hold was measured wrongly: times that leave something out
-//! (coordinated omission), answers that were not counted, users that were not there.
+//! Nothing is assumed about distributions. Where it finds too few users, they were neither waiting nor thinking but with the generator, whose own
+//! time is in no response time (it begins when an answer is in its socket): it was the limit, or had no processor. Where it finds too many, or the
+//! generator was idle, something was measured wrongly: times that leave something out (coordinated omission), answers that were not counted.
 //!
 //! How well it must hold follows from what the window cuts: each user has one request under way at either end, so of `n` answers up to `N` are half
 //! outside; the mean of `n` think times (exponential at the most) scatters by `1 ÷ √n` of itself; and between an answer and the next

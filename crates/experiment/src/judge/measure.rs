@@ -163,7 +163,9 @@ impl<'a> Reader<'a> {
 
     /// A subject's numbers are about the whole trial, so they rest only when every workload in front does.
     fn subject(&self, name: &str) -> Result<&'a SubjectRecord, Lack> {
-        let subject = self.record.subjects.get(name).ok_or_else(|| Lack::NoSubject(name.to_owned()))?;
+        // A workload's name stands for the subject that it asked, whichever that is in this trial.
+        let asked = || self.record.subjects.get(&self.record.workloads.get(name)?.subject);
+        let subject = self.record.subjects.get(name).or_else(asked).ok_or_else(|| Lack::NoSubject(name.to_owned()))?;
         for (workload, _) in self.record.workloads.iter().filter(|(_, workload)| !workload.is_background) {
             self.workload(workload)?;
         }
@@ -244,6 +246,7 @@ mod tests {
 
     fn record() -> TrialRecord {
         let workload = WorkloadRecord {
+            subject: "site".to_owned(),
             answered: 80,
             ok: 75,
             errors: BTreeMap::from([("status".to_owned(), 5), ("timeout".to_owned(), 20)]),
@@ -303,6 +306,7 @@ mod tests {
         check(&Quantity::Failed, "user", 25.0);
         check(&Quantity::SessionShare, "user", 0.9);
         check(&Quantity::CpuPerRequest, "site", 4e-3);
+        check(&Quantity::CpuPerRequest, "user", 4e-3); // of the subject that it asks
         check(&Quantity::CpuShare, "site", 0.1);
         check(&Quantity::Memory, "site", 7_000.0);
         check(&Quantity::Counter("hits".to_owned()), "site", 7.0);

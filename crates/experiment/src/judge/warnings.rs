@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::judge::question::Question;
 use crate::judge::words::count;
-use crate::judgement::{Judgement, TrialCounts};
+use crate::judgement::{Judgement, LawCheck, TrialCounts};
 use crate::record::{Purpose, SteadyState, TrialEnd, TrialRecord};
 
 /// The hypervisor took so much of the processors' time that times may be its.
@@ -107,17 +107,19 @@ fn biased(judgement: &Judgement) -> Vec<String> {
 fn against_the_law(judgement: &Judgement) -> Option<String> {
     let wrong: Vec<_> = judgement.laws.iter().filter(|law| !law.agrees).collect();
     let worst = wrong.iter().max_by(|one, other| {
-        let off = |law: &crate::judgement::LawCheck| (law.users_by_law / law.users).ln().abs();
+        let off = |law: &LawCheck| (law.users_by_law / law.users).ln().abs();
         off(one).total_cmp(&off(other))
     })?;
+    let LawCheck { trial, workload, users, users_by_law, .. } = worst;
+    let reason = if users_by_law < users {
+        "the others were with the generator, which was busy or waited for a processor, so rates are partly its own"
+    } else {
+        "something was measured wrongly"
+    };
     Some(format!(
-        "In {} of {} closed loops N = X·(R+Z) does not hold, in trial {} `{}` has {} users and by the law {:.1}: something was measured wrongly.",
+        "In {} of {} closed loops N = X·(R+Z) does not hold; in trial {trial} {users_by_law:.1} of the {users} users of `{workload}` were waiting for answers or thinking: {reason}.",
         wrong.len(),
         judgement.laws.len(),
-        worst.trial,
-        worst.workload,
-        worst.users,
-        worst.users_by_law
     ))
 }
 

@@ -178,7 +178,12 @@ impl Questions<'_> {
         self.book.note_within(&text.span, &text.value, error.column, error.length, error.problem.clone());
     }
 
-    pub(super) fn measures(&mut self, texts: &[At<String>], resolved: Option<&Resolved>) -> Vec<PlanMeasure> {
+    pub(super) fn measures(
+        &mut self,
+        texts: &[At<String>],
+        resolved: Option<&Resolved>,
+        asked_count: usize,
+    ) -> Vec<PlanMeasure> {
         let mut measures: Vec<PlanMeasure> = Vec::new();
         if let Some(text) = texts.get(MEASURE_COUNT_MAX) {
             self.book.note(&text.span, format!("there are more than {MEASURE_COUNT_MAX} measures"));
@@ -204,7 +209,7 @@ impl Questions<'_> {
             expression,
         });
         measures.extend(named);
-        measures.extend(resolved.map(standard_measures).unwrap_or_default());
+        measures.extend(resolved.map(|resolved| standard_measures(resolved, asked_count)).unwrap_or_default());
         measures
     }
 
@@ -450,8 +455,9 @@ impl Questions<'_> {
     }
 }
 
-/// Rate, times and errors of those who are looked at, the rate of those behind them, and what a request costs each subject.
-fn standard_measures(resolved: &Resolved) -> Vec<PlanMeasure> {
+/// Rate, times and errors of those who are looked at, the rate of those behind them, and what a request costs: the subject that is asked, where
+/// that is another one at other levels, so that they can be compared; else every subject.
+fn standard_measures(resolved: &Resolved, asked_count: usize) -> Vec<PlanMeasure> {
     let time = |figure| Quantity::Time { is_service: false, figure };
     let mut measures = Vec::new();
     for workload in &resolved.workloads {
@@ -463,6 +469,10 @@ fn standard_measures(resolved: &Resolved) -> Vec<PlanMeasure> {
     }
     let started = resolved.subjects.iter().filter(|subject| !matches!(subject.kind, SubjectKind::External));
     let mut started: Vec<&str> = started.map(|subject| subject.name.as_str()).collect();
+    if asked_count > resolved.workloads.len() {
+        let in_front = resolved.workloads.iter().filter(|workload| !workload.is_background);
+        started = in_front.map(|workload| workload.name.as_str()).collect();
+    }
     started.sort_unstable();
     measures.extend(started.into_iter().map(|name| (Quantity::CpuPerRequest, name.to_owned())));
     let measure = |(quantity, of): (Quantity, String)| {

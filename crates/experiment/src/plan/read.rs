@@ -173,7 +173,7 @@ fn read_profile(
     if let Some(run) = run {
         run.into_plan(&mut plan);
     }
-    plan.ask(file?, &document, &left_out, resolved.first.as_ref(), book);
+    plan.ask(file?, &document, &left_out, &resolved, book);
     plan.check_size(&document.tree, book);
     document.files = files.known.into_inner();
     document.keep(&left_out);
@@ -441,9 +441,10 @@ impl Plan {
         file: file::File,
         document: &Document,
         left_out: &[(String, String)],
-        first: Option<&Resolved>,
+        resolved: &AllResolved,
         book: &mut Notebook,
     ) {
+        let first = resolved.first.as_ref();
         let workloads: Vec<String> = document.tree.table("workload").iter().map(|entry| entry.key.clone()).collect();
         let vocabulary = questions::vocabulary(&document.factors, left_out, &document.subjects, &workloads, first);
         let searched =
@@ -457,7 +458,7 @@ impl Plan {
             book,
         };
         questions.named(&file.measure.0);
-        self.measures = questions.measures(&file.measures.0, first);
+        self.measures = questions.measures(&file.measures.0, first, resolved.asked.len());
         self.hypotheses = questions.hypotheses(&file.hypothesis);
         self.published = questions.published(&file.published);
         self.models = questions.models(&file.model);

@@ -91,6 +91,7 @@ impl Resolver<'_, '_> {
         let spec = WorkloadSpec {
             name: entry.key.clone(),
             path: route.name.clone(),
+            subject: route.subject.clone(),
             url,
             is_background: false,
             requests: file.requests.as_ref().map(|requests| requests.value.0),

@@ -119,7 +119,7 @@ fn a_subject_that_crashes_in_the_third_block_costs_that_block() {
     assert!(
         judgement.warnings.iter().any(|warning| warning.contains("1 trial failed: site: ended with signal 11 (1×)"))
     );
-    assert!(judgement.answer.contains("Of 21 trials not all could be used: 1 failed"), "{}", judgement.answer);
+    assert!(judgement.grounds.contains("Of 21 trials not all could be used: 1 failed"), "{}", judgement.answer);
 }
 
 #[test]

@@ -35,6 +35,9 @@ pub(crate) fn answer(run: &Run<'_>) -> Markup {
             h1 id="title" { (words::one_line(run.title())) }
             @if let Some(question) = run.question() { p.question { (words::one_line(&question)) } }
             p.the-answer { (unbroken(&words::one_line(text::answer(run.judgement)))) }
+            @if !run.judgement.grounds.is_empty() {
+                p.grounds { (unbroken(&words::one_line(&run.judgement.grounds))) }
+            }
             ul.facts {
                 @for (verdict, count) in verdicts(run) { li { (badge(&verdict)) @if count > 1 { " × " (count) } } }
                 li { (text::trial_counts(run)) }

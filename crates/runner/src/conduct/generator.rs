@@ -197,6 +197,7 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
     let achieved_rate = if window.length_s > 0.0 { window.answered as f64 / window.length_s } else { 0.0 };
     WorkloadRecord {
         path: workload.path.clone(),
+        subject: workload.subject.clone(),
         is_background: workload.is_background,
         connections: workload.connections,
         pipeline: told.settings.pipeline_depth,

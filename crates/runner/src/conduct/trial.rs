@@ -91,6 +91,8 @@ impl Stage<'_, '_> {
         let (from_ns, to_ns) = readings.span_ns();
         let used = readings.window(from_ns, to_ns);
         (record.subjects, record.machine) = (used.subjects, used.machine);
+        // Those that stand for other trials have no part in this one.
+        record.subjects.retain(|name, _| trial.subjects.iter().any(|subject| subject.name == *name));
         record.notes.extend_from_slice(readings.faults());
         take_in(record, seen?);
         note_neighbours(record);
