@@ -13,7 +13,6 @@
 //! | `verdict`, `document` | from figures to words |
 
 mod blocks;
-mod demo;
 mod document;
 mod generators;
 mod idle;
@@ -42,8 +41,6 @@ use workbench::Workbench;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
 enum Cli {
-    /// A short look: breme load on breme site and nginx
-    Demo(Driver),
     /// Some questions or all, ours and the rival of the goal only, on the terminal
     Bench(BenchArguments),
     /// All questions, every rival, ours twice; writes docs/PEERS.md
@@ -110,13 +107,11 @@ fn blocks_in_range() -> clap::builder::RangedU64ValueParser<u64> {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let driver = match &cli {
-        Cli::Demo(driver) => driver,
         Cli::Bench(arguments) => &arguments.common.driver,
         Cli::Peers(arguments) => &arguments.common.driver,
     };
     let done = Workbench::new(driver.driver.clone()).map(|workbench| {
         let done = match cli {
-            Cli::Demo(_) => demo::run(&workbench),
             Cli::Bench(arguments) => bench(&arguments, &workbench),
             Cli::Peers(arguments) => peers(&arguments, &workbench),
         };

@@ -2,7 +2,7 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `cargo xtask demo` | builds in release, measures `breme site` and nginx with `breme load`, prints the result |
+//! | `cargo xtask demo` | builds in release, carries out an experiment with `breme site` and nginx, prints its answer |
 //! | `cargo xtask test` | installs what the tests need, then runs every check and every test |
 //! | `cargo xtask check` | format, lints, arrows between crates, tests; installs nothing |
 //! | `cargo xtask bench [NAME…]` | some questions or all: ours against the peer of the goal, on the terminal |
@@ -24,7 +24,8 @@ fn main() -> ExitCode {
         None => ("help", &[][..]),
     };
     let outcome = match command {
-        "demo" | "bench" => packages::install(packages::PEERS).and_then(|()| bench(command, rest)),
+        "demo" => packages::install(packages::PEERS).and_then(|()| demo()),
+        "bench" => packages::install(packages::PEERS).and_then(|()| bench(command, rest)),
         "peers" => packages::install(packages::PEERS)
             .and_then(|()| packages::install(packages::MORE_PEERS))
             .and_then(|()| bench(command, rest)),
@@ -61,6 +62,17 @@ fn check() -> Outcome {
     tests_run::run()
 }
 
+/// The main job, as a user would do it.
+fn demo() -> Outcome {
+    step("build", cargo(&["build", "--release", "--package", "breme"]))?;
+    let mut command = Command::new(release_binary("breme"));
+    command.current_dir(root()).args(["run", "examples/experiments/site-and-nginx.toml", "--runs"]).arg(target().join("runs"));
+    eprintln!("── demo\n{command:?}\n");
+    let status = command.status().map_err(|error| format!("cannot start breme: {error}"))?;
+    // 3: a hypothesis was refuted, which is an answer too.
+    if matches!(status.code(), Some(0 | 3)) { Ok(()) } else { Err(format!("breme run ended with {status}")) }
+}
+
 /// The benches are a program of their own: they start servers and pin them, and want release code.
 fn bench(what: &str, arguments: &[String]) -> Outcome {
     step("build", cargo(&["build", "--release", "--package", "breme", "--package", "breme-bench"]))?;
@@ -70,8 +82,11 @@ fn bench(what: &str, arguments: &[String]) -> Outcome {
 }
 
 fn release_binary(name: &str) -> std::path::PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), std::path::PathBuf::from);
-    target.join("release").join(name)
+    target().join("release").join(name)
+}
+
+fn target() -> std::path::PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), std::path::PathBuf::from)
 }
 
 /// The folder of the workspace.
