@@ -23,6 +23,7 @@ mod figures;
 mod html;
 mod instruments;
 mod markdown;
+mod prose;
 mod rows;
 mod table;
 mod text;

@@ -6,7 +6,7 @@ use breme_experiment::judgement::{HypothesisJudgement, Judgement};
 
 use crate::figures::{Unit, plural};
 use crate::table::Table;
-use crate::{Run, text, units, words};
+use crate::{Run, prose, text, units, words};
 
 /// The most rows of a table; a comment on a pull request is for reading.
 const ROWS_MAX: usize = 40;
@@ -21,9 +21,9 @@ pub fn markdown(run: &Run<'_>) -> String {
     if let Some(question) = run.question() {
         let _ = writeln!(out, "*{}*\n", escape(&question));
     }
-    let _ = writeln!(out, "**{}**\n", escape(text::answer(judgement)));
+    let _ = writeln!(out, "**{}**\n", prose(text::answer(judgement)));
     if !judgement.grounds.is_empty() {
-        let _ = writeln!(out, "{}\n", escape(&judgement.grounds));
+        let _ = writeln!(out, "{}\n", prose(&judgement.grounds));
     }
     write_warnings(&mut out, judgement);
     write_table(&mut out, hypotheses(run));
@@ -34,7 +34,7 @@ pub fn markdown(run: &Run<'_>) -> String {
     write_folded(&mut out, "Comparisons of levels", text::comparisons(run));
     write_folded(&mut out, "Noise floor (the same twice)", text::noise(run));
     for sentence in text::sentences(judgement) {
-        let _ = writeln!(out, "- {}", escape(sentence));
+        let _ = writeln!(out, "- {}", prose(sentence));
     }
     write_discounted(&mut out, run);
     let _ = writeln!(out, "\n<sub>{}</sub>", escape(&text::provenance(run)));
@@ -77,7 +77,7 @@ fn write_warnings(out: &mut String, judgement: &Judgement) {
     }
     let _ = writeln!(out, "> [!WARNING]");
     for warning in &judgement.warnings {
-        let _ = writeln!(out, "> - {}", escape(warning));
+        let _ = writeln!(out, "> - {}", prose(warning));
     }
     out.push('\n');
 }
@@ -124,7 +124,7 @@ fn write_table(out: &mut String, table: Table) {
     let rules: Vec<&str> = table.columns.iter().map(|column| if column.is_number { "--:" } else { "---" }).collect();
     let _ = writeln!(out, "| {} |", rules.join(" | "));
     for row in &table.rows {
-        let cells: Vec<String> = row.iter().map(|cell| escape(&cell.text)).collect();
+        let cells: Vec<String> = row.iter().map(|cell| prose(&cell.text)).collect();
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     if let Some(remark) = &table.remark {
@@ -134,6 +134,17 @@ fn write_table(out: &mut String, table: Table) {
 }
 
 /// Foreign text as a piece of a line: nothing in it is markup, a mention, an address or the end of a cell.
+/// A sentence of a judgement: what it quotes as code stays code.
+fn prose(sentence: &str) -> String {
+    let sentence = words::one_line(sentence);
+    let part = |part: &prose::Part<'_>| match part.is_code {
+        // Within code nothing means anything but the end of a table's cell.
+        true => format!("`{}`", part.text.replace('|', "\\|")),
+        false => escape(part.text),
+    };
+    prose::parts(&sentence).iter().map(part).collect()
+}
+
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in words::one_line(text).chars() {

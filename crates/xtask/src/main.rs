@@ -66,7 +66,10 @@ fn check() -> Outcome {
 fn demo() -> Outcome {
     step("build", cargo(&["build", "--release", "--package", "breme"]))?;
     let mut command = Command::new(release_binary("breme"));
-    command.current_dir(root()).args(["run", "examples/experiments/site-and-nginx.toml", "--runs"]).arg(target().join("runs"));
+    command
+        .current_dir(root())
+        .args(["run", "examples/experiments/site-and-nginx.toml", "--runs"])
+        .arg(target().join("runs"));
     eprintln!("── demo\n{command:?}\n");
     let status = command.status().map_err(|error| format!("cannot start breme: {error}"))?;
     // 3: a hypothesis was refuted, which is an answer too.

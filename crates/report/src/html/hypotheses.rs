@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::figures::{Unit, chance, figure, ratio};
 use crate::html::forest;
-use crate::html::parts::{Gallery, badge, folded_table};
+use crate::html::parts::{Gallery, badge, folded_table, prose};
 use crate::table::{Cell, Table};
 use crate::{Run, units, words};
 
@@ -38,7 +38,7 @@ fn card(number: usize, hypothesis: &HypothesisJudgement, unit: Unit, gallery: &m
                 (badge(&verdict))
                 @if let [only] = hypothesis.cases.as_slice() { (effect(only, unit)) }
             }
-            @if !hypothesis.sentence.is_empty() { p { (words::one_line(&hypothesis.sentence)) } }
+            @if !hypothesis.sentence.is_empty() { p { (prose(&hypothesis.sentence)) } }
             @if let Some(chart) = chart { (gallery.figure(&chart)) }
             (reasons(&hypothesis.cases))
             p.claim { "Checked as " code { (words::one_line(&hypothesis.expect)) } }
@@ -78,12 +78,11 @@ fn effect(case: &Case, unit: Unit) -> Markup {
 
 fn reasons(cases: &[Case]) -> Markup {
     let reasons: Vec<String> = cases.iter().filter_map(|case| Some(reason(case, case.reason.as_ref()?))).collect();
-    html! { @for reason in reasons.iter().take(forest::ROWS_MAX) { p.remark { (reason) } } }
+    html! { @for reason in reasons.iter().take(forest::ROWS_MAX) { p.remark { (prose(reason)) } } }
 }
 
 fn reason(case: &Case, reason: &str) -> String {
-    let reason = words::one_line(reason);
-    if case.levels.is_empty() { reason } else { format!("{}: {reason}", words::levels(&case.levels)) }
+    if case.levels.is_empty() { reason.to_owned() } else { format!("{}: {reason}", words::levels(&case.levels)) }
 }
 
 fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look};
 use crate::figures::{Unit, figure, figure_or_dash, ratio};
 use crate::html::measures::CROSS;
-use crate::html::parts::{Gallery, table};
+use crate::html::parts::{Gallery, prose, table};
 use crate::table::{Cell, Table};
 use crate::{Run, units, words};
 
@@ -49,7 +49,7 @@ fn model_group(group: &[&ModelOutcome], unit: Unit, gallery: &mut Gallery) -> Ma
             code { (words::one_line(&first.measure)) } " over " (words::one_line(&first.factor))
             @if !first.at.is_empty() { ", " (words::levels(&first.at)) }
         }
-        @for model in group.iter().filter(|model| model.is_best && !model.sentence.is_empty()) { p { (words::one_line(&model.sentence)) } }
+        @for model in group.iter().filter(|model| model.is_best && !model.sentence.is_empty()) { p { (prose(&model.sentence)) } }
         (gallery.figure(&model_chart(group, first, unit)))
         (table("Models", &parameters(group), None))
     }
@@ -180,7 +180,7 @@ pub(crate) fn searches(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
                 (words::one_line(&search.factor)) " until " code { (words::one_line(&search.until)) }
                 @if !search.at.is_empty() { ", " (words::levels(&search.at)) }
             }
-            p { (words::one_line(&search.sentence)) @if search.is_confirmed { " Confirmed by longer trials." } @else { " Not confirmed by longer trials." } }
+            p { (prose(&search.sentence)) @if search.is_confirmed { " Confirmed by longer trials." } @else { " Not confirmed by longer trials." } }
             @if let Some(chart) = search_chart(search) { (gallery.figure(&chart)) }
         }
         @if searches.len() > GROUPS_MAX { p.remark { (searches.len() - GROUPS_MAX) " more are in the run's files." } }

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::chart::{Chart, LegendEntry, Look};
 use crate::table::{Cell, Table};
 use crate::words::VerdictWords;
+use crate::{prose, words};
 
 /// The charts of a page, as they are put into it.
 #[derive(Default)]
@@ -110,4 +111,19 @@ fn content(cell: &Cell) -> Markup {
 /// A verdict: sign, colour and words.
 pub(crate) fn badge(verdict: &VerdictWords) -> Markup {
     html! { span.badge.(verdict.class) { span aria-hidden="true" { (verdict.sign) " " } (verdict.words) } }
+}
+
+/// A sentence of a judgement: what it quotes is set as code.
+pub(crate) fn prose(sentence: &str) -> Markup {
+    let sentence = words::one_line(sentence);
+    html! {
+        @for part in prose::parts(&sentence) {
+            @if part.is_code { code { (part.text) } } @else { (unbroken(part.text)) }
+        }
+    }
+}
+
+/// Numbers stay together: no line ends before a unit's sign, nor within an interval.
+fn unbroken(text: &str) -> String {
+    text.replace(" %", "\u{a0}%").replace('–', "\u{2060}–\u{2060}")
 }

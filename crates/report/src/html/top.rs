@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::figures::plural;
-use crate::html::parts::badge;
+use crate::html::parts::{badge, prose};
 use crate::{Run, text, words};
 
 /// The most warnings that stand above everything else; further ones are further down.
@@ -34,9 +34,9 @@ pub(crate) fn answer(run: &Run<'_>) -> Markup {
         section.answer id="answer" aria-labelledby="title" {
             h1 id="title" { (words::one_line(run.title())) }
             @if let Some(question) = run.question() { p.question { (words::one_line(&question)) } }
-            p.the-answer { (unbroken(&words::one_line(text::answer(run.judgement)))) }
+            p.the-answer { (prose(text::answer(run.judgement))) }
             @if !run.judgement.grounds.is_empty() {
-                p.grounds { (unbroken(&words::one_line(&run.judgement.grounds))) }
+                p.grounds { (prose(&run.judgement.grounds)) }
             }
             ul.facts {
                 @for (verdict, count) in verdicts(run) { li { (badge(&verdict)) @if count > 1 { " × " (count) } } }
@@ -47,11 +47,6 @@ pub(crate) fn answer(run: &Run<'_>) -> Markup {
             noscript { p.remark { "The charts need the script in this file. Every number stands in the tables too." } }
         }
     }
-}
-
-/// Numbers stay together: no line ends before a unit's sign, nor within an interval.
-fn unbroken(sentence: &str) -> String {
-    sentence.replace(" %", "\u{a0}%").replace('–', "\u{2060}–\u{2060}")
 }
 
 /// How often each verdict was given, in the order of the hypotheses.
@@ -75,7 +70,7 @@ fn warnings(run: &Run<'_>) -> Markup {
     html! {
         @if !warnings.is_empty() {
             aside.warnings aria-label="Warnings" {
-                @for warning in warnings.iter().take(WARNINGS_ON_TOP_MAX) { p { (words::one_line(warning)) } }
+                @for warning in warnings.iter().take(WARNINGS_ON_TOP_MAX) { p { (prose(warning)) } }
                 @if warnings.len() > WARNINGS_ON_TOP_MAX {
                     p { a href="#warnings" { (plural((warnings.len() - WARNINGS_ON_TOP_MAX) as u64, "more warning")) } }
                 }

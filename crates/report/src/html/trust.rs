@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::figures::{Unit, figure};
 use crate::html::forest;
-use crate::html::parts::{Gallery, table};
+use crate::html::parts::{Gallery, prose, table};
 use crate::table::{Cell, Table};
 use crate::{Run, text, units, words};
 
@@ -21,7 +21,7 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
         p.lead { (text::trial_counts(run)) "." }
         @if !judgement.warnings.is_empty() {
             h3 id="warnings" { "Warnings" }
-            ul { @for warning in judgement.warnings.iter().take(ROWS_MAX) { li { (words::one_line(warning)) } } }
+            ul { @for warning in judgement.warnings.iter().take(ROWS_MAX) { li { (prose(warning)) } } }
         }
         (discounted(run))
         (noise(run, gallery))
