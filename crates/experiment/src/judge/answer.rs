@@ -54,12 +54,17 @@ fn of_several(hypotheses: &[HypothesisJudgement]) -> (String, String) {
         ("undecided", which(|verdict| matches!(verdict, Verdict::Undecided { .. }))),
         ("without data", which(|verdict| *verdict == Verdict::NoData)),
     ];
-    let mut parts = vec![match supported.len() {
-        all if all == hypotheses.len() => format!("All {all} hypotheses are supported"),
-        0 => format!("None of {} hypotheses is supported", hypotheses.len()),
-        some => format!("{some} of {} hypotheses are supported", hypotheses.len()),
+    let same = rest.iter().find(|(_, which)| which.len() == hypotheses.len()).map(|(word, _)| *word);
+    let mut parts = vec![match (supported.len(), same) {
+        (all, _) if all == hypotheses.len() => format!("All {all} hypotheses are supported"),
+        (_, Some("undecided")) => format!("It is not known yet: all {} hypotheses are undecided", hypotheses.len()),
+        (_, Some(word)) => format!("All {} hypotheses are {word}", hypotheses.len()),
+        (0, None) => format!("None of {} hypotheses is supported", hypotheses.len()),
+        (some, None) => format!("{some} of {} hypotheses are supported", hypotheses.len()),
     }];
-    parts.extend(rest.iter().filter(|(_, which)| !which.is_empty()).map(|(word, which)| in_short(word, which)));
+    if same.is_none() {
+        parts.extend(rest.iter().filter(|(_, which)| !which.is_empty()).map(|(word, which)| in_short(word, which)));
+    }
     // The numbers of the first one that says most.
     let told = supported.first().or_else(|| rest.iter().find_map(|(_, which)| which.first()));
     let numbers = told.map(|told| {
