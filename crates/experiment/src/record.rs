@@ -84,6 +84,9 @@ pub struct TrialRecord {
     pub workloads: BTreeMap<String, WorkloadRecord>,
     /// By the subject's name.
     pub subjects: BTreeMap<String, SubjectRecord>,
+    /// What the generators used, by the workload's name.
+    #[serde(default)]
+    pub generators: BTreeMap<String, SubjectRecord>,
     /// The machine during the trial.
     pub machine: MachineUse,
 }

@@ -90,7 +90,7 @@ impl Stage<'_, '_> {
         let readings = self.instruments.end();
         let (from_ns, to_ns) = readings.span_ns();
         let used = readings.window(from_ns, to_ns);
-        (record.subjects, record.machine) = (used.subjects, used.machine);
+        (record.subjects, record.generators, record.machine) = (used.subjects, used.generators, used.machine);
         // Those that stand for other trials have no part in this one.
         record.subjects.retain(|name, _| trial.subjects.iter().any(|subject| subject.name == *name));
         record.notes.extend_from_slice(readings.faults());
