@@ -60,7 +60,8 @@ fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
     let needed = crate::judge::blocks_min(question.confidence);
     let percent = question.confidence * 100.0;
     let complete = count(trials.blocks as usize, "block") + if trials.blocks == 1 { " is" } else { " are" };
-    (trials.run > 0 && trials.blocks < needed)
+    // A search has no blocks.
+    (trials.run > 0 && trials.planned > 0 && trials.blocks < needed)
         .then(|| format!("{complete} complete; {needed} at least are needed for verdicts at {percent:.0} %."))
 }
 
