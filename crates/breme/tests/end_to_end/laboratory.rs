@@ -43,8 +43,7 @@ fn known_delays_are_judged_as_they_are() {
     let output = laboratory.breme(&["run", "experiment.toml", "--name", "one", "--format", "json"]);
     assert_eq!(output.status.code(), Some(3), "a hypothesis is refuted: {}", text_of(&output.stderr));
     let told = json(&output.stdout);
-    let verdicts: Vec<&str> =
-        told["judgement"]["hypotheses"].as_array().unwrap().iter().map(|hypothesis| verdict_of(hypothesis)).collect();
+    let verdicts: Vec<&str> = told["judgement"]["hypotheses"].as_array().unwrap().iter().map(verdict_of).collect();
     assert_eq!(verdicts, ["supported", "refuted", "supported"]);
 
     let trials = laboratory.trials("one");
