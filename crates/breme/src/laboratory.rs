@@ -9,6 +9,7 @@
 mod comparing;
 mod experiment;
 mod listing;
+mod output;
 mod progress;
 mod reporting;
 mod roles;

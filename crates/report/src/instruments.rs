@@ -19,6 +19,8 @@ pub(crate) const SOURCES_MAX: usize = 64;
 /// A sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InstrumentRow<'a> {
+    /// In which trial.
+    pub trial: u32,
     /// When, on the monotonic clock of the machine.
     pub at_ns: u64,
     /// Of what: a process of a subject or of the laboratory, or `machine`.
@@ -86,8 +88,8 @@ impl Instrument {
 /// Samples by trial.
 #[derive(Clone, Debug, Default)]
 pub struct Instruments {
-    /// By their beginning.
-    windows: Vec<Window>,
+    /// By trial.
+    windows: BTreeMap<u32, Window>,
     /// The place of each source.
     sources: BTreeMap<String, u16>,
     sources_left_out: BTreeSet<String>,
@@ -97,7 +99,6 @@ pub struct Instruments {
 
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    trial: u32,
     start_ns: u64,
     length_ns: u64,
 }
@@ -121,30 +122,27 @@ impl Instruments {
     /// Ready for samples of these trials.
     #[must_use]
     pub fn new(trials: &[TrialRecord]) -> Self {
-        let window = |trial: &TrialRecord| Window {
-            trial: trial.number,
-            start_ns: trial.started_monotonic_ns,
-            length_ns: (trial.length_s.clamp(0.0, 1e9) * 1e9) as u64,
+        let window = |trial: &TrialRecord| {
+            let length_ns = (trial.length_s.clamp(0.0, 1e9) * 1e9) as u64;
+            (trial.number, Window { start_ns: trial.started_monotonic_ns, length_ns })
         };
-        let mut windows: Vec<Window> = trials.iter().map(window).collect();
-        windows.sort_by_key(|window| window.start_ns);
+        let windows: BTreeMap<u32, Window> = trials.iter().map(window).collect();
         let bins_per_trial = (BINS_MAX / windows.len().max(1)).clamp(4, BINS_PER_TRIAL_MAX);
         Self { windows, bins_per_trial, ..Self::default() }
     }
 
     /// Takes a sample; one that is no number, or lies in no trial, changes nothing.
+    ///
+    /// The instant alone does not tell the trial: a run may go on after the machine, and with it its clock, has begun anew. Nor does the
+    /// number: a trial that was interrupted has left samples under the number of the one that was run in its place.
     pub fn add(&mut self, row: &InstrumentRow<'_>) {
-        let after = self.windows.partition_point(|window| window.start_ns <= row.at_ns);
-        let Some(window) = after.checked_sub(1).map(|index| self.windows[index]) else { return };
-        let offset_ns = row.at_ns - window.start_ns;
-        if offset_ns > window.length_ns || !row.value.is_finite() {
-            return;
-        }
+        let Some(&window) = self.windows.get(&row.trial) else { return };
+        let offset_ns = row.at_ns.checked_sub(window.start_ns).filter(|offset_ns| *offset_ns <= window.length_ns);
+        let Some(offset_ns) = offset_ns.filter(|_| row.value.is_finite()) else { return };
         let Some(source) = self.source(row.of) else { return };
         let count = self.bins_per_trial;
         let index = (u128::from(offset_ns) * count as u128 / u128::from(window.length_ns.max(1))) as usize;
-        let bins =
-            self.bins.entry((window.trial, source, row.instrument)).or_insert_with(|| vec![Bin::default(); count]);
+        let bins = self.bins.entry((row.trial, source, row.instrument)).or_insert_with(|| vec![Bin::default(); count]);
         let bin = &mut bins[index.min(count - 1)];
         bin.sum += row.value;
         bin.count += 1;
@@ -204,7 +202,7 @@ impl Instruments {
 
     /// What was seen during a trial; `pooled` neighbouring bins become one point.
     pub(crate) fn lines(&self, trial: u32, pooled: usize) -> Vec<Line<'_>> {
-        let Some(window) = self.windows.iter().find(|window| window.trial == trial) else { return Vec::new() };
+        let Some(window) = self.windows.get(&trial) else { return Vec::new() };
         let names: BTreeMap<u16, &str> = self.sources.iter().map(|(name, &source)| (source, name.as_str())).collect();
         let bin_s = window.length_ns as f64 / 1e9 / self.bins_per_trial as f64;
         let line = |(&(_, source, instrument), bins): (&(u32, u16, Instrument), &Vec<Bin>)| Line {
@@ -234,17 +232,20 @@ mod tests {
         TrialRecord { number, started_monotonic_ns: start_s * 1_000_000_000, length_s, ..TrialRecord::default() }
     }
 
-    fn sample(at_s: f64, of: &str, value: f64) -> InstrumentRow<'_> {
-        InstrumentRow { at_ns: (at_s * 1e9) as u64, of, instrument: Instrument::Cpu, value }
+    fn sample(trial: u32, at_s: f64, of: &str, value: f64) -> InstrumentRow<'_> {
+        InstrumentRow { trial, at_ns: (at_s * 1e9) as u64, of, instrument: Instrument::Cpu, value }
     }
 
     #[test]
     fn samples_go_to_the_trial_in_which_they_were_taken() {
         let mut instruments = Instruments::new(&[trial(2, 100, 60.0), trial(1, 10, 60.0)]);
-        for (at_s, value) in [(9.0, 7.0), (10.5, 1.0), (69.5, 3.0), (80.0, 7.0), (100.2, 5.0), (100.4, 6.0)] {
-            instruments.add(&sample(at_s, "site", value));
+        for (trial, at_s, value) in
+            [(1, 9.0, 7.0), (1, 10.5, 1.0), (1, 69.5, 3.0), (0, 80.0, 7.0), (2, 100.2, 5.0), (2, 100.4, 6.0)]
+        {
+            instruments.add(&sample(trial, at_s, "site", value));
         }
-        instruments.add(&sample(11.0, "site", f64::NAN));
+        instruments.add(&sample(1, 11.0, "site", f64::NAN));
+        instruments.add(&sample(2, 40.0, "site", 7.0)); // of the second trial before it was interrupted
         assert_eq!(instruments.point_count(), 3);
         let first = instruments.lines(1, 1);
         assert_eq!(first, [Line { of: "site", instrument: Instrument::Cpu, points: vec![(0.5, 1.0), (59.5, 3.0)] }]);
@@ -253,11 +254,20 @@ mod tests {
     }
 
     #[test]
+    fn trials_of_two_boots_are_told_apart() {
+        let mut instruments = Instruments::new(&[trial(1, 5_000, 60.0), trial(2, 5_010, 60.0)]);
+        instruments.add(&sample(1, 5_020.0, "site", 1.0));
+        instruments.add(&sample(2, 5_020.0, "site", 2.0));
+        let values = [1, 2].map(|trial| instruments.lines(trial, 60)[0].points[0].1);
+        assert_eq!(values, [1.0, 2.0]);
+    }
+
+    #[test]
     fn the_room_depends_on_the_trials_and_not_on_their_length() {
         let mut instruments = Instruments::new(&[trial(1, 0, 1e6)]);
-        (0..100_000).for_each(|second| instruments.add(&sample(f64::from(second) * 10.0, "site", 1.0)));
+        (0..100_000).for_each(|second| instruments.add(&sample(1, f64::from(second) * 10.0, "site", 1.0)));
         assert_eq!(instruments.point_count(), BINS_PER_TRIAL_MAX);
-        (0..200).for_each(|process| instruments.add(&sample(5.0, &format!("process {process}"), 1.0)));
+        (0..200).for_each(|process| instruments.add(&sample(1, 5.0, &format!("process {process}"), 1.0)));
         assert_eq!(instruments.sources.len(), SOURCES_MAX);
         assert!(instruments.is_crowded());
     }

@@ -10,11 +10,11 @@
 //! ```
 //!
 //! So a run may be killed at any instant: the trials that are over are there, the one that was under way is run again. Only the last
-//! line can be damaged, and only by an interrupted write; it is dropped, and said so. Damage anywhere else is not ours, and is an error.
+//! line can be damaged by an interrupted write; it is dropped, and said so. Damage anywhere else is not ours, and is an error.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use breme_experiment::record::{RunHead, TrialRecord, VERSION};
@@ -43,6 +43,8 @@ pub struct StoredRun {
     pub trials: Vec<TrialRecord>,
     /// What was wrong with its last line, if it was damaged.
     pub damage: Option<String>,
+    /// Bytes of `trials.jsonl` before that.
+    whole_bytes: u64,
 }
 
 /// A run that is being written.
@@ -76,9 +78,9 @@ impl Journal {
     /// What the file system says.
     pub fn create(folder: &Path, head: &RunHead, plan: &str) -> Result<Self, JournalError> {
         if let Some(parent) = folder.parent() {
-            fs::create_dir_all(parent).map_err(at(parent))?;
+            fs::create_dir_all(parent).map_err(|error| cannot_be_made(parent, &error))?;
         }
-        fs::create_dir(folder).map_err(at(folder))?;
+        fs::create_dir(folder).map_err(|error| cannot_be_made(folder, &error))?;
         fs::create_dir(folder.join(RAW)).map_err(at(folder))?;
         write_durably(&folder.join(PLAN), plan.as_bytes())?;
         let trials_path = folder.join(TRIALS);
@@ -96,12 +98,12 @@ impl Journal {
     /// # Errors
     /// Not a run; damaged elsewhere; another process is at it.
     pub fn resume(folder: &Path) -> Result<(Self, StoredRun), JournalError> {
+        read_head(folder)?;
         let path = folder.join(TRIALS);
-        let mut trials = OpenOptions::new().read(true).append(true).open(&path).map_err(at(&path))?;
+        let trials = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
         lock(&trials, &path)?;
         let run = read(folder)?;
-        let whole = length_of_whole_lines(&mut trials).map_err(at(&path))?;
-        trials.set_len(whole).and_then(|()| trials.sync_all()).map_err(at(&path))?;
+        trials.set_len(run.whole_bytes).and_then(|()| trials.sync_all()).map_err(at(&path))?;
         Ok((Self { folder: folder.to_owned(), trials }, run))
     }
 
@@ -122,7 +124,7 @@ impl Journal {
         &self.folder
     }
 
-    /// A new, empty folder for what the processes of a trial write.
+    /// A new, empty folder for what the processes of a trial write; its whole path, since they run in it.
     ///
     /// # Errors
     /// What the file system says.
@@ -132,8 +134,7 @@ impl Journal {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&folder)(error)),
             _ => {}
         }
-        fs::create_dir_all(&folder).map_err(at(&folder))?;
-        Ok(folder)
+        fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(at(&folder))
     }
 
     /// Where the instruments write.
@@ -175,8 +176,8 @@ pub fn read(folder: &Path) -> Result<StoredRun, JournalError> {
     let head = read_head(folder)?;
     let plan_path = folder.join(PLAN);
     let plan = fs::read_to_string(&plan_path).map_err(at(&plan_path))?;
-    let (trials, damage) = read_trials(&folder.join(TRIALS))?;
-    Ok(StoredRun { folder: folder.to_owned(), head, plan, trials, damage })
+    let Lines { trials, whole_bytes, damage } = read_trials(&folder.join(TRIALS))?;
+    Ok(StoredRun { folder: folder.to_owned(), head, plan, trials, damage, whole_bytes })
 }
 
 /// The heads of all runs in a folder of runs, the newest first. What is not a run is passed over.
@@ -205,41 +206,42 @@ fn read_head(folder: &Path) -> Result<RunHead, JournalError> {
     Ok(head)
 }
 
-fn read_trials(path: &Path) -> Result<(Vec<TrialRecord>, Option<String>), JournalError> {
+/// What `trials.jsonl` holds.
+struct Lines {
+    trials: Vec<TrialRecord>,
+    whole_bytes: u64,
+    damage: Option<String>,
+}
+
+fn read_trials(path: &Path) -> Result<Lines, JournalError> {
     let size = fs::metadata(path).map_err(at(path))?.len();
     if size > TRIALS_BYTES_MAX {
         return Err(fault(path, format!("has {size} bytes; at most {TRIALS_BYTES_MAX} are read")));
     }
     let text = fs::read(path).map_err(at(path))?;
-    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |position| position + 1);
-    let mut trials = Vec::new();
-    for (index, line) in text[..whole].split_inclusive(|&byte| byte == b'\n').enumerate() {
-        let trial = serde_json::from_slice(line)
-            .map_err(|error| fault(path, format!("line {} is damaged: {error}", index + 1)))?;
-        trials.push(trial);
+    let mut lines = Lines { trials: Vec::new(), whole_bytes: 0, damage: None };
+    let mut rest = text.split_inclusive(|&byte| byte == b'\n').peekable();
+    while let Some(line) = rest.next() {
+        let number = lines.trials.len() + 1;
+        match read_line(line) {
+            Ok(trial) => {
+                lines.trials.push(trial);
+                lines.whole_bytes += line.len() as u64;
+            }
+            Err(problem) if rest.peek().is_none() => {
+                lines.damage = Some(format!("line {number}, the last one, {problem}; its trial does not count"));
+            }
+            Err(problem) => return Err(fault(path, format!("line {number} {problem}"))),
+        }
     }
-    let rest = text.len() - whole;
-    let damage = (rest > 0).then(|| {
-        format!("line {} was not written to its end ({rest} bytes); its trial does not count", trials.len() + 1)
-    });
-    Ok((trials, damage))
+    Ok(lines)
 }
 
-/// Up to the end of the last line that has one.
-fn length_of_whole_lines(file: &mut File) -> io::Result<u64> {
-    let mut end = file.seek(SeekFrom::End(0))?;
-    let mut piece = [0; 4096];
-    while end > 0 {
-        let start = end.saturating_sub(piece.len() as u64);
-        let piece = &mut piece[..usize::try_from(end - start).unwrap_or(usize::MAX)];
-        file.seek(SeekFrom::Start(start))?;
-        file.read_exact(piece)?;
-        if let Some(position) = piece.iter().rposition(|&byte| byte == b'\n') {
-            return Ok(start + position as u64 + 1);
-        }
-        end = start;
+fn read_line(line: &[u8]) -> Result<TrialRecord, String> {
+    if !line.ends_with(b"\n") {
+        return Err(format!("was not written to its end ({} bytes)", line.len()));
     }
-    Ok(0)
+    serde_json::from_slice(line).map_err(|error| format!("is damaged: {error}"))
 }
 
 /// One writer at a time. The lock goes with the process, however that ends.
@@ -262,6 +264,18 @@ fn sync_folder(folder: &Path) -> Result<(), JournalError> {
 
 fn at(path: &Path) -> impl Fn(io::Error) -> JournalError {
     move |error| fault(path, error.to_string())
+}
+
+/// With what can be done about it.
+fn cannot_be_made(folder: &Path, error: &io::Error) -> JournalError {
+    let problem = match error.kind() {
+        io::ErrorKind::AlreadyExists if folder.join(HEAD).exists() => {
+            format!("is a run already; go on with it (--resume {}), or take another --name", folder.display())
+        }
+        io::ErrorKind::AlreadyExists => "is there already, and is no run; take another --name or --runs".to_owned(),
+        _ => format!("the folder cannot be made: {error}; keep runs elsewhere with --runs"),
+    };
+    fault(folder, problem)
 }
 
 fn fault(path: &Path, problem: String) -> JournalError {
@@ -319,6 +333,20 @@ mod tests {
     }
 
     #[test]
+    fn a_last_line_that_was_cut_and_ended_by_an_editor_is_dropped_too() {
+        let (_folder, run) = run_of(3);
+        let path = run.join(TRIALS);
+        let mut text = fs::read(&path).unwrap();
+        text.truncate(text.len() - 10);
+        text.push(b'\n');
+        fs::write(&path, text).unwrap();
+        let (mut journal, stored) = Journal::resume(&run).unwrap();
+        assert!(stored.damage.is_some_and(|damage| damage.contains("line 3")));
+        journal.append(&trial(3)).unwrap();
+        assert_eq!(numbers(&read(&run).unwrap()), [1, 2, 3]);
+    }
+
+    #[test]
     fn damage_in_the_middle_names_the_line() {
         let (_folder, run) = run_of(3);
         let path = run.join(TRIALS);
@@ -334,7 +362,10 @@ mod tests {
         assert!(Journal::resume(&run).unwrap_err().to_string().contains("another breme"));
         drop(journal);
         assert!(Journal::resume(&run).is_ok());
-        assert!(Journal::create(&run, &head(), "").is_err(), "a run is never overwritten");
+        let refused = Journal::create(&run, &head(), "").unwrap_err().to_string();
+        assert!(refused.contains("--resume"), "a run is never overwritten: {refused}");
+        let file = run.join(HEAD);
+        assert!(Journal::create(&file.join("x"), &head(), "").unwrap_err().to_string().contains("--runs"));
     }
 
     #[test]
@@ -351,6 +382,7 @@ mod tests {
         let (_folder, run) = run_of(0);
         let (journal, _) = Journal::resume(&run).unwrap();
         let folder = journal.trial_folder(7).unwrap();
+        assert!(folder.is_absolute());
         fs::write(folder.join("user.json"), "half").unwrap();
         assert_eq!(fs::read_dir(journal.trial_folder(7).unwrap()).unwrap().count(), 0);
     }

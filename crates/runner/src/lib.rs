@@ -43,6 +43,7 @@ mod keeping;
 mod placement;
 mod process_table;
 mod subject;
+mod versions;
 
 pub use conduct::{Progress, RunEnd, RunFault, conduct};
 pub use control_group::Hierarchy;
@@ -50,3 +51,4 @@ pub use instruments::{HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readi
 pub use keeping::{Ending, Keeper, Kept, Order, StartFault, keep};
 pub use placement::{GeneratorPlace, Placement, place};
 pub use subject::{Launcher, Names, Ports, Subject};
+pub use versions::subject_versions;

@@ -1,11 +1,12 @@
 //! `breme compare`: two stored runs, an earlier and a later one. A gate for continuous integration.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use breme_experiment::judge::{CompareRules, Run, RunComparison, RunVerdict, compare as compare_runs};
 
 use super::stored::{self, Judged};
-use super::{AGAINST, Failure};
+use super::{AGAINST, Failure, output};
 use crate::load::units;
 
 /// Judge whether a later run is worse than an earlier one; exit status 3 if it is
@@ -36,12 +37,13 @@ pub(super) fn compare(args: &Args) -> Result<u8, Failure> {
         slowdown_max: args.max_slowdown,
     };
     let comparison = compare_runs(&run_of(&before), &run_of(&after), &rules);
-    if args.json {
-        let text = serde_json::to_string_pretty(&comparison).map_err(|error| Failure::run(error.to_string()))?;
-        println!("{text}");
-    } else {
-        tell(&comparison);
-    }
+    output::write(|out| {
+        if !args.json {
+            return tell(&comparison, out);
+        }
+        serde_json::to_writer_pretty(&mut *out, &comparison)?;
+        writeln!(out)
+    })?;
     Ok(if comparison.verdict == RunVerdict::Worse { AGAINST } else { 0 })
 }
 
@@ -49,14 +51,12 @@ fn run_of(judged: &Judged) -> Run<'_> {
     Run { head: &judged.run.head, plan: &judged.run.plan, question: &judged.question, records: &judged.run.trials }
 }
 
-fn tell(comparison: &RunComparison) {
-    println!("{}", comparison.sentence);
+fn tell(comparison: &RunComparison, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", comparison.sentence)?;
     for row in &comparison.rows {
-        println!("  {:<17}  {}", word(row.verdict), row.sentence);
+        writeln!(out, "  {:<17}  {}", word(row.verdict), row.sentence)?;
     }
-    for warning in &comparison.warnings {
-        println!("note: {warning}");
-    }
+    comparison.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }
 
 const fn word(verdict: RunVerdict) -> &'static str {

@@ -1,10 +1,13 @@
 //! `breme runs`: what has been run.
 
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
+use breme_experiment::record::RunHead;
 use breme_runner::journal;
 
-use super::{Failure, RUNS_FOLDER};
+use super::{Failure, RUNS_FOLDER, output};
 
 /// List stored runs, the newest first
 #[derive(Debug, clap::Args)]
@@ -23,15 +26,16 @@ pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     if runs.is_empty() {
         eprintln!("no run in {}", args.folder.display());
     }
-    for (folder, head) in runs {
-        if args.json {
-            let line = serde_json::to_string(&head).map_err(|error| Failure::run(error.to_string()))?;
-            println!("{line}");
-        } else {
-            let started =
-                httpdate::fmt_http_date(std::time::UNIX_EPOCH + std::time::Duration::from_millis(head.started_unix_ms));
-            println!("{}  {}  {}", folder.display(), started, head.title);
-        }
-    }
+    output::write(|out| runs.iter().try_for_each(|(folder, head)| tell(out, folder, head, args.json)))?;
     Ok(0)
+}
+
+/// A line.
+fn tell(out: &mut impl Write, folder: &Path, head: &RunHead, is_json: bool) -> io::Result<()> {
+    if is_json {
+        serde_json::to_writer(&mut *out, head)?;
+        return writeln!(out);
+    }
+    let started = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(head.started_unix_ms));
+    writeln!(out, "{}  {started}  {}", folder.display(), head.title)
 }

@@ -8,7 +8,7 @@ use breme_report::{Histograms, Run, Style};
 use breme_runner::journal;
 use clap::ValueEnum;
 
-use super::{Failure, stored};
+use super::{Failure, output, stored};
 
 /// Tell once more what a run has shown: its report is written again, and its answer printed
 #[derive(Debug, clap::Args)]
@@ -58,10 +58,7 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
             let mut file = BufWriter::new(File::create(path).map_err(failed)?);
             write(&run, args.format, &mut file).and_then(|()| file.flush()).map_err(failed)?;
         }
-        None => match write(&run, args.format, &mut io::stdout().lock()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(Failure::run(error.to_string())),
-            _ => {}
-        },
+        None => output::write(|out| write(&run, args.format, out))?,
     }
     Ok(0)
 }

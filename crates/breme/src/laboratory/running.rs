@@ -1,7 +1,7 @@
 //! `breme run`: an experiment from its question to its answer.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,13 +10,13 @@ use breme_experiment::judgement::{Judgement, Verdict};
 use breme_experiment::plan::Plan;
 use breme_experiment::record::{RunHead, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
-use breme_runner::{Hierarchy, Keeper, Launcher, RunEnd, conduct, machine};
+use breme_runner::{Hierarchy, Keeper, Launcher, RunEnd, conduct, machine, subject_versions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::progress::Show;
 use super::reporting::{self, Format};
 use super::stored::{self, Judged};
-use super::{AGAINST, FAILED, Failure, KEEP, RUNS_FOLDER, experiment};
+use super::{AGAINST, FAILED, Failure, KEEP, RUNS_FOLDER, experiment, output};
 
 /// Carry out experiments and answer their questions
 #[derive(Debug, clap::Args)]
@@ -69,11 +69,14 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     // All are read first: a mistake in the last one must not come to light after hours.
     let read = |path: &PathBuf| experiment::read(path, profile).map(|plan| (path.clone(), plan));
     let plans = args.experiments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    if let Some(name) = args.name.as_deref().filter(|name| !is_name(name)) {
+        return Err(Failure::usage(format!("--name {name:?} is no name of a folder; the place of the runs is --runs")));
+    }
     let mut worst = 0;
     for (path, plan) in &plans {
         plan.warnings.iter().for_each(|warning| eprintln!("{}: {warning}", path.display()));
         if args.check {
-            tell_plan(path, plan);
+            output::print(&plan_in_short(path, plan))?;
             continue;
         }
         let code = begin(args, path, plan)?;
@@ -85,17 +88,23 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(worst)
 }
 
-fn tell_plan(path: &Path, plan: &Plan) {
-    println!("{}: {}", path.display(), plan.title);
+/// Whether it stays in the folder of runs.
+fn is_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name)
+}
+
+fn plan_in_short(path: &Path, plan: &Plan) -> String {
+    let mut text = format!("{}: {}\n", path.display(), plan.title);
     let trials = plan.trials().len();
     if trials > 0 {
         let (combinations, blocks) = (plan.combinations().len(), plan.blocks);
-        println!("  {combinations} combinations of levels, {blocks} blocks, {trials} trials");
+        text += &format!("  {combinations} combinations of levels, {blocks} blocks, {trials} trials\n");
     }
     if let Some(search) = &plan.search {
-        println!("  searches: where {} makes {}", search.factor, search.until);
+        text += &format!("  searches: where {} makes {}\n", search.factor, search.until);
     }
-    println!("  about {}", indicatif::HumanDuration(plan.estimate()));
+    text + &format!("  about {}\n", indicatif::HumanDuration(plan.estimate()))
 }
 
 fn begin(args: &Args, path: &Path, plan: &Plan) -> Result<u8, Failure> {
@@ -110,7 +119,7 @@ fn begin(args: &Args, path: &Path, plan: &Plan) -> Result<u8, Failure> {
         started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         breme_version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine(),
-        ..RunHead::default()
+        subject_versions: subject_versions(plan),
     };
     let journal = Journal::create(&args.runs.join(name), &head, &plan.frozen())?;
     carry_out(args, plan, journal, Vec::new())
@@ -148,10 +157,7 @@ fn tell(args: &Args, judged: &Judged, end: RunEnd) -> Result<(), Failure> {
     let run = judged.shown(&instruments);
     let report = journal::report_path(&judged.run.folder);
     reporting::write_page(&run, &report)?;
-    match reporting::write(&run, args.format, &mut io::stdout().lock()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(Failure::run(error.to_string())),
-        _ => {}
-    }
+    output::write(|out| reporting::write(&run, args.format, out))?;
     let folder = judged.run.folder.display();
     match end {
         RunEnd::Complete => {}
@@ -210,4 +216,15 @@ fn run_name(experiment: &Path, runs: &Path) -> String {
     let stem = experiment.file_stem().map_or_else(|| "run".to_owned(), |stem| stem.to_string_lossy().into_owned());
     let mut names = (1_u64..).map(|number| format!("{stem}-{number}"));
     names.find(|name| !runs.join(name).exists()).unwrap_or(stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_run_stays_in_its_folder() {
+        assert!(["a", "a-1", "ü b", "..."].into_iter().all(is_name));
+        assert!(!["", ".", "..", "../a", "/a", "a/b", "a/", "./a"].into_iter().any(is_name));
+    }
 }

@@ -99,7 +99,9 @@ fn from_what_was_seen(question: &Question, judgement: &Judgement) -> String {
     let told = of_first().find(is_named).or_else(|| of_first().next()).or(judgement.comparisons.first());
     match (told, judgement.tables.first().and_then(|table| table.rows.iter().find(|row| row.center.is_some()))) {
         (Some(comparison), _) => comparison.sentence.clone(),
-        (None, Some(_)) => "There is one combination only, and nothing to compare it with: see its figures.".to_owned(),
+        (None, Some(_)) => {
+            "Trials of one combination only count, and there is nothing to compare it with: see its figures.".to_owned()
+        }
         (None, None) => "There is no answer: no measure has a value.".to_owned(),
     }
 }

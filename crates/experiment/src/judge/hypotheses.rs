@@ -251,15 +251,24 @@ fn reason(case: &Case, lacks: &[(u32, Lack)], confidence: f64) -> Option<String>
     }
     if !lacks.is_empty() {
         let known = case.effect.blocks.len();
-        let mut texts: Vec<String> = lacks.iter().map(|(_, lack)| lack.to_string()).collect();
+        let mut texts: Vec<(String, String)> = lacks.iter().map(|(_, lack)| (key(lack), lack.to_string())).collect();
         texts.sort();
-        texts.dedup();
+        texts.dedup_by(|one, other| one.0 == other.0);
+        let texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
         let texts = texts[..texts.len().min(3)].join("; ");
         reasons.push(format!("{} of {} missing: {texts}", lacks.len(), words::count(known + lacks.len(), "block")));
     } else if case.effect.blocks.is_empty() {
         reasons.push("no trial of it was run".to_owned());
     }
     (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// What is measured may differ by numbers alone, and is the same lack then.
+fn key(lack: &Lack) -> String {
+    match lack {
+        Lack::Invalid(why) => words::without_numbers(why),
+        other => other.to_string(),
+    }
 }
 
 fn why_undecided(effect: &Effect, confidence: f64) -> Option<String> {

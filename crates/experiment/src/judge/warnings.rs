@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::judge::question::Question;
-use crate::judge::words::count;
+use crate::judge::words::{count, without_numbers};
 use crate::judgement::{Judgement, LawCheck, TrialCounts};
 use crate::record::{Purpose, SteadyState, TrialEnd, TrialRecord};
 
@@ -13,6 +13,8 @@ const STEAL_MAX: f64 = 0.01;
 const FOREIGN_MAX: f64 = 0.05;
 /// The most different reasons of one kind that are told.
 const REASONS_MAX: usize = 5;
+/// The kind of those that have no result.
+const FAILED: &str = "failed";
 
 pub(crate) fn count_trials(question: &Question, records: &[TrialRecord]) -> TrialCounts {
     let of_blocks = || records.iter().filter(|record| record.purpose == Purpose::Block);
@@ -42,7 +44,7 @@ fn is_unsteady(record: &TrialRecord) -> bool {
 pub(crate) fn warnings(question: &Question, records: &[TrialRecord], judgement: &Judgement) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(few_blocks(question, &judgement.trials));
-    warnings.extend(reasons("failed", records, |record| match &record.end {
+    warnings.extend(reasons(FAILED, records, |record| match &record.end {
         TrialEnd::Complete => Vec::new(),
         TrialEnd::Failed { who, what, .. } => vec![format!("{who}: {what}")],
     }));
@@ -60,18 +62,21 @@ fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
     let needed = crate::judge::blocks_min(question.confidence);
     let percent = question.confidence * 100.0;
     let complete = count(trials.blocks as usize, "block") + if trials.blocks == 1 { " is" } else { " are" };
-    (trials.run > 0 && trials.blocks < needed)
+    // A search has no blocks.
+    (trials.run > 0 && trials.planned > 0 && trials.blocks < needed)
         .then(|| format!("{complete} complete; {needed} at least are needed for verdicts at {percent:.0} %."))
 }
 
-/// How many trials there are of a kind, and the most frequent reasons.
+/// How many trials there are of a kind, and the most frequent reasons; of what is measured and differs by numbers alone, the first.
 fn reasons(kind: &str, records: &[TrialRecord], of: impl Fn(&TrialRecord) -> Vec<String>) -> Option<String> {
+    // Status 1 and status 2 are two reasons; 4 ms and 5 ms too late are one.
+    let key = |reason: &str| if kind == FAILED { reason.to_owned() } else { without_numbers(reason) };
     let each: Vec<Vec<String>> = records.iter().map(of).filter(|reasons| !reasons.is_empty()).collect();
-    let mut frequent: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut frequent: BTreeMap<String, (&str, usize)> = BTreeMap::new();
     for reason in each.iter().flatten() {
-        *frequent.entry(reason).or_default() += 1;
+        frequent.entry(key(reason)).or_insert((reason, 0)).1 += 1;
     }
-    let mut sorted: Vec<(&str, usize)> = frequent.into_iter().collect();
+    let mut sorted: Vec<(&str, usize)> = frequent.into_values().collect();
     sorted.sort_by_key(|&(_, number)| std::cmp::Reverse(number));
     let told: Vec<String> =
         sorted.iter().take(REASONS_MAX).map(|(reason, number)| format!("{reason} ({number}×)")).collect();

@@ -225,6 +225,20 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// What two texts have in common that say the same with other numbers: every trial is late by its own number of milliseconds.
+pub(crate) fn without_numbers(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    for c in text.chars() {
+        let is_number = c.is_ascii_digit() || (c == '.' && kept.ends_with('#'));
+        match (is_number, kept.ends_with('#')) {
+            (true, true) => {}
+            (true, false) => kept.push('#'),
+            (false, _) => kept.push(c),
+        }
+    }
+    kept
+}
+
 /// Levels in words: `path=cached, crowd=250`.
 pub(crate) fn levels(levels: &crate::judge::question::Levels) -> String {
     let each: Vec<String> = levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
@@ -237,6 +251,14 @@ mod tests {
     use crate::expression::TimeFigure;
 
     const MEAN: Quantity = Quantity::Time { is_service: false, figure: TimeFigure::Mean };
+
+    #[test]
+    fn numbers_alone_make_no_other_text() {
+        let late = |ms: &str| without_numbers(&format!("left more than {ms} ms late (-t)"));
+        assert_eq!(late("8.58"), late("10"));
+        assert_eq!(late("9.5."), "left more than # ms late (-t)");
+        assert_ne!(without_numbers("a 1"), without_numbers("b 1"));
+    }
 
     #[test]
     fn amounts_have_three_digits() {

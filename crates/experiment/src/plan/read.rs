@@ -146,6 +146,7 @@ fn read_profile(
     if document.tree.table("workload").is_empty() {
         book.note_at_large("there is no workload, and so nothing to measure; add [workload.NAME] with request = \"/\"");
     }
+    check_names(&document, book);
     let seed = run.as_ref().map_or(SEED_DEFAULT, |run| run.seed);
     let resolved = resolve_all(&document, &files, &combinations, seed, surroundings, book);
     let mut plan = Plan {
@@ -183,6 +184,14 @@ fn read_profile(
     }
     plan.warn_of_the_run();
     Some(plan)
+}
+
+/// `memory(user)` and the names in a report's charts must say of whom they speak.
+fn check_names(document: &Document, book: &mut Notebook) {
+    for entry in document.tree.table("workload").iter().filter(|entry| document.subjects.contains(&entry.key)) {
+        let name = &entry.key;
+        book.note(&entry.key_span, format!("`{name}` is a subject already; give the workload another name"));
+    }
 }
 
 fn plan_factor(factor: &FactorSpec) -> PlanFactor {
@@ -523,8 +532,8 @@ impl Plan {
         let needed = (1.0 - (1.0 - self.confidence).log2()).ceil() as u32;
         if !self.hypotheses.is_empty() && self.blocks < needed {
             self.warnings.push(format!(
-                "{} blocks can support no hypothesis at {} %: {needed} at least are needed",
-                self.blocks,
+                "{} can support no hypothesis at {} %: {needed} at least are needed",
+                if self.blocks == 1 { "1 block".to_owned() } else { format!("{} blocks", self.blocks) },
                 (self.confidence * 1e4).round() / 1e2
             ));
         }

@@ -26,6 +26,13 @@ struct Lines {
     processes_max: BTreeMap<String, u32>,
 }
 
+/// When a sample was taken.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    trial: u32,
+    at_ns: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Before {
     at_ns: u64,
@@ -71,16 +78,21 @@ impl Lines {
 
     /// None if something lacks.
     fn take_fields(&mut self, fields: &[String], instruments: &mut Instruments) -> Option<()> {
+        if fields.len() != self.columns.len() {
+            return None; // two lines that a kill has joined
+        }
         let at_ns: u64 = self.field(fields, "monotonic_ns")?.parse().ok()?;
+        let trial: u32 = self.field(fields, "trial")?.parse().ok()?;
+        let at = At { trial, at_ns };
         let name = self.field(fields, "name")?.to_owned();
         match self.field(fields, "what")? {
-            "total" => self.take_use(&name, &name, "", at_ns, fields, instruments),
+            "total" => self.take_use(&name, &name, "", at, fields, instruments),
             "process" => {
                 let of = numbered(&name, self.number(&name, at_ns));
                 let pid = self.field(fields, "pid")?.to_owned();
-                self.take_use(&of, &name, &pid, at_ns, fields, instruments)
+                self.take_use(&of, &name, &pid, at, fields, instruments)
             }
-            "machine" => self.take_machine(&name, at_ns, self.number_field(fields, "value")?, instruments),
+            "machine" => self.take_machine(&name, at, self.number_field(fields, "value")?, instruments),
             _ => None,
         }
     }
@@ -103,13 +115,13 @@ impl Lines {
         of: &str,
         name: &str,
         pid: &str,
-        at_ns: u64,
+        At { trial, at_ns }: At,
         fields: &[String],
         instruments: &mut Instruments,
     ) -> Option<()> {
         let mut add = |instrument, value: Option<f64>| {
             if let Some(value) = value {
-                instruments.add(&InstrumentRow { at_ns, of, instrument, value });
+                instruments.add(&InstrumentRow { trial, at_ns, of, instrument, value });
             }
         };
         let descriptors = self.number_field(fields, "descriptors");
@@ -140,8 +152,9 @@ impl Lines {
         Some((before, elapsed_ns as f64))
     }
 
-    fn take_machine(&mut self, name: &str, at_ns: u64, value: f64, instruments: &mut Instruments) -> Option<()> {
-        let mut add = |of, instrument, value| instruments.add(&InstrumentRow { at_ns, of, instrument, value });
+    fn take_machine(&mut self, name: &str, at: At, value: f64, instruments: &mut Instruments) -> Option<()> {
+        let At { trial, at_ns } = at;
+        let mut add = |of, instrument, value| instruments.add(&InstrumentRow { trial, at_ns, of, instrument, value });
         match name {
             "memory_available_bytes" => add("machine, free for use", Instrument::Memory, value),
             "tcp_sockets" => add("machine", Instrument::Sockets, value),
@@ -242,8 +255,10 @@ mod tests {
 
     #[test]
     fn damaged_lines_change_nothing() {
-        let instruments =
-            read("x,y\n\n1000000000,0,1,machine,tcp_sockets,,,,,,,,,,nan\n,,,,\n1000000000,0,1,machine,tcp_sock");
+        let instruments = read(
+            "x,y\n\n1000000000,0,1,machine,tcp_sockets,,,,,,,,,,nan\n,,,,\n1000000000,0,1,machine,tcp_sock\n\
+                  1000000000,0,1,total,si1000000000,0,1,machine,tcp_sockets,,,,,,,,,,17\n1000000000,0,1,machine,tcp_sock",
+        );
         assert!(instruments.is_empty());
     }
 }

@@ -262,10 +262,11 @@ pub fn watched(trials: &[TrialRecord], random: &mut Random, period_s: f64, sourc
                     (Instrument::Descriptors, 20.0 + random.below(8) as f64),
                     (Instrument::Switches, 900.0 * busy),
                 ] {
-                    instruments.add(&InstrumentRow { at_ns, of, instrument, value });
+                    instruments.add(&InstrumentRow { trial: trial.number, at_ns, of, instrument, value });
                 }
             }
-            instruments.add(&InstrumentRow { at_ns, of: "machine", instrument: Instrument::Sockets, value: 20.0 });
+            let (of, instrument) = ("machine", Instrument::Sockets);
+            instruments.add(&InstrumentRow { trial: trial.number, at_ns, of, instrument, value: 20.0 });
         }
     }
     instruments
@@ -566,6 +567,7 @@ pub fn large() -> MadeUp {
             for instrument in Instrument::ALL {
                 let value = random.below(1_000_000) as f64 / 977.0;
                 instruments.add(&InstrumentRow {
+                    trial: u32::try_from(second).unwrap_or(u32::MAX) + 1,
                     at_ns: 1_003_600_000_000 + second * 1_000_000_000,
                     of,
                     instrument,

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -46,11 +46,13 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Behind what is there already.
+    /// Behind what is there already; half a line, the last that a killed run wrote, is ended, so that it does not spoil the next one.
     pub(super) fn append(path: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        let mut file = OpenOptions::new().read(true).create(true).append(true).open(path)?;
         if file.metadata()?.len() == 0 {
             writeln!(file, "{HEADER}")?;
+        } else if last_byte(&mut file)? != b'\n' {
+            writeln!(file)?;
         }
         let file = BufWriter::new(file);
         let metrics = BTreeMap::new();
@@ -150,6 +152,13 @@ impl Rows {
     }
 }
 
+fn last_byte(file: &mut File) -> io::Result<u8> {
+    let mut byte = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut byte)?;
+    Ok(byte[0])
+}
+
 /// A field as RFC 4180 wants it.
 struct Quoted<'t>(&'t str);
 
@@ -188,6 +197,21 @@ mod tests {
         assert!(text.lines().all(|line| line.split(',').count() == columns), "{text}");
         assert_eq!(text.matches("monotonic_ns").count(), 1);
         assert_eq!(text.matches(",metric,edge hits,").count(), 2, "once in each: {text}");
+    }
+
+    #[test]
+    fn half_a_line_does_not_spoil_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("instruments.csv");
+        std::fs::write(&path, format!("{HEADER}\n17,1,3,total,ed")).unwrap();
+        let mut rows = Rows::append(&path).unwrap();
+        assert!(rows.begin_sample(10));
+        rows.total("edge", &Use::default());
+        rows.end_sample();
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[1]), (3, "17,1,3,total,ed"), "{text}");
+        assert!(lines[2].starts_with("10,"));
     }
 
     #[test]

@@ -1,0 +1,21 @@
+//! Standard output of the commands that tell a result: who no longer reads it (`| head`) has seen enough, and that is no failure.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use super::Failure;
+
+/// Writes a text.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    write(|out| out.write_all(text.as_bytes()))
+}
+
+/// Writes what `tell` tells.
+pub(super) fn write(tell: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match tell(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::run(format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,248 @@
+//! Experiments from their file to their answer: servers whose behaviour is known must be judged as the arithmetic says.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::laboratory_harness::{Laboratory, json, text_of};
+
+/// 5 and 40 ms: so far apart that no neighbour on the machine closes the gap.
+const DELAYS: &str = r#"
+title = "Delays"
+question = "How much slower is the slower one?"
+measures = ["mean(user)", "p50(user)", "p99(user)", "rate(user)", "errors(user)", "cpu(server)", "memory(server)"]
+[subject.server]
+kind = "site"
+lab = true
+threads = 1
+restart = "never"
+[workload.user]
+connections = 2
+requests = 10
+request = "/delay/${ms}"
+[factor]
+ms = [5, 40]
+[design]
+blocks = 6
+pause = "0s"
+warm_up = "none"
+[[hypothesis]]
+says = "true"
+expect = "p50(user) [ms=40] > 2 * p50(user) [ms=5]"
+[[hypothesis]]
+says = "false"
+expect = "p50(user) [ms=40] < p50(user) [ms=5]"
+[[hypothesis]]
+says = "right"
+expect = "errors(user) < 1 %"
+"#;
+
+#[test]
+fn known_delays_are_judged_as_they_are() {
+    let laboratory = Laboratory::new(DELAYS);
+    let output = laboratory.breme(&["run", "experiment.toml", "--name", "one", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(3), "a hypothesis is refuted: {}", text_of(&output.stderr));
+    let told = json(&output.stdout);
+    let verdicts: Vec<&str> = told["judgement"]["hypotheses"].as_array().unwrap().iter().map(verdict_of).collect();
+    assert_eq!(verdicts, ["supported", "refuted", "supported"]);
+
+    let trials = laboratory.trials("one");
+    assert_eq!(trials.len(), 18, "two combinations, one of them twice, in six blocks");
+    for trial in &trials {
+        let delay_ns = trial["levels"]["ms"].as_str().unwrap().parse::<f64>().unwrap() * 1e6;
+        let user = &trial["workloads"]["user"];
+        assert_eq!((user["answered"].as_u64(), user["response"]["count"].as_u64()), (Some(10), Some(10)), "{user}");
+        let [mean, min, max] = ["mean_ns", "min_ns", "max_ns"].map(|name| user["response"][name].as_f64().unwrap());
+        assert!(min >= delay_ns && min <= mean && mean <= max, "{user}");
+    }
+    comparisons_of_a_run_with_itself(&laboratory);
+    every_format(&laboratory);
+}
+
+fn verdict_of(hypothesis: &Value) -> &str {
+    hypothesis["verdict"]["verdict"].as_str().unwrap()
+}
+
+fn comparisons_of_a_run_with_itself(laboratory: &Laboratory) {
+    let output = laboratory.breme(&["compare", "one", "one", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text_of(&output.stderr));
+    let rows = json(&output.stdout)["rows"].as_array().unwrap().clone();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["verdict"] != "worse" && row["verdict"] != "better"));
+    // The same run with what the user sees made half as slow again is worse; the other way round it is better.
+    let run = laboratory.folder().join("runs/one");
+    let slower = laboratory.folder().join("runs/slower");
+    fs::create_dir(&slower).unwrap();
+    for name in ["run.json", "plan.toml"] {
+        fs::copy(run.join(name), slower.join(name)).unwrap();
+    }
+    let slowed: Vec<String> = laboratory.trials("one").into_iter().map(|trial| slowed(trial).to_string()).collect();
+    fs::write(slower.join("trials.jsonl"), slowed.join("\n") + "\n").unwrap();
+    let code = |arguments: &[&str]| laboratory.breme(arguments).status.code();
+    assert_eq!(code(&["compare", "one", "slower"]), Some(3));
+    assert_eq!(code(&["compare", "one", "slower", "--max-slowdown", "90%"]), Some(0));
+    assert_eq!(code(&["compare", "slower", "one"]), Some(0));
+}
+
+/// With half as much again.
+fn slowed(mut trial: Value) -> Value {
+    let mean = &mut trial["workloads"]["user"]["response"]["mean_ns"];
+    *mean = Value::from(mean.as_f64().unwrap() * 1.5);
+    trial
+}
+
+fn every_format(laboratory: &Laboratory) {
+    for (format, sign) in [
+        ("text", "Delays"),
+        ("html", "<!DOCTYPE html>"),
+        ("markdown", "## Delays"),
+        ("json", "\"hypotheses\""),
+        ("csv", "trial,block,"),
+        ("measures-csv", "measure,unit,"),
+        ("jtl", "timeStamp,elapsed,"),
+        ("go-bench", "BenchmarkUser/ms=40"),
+    ] {
+        let output = laboratory.breme(&["report", "one", "--format", format]);
+        assert!(output.status.success() && text_of(&output.stdout).contains(sign), "{format}");
+    }
+    assert!(laboratory.folder().join("runs/one/report.html").is_file());
+    let listed = laboratory.breme(&["runs"]);
+    assert!(text_of(&listed.stdout).contains("runs/one"));
+}
+
+/// Everything that runs beside each other, and files of the experiment that the generator reads.
+const BESIDE: &str = r#"
+title = "All at once"
+[subject.server]
+kind = "site"
+lab = true
+[workload.user]
+connections = 1
+requests = 20
+request = "/delay/5"
+[workload.crowd]
+connections = "$crowd"
+request = "/bytes/100"
+think = "10ms"
+[workload.open]
+background = true
+rate = 100
+connections = 5
+request = "/delay/2"
+[workload.story]
+background = true
+connections = 2
+scenario = "story.toml"
+[workload.pipe]
+background = true
+connections = 1
+pipeline = 4
+request = "/delay/10"
+[factor]
+crowd = [0, 3]
+[design]
+blocks = 1
+pause = "0s"
+warm_up = "none"
+aa = false
+"#;
+
+const STORY: &str = r#"
+[[scenario]]
+name = "read"
+[[scenario.step]]
+name = "first"
+request = "GET /bytes/20"
+check = { status = 200 }
+"#;
+
+#[test]
+fn loads_of_every_kind_run_beside_each_other() {
+    let laboratory = Laboratory::new(BESIDE);
+    fs::write(laboratory.folder().join("story.toml"), STORY).unwrap();
+    // Without --runs the folder of the run is a relative path: it must not matter to who runs inside of it.
+    laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
+    let trials = laboratory.trials("one");
+    assert_eq!(trials.len(), 2);
+    for trial in &trials {
+        assert_eq!(trial["end"]["how"], "complete", "{}", trial["end"]);
+        let mut names: Vec<&String> = trial["workloads"].as_object().unwrap().keys().collect();
+        names.retain(|name| *name != "crowd");
+        assert_eq!(names, ["open", "pipe", "story", "user"]);
+        assert_eq!(trial["workloads"].get("crowd").is_some(), trial["levels"]["crowd"] == "3", "0 users are none");
+        assert_eq!(trial["workloads"]["user"]["answered"], 20);
+    }
+}
+
+/// Ends by itself once it was asked so often in its third life.
+const MORTAL: &str = r#"
+import http.server, os, sys
+lives = os.path.join(sys.argv[2], "lives")
+with open(lives, "a") as file:
+    file.write("x")
+life, asked = os.path.getsize(lives), 0
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        global asked
+        asked += 1
+        if life == 3 and asked == 5:
+            print("out of cheese", file=sys.stderr, flush=True)
+            os._exit(7)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"#;
+
+const CRASHING: &str = r#"
+title = "A crash"
+[subject.server]
+command = ["python3", "${experiment}/mortal.py", "${port}", "${experiment}"]
+[subject.other]
+kind = "site"
+lab = true
+[workload.user]
+to = "$to"
+requests = 20
+connections = 1
+request = "/counter"
+[factor]
+to = ["server", "other"]
+[design]
+blocks = 4
+pause = "0s"
+warm_up = "none"
+aa = false
+[[hypothesis]]
+says = "one is quicker"
+expect = "mean(user) [to=server] < mean(user) [to=other]"
+"#;
+
+#[test]
+fn a_crash_costs_its_trial_and_not_the_run() {
+    let laboratory = Laboratory::new(CRASHING);
+    fs::write(laboratory.folder().join("mortal.py"), MORTAL).unwrap();
+    let output = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
+    let (told, noted) = (text_of(&output.stdout), text_of(&output.stderr));
+    let trials = laboratory.trials("one");
+    let failed: Vec<&Value> = trials.iter().filter(|trial| trial["end"]["how"] != "complete").collect();
+    assert_eq!((trials.len(), failed.len()), (8, 1), "{noted}");
+    assert_eq!(
+        (failed[0]["end"]["who"].as_str(), failed[0]["levels"]["to"].as_str()),
+        (Some("server"), Some("server"))
+    );
+    assert_eq!(failed[0]["end"]["printed"].as_str().map(str::trim), Some("out of cheese"));
+    assert!(noted.contains("out of cheese") && noted.contains("status 7"), "{noted}");
+    assert!(told.contains("7 of 8 trials count") && told.contains("1 failed"), "{told}");
+    // Who only stood by, because its own trial is another of the block, used nothing in this one.
+    for trial in trials.iter().filter(|trial| trial["end"]["how"] == "complete") {
+        let subjects: Vec<&String> = trial["subjects"].as_object().unwrap().keys().collect();
+        assert_eq!(subjects, [trial["levels"]["to"].as_str().unwrap()]);
+    }
+    let head: Value = json(&fs::read(laboratory.folder().join("runs/one/run.json")).unwrap());
+    assert!(head["subject_versions"]["server"].as_str().unwrap().starts_with("Python 3"), "{head}");
+    assert!(head["subject_versions"]["other"].as_str().unwrap().starts_with("breme "), "{head}");
+    laboratory.wait_deserted();
+}

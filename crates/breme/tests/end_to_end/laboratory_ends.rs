@@ -1,0 +1,174 @@
+//! Ends of runs that nobody planned: killed, interrupted, refused, with nobody who listens. What was measured stays, and nothing else does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{breme, wait};
+use crate::laboratory_harness::{Laboratory, json, text_of};
+
+const SHORT: &str = r#"
+title = "Many short trials"
+measures = ["mean(user)"]
+[subject.server]
+kind = "site"
+lab = true
+threads = 1
+[workload.user]
+connections = "$users"
+requests = 10
+request = "/delay/5"
+[factor]
+users = [1, 2]
+[design]
+blocks = 4
+pause = "0s"
+warm_up = "none"
+"#;
+const TRIALS: usize = 12;
+
+fn order(trials: &[Value]) -> Vec<(u64, u64, u64)> {
+    let key = |trial: &Value| ["block", "combination", "replicate"].map(|name| trial[name].as_u64().unwrap());
+    trials.iter().map(key).map(|[block, combination, replicate]| (block, combination, replicate)).collect()
+}
+
+fn numbers(trials: &[Value]) -> Vec<u64> {
+    trials.iter().map(|trial| trial["number"].as_u64().unwrap()).collect()
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success());
+}
+
+fn stderr_of(child: &mut Child) -> String {
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn a_run_that_is_killed_again_and_again_loses_nothing_and_leaves_nothing() {
+    let laboratory = Laboratory::new(SHORT);
+    let mut run = laboratory.start(&["run", "experiment.toml", "--name", "one"]);
+    for recorded in [1, 3, 6] {
+        laboratory.wait_trials("one", recorded);
+        let refused = laboratory.breme(&["run", "--resume", "one"]);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text_of(&refused.stderr).contains("another breme is at this run"), "{}", text_of(&refused.stderr));
+        run.kill().unwrap();
+        run.wait().unwrap();
+        laboratory.wait_deserted();
+        run = laboratory.start(&["run", "--resume", "one"]);
+    }
+    // In order, by who sits at the terminal; what is known until then is told.
+    laboratory.wait_trials("one", 9);
+    signal(&run, "INT");
+    let told = stderr_of(&mut run);
+    assert_eq!(wait(&mut run).code(), Some(130), "{told}");
+    assert!(told.contains("breme run --resume runs/one"), "{told}");
+    assert!(laboratory.folder().join("runs/one/report.html").is_file());
+    laboratory.wait_deserted();
+    damage_the_end(&laboratory);
+
+    let last = laboratory.breme(&["run", "--resume", "runs/one"]);
+    assert_eq!(last.status.code(), Some(0), "{}", text_of(&last.stderr));
+    assert!(text_of(&last.stderr).contains("its trial does not count"), "{}", text_of(&last.stderr));
+    let trials = laboratory.trials("one");
+    assert_eq!(numbers(&trials), (1..=TRIALS as u64).collect::<Vec<_>>());
+    assert_eq!(order(&trials).into_iter().collect::<BTreeSet<_>>().len(), TRIALS, "none twice: {:?}", order(&trials));
+    assert!(trials.iter().all(|trial| trial["end"]["how"] == "complete"));
+
+    // Going on with what is complete changes nothing; and a run that nobody disturbed has the same order.
+    let before = fs::read(laboratory.journal("one")).unwrap();
+    assert_eq!(laboratory.breme(&["run", "--resume", "one"]).status.code(), Some(0));
+    assert_eq!(fs::read(laboratory.journal("one")).unwrap(), before);
+    assert_eq!(laboratory.breme(&["run", "experiment.toml", "--name", "two"]).status.code(), Some(0));
+    assert_eq!(order(&laboratory.trials("two")), order(&trials));
+    every_sample_can_be_read(&laboratory);
+    laboratory.wait_deserted();
+}
+
+/// The last line loses its end, as if the machine had stopped within it.
+fn damage_the_end(laboratory: &Laboratory) {
+    let mut text = fs::read(laboratory.journal("one")).unwrap();
+    text.truncate(text.len() - 100);
+    fs::write(laboratory.journal("one"), text).unwrap();
+}
+
+/// A kill may leave half a line, never one that spoils another.
+fn every_sample_can_be_read(laboratory: &Laboratory) {
+    let text = fs::read_to_string(laboratory.folder().join("runs/one/instruments.csv")).unwrap();
+    let columns = text.lines().next().unwrap().split(',').count();
+    // Names of metrics have commas of their own.
+    let rows = text.lines().filter(|line| !line.contains(",metric,"));
+    let odd = rows.filter(|line| line.split(',').count() > columns).count();
+    assert_eq!((text.matches("monotonic_ns").count(), odd), (1, 0));
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_leaves_nothing() {
+    let endless = SHORT.replace("requests = 10", "duration = \"1h\"");
+    let laboratory = Laboratory::new(&endless);
+    let mut run = laboratory.start(&["run", "experiment.toml", "--name", "one"]);
+    // The run, a server and a generator.
+    laboratory.wait_inhabitants(3);
+    signal(&run, "INT");
+    signal(&run, "TERM");
+    assert!(matches!(wait(&mut run).code(), Some(130 | 143)));
+    laboratory.wait_deserted();
+}
+
+#[test]
+fn what_cannot_be_done_is_told_with_its_remedy() {
+    let laboratory = Laboratory::new(&SHORT.replace("blocks", "blocs"));
+    fs::write(laboratory.folder().join("file"), "").unwrap();
+    fs::write(laboratory.folder().join("good.toml"), SHORT).unwrap();
+    fs::create_dir_all(laboratory.folder().join("runs/taken")).unwrap();
+    fs::write(laboratory.folder().join("twice.toml"), SHORT.replace("workload.user", "workload.server")).unwrap();
+    for (arguments, code, said) in [
+        (&["run", "experiment.toml"][..], 2, &["line 15, column 1", "did you mean `blocks`?"][..]),
+        (&["run", "twice.toml"], 2, &["line 8, column 11", "`server` is a subject already"]),
+        (&["run", "nothing.toml"], 2, &["nothing.toml"]),
+        (&["run", "good.toml", "--name", "../x"], 2, &["--name", "--runs"]),
+        (&["run", "good.toml", "--name", "taken"], 1, &["runs/taken", "another --name"]),
+        (&["run", "good.toml", "--runs", "file"], 1, &["file", "--runs"]),
+        (&["run", "--resume", "nothing"], 1, &["nothing", "is not the folder of a run"]),
+        (&["report", "runs/taken"], 1, &["is not the folder of a run"]),
+        (&["compare", "a", "b"], 1, &["is not the folder of a run"]),
+        (&["runs", "nothing"], 1, &["nothing"]),
+    ] {
+        let output = laboratory.breme(arguments);
+        let told = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(said.iter().all(|text| told.contains(text)), "{arguments:?}: {told}");
+    }
+    assert!(!laboratory.folder().join("x").exists());
+}
+
+#[test]
+fn nobody_has_to_listen() {
+    let laboratory = Laboratory::new(SHORT);
+    let runs = laboratory.folder().join("runs");
+    for number in 0..3 {
+        fs::create_dir_all(runs.join(number.to_string())).unwrap();
+        let head = json(br#"{"version":1,"run":"x","title":"t","profile":null,"seed":1,"started_unix_ms":1,"breme_version":"0","machine":{"host":"","kernel":"","processor":"","processors":1,"memory_bytes":1,"governor":null,"virtualization":null},"subject_versions":{}}"#);
+        fs::write(runs.join(number.to_string()).join("run.json"), head.to_string()).unwrap();
+    }
+    for arguments in [&["runs"][..], &["runs", "--json"], &["run", "--check", "experiment.toml"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = breme()
+            .current_dir(laboratory.folder())
+            .args(arguments)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+            .wait_with_output()
+            .unwrap();
+        assert_eq!((output.status.code(), text_of(&output.stderr)), (Some(0), String::new()), "{arguments:?}");
+    }
+}

@@ -1,0 +1,99 @@
+//! A folder with an experiment, the program in it, and what it leaves there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::harness::{PATIENCE, breme};
+
+/// A folder in which runs are made.
+pub(crate) struct Laboratory {
+    // Its real path, since that of a process is a real one.
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Laboratory {
+    /// With this text as `experiment.toml`.
+    pub(crate) fn new(experiment: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        fs::write(path.join("experiment.toml"), experiment).unwrap();
+        Self { path, _folder: folder }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.path
+    }
+
+    /// The program in this folder, to its end.
+    pub(crate) fn breme(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The program in this folder, under way.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = breme();
+        command.current_dir(&self.path).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn journal(&self, run: &str) -> PathBuf {
+        self.path.join("runs").join(run).join("trials.jsonl")
+    }
+
+    /// The records of a run.
+    pub(crate) fn trials(&self, run: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.journal(run)).unwrap();
+        text.lines().map(|line| json(line.as_bytes())).collect()
+    }
+
+    /// Waits until so many trials are in the journal.
+    pub(crate) fn wait_trials(&self, run: &str, count: usize) {
+        let journal = self.journal(run);
+        wait_until("the journal does not grow", || {
+            fs::read(&journal).is_ok_and(|text| text.iter().filter(|&&byte| byte == b'\n').count() >= count)
+        });
+    }
+
+    /// Waits until no process runs in this folder any more: neither a server, nor a generator, nor who keeps them.
+    pub(crate) fn wait_deserted(&self) {
+        wait_until("somebody is left", || self.inhabitants().is_empty());
+    }
+
+    /// Waits until so many processes run in this folder.
+    pub(crate) fn wait_inhabitants(&self, count: usize) {
+        wait_until("somebody does not come", || self.inhabitants().len() >= count);
+    }
+
+    /// Processes whose folder is this one or below it.
+    fn inhabitants(&self) -> Vec<u32> {
+        let entries = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok());
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder.starts_with(&self.path)))
+            .collect()
+    }
+}
+
+fn wait_until(otherwise: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{otherwise}");
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn json(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap_or_else(|error| panic!("{error}: {}", text_of(text)))
+}
+
+pub(crate) fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,115 @@
+//! Which versions of their programs the subjects of a plan are: what is compared in a year must be known by then.
+//!
+//! Programs are asked only if it is known how they tell it and that they then end: to start an unknown one "just to see" might start a server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use breme_experiment::plan::Plan;
+use breme_experiment::trial::SubjectKind;
+
+/// How known programs are asked.
+const KNOWN: [(&str, &str); 20] = [
+    ("apache2", "-v"),
+    ("caddy", "version"),
+    ("deno", "--version"),
+    ("envoy", "--version"),
+    ("go", "version"),
+    ("gunicorn", "--version"),
+    ("h2o", "--version"),
+    ("haproxy", "-v"),
+    ("httpd", "-v"),
+    ("java", "-version"),
+    ("lighttpd", "-v"),
+    ("nginx", "-v"),
+    ("node", "--version"),
+    ("php", "--version"),
+    ("python", "--version"),
+    ("python3", "--version"),
+    ("ruby", "--version"),
+    ("squid", "-v"),
+    ("traefik", "version"),
+    ("varnishd", "-V"),
+];
+/// How long a program may take to tell.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has.
+const GLANCE: Duration = Duration::from_millis(5);
+/// The most that is read of its answer, and that is kept.
+const ANSWER_BYTES_MAX: u64 = 4_096;
+const KEPT_CHARACTERS_MAX: usize = 120;
+
+/// Subject → version, of those that tell. A subject with other programs at other levels tells all of them.
+#[must_use]
+pub fn subject_versions(plan: &Plan) -> BTreeMap<String, String> {
+    let mut programs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let keys = plan.trials();
+    let first_block = keys.first().map(|key| key.block);
+    for trial in keys.iter().filter(|key| Some(key.block) == first_block).filter_map(|key| plan.trial(key)) {
+        for subject in trial.subjects {
+            let version = match &subject.kind {
+                SubjectKind::Own { .. } => Some(format!("breme {}", env!("CARGO_PKG_VERSION"))),
+                SubjectKind::Command { command, .. } => command.first().and_then(|program| version_of(program)),
+                SubjectKind::External => None,
+            };
+            programs.entry(subject.name).or_default().extend(version);
+        }
+    }
+    let told = programs.into_iter().filter(|(_, versions)| !versions.is_empty());
+    told.map(|(name, versions)| (name, Vec::from_iter(versions).join("; "))).collect()
+}
+
+fn version_of(program: &str) -> Option<String> {
+    let name = Path::new(program).file_name()?.to_str()?;
+    let (_, flag) = KNOWN.iter().find(|(known, _)| *known == name)?;
+    first_line(&answer(program, flag)?)
+}
+
+/// What it prints; some print it as an error.
+fn answer(program: &str, flag: &str) -> Option<Vec<u8>> {
+    let (mut reader, writer) = std::io::pipe().ok()?;
+    let mut command = Command::new(program);
+    command.arg(flag).stdin(Stdio::null()).stdout(writer.try_clone().ok()?).stderr(writer);
+    let mut child = command.spawn().ok()?;
+    drop(command); // and with it this end of the pipe
+    let deadline = Instant::now() + ANSWER_WITHIN;
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(GLANCE);
+    }
+    let mut told = Vec::new();
+    reader.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut told).ok()?;
+    Some(told)
+}
+
+fn first_line(told: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(told);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).take(KEPT_CHARACTERS_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_program_is_asked_and_another_is_not() {
+        let version = version_of("nginx").unwrap();
+        assert!(version.starts_with("nginx version"), "{version}");
+        assert_eq!(version_of("sleep"), None);
+        assert_eq!(version_of("/nowhere/nginx"), None);
+    }
+
+    #[test]
+    fn the_first_line_that_says_something_is_kept() {
+        assert_eq!(first_line(b"\n  x 1.2\x1b[0m \n more").as_deref(), Some("x 1.2[0m"));
+        assert_eq!(first_line(b""), None);
+    }
+}
