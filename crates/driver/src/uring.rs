@@ -85,6 +85,16 @@ impl RingPort {
     }
 }
 
+/// Gathering.
+impl RingPort {
+    fn note_gathered(&self, connection: &mut Connection, is_taken: bool) -> bool {
+        if is_taken {
+            connection.operations.gathered_in = self.ring.submission();
+        }
+        is_taken
+    }
+}
+
 /// How a connection receives.
 fn operation(connection: &Connection) -> Operation {
     if connection.transport.socket.has_stamps() { Operation::ReceiveWithStamps } else { Operation::Receive }
@@ -157,10 +167,12 @@ impl Port for RingPort {
 
     fn gather(&mut self, id: ConnectionId, connection: &mut Connection, pieces: &[&[u8]]) -> bool {
         let is_taken = self.ring.send(connection.transport.as_fd(), key_of(id), pieces);
-        if is_taken {
-            connection.operations.gathered_in = self.ring.submission();
-        }
-        is_taken
+        self.note_gathered(connection, is_taken)
+    }
+
+    fn gather_shared(&mut self, id: ConnectionId, connection: &mut Connection, segment: &Bytes) -> bool {
+        let is_taken = self.ring.send_shared(connection.transport.as_fd(), key_of(id), segment);
+        self.note_gathered(connection, is_taken)
     }
 
     fn has_gathered(&self, connection: &Connection) -> bool {
@@ -177,7 +189,7 @@ impl Port for RingPort {
 
     fn next_unsent(&mut self) -> Option<(ConnectionId, Result<Bytes, CloseReason>)> {
         let unsent = self.ring.next_unsent()?;
-        let outcome = unsent.error.map_or_else(|| Ok(Bytes::from(unsent.rest)), |error| Err(close_reason(&error)));
+        let outcome = unsent.error.map_or_else(|| Ok(unsent.rest), |error| Err(close_reason(&error)));
         Some((id_of(unsent.key), outcome))
     }
 }

@@ -92,7 +92,7 @@ fn sends_leave_in_order_and_a_failure_is_told_at_once_even_behind_many_completio
         ring.submit().unwrap();
         assert_ne!(ring.submission(), submission);
         let unsent = ring.next_unsent().unwrap();
-        assert_eq!((unsent.key, unsent.rest.as_slice()), (Key::new(99), b"lost".as_slice()));
+        assert_eq!((unsent.key, &unsent.rest[..]), (Key::new(99), b"lost".as_slice()));
         assert_eq!(unsent.error.unwrap().kind(), io::ErrorKind::BrokenPipe);
         assert!(ring.next_unsent().is_none());
         for (_, _, theirs) in &pairs {
