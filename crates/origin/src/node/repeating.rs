@@ -44,11 +44,11 @@ impl Turn<'_> {
 
     /// Answers, and makes the request familiar if it came before. `bytes` are its head's.
     pub(super) fn answer_and_learn(&mut self, answer: Answer, head: &RequestHead<'_, '_>, bytes: &[u8]) {
-        let may_learn = self.shared.visitors.is_none() && !self.is_stopping && head.is_repeatable();
-        let lasting = if may_learn { answer.lasting() } else { Lasting::Never };
         // An empty line before a request is counted by the connection, and is no part of the head.
         let is_head_alone = bytes.first().is_some_and(u8::is_ascii_graphic);
-        if matches!(lasting, Lasting::Never) || !is_head_alone || !self.familiar.is_wanted(bytes) {
+        let may_learn = self.shared.visitors.is_none() && !self.is_stopping && head.is_repeatable() && is_head_alone;
+        let lasting = if may_learn && self.familiar.is_wanted(bytes) { answer.lasting() } else { Lasting::Never };
+        if matches!(lasting, Lasting::Never) {
             return self.answer(answer);
         }
         let (status, content_before) = (answer.status, self.content_bytes);
