@@ -2,7 +2,9 @@
 //!
 //! What is asked often is asked in the same words: a browser's, a crawler's, a gateway's heads repeat to the byte. So a shard keeps the
 //! heads that came last with what they were answered, head and content in one piece, and gives it again without reading or writing
-//! anything anew. Only the date in it is set, once a second. Measured with io_uring and 100 connections against the usual way: REASON.
+//! anything anew. Only the date in it is set, once a second. Measured in instructions of this program on `events` (callgrind; reading anew →
+//! repeating): 13 bytes 4,935 → 1,919, 16 of them pipelined 3,427 → 437 each, a file of 10 kB 5,597 → 1,865. A head that never came before costs
+//! some 340 more than without this table.
 //!
 //! Nothing is decided here. A head becomes familiar after it was judged and answered the usual way; from then on its answer stands for as long as
 //! the usual way would say the same: while the file's entry is [believed](crate::FileCacheLimits::trusted_for). Whoever asks when that is over goes the
