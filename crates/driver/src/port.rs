@@ -37,6 +37,11 @@ pub(crate) trait Port {
         false
     }
 
+    /// The same for one segment that is shared, and need not be copied.
+    fn gather_shared(&mut self, _id: ConnectionId, _connection: &mut Connection, _segment: &Bytes) -> bool {
+        false
+    }
+
     /// Whether a send of this connection is among those that were gathered.
     fn has_gathered(&self, _connection: &Connection) -> bool {
         false

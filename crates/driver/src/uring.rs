@@ -7,6 +7,8 @@
 //! completions would cost about the same as not asking, but would keep their memory busy; registered descriptors gained nothing, since a
 //! receive looks its descriptor up once in its life.
 //!
+//! A segment that is shared, and all of a send, leaves from where it lies: for 10 kB that costs 7 % less than a copy of it.
+//!
 //! What TLS has sealed leaves in the same way: measured with 1 kB over TLS 1.3 and 100 connections, that costs 6 % less than a `send(2)` each.
 //!
 //! Long sends and files go by `sendmsg` and `sendfile`, as on `events`: there the copying is what counts.
@@ -85,6 +87,16 @@ impl RingPort {
     }
 }
 
+/// Gathering.
+impl RingPort {
+    fn note_gathered(&self, connection: &mut Connection, is_taken: bool) -> bool {
+        if is_taken {
+            connection.operations.gathered_in = self.ring.submission();
+        }
+        is_taken
+    }
+}
+
 /// How a connection receives.
 fn operation(connection: &Connection) -> Operation {
     if connection.transport.socket.has_stamps() { Operation::ReceiveWithStamps } else { Operation::Receive }
@@ -157,10 +169,12 @@ impl Port for RingPort {
 
     fn gather(&mut self, id: ConnectionId, connection: &mut Connection, pieces: &[&[u8]]) -> bool {
         let is_taken = self.ring.send(connection.transport.as_fd(), key_of(id), pieces);
-        if is_taken {
-            connection.operations.gathered_in = self.ring.submission();
-        }
-        is_taken
+        self.note_gathered(connection, is_taken)
+    }
+
+    fn gather_shared(&mut self, id: ConnectionId, connection: &mut Connection, segment: &Bytes) -> bool {
+        let is_taken = self.ring.send_shared(connection.transport.as_fd(), key_of(id), segment);
+        self.note_gathered(connection, is_taken)
     }
 
     fn has_gathered(&self, connection: &Connection) -> bool {
@@ -177,7 +191,7 @@ impl Port for RingPort {
 
     fn next_unsent(&mut self) -> Option<(ConnectionId, Result<Bytes, CloseReason>)> {
         let unsent = self.ring.next_unsent()?;
-        let outcome = unsent.error.map_or_else(|| Ok(Bytes::from(unsent.rest)), |error| Err(close_reason(&error)));
+        let outcome = unsent.error.map_or_else(|| Ok(unsent.rest), |error| Err(close_reason(&error)));
         Some((id_of(unsent.key), outcome))
     }
 }

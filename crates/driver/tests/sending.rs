@@ -107,6 +107,40 @@ fn small_sends_behind_a_full_socket_keep_their_order() {
 }
 
 #[test]
+fn shared_segments_of_many_connections_arrive_whole_however_late_they_are_read() {
+    const ASKED: usize = 1_500;
+    const PIECE: usize = 1_000;
+    let content = Bytes::from(pattern(ASKED * PIECE));
+    for kind in kinds() {
+        let (running, address) = serve(kind, &settings(1), || {
+            let (content, mut places) = (content.clone(), std::collections::HashMap::new());
+            move |context, event| {
+                let Event::Received(id, received) = event else { return 0 };
+                // One segment for each call, so long that the sockets are soon full.
+                let place: &mut usize = places.entry(id).or_default();
+                let end = *place + received.bytes.len() * PIECE;
+                context.actions.send_shared(id, content.slice(*place..end));
+                *place = end;
+                if received.ended {
+                    context.actions.close(id, Close::Graceful);
+                }
+                received.bytes.len()
+            }
+        });
+        let mut clients: Vec<_> =
+            (0..if kind == breme_driver::Kind::Threads { 1 } else { 4 }).map(|_| connect(address)).collect();
+        for _ in 0..ASKED {
+            clients.iter_mut().for_each(|client| client.write_all(b"?").unwrap());
+        }
+        for mut client in clients {
+            client.shutdown(Shutdown::Write).unwrap();
+            assert!(read_all(&mut client) == content, "{kind}");
+        }
+        drain(running);
+    }
+}
+
+#[test]
 fn parts_of_files_go_between_other_segments() {
     let content = pattern(5 << 20);
     let mut file = tempfile::tempfile().unwrap();

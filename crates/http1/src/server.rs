@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `receiving` | bytes become requests |
 //! | `answering` | answers become bytes |
+//! | `repeating` | an exchange that is the same as one before |
 
 mod answering;
 mod receiving;
+mod repeating;
 
 pub use answering::{Content, ResponseWriter};
 pub use receiving::Progress;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A client of TLS: a server's name and how to know it; its place in the list that the driver was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TlsClientId(pub usize);
+pub struct TlsClientId(pub u32);
 
 /// A handshake that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -19,6 +19,16 @@ pub(crate) struct Answer {
     pub(crate) body: Body,
 }
 
+/// For how long the same request has the same answer.
+#[derive(Debug)]
+pub(crate) enum Lasting {
+    /// It may be another one each time.
+    Never,
+    /// While the file is believed to be what it was.
+    WhileBelieved(Arc<Entry>),
+    Always,
+}
+
 /// Lines that were built before.
 #[derive(Debug)]
 pub(crate) enum Lines {
@@ -87,6 +97,19 @@ impl From<Part> for Body {
 }
 
 impl Answer {
+    /// For how long it stands; those that cannot say, or stay in their files, do not.
+    pub(crate) fn lasting(&self) -> Lasting {
+        match (&self.lines, &self.body) {
+            (Lines::File(entry, _) | Lines::FileBrief(entry, _), Body::Bytes(_) | Body::Nothing)
+                if entry.cost_descriptors() == 0 =>
+            {
+                Lasting::WhileBelieved(Arc::clone(entry))
+            }
+            (Lines::Octets, Body::Pattern(_)) => Lasting::Always,
+            _ => Lasting::Never,
+        }
+    }
+
     /// 200 with a text.
     pub(crate) fn text(text: impl Into<Bytes>) -> Self {
         Self::of_status(200, text)

@@ -36,6 +36,8 @@ pub(crate) struct ShardCounts {
     answers: [[Count; VERSIONS.len()]; CLASS_COUNT],
     /// Requests of which a part had come when the answer to the one before was complete.
     pub(crate) pipelined: Count,
+    /// Requests that were answered as the same ones before.
+    pub(crate) repeated: Count,
     /// Names that were asked for and known.
     pub(crate) file_hits: Count,
     /// Names for which the file system was read.

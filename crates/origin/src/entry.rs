@@ -115,12 +115,17 @@ impl Entry {
     /// Whether this shard must look at the probes again now. Only one of all shards is told so.
     pub(crate) fn is_check_due(&self, now: Instant, trusted_for_ns: u64) -> bool {
         let checked = self.checked.load(Ordering::Relaxed);
-        if trusted_for_ns > 0 && now.as_nanos() < checked.saturating_add(trusted_for_ns) {
+        if is_within(checked, trusted_for_ns, now) {
             return false;
         }
         let won = self.checked.compare_exchange(checked, now.as_nanos(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         // Without trust everybody looks for himself.
         won || trusted_for_ns == 0
+    }
+
+    /// Whether nobody must look at the probes now.
+    pub(crate) fn is_believed(&self, now: Instant, trusted_for_ns: u64) -> bool {
+        is_within(self.checked.load(Ordering::Relaxed), trusted_for_ns, now)
     }
 
     /// Whether everything is still as it was.
@@ -181,6 +186,10 @@ impl Representation {
             StoredBody::File(_) => 0,
         }
     }
+}
+
+fn is_within(checked: u64, trusted_for_ns: u64, now: Instant) -> bool {
+    trusted_for_ns > 0 && now.as_nanos() < checked.saturating_add(trusted_for_ns)
 }
 
 fn found(opened: &Result<Opened, OpenError>) -> Result<Stamp, OpenError> {

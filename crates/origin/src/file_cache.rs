@@ -81,12 +81,21 @@ impl FileCache {
         now: Instant,
         wall: impl FnOnce() -> UnixSeconds,
     ) -> (Arc<Entry>, Source) {
-        let trusted_for_ns = u64::try_from(settings.files.trusted_for.as_nanos()).unwrap_or(u64::MAX);
-        if !entry.is_check_due(now, trusted_for_ns) || entry.is_unchanged(&*self.root) {
+        if !entry.is_check_due(now, settings.files.trusted_for_ns()) || entry.is_unchanged(&*self.root) {
             entry.touch();
             return (entry, Source::Kept);
         }
         (self.read(name, settings, now, wall()), Source::Root)
+    }
+
+    /// Whether who holds entries beside the store should look which ones it has let go of, since it last was told so.
+    pub(crate) fn is_sweep_due(&self, swept_at: &mut u64) -> bool {
+        let replaced_count = self.replaced_count.load(Ordering::Relaxed);
+        let is_due = replaced_count - *swept_at >= EVICTED_HELD_MAX;
+        if is_due {
+            *swept_at = replaced_count;
+        }
+        is_due
     }
 
     /// Names, bytes and open files that are kept.
@@ -324,11 +333,9 @@ impl Recent {
 
     /// Lets go of what the store let go of, every now and then: this is what keeps the memory of all shards within bounds.
     fn sweep(&mut self, cache: &FileCache) {
-        let replaced_count = cache.replaced_count.load(Ordering::Relaxed);
-        if replaced_count - self.swept_at < EVICTED_HELD_MAX {
+        if !cache.is_sweep_due(&mut self.swept_at) {
             return;
         }
-        self.swept_at = replaced_count;
         for slot in &mut self.slots {
             if slot.as_ref().is_some_and(|slot| slot.entry.is_replaced()) {
                 *slot = None;

@@ -16,6 +16,7 @@
 //! | `router`, `lab`, `files`, `listing` | from a request to its answer |
 //! | `path`, `conditional`, `range`, `encodings`, `media_types`, `cookies` | one rule of HTTP each, without any state |
 //! | `root`, `entry`, `file_cache` | what is known of the site's files, within bounds |
+//! | `familiar` | requests that came before, with their answers |
 //! | `visitors`, `counters` | who came; what was answered, refused, found |
 //! | `site`, `shared` | the settings, checked; what all shards share |
 
@@ -27,6 +28,7 @@ mod counters;
 mod date;
 mod encodings;
 mod entry;
+mod familiar;
 mod file_cache;
 mod files;
 mod lab;

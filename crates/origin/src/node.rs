@@ -1,16 +1,19 @@
 //! The origin server as a node: its connections, their deadlines, and the turn that serves one of them.
 
+mod repeating;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
-use breme_http1::{FieldStorage, Framing, Method, Progress, Refusal, RefusalReason, RequestHead};
+use breme_http1::{FieldStorage, Framing, Method, Progress, Refusal, RefusalReason, RequestHead, Version};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received, Shard};
 
 use crate::answer::{Answer, Body};
 use crate::connection::{Connection, ContentExchange, Echo, Plan, Waiting};
 use crate::counters::ShardCounts;
 use crate::date::DateLine;
+use crate::familiar::Familiar;
 use crate::file_cache::Recent;
 use crate::router::{Reaction, Router};
 use crate::sending::{self, Sending};
@@ -28,6 +31,7 @@ pub struct Origin {
     timers: Timers,
     date: DateLine,
     recent: Recent,
+    familiar: Familiar,
     random: Random,
     is_stopping: bool,
 }
@@ -41,6 +45,7 @@ impl Origin {
             timers: Timers::new(),
             date: DateLine::new(shared.clock.clone()),
             recent: Recent::new(seed, counts.clone()),
+            familiar: Familiar::new(seed, shared.settings.familiar_bytes_max),
             random: Random::stream(seed, shard.id.0 as u64),
             is_stopping: false,
             shared,
@@ -60,6 +65,7 @@ impl Origin {
             timers: &mut self.timers,
             date: &self.date,
             recent: &mut self.recent,
+            familiar: &mut self.familiar,
             random: &mut self.random,
             is_stopping: self.is_stopping,
             now,
@@ -148,6 +154,7 @@ struct Turn<'a> {
     timers: &'a mut Timers,
     date: &'a DateLine,
     recent: &'a mut Recent,
+    familiar: &'a mut Familiar,
     random: &'a mut Random,
     is_stopping: bool,
     now: Instant,
@@ -155,6 +162,14 @@ struct Turn<'a> {
     answered_count: usize,
     /// Content handed over in this turn.
     content_bytes: u64,
+}
+
+/// What became of a step.
+enum Step {
+    /// It took so many bytes; there may be another.
+    Taken(usize),
+    /// It took so many bytes, and waits for more.
+    Wait(usize),
 }
 
 /// Receiving.
@@ -169,30 +184,17 @@ impl Turn<'_> {
         let length = received.bytes.len();
         let mut taken = 0;
         loop {
-            let mut storage = FieldStorage::new();
-            let limits = &self.shared.settings.limits;
             let input = &received.bytes[taken..];
-            let progress = self.connection.http.receive(input, received.ended, limits, &mut storage);
-            let step = match &progress {
-                Ok(
-                    Progress::NeedMore { taken }
-                    | Progress::Head { taken, .. }
-                    | Progress::Content { taken, .. }
-                    | Progress::End { taken },
-                ) => *taken,
-                Ok(Progress::Blocked | Progress::Over) | Err(_) => 0,
+            taken += match self.repeat(input) {
+                Some(repeated) => repeated,
+                None => match self.step(input, received.ended) {
+                    Step::Taken(count) => count,
+                    Step::Wait(count) => {
+                        taken += count;
+                        break;
+                    }
+                },
             };
-            taken += step;
-            self.connection.has_pending = taken < length;
-            match progress {
-                Ok(Progress::Head { head, .. }) => self.handle_head(&head),
-                Ok(Progress::Content { bytes, .. }) => self.handle_content(bytes),
-                Ok(Progress::End { .. }) => self.handle_end(),
-                Ok(Progress::NeedMore { .. }) if received.ended => self.close(Close::Graceful),
-                Ok(Progress::NeedMore { .. } | Progress::Blocked) => break,
-                Ok(Progress::Over) => self.close(Close::Graceful),
-                Err(refusal) => self.refuse(refusal),
-            }
             if !self.connection.is_open {
                 return length;
             }
@@ -208,16 +210,47 @@ impl Turn<'_> {
         taken
     }
 
+    /// One step of the requests in `input`, the usual way.
+    fn step(&mut self, input: &[u8], ended: bool) -> Step {
+        let mut storage = FieldStorage::new();
+        let progress = self.connection.http.receive(input, ended, &self.shared.settings.limits, &mut storage);
+        let taken = match &progress {
+            Ok(
+                Progress::NeedMore { taken }
+                | Progress::Head { taken, .. }
+                | Progress::Content { taken, .. }
+                | Progress::End { taken },
+            ) => *taken,
+            Ok(Progress::Blocked | Progress::Over) | Err(_) => 0,
+        };
+        self.connection.has_pending = taken < input.len();
+        match progress {
+            Ok(Progress::Head { head, .. }) => self.handle_head(&head, &input[..taken]),
+            Ok(Progress::Content { bytes, .. }) => self.handle_content(bytes),
+            Ok(Progress::End { .. }) => self.handle_end(),
+            Ok(Progress::NeedMore { .. }) if ended => self.close(Close::Graceful),
+            Ok(Progress::NeedMore { .. } | Progress::Blocked) => return Step::Wait(taken),
+            Ok(Progress::Over) => self.close(Close::Graceful),
+            Err(refusal) => self.refuse(refusal),
+        }
+        Step::Taken(taken)
+    }
+
     fn is_turn_over(&self) -> bool {
         self.answered_count >= self.shared.settings.limits.pipeline_depth_max
             || self.content_bytes >= TURN_CONTENT_BYTES_MAX
     }
 
-    fn handle_head(&mut self, head: &RequestHead<'_, '_>) {
-        self.connection.version = Some(head.version);
+    fn begin_exchange(&mut self, version: Version) {
+        self.connection.version = Some(version);
         if std::mem::take(&mut self.connection.is_next_here) {
             self.counts.pipelined.add();
         }
+    }
+
+    /// A request whose head is `bytes`.
+    fn handle_head(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) {
+        self.begin_exchange(head.version);
         let is_reading = matches!(head.method, Method::Get | Method::Head);
         if is_reading && head.framing == Framing::Chunked {
             return self.refuse(Refusal::new(RefusalReason::ContentNotAllowed));
@@ -240,7 +273,7 @@ impl Turn<'_> {
             self.connection.http.close_after_this();
         }
         match reaction {
-            Reaction::Answer(answer) => self.answer(answer),
+            Reaction::Answer(answer) => self.answer_and_learn(answer, head, bytes),
             Reaction::Delay(answer, delay) => self.delay(answer, delay),
             Reaction::Echo(lines) => {
                 let echo = Answer { extra: lines, ..Answer::empty(200) };

@@ -24,6 +24,8 @@ pub struct Settings {
     pub cache_control: Option<String>,
     /// Files kept in memory and open.
     pub files: FileCacheLimits,
+    /// Bytes that each shard keeps of requests that came before, with their answers. 0: every request is read anew.
+    pub familiar_bytes_max: usize,
     /// The largest N of `/bytes/N`; past it 400.
     pub generated_bytes_max: u64,
     /// The longest delay of `/delay/MS`; past it 400.
@@ -51,6 +53,7 @@ impl Default for Settings {
             precompressed: true,
             cache_control: None,
             files: FileCacheLimits::default(),
+            familiar_bytes_max: 2 * 1024 * 1024,
             generated_bytes_max: 1 << 40,
             delay_max: Duration::from_secs(3600),
             echo_held_bytes_max: 256 * 1024,
@@ -77,6 +80,12 @@ pub struct FileCacheLimits {
     pub absent_max: usize,
     /// How long an entry is believed before the file system is asked whether it changed. 0 = asked each time.
     pub trusted_for: Duration,
+}
+
+impl FileCacheLimits {
+    pub(crate) fn trusted_for_ns(&self) -> u64 {
+        u64::try_from(self.trusted_for.as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 impl Default for FileCacheLimits {

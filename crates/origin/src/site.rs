@@ -30,6 +30,8 @@ pub struct SiteCounts {
     pub answers: Vec<AnswerCount>,
     /// Requests of which a part had come when the answer to the one before was complete.
     pub pipelined: u64,
+    /// Requests that were answered as they had been before, without being read anew.
+    pub repeated: u64,
     /// Requests that were refused, by reason; every reason is there.
     pub refusals: Vec<(RefusalReason, u64)>,
     /// Of a site with files.
@@ -120,6 +122,7 @@ impl Site {
         SiteCounts {
             answers: counters.answers(),
             pipelined: counters.sum(|shard| &shard.pipelined),
+            repeated: counters.sum(|shard| &shard.repeated),
             refusals: counters.refusals(),
             files: files.as_ref().map(|cache| FileCounts {
                 hits: counters.sum(|shard| &shard.file_hits),

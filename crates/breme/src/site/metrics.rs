@@ -17,7 +17,7 @@ pub(super) struct SiteMetrics(pub(super) Site);
 impl Collector for SiteMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families::new(encoder);
-        let SiteCounts { answers, pipelined, refusals, files, visitors, .. } = self.0.counts();
+        let SiteCounts { answers, pipelined, repeated, refusals, files, visitors, .. } = self.0.counts();
         // Whoever was refused that early was told so.
         let may_be = |kind: &&AnswerCount| kind.version.is_some() || kind.status_class >= 4;
         let answers = answers.iter().filter(may_be).map(|kind| {
@@ -28,6 +28,8 @@ impl Collector for SiteMetrics {
         families.counters("requests", "Requests that were answered completely, by status and version.", answers)?;
         let help = "Requests that had begun to come when the answer before them was complete.";
         families.counter("requests_pipelined", help, pipelined)?;
+        let help = "Requests that were answered as the same ones before, without being read anew.";
+        families.counter("requests_repeated", help, repeated)?;
         let refusals = refusals.iter().map(|(reason, count)| ([("reason", name(*reason))], *count));
         families.counters("refusals", "Requests that were refused, by reason.", refusals)?;
         if let Some(files) = files {

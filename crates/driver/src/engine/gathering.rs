@@ -6,7 +6,8 @@
 
 use std::ops::Range;
 
-use breme_node::{Actions, CloseReason, ConnectionId, Node};
+use breme_node::{Action, Actions, CloseReason, ConnectionId, Node};
+use bytes::Bytes;
 
 use super::Engine;
 use crate::connection::{Phase, is_memory, memory};
@@ -25,14 +26,17 @@ impl<N: Node, P: Port> Engine<N, P> {
             return false;
         }
         let mut pieces: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
-        pieces.iter_mut().zip(range).for_each(|(piece, index)| *piece = memory(actions, index));
+        pieces.iter_mut().zip(range.clone()).for_each(|(piece, index)| *piece = memory(actions, index));
         let length = pieces.iter().map(|piece| piece.len()).sum();
         let Some(connection) = self.table.get_mut(id) else { return false };
         if length == 0 || !connection.may_be_gathered() {
             return false;
         }
         let is_taken = match connection.transport.secured {
-            None => self.port.gather(id, connection, &pieces),
+            None => match shared(actions, range) {
+                Some(segment) => self.port.gather_shared(id, connection, segment),
+                None => self.port.gather(id, connection, &pieces),
+            },
             Some(_) if length > SEALED_BYTES_MAX => false,
             Some(_) => self.gather_sealed(id, &pieces),
         };
@@ -98,5 +102,13 @@ impl<N: Node, P: Port> Engine<N, P> {
                 }
             }
         }
+    }
+}
+
+/// The one segment that is all of a send.
+fn shared(actions: &Actions, range: Range<usize>) -> Option<&Bytes> {
+    match actions.get(range.start) {
+        Some(Action::SendShared(_, segment)) if range.len() == 1 => Some(segment),
+        _ => None,
     }
 }

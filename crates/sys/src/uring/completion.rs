@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use bytes::Bytes;
+
 use super::Lease;
 
 /// The caller's name for whatever a wish is about; it comes back with the completion.
@@ -99,7 +101,7 @@ pub struct Unsent {
     /// The connection's.
     pub key: Key,
     /// What has not left.
-    pub rest: Vec<u8>,
+    pub rest: Bytes,
     /// None: the kernel takes no more for now.
     pub error: Option<io::Error>,
 }

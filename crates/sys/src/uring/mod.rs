@@ -6,7 +6,7 @@
 //! | memory that the kernel uses | it is the kernel's | how that ends |
 //! |---|---|---|
 //! | buffers to receive into | while they lie in the buffer ring | a completion lends one out ([`Lease`]); dropping the lease gives it back |
-//! | bytes to send | during one submission | a send never waits ([`Ring::send`]): it has left, or its rest is told, when the submission returns |
+//! | bytes to send, copied or shared | during one submission | a send never waits ([`Ring::send`]): it has left, or its rest is told, when the submission returns; until then the ring holds them |
 //! | addresses to connect to | during one submission | the kernel copies them when it takes the wish |
 //!
 //! So closing a connection never waits for its memory. The end of a ring cancels what is in flight and waits for it before

@@ -1,10 +1,12 @@
-//! The bytes of the sends of one submission, until it has returned.
+//! The bytes of the sends of one submission, until it has returned: copies, and shared ones that are held.
 
 use std::io;
 
+use bytes::Bytes;
+
 use super::completion::{Key, Unsent};
 
-/// Bytes of all sends of one submission.
+/// Bytes of all copies of one submission.
 const BYTES_MAX: usize = 256 * 1024;
 /// Sends of one submission.
 const SENDS_MAX: usize = 256;
@@ -16,14 +18,21 @@ pub(super) struct Outbox {
     sends: Vec<Waiting>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Waiting {
     key: Key,
-    start: usize,
-    length: usize,
+    content: Content,
 }
 
-/// A copy of the bytes that stays where it is until [`Outbox::clear`].
+#[derive(Debug)]
+enum Content {
+    /// In the outbox's memory.
+    Copied { start: usize, length: usize },
+    /// Where its owners have it; nobody changes it.
+    Held(Bytes),
+}
+
+/// Bytes that stay where they are, and as they are, until [`Outbox::clear`].
 pub(super) struct Placed {
     pub(super) place: u32,
     pub(super) address: *const u8,
@@ -35,7 +44,7 @@ impl Outbox {
         Self { memory: vec![0; BYTES_MAX].into_boxed_slice(), used: 0, sends: Vec::with_capacity(SENDS_MAX) }
     }
 
-    /// None: it is full.
+    /// Copies the pieces. None: it is full.
     pub(super) fn place(&mut self, key: Key, pieces: &[&[u8]]) -> Option<Placed> {
         let length = pieces.iter().map(|piece| piece.len()).sum();
         if self.sends.len() >= SENDS_MAX {
@@ -48,10 +57,23 @@ impl Outbox {
             copy[place..place + piece.len()].copy_from_slice(piece);
             place += piece.len();
         }
-        let placed = Placed { place: self.sends.len() as u32, address: copy.as_ptr(), length: length as u32 };
-        self.sends.push(Waiting { key, start, length });
+        let address = copy.as_ptr();
         self.used = start + length;
-        Some(placed)
+        Some(self.note(key, Content::Copied { start, length }, address, length))
+    }
+
+    /// Holds the segment. None: it is full.
+    pub(super) fn hold(&mut self, key: Key, segment: &Bytes) -> Option<Placed> {
+        if self.sends.len() >= SENDS_MAX {
+            return None;
+        }
+        Some(self.note(key, Content::Held(segment.clone()), segment.as_ptr(), segment.len()))
+    }
+
+    fn note(&mut self, key: Key, content: Content, address: *const u8, length: usize) -> Placed {
+        let place = self.sends.len() as u32;
+        self.sends.push(Waiting { key, content });
+        Placed { place, address, length: length as u32 }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -60,10 +82,15 @@ impl Outbox {
 
     /// What did not leave of the send at `place`, by its completion's result.
     pub(super) fn unsent(&self, place: u32, result: i32) -> Option<Unsent> {
-        let Waiting { key, start, length } = *self.sends.get(place as usize)?;
-        let sent = usize::try_from(result).unwrap_or(0).min(length);
+        let Waiting { key, ref content } = *self.sends.get(place as usize)?;
         let error = (result < 0 && result != -libc::EAGAIN).then(|| io::Error::from_raw_os_error(-result));
-        let rest = self.memory[start + sent..start + length].to_vec();
+        let sent = usize::try_from(result).unwrap_or(0);
+        let rest = match content {
+            Content::Copied { start, length } => {
+                Bytes::copy_from_slice(&self.memory[start + sent.min(*length)..start + length])
+            }
+            Content::Held(segment) => segment.slice(sent.min(segment.len())..),
+        };
         (!rest.is_empty() || error.is_some()).then_some(Unsent { key, rest, error })
     }
 
@@ -79,14 +106,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_shared_segment_is_held_where_it_is_until_it_has_left() {
+        let mut outbox = Outbox::new();
+        let segment = Bytes::from(vec![7; 3 * BYTES_MAX]);
+        for index in 0..SENDS_MAX as u64 {
+            let placed = outbox.hold(Key::new(index), &segment).unwrap();
+            assert_eq!((placed.address, placed.length as usize), (segment.as_ptr(), segment.len()));
+        }
+        assert!(outbox.hold(Key::new(0), &segment).is_none() && outbox.place(Key::new(0), &[]).is_none());
+        let rest = outbox.unsent(5, 100).unwrap().rest;
+        assert_eq!((rest.as_ptr(), rest.len()), (segment[100..].as_ptr(), segment.len() - 100));
+        assert!(outbox.unsent(5, segment.len() as i32).is_none());
+        assert!(!segment.is_unique());
+        outbox.clear();
+        drop(rest);
+        assert!(segment.is_unique());
+    }
+
+    #[test]
     fn the_rest_of_a_short_send_is_told_and_a_full_outbox_refuses() {
         let mut outbox = Outbox::new();
         let first = outbox.place(Key::new(7), &[b"fi", b"", b"rst"]).unwrap();
         let second = outbox.place(Key::new(8), &[b"second"]).unwrap();
         let short = outbox.unsent(first.place, 2).unwrap();
-        assert_eq!((short.key, short.rest.as_slice(), short.error.is_some()), (Key::new(7), b"rst".as_slice(), false));
+        assert_eq!((short.key, &short.rest[..], short.error.is_some()), (Key::new(7), b"rst".as_slice(), false));
         let full = outbox.unsent(second.place, -libc::EAGAIN).unwrap();
-        assert_eq!((full.key, full.rest.as_slice(), full.error.is_some()), (Key::new(8), b"second".as_slice(), false));
+        assert_eq!((full.key, &full.rest[..], full.error.is_some()), (Key::new(8), b"second".as_slice(), false));
         let broken = outbox.unsent(second.place, -libc::EPIPE).unwrap();
         assert_eq!(broken.error.unwrap().kind(), io::ErrorKind::BrokenPipe);
         assert!(outbox.unsent(first.place, 5).is_none() && outbox.unsent(9, 0).is_none());

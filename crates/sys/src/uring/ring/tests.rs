@@ -92,7 +92,7 @@ fn sends_leave_in_order_and_a_failure_is_told_at_once_even_behind_many_completio
         ring.submit().unwrap();
         assert_ne!(ring.submission(), submission);
         let unsent = ring.next_unsent().unwrap();
-        assert_eq!((unsent.key, unsent.rest.as_slice()), (Key::new(99), b"lost".as_slice()));
+        assert_eq!((unsent.key, &unsent.rest[..]), (Key::new(99), b"lost".as_slice()));
         assert_eq!(unsent.error.unwrap().kind(), io::ErrorKind::BrokenPipe);
         assert!(ring.next_unsent().is_none());
         for (_, _, theirs) in &pairs {
@@ -105,6 +105,31 @@ fn sends_leave_in_order_and_a_failure_is_told_at_once_even_behind_many_completio
         }
     }
     assert!(!ring.send(broken.as_fd(), Key::new(1), &[&[0; SEND_BYTES_MAX], b"x"]), "too long");
+}
+
+#[test]
+fn a_shared_segment_is_held_until_it_has_left_and_its_rest_is_a_part_of_it() {
+    let Some(mut ring) = ring() else { return };
+    let (key, ours, theirs) = &pairs(1)[0];
+    let bytes: Vec<u8> = (0..SEND_BYTES_MAX).map(|index| (index % 251) as u8).collect();
+    let segment = Bytes::from(bytes);
+    let mut whole_count = 0;
+    let rest = loop {
+        assert!(ring.send_shared(ours.as_fd(), *key, &segment));
+        assert!(!segment.is_unique());
+        ring.submit().unwrap();
+        match ring.next_unsent() {
+            None => whole_count += 1,
+            Some(unsent) => break unsent.rest,
+        }
+        assert!(segment.is_unique());
+    };
+    assert_eq!(rest.as_ptr_range().end, segment.as_ptr_range().end);
+    let sent = whole_count * segment.len() + (segment.len() - rest.len());
+    let mut received = vec![0; sent];
+    (&mut &*theirs).read_exact(&mut received).unwrap();
+    assert!(received.chunks(segment.len()).all(|chunk| *chunk == segment[..chunk.len()]));
+    assert!(!ring.send_shared(ours.as_fd(), *key, &Bytes::from(vec![0; SEND_BYTES_MAX + 1])), "too long");
 }
 
 #[test]

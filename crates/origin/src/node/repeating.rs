@@ -1,0 +1,78 @@
+//! The turn's short way: a [familiar](crate::familiar) request has the answer that it had before.
+
+use breme_http1::{RequestHead, Version};
+use breme_node::Action;
+
+use super::Turn;
+use crate::answer::{Answer, Lasting};
+use crate::familiar::{Answered, Moment};
+use crate::file_cache::Source;
+use crate::sending::COPIED_BYTES_MAX;
+
+impl Turn<'_> {
+    /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no place in a
+    /// request's bytes is regarded here as it is on the usual way: the connection's state and limits, and what is counted.
+    #[inline]
+    pub(super) fn repeat(&mut self, input: &[u8]) -> Option<usize> {
+        if self.is_stopping || !self.connection.http.may_repeat(&self.shared.settings.limits) {
+            return None;
+        }
+        let moment = Moment {
+            now: self.now,
+            date: self.date,
+            trusted_for_ns: self.shared.settings.files.trusted_for_ns(),
+            files: self.shared.files.as_ref(),
+        };
+        let known = self.familiar.find(input, moment)?;
+        let (taken, status, content_bytes) = (known.head_bytes(), known.status(), known.content_bytes());
+        if let Some(entry) = known.entry() {
+            entry.touch();
+            self.counts.count_lookup(Source::Kept);
+        }
+        if known.answer().len() <= COPIED_BYTES_MAX {
+            self.actions.send(self.id).extend_from_slice(known.answer());
+        } else {
+            self.actions.send_shared(self.id, known.answer().clone());
+        }
+        self.counts.repeated.add();
+        self.connection.http.repeat_exchange();
+        self.begin_exchange(Version::Http11);
+        self.connection.has_pending = taken < input.len();
+        self.finish(status, content_bytes);
+        Some(taken)
+    }
+
+    /// Answers, and makes the request familiar if it came before. `bytes` are its head's.
+    pub(super) fn answer_and_learn(&mut self, answer: Answer, head: &RequestHead<'_, '_>, bytes: &[u8]) {
+        // An empty line before a request is counted by the connection, and is no part of the head.
+        let is_head_alone = bytes.first().is_some_and(u8::is_ascii_graphic);
+        let may_learn = self.shared.visitors.is_none() && !self.is_stopping && head.is_repeatable() && is_head_alone;
+        let lasting = if may_learn && self.familiar.is_wanted(bytes) { answer.lasting() } else { Lasting::Never };
+        if matches!(lasting, Lasting::Never) {
+            return self.answer(answer);
+        }
+        let (status, content_before) = (answer.status, self.content_bytes);
+        self.actions.send(self.id);
+        let index = self.actions.len() - 1;
+        let start = self.actions.bytes(index).len();
+        self.answer(answer);
+        if self.connection.is_open && self.connection.http.may_repeat(&self.shared.settings.limits) {
+            let content_bytes = self.content_bytes - content_before;
+            let answered = Answered { status, content_bytes, lasting };
+            let sent = self.sent_since(index, start);
+            self.familiar.learn(bytes, sent, answered, self.date);
+        }
+    }
+
+    /// What was sent behind the byte `start` of the action at `index`.
+    fn sent_since(&self, index: usize, start: usize) -> Vec<u8> {
+        let mut sent = self.actions.bytes(index)[start..].to_vec();
+        for index in index + 1..self.actions.len() {
+            match self.actions.get(index) {
+                Some(Action::SendShared(_, segment)) => sent.extend_from_slice(segment),
+                _ => sent.extend_from_slice(self.actions.bytes(index)),
+            }
+        }
+        sent
+    }
+}
