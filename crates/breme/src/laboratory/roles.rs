@@ -62,7 +62,6 @@ mod tests {
         assert!(!flag("lab").takes_value);
         assert!(flag("tls-cert").is_path && flag("tls-cert").takes_value);
         assert!(flag("directory").is_positional && flag("directory").is_path);
-        assert!(flag("driver").values.iter().any(|value| value == "uring"));
         assert_eq!(flag("http").values, ["1.0", "1.1"]);
     }
 
