@@ -204,6 +204,7 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         is_background: workload.is_background,
         connections: workload.connections,
         pipeline: told.settings.pipeline_depth,
+        is_connecting_each: !told.settings.keep_alive,
         think_mean_s: workload.think_mean.as_secs_f64(),
         window_s: window.length_s,
         steady: window.steady,
