@@ -253,7 +253,7 @@ fn reason(case: &Case, lacks: &[(u32, Lack)], confidence: f64) -> Option<String>
         let known = case.effect.blocks.len();
         let mut texts: Vec<String> = lacks.iter().map(|(_, lack)| lack.to_string()).collect();
         texts.sort();
-        texts.dedup();
+        texts.dedup_by_key(|text| words::without_numbers(text));
         let texts = texts[..texts.len().min(3)].join("; ");
         reasons.push(format!("{} of {} missing: {texts}", lacks.len(), words::count(known + lacks.len(), "block")));
     } else if case.effect.blocks.is_empty() {

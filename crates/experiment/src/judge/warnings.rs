@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::judge::question::Question;
-use crate::judge::words::count;
+use crate::judge::words::{count, without_numbers};
 use crate::judgement::{Judgement, TrialCounts};
 use crate::record::{Purpose, SteadyState, TrialEnd, TrialRecord};
 
@@ -64,14 +64,14 @@ fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
         .then(|| format!("{complete} complete; {needed} at least are needed for verdicts at {percent:.0} %."))
 }
 
-/// How many trials there are of a kind, and the most frequent reasons.
+/// How many trials there are of a kind, and the most frequent reasons; of those that differ in their numbers only, the first.
 fn reasons(kind: &str, records: &[TrialRecord], of: impl Fn(&TrialRecord) -> Vec<String>) -> Option<String> {
     let each: Vec<Vec<String>> = records.iter().map(of).filter(|reasons| !reasons.is_empty()).collect();
-    let mut frequent: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut frequent: BTreeMap<String, (&str, usize)> = BTreeMap::new();
     for reason in each.iter().flatten() {
-        *frequent.entry(reason).or_default() += 1;
+        frequent.entry(without_numbers(reason)).or_insert((reason, 0)).1 += 1;
     }
-    let mut sorted: Vec<(&str, usize)> = frequent.into_iter().collect();
+    let mut sorted: Vec<(&str, usize)> = frequent.into_values().collect();
     sorted.sort_by_key(|&(_, number)| std::cmp::Reverse(number));
     let told: Vec<String> =
         sorted.iter().take(REASONS_MAX).map(|(reason, number)| format!("{reason} ({number}×)")).collect();

@@ -60,6 +60,11 @@ pub fn less_is_better_of(expression: &Expression) -> Option<bool> {
     }
 }
 
+/// What texts have in common that differ in their numbers only: of such reasons one is told for all.
+pub(crate) fn without_numbers(text: &str) -> String {
+    text.chars().filter(|character| !character.is_ascii_digit() && *character != '.').collect()
+}
+
 /// `12.3 ms`, `4,200/s`, `1.2 %`, `64.0 MB`: to three digits.
 #[must_use]
 pub fn amount(value: f64, unit: Unit) -> String {

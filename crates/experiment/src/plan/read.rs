@@ -522,8 +522,8 @@ impl Plan {
         let needed = (1.0 - (1.0 - self.confidence).log2()).ceil() as u32;
         if !self.hypotheses.is_empty() && self.blocks < needed {
             self.warnings.push(format!(
-                "{} blocks can support no hypothesis at {} %: {needed} at least are needed",
-                self.blocks,
+                "{} can support no hypothesis at {} %: {needed} at least are needed",
+                if self.blocks == 1 { "1 block".to_owned() } else { format!("{} blocks", self.blocks) },
                 (self.confidence * 1e4).round() / 1e2
             ));
         }
