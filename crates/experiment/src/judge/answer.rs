@@ -59,6 +59,7 @@ fn of_several(hypotheses: &[HypothesisJudgement]) -> String {
     let mut parts = vec![match supported.len() {
         all if all == hypotheses.len() => format!("All {all} hypotheses are supported"),
         0 => format!("None of {} hypotheses is supported", hypotheses.len()),
+        1 => format!("1 of {} hypotheses is supported", hypotheses.len()),
         some => format!("{some} of {} hypotheses are supported", hypotheses.len()),
     }];
     parts.extend(rest.iter().filter(|(_, which)| !which.is_empty()).map(|(word, which)| in_short(word, which)));
