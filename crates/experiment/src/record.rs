@@ -145,6 +145,9 @@ pub struct WorkloadRecord {
     /// Requests that each connection may have under way at once; 0 and 1: one.
     #[serde(default)]
     pub pipeline: u64,
+    /// Whether each request opens a connection of its own: the making of it is in no response time of a closed loop.
+    #[serde(default)]
+    pub is_connecting_each: bool,
     /// Mean time to think.
     pub think_mean_s: f64,
     /// The part that counts.

@@ -32,7 +32,7 @@ fn claims_are_printed_as_they_are_understood() {
         ("p99.9(user)<=50ms", "p99.9(user) < 50 ms"),
         ("service.p50(user) >= 0.002 s", "service.p50(user) > 2 ms"),
         (
-            "rate(crowd) [protocol=\"1.1 pipelined\"] / rate(crowd) [protocol=1.0] > 1.5",
+            "rate(crowd) [protocol='1.1 pipelined'] / rate(crowd) [protocol=1.0] > 1.5",
             "rate(crowd) [protocol=\"1.1 pipelined\"] / rate(crowd) [protocol=1.0] > 1.5",
         ),
         ("p50(user) == p50(crowd)", "p50(user) ≈ p50(crowd)"),
@@ -51,6 +51,7 @@ fn claims_are_printed_as_they_are_understood() {
         ("step.\"GET /{page}\".p99.9(user) < 1e-2 s", "step.\"GET /{page}\".p99.9(user) < 10 ms"),
         ("step.log-in.mean(user) < 1 s", "step.log-in.mean(user) < 1 s"),
         ("errors(user) < 1%", "errors(user) < 1 %"),
+        ("errors(user) == 0 %", "errors(user) ≈ 0 %"),
         ("p99(user) / p50(user) < 10", "p99(user) / p50(user) < 10"),
         ("p99(user) * rate(user) < 10", "p99(user) * rate(user) < 10"),
     ];

@@ -37,6 +37,7 @@ pub(crate) enum Lines {
     Plain,
     Html,
     Octets,
+    Json,
     /// Of a file's representation, by its index.
     File(Arc<Entry>, usize),
     /// The same without its Content-Type.

@@ -2,7 +2,7 @@
 //!
 //! | method | answer |
 //! |---|---|
-//! | GET, HEAD | a path of the lab, the visitors' report, a file, a directory |
+//! | GET, HEAD | a path of the lab, the visitors' report, a visitor's own count, a file, a directory |
 //! | POST | in the lab the request's own content; else 405 where there is something, 404 where there is not |
 //! | OPTIONS | 204 with Allow, for any path and for `*` |
 //! | any other, known or not | 501 |
@@ -97,6 +97,9 @@ impl Router<'_> {
         if let (Some(visitors), "/visitors") = (&self.shared.visitors, path) {
             return Reaction::Answer(Answer::report(visitors.report()));
         }
+        if self.shared.visitors.is_some() && path == "/visitors/me" {
+            return Reaction::Answer(self.own_count(head));
+        }
         let mut delay = Duration::ZERO;
         let of_lab = if self.shared.settings.lab { self.of_lab(head, path) } else { None };
         let answer = match of_lab {
@@ -111,6 +114,16 @@ impl Router<'_> {
             _ => answer,
         };
         if delay.is_zero() { Reaction::Answer(answer) } else { Reaction::Delay(answer, delay) }
+    }
+
+    /// Tells a visitor how many requests carried this visitor's cookie. Whoever counts too can see that nobody else has the same one.
+    fn own_count(&self, head: &RequestHead<'_, '_>) -> Answer {
+        let told = |count: u64| Answer { lines: Lines::Json, ..Answer::report(format!("{{\"requests\":{count}}}\n")) };
+        match self.visit(head) {
+            Some(Visit::Known(count)) => told(count),
+            Some(Visit::New(set_cookie)) => told(1).with_cookie(&set_cookie),
+            Some(Visit::Uncounted) | None => Answer::error(503),
+        }
     }
 
     fn of_lab(&self, head: &RequestHead<'_, '_>, path: &str) -> Option<lab::LabAnswer> {

@@ -33,6 +33,7 @@ pub(crate) struct SharedLines {
     plain: FieldBlock,
     html: FieldBlock,
     octets: FieldBlock,
+    json: FieldBlock,
     caching_site: FieldBlock,
     caching_private: FieldBlock,
     caching_no_store: FieldBlock,
@@ -51,6 +52,7 @@ impl SharedLines {
             plain,
             html: one("Content-Type", "text/html; charset=utf-8"),
             octets: one("Content-Type", "application/octet-stream"),
+            json: one("Content-Type", "application/json"),
             caching_site,
             caching_private: one("Cache-Control", "private"),
             caching_no_store: one("Cache-Control", "no-store"),
@@ -132,6 +134,7 @@ fn write_lines(answer: &Answer, shared: &SharedLines, writer: &mut ResponseWrite
         Lines::Plain => writer.block(&shared.plain),
         Lines::Html => writer.block(&shared.html),
         Lines::Octets => writer.block(&shared.octets),
+        Lines::Json => writer.block(&shared.json),
         Lines::File(entry, index) => {
             representation(entry, *index).into_iter().for_each(|one| writer.block(&one.lines));
         }

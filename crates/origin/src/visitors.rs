@@ -46,8 +46,8 @@ pub struct Visitors {
 /// What became of a request's cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// The cookie is good.
-    Known,
+    /// The cookie is good; so many requests with it, this one among them.
+    Known(u64),
     /// The Set-Cookie field's value for a new visitor.
     New(String),
     /// There is no randomness for a new id.
@@ -87,30 +87,23 @@ impl Visitors {
     /// that is secured must not come back over another.
     pub(crate) fn visit<'a>(&self, values: impl Iterator<Item = &'a [u8]>, is_secured: bool) -> Visit {
         for value in values {
-            if self.count_known(value) {
-                return Visit::Known;
+            if let Some(count) = self.count_known(value) {
+                return Visit::Known(count);
             }
         }
         self.welcome(is_secured)
     }
 
-    fn count_known(&self, value: &[u8]) -> bool {
-        let Some((id, mac)) = parse_value(value) else { return false };
+    /// How many requests the visitor has made, with this one; none if the value is not good.
+    fn count_known(&self, value: &[u8]) -> Option<u64> {
+        let (id, mac) = parse_value(value)?;
         let mut table = self.table(id);
         // A visitor who is in the table needs no HMAC computed, only compared.
         if let Some(known_mac) = table.mac(id) {
-            let is_good = same(known_mac, mac);
-            if is_good {
-                table.count(id, mac);
-            }
-            return is_good;
+            return same(known_mac, mac).then(|| table.count(id, mac));
         }
         drop(table);
-        if !same(self.authenticate(id), mac) {
-            return false;
-        }
-        self.table(id).count(id, mac);
-        true
+        same(self.authenticate(id), mac).then(|| self.table(id).count(id, mac))
     }
 
     fn welcome(&self, is_secured: bool) -> Visit {
@@ -250,8 +243,8 @@ impl Table {
         Some(self.slots[*self.index.get(&id)? as usize].mac)
     }
 
-    /// One request more of the visitor `id`, who is added if need be.
-    fn count(&mut self, id: u128, mac: u128) {
+    /// One request more of the visitor `id`, who is added if need be. Tells how many there are now.
+    fn count(&mut self, id: u128, mac: u128) -> u64 {
         self.requests = self.requests.saturating_add(1);
         let place = match self.index.get(&id) {
             Some(&place) => {
@@ -269,6 +262,7 @@ impl Table {
             newest => self.slots[newest as usize].newer = place,
         }
         self.newest = place;
+        count
     }
 
     fn free_place(&mut self) -> u32 {
@@ -333,8 +327,8 @@ mod tests {
         let visitors = visitors(10);
         let (first, second) = (new_cookie(&visitors), new_cookie(&visitors));
         assert_ne!(first[..32], second[..32]);
-        for _ in 0..3 {
-            assert_eq!(visit(&visitors, &first), Visit::Known);
+        for count in 2..=4 {
+            assert_eq!(visit(&visitors, &first), Visit::Known(count));
         }
         let report = visitors.report();
         let expected =
@@ -366,20 +360,20 @@ mod tests {
         for cookie in made_up {
             assert!(matches!(visit(&visitors, &cookie), Visit::New(_)), "{cookie}");
         }
-        assert_eq!(visit(&visitors, &good), Visit::Known);
+        assert_eq!(visit(&visitors, &good), Visit::Known(2));
         // A good one behind a made-up one of the same name counts.
         let values = [b"junk".as_slice(), good.as_bytes()];
-        assert_eq!(visitors.visit(values.into_iter(), false), Visit::Known);
+        assert_eq!(visitors.visit(values.into_iter(), false), Visit::Known(3));
     }
 
     #[test]
     fn the_longest_unseen_is_forgotten_and_keeps_its_id() {
         let visitors = visitors(2);
         let (first, second) = (new_cookie(&visitors), new_cookie(&visitors));
-        assert_eq!(visit(&visitors, &first), Visit::Known);
+        assert_eq!(visit(&visitors, &first), Visit::Known(2));
         let third = new_cookie(&visitors);
         assert!(visitors.report().starts_with("visitors 2\nrequests 4\nforgotten 1\n"));
-        assert_eq!(visit(&visitors, &second), Visit::Known);
+        assert_eq!(visit(&visitors, &second), Visit::Known(1));
         let report = visitors.report();
         assert!(report.contains(&format!("visitor {} 1\nvisitor {} 1\n", &second[..8], &third[..8])), "{report}");
     }

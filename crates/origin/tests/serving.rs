@@ -697,3 +697,20 @@ fn visitors_are_known_again() {
     assert!(report.text().contains("visitor 00000001 5\n"), "{}", report.text());
     assert_eq!(ask(&lab_site(), "GET", "/visitors", &[]).status, 404);
 }
+
+#[test]
+fn visitors_are_told_how_many_requests_carried_their_cookie() {
+    let site = counted_site();
+    let first = ask(&site, "GET", "/visitors/me", &[]);
+    assert_eq!((first.status, first.text()), (200, "{\"requests\":1}\n"));
+    assert_eq!(
+        (first.field("Content-Type"), first.field("Cache-Control")),
+        (Some("application/json"), Some("no-store"))
+    );
+    let cookie = format!("Cookie: {}", first.field("Set-Cookie").unwrap().split(';').next().unwrap());
+    ask(&site, "GET", "/digits", &[&cookie]);
+    let again = ask(&site, "GET", "/visitors/me", &[&cookie]);
+    assert_eq!((again.text(), again.field("Set-Cookie")), ("{\"requests\":3}\n", None));
+    assert_eq!(ask(&site, "GET", "/visitors/me", &[]).text(), "{\"requests\":1}\n");
+    assert_eq!(ask(&lab_site(), "GET", "/visitors/me", &[]).status, 404);
+}

@@ -96,7 +96,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Files")]
     cache_trust: Duration,
 
-    /// Give each visitor a cookie and count its requests; /visitors tells the counts
+    /// Give each visitor a cookie and count its requests; /visitors tells the counts, /visitors/me a visitor's own
     #[arg(long, help_heading = "Visitors")]
     pub visitors: bool,
 

@@ -17,4 +17,5 @@ mod lost_server;
 mod peers;
 mod schedules;
 mod site;
+mod studies;
 mod tls;

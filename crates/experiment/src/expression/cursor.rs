@@ -98,13 +98,13 @@ impl Cursor {
         self.characters[start..self.at].iter().collect()
     }
 
-    /// A name, bare (of the characters for which `is_part` holds) or in double quotes; none if neither is next.
+    /// A name, bare (of the characters for which `is_part` holds) or in quotes, double or single; none if neither is next.
     pub(super) fn take_name(
         &mut self,
         is_part: impl Fn(char) -> bool,
     ) -> Result<Option<(String, Stretch)>, ExpressionError> {
-        let start = match self.peek() {
-            Some('"') => self.at,
+        let (start, quote) = match self.peek() {
+            Some(quote @ ('"' | '\'')) => (self.at, quote),
             Some(first) if is_part(first) => {
                 let start = self.at;
                 let name = self.take_while(is_part);
@@ -118,8 +118,8 @@ impl Cursor {
             let next = self.next_as_it_is();
             self.at += 1;
             match next {
-                Some('"') => return Ok(Some((name, Stretch { start, end: self.at }))),
-                Some('\\') if self.next_as_it_is().is_some_and(|next| next == '"' || next == '\\') => {
+                Some(next) if next == quote => return Ok(Some((name, Stretch { start, end: self.at }))),
+                Some('\\') if self.next_as_it_is().is_some_and(|next| next == quote || next == '\\') => {
                     name.extend(self.next_as_it_is());
                     self.at += 1;
                 }

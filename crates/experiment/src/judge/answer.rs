@@ -60,6 +60,7 @@ fn of_several(hypotheses: &[HypothesisJudgement]) -> (String, String) {
         (_, Some("undecided")) => format!("It is not known yet: all {} hypotheses are undecided", hypotheses.len()),
         (_, Some(word)) => format!("All {} hypotheses are {word}", hypotheses.len()),
         (0, None) => format!("None of {} hypotheses is supported", hypotheses.len()),
+        (1, None) => format!("1 of {} hypotheses is supported", hypotheses.len()),
         (some, None) => format!("{some} of {} hypotheses are supported", hypotheses.len()),
     }];
     if same.is_none() {

@@ -5,6 +5,9 @@
 //! time is in no response time (it begins when an answer is in its socket): it was the limit, or had no processor. Where it finds too many, or the
 //! generator was idle, something was measured wrongly: times that leave something out (coordinated omission), answers that were not counted.
 //!
+//! It is not asked where the record lacks a part of a user's time: the making of connections, if each request has its own, and the think times of
+//! a scenario's steps.
+//!
 //! How well it must hold follows from what the window cuts: each user has one request under way at either end, so of `n` answers up to `N` are half
 //! outside; the mean of `n` think times (exponential at the most) scatters by `1 ÷ √n` of itself; and between an answer and the next
 //! request lies the generator's own time, some µs, for which a share of [`OWN_SHARE`] is left.
@@ -37,7 +40,9 @@ fn law_of(trial: u32, name: &str, workload: &WorkloadRecord) -> Option<LawCheck>
     // Pipelining makes several users of one connection.
     let users = workload.connections as f64 * workload.pipeline.max(1) as f64;
     let answers = workload.response.count as f64;
-    if workload.offered_rate.is_some()
+    let lacks_times = workload.is_connecting_each || workload.sessions.is_some();
+    if lacks_times
+        || workload.offered_rate.is_some()
         || users <= 0.0
         || workload.window_s <= 0.0
         || answers < users * ANSWERS_PER_USER_MIN
@@ -65,7 +70,7 @@ fn tolerance(users: f64, answers: f64, response_s: f64, think_s: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Distribution;
+    use crate::record::{Distribution, Sessions};
 
     fn workload(connections: u64, answers: u64, mean_ns: f64) -> WorkloadRecord {
         WorkloadRecord {
@@ -99,5 +104,9 @@ mod tests {
         let open = WorkloadRecord { offered_rate: Some(5_000.0), ..workload(50, 50_000, 10e6) };
         assert_eq!(law_of(1, "x", &open), None, "an open loop has no users");
         assert_eq!(law_of(1, "x", &workload(0, 0, 0.0)), None);
+        let connecting = WorkloadRecord { is_connecting_each: true, ..workload(50, 50_000, 8e6) };
+        assert_eq!(law_of(1, "x", &connecting), None, "users wait for connections too");
+        let scenario = WorkloadRecord { sessions: Some(Sessions::default()), ..workload(50, 50_000, 8e6) };
+        assert_eq!(law_of(1, "x", &scenario), None, "users think between the steps");
     }
 }

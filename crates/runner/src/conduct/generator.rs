@@ -58,7 +58,8 @@ impl Generator {
         warm_up: WarmUp,
         place: Place<'_>,
     ) -> Result<Self, String> {
-        let folder = place.folder.to_owned();
+        // The whole path: the generator runs inside of it, where the runs' own folder may not be what it is here.
+        let folder = folder::make(place.folder)?;
         let mut names = place.names.clone();
         names.set("folder", folder.display().to_string());
         let mut workload = workload.clone();
@@ -112,6 +113,9 @@ impl Generator {
             return Err(format!("the generator {ending}; it has no result"));
         }
         let path = self.folder.join(format!("{}.json", self.workload.name));
+        if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
+            return Err(format!("the generator {ending}, and could not begin"));
+        }
         let told = read(&path)?;
         let changes = |argument: &String| CHANGING.iter().any(|flag| argument.starts_with(flag));
         let is_changing = self.workload.arguments.iter().any(changes);
@@ -201,6 +205,7 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         is_background: workload.is_background,
         connections: workload.connections,
         pipeline: told.settings.pipeline_depth,
+        is_connecting_each: !told.settings.keep_alive,
         think_mean_s: workload.think_mean.as_secs_f64(),
         window_s: window.length_s,
         steady: window.steady,

@@ -35,6 +35,7 @@ pub(super) struct Told {
 #[serde(default)]
 pub(super) struct Settings {
     pub(super) pipeline_depth: u64,
+    pub(super) keep_alive: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,0 +1,85 @@
+//! The studies that are run again: their files are experiments in every profile, and the smallest profiles really run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::harness::breme;
+
+const STUDIES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies");
+
+/// Every experiment of every study.
+fn experiments() -> Vec<PathBuf> {
+    let within = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let files = within(Path::new(STUDIES)).into_iter().filter(|path| path.is_dir()).flat_map(|folder| within(&folder));
+    let is_experiment = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.ends_with(".toml") && !name.ends_with(".scenario.toml")
+    };
+    files.filter(is_experiment).collect()
+}
+
+fn profiles(path: &Path) -> Vec<String> {
+    let text = fs::read_to_string(path).unwrap();
+    let names = text.lines().filter_map(|line| line.strip_prefix("[profile.")?.split([']', '.']).next());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_study_is_read_in_every_profile() {
+    let experiments = experiments();
+    assert!(experiments.len() >= 4, "{experiments:?}");
+    for path in experiments {
+        let profiles = profiles(&path);
+        assert!(profiles.iter().any(|name| name == "quick"), "{} has no quick profile", path.display());
+        for profile in [vec![]].into_iter().chain(profiles.iter().map(|name| vec!["--profile", name])) {
+            let output = breme().args(["run", "--check"]).args(&profile).arg(&path).output().unwrap();
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{} {profile:?}: {complaint}", path.display());
+            let is_expected =
+                |line: &str| line.contains("not asked in this profile") || line.contains("can support no hypothesis");
+            assert!(complaint.lines().all(is_expected), "{} {profile:?}: {complaint}", path.display());
+        }
+    }
+}
+
+/// What the tiny profile of a study has shown; the runs stand in a folder that is named from where the laboratory is.
+fn tiny(study: &str) -> serde_json::Value {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["run", "--quiet", "--profile", "tiny", "--runs", "runs", "--format", "json"];
+    let output = breme().args(arguments).arg(format!("{STUDIES}/{study}")).current_dir(&folder).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{study}: {}\n{complaint}", output.status);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The workload of all trials, none of which may have failed.
+fn seen<'a>(told: &'a serde_json::Value, workload: &str) -> Vec<&'a serde_json::Value> {
+    let trials = told["trials"].as_array().unwrap();
+    trials.iter().map(|trial| trial["workloads"].get(workload).unwrap_or_else(|| panic!("{trial}"))).collect()
+}
+
+#[test]
+fn pipelining_has_the_right_answers() {
+    let told = tiny("pipelining/answers.toml");
+    for (workload, status) in [("page", "200"), ("missing", "404"), ("unknown", "501")] {
+        let seen = seen(&told, workload);
+        assert_eq!(seen.len(), 3, "a trial for each protocol");
+        for one in seen {
+            assert_eq!((&one["ok"], &one["statuses"][status]), (&40.into(), &40.into()), "{workload}: {one}");
+        }
+    }
+}
+
+#[test]
+fn pipelining_gives_each_visitor_an_id_of_its_own() {
+    let told = tiny("pipelining/visitors.toml");
+    let seen = seen(&told, "users");
+    assert_eq!(seen.len(), 2, "a trial for each protocol");
+    for one in seen {
+        assert_eq!((&one["sessions"]["completed"], &one["sessions"]["failed"]), (&3.into(), &0.into()), "{one}");
+        assert_eq!(one["ok"], 3 * 257);
+    }
+    for trial in told["trials"].as_array().unwrap() {
+        assert_eq!(trial["subjects"]["site"]["counters"]["breme_visitors"], 3.0);
+    }
+}
