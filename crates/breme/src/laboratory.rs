@@ -23,32 +23,12 @@ pub use listing::Args as RunsArgs;
 pub use reporting::Args as ReportArgs;
 pub use running::Args as RunArgs;
 
+use crate::failure::{Failure, exit};
+
 /// The name of the hidden command by which this program keeps the processes of others.
 pub const KEEP: &str = "keep";
 /// Where runs are kept, unless the user says otherwise.
 const RUNS_FOLDER: &str = "runs";
-
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
-/// A hypothesis or a comparison went against the user.
-const AGAINST: u8 = 3;
-
-/// Something that ends a command before it has an answer.
-#[derive(Debug)]
-struct Failure {
-    code: u8,
-    message: String,
-}
-
-impl Failure {
-    fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into() }
-    }
-
-    fn run(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into() }
-    }
-}
 
 impl From<breme_runner::journal::JournalError> for Failure {
     fn from(error: breme_runner::journal::JournalError) -> Self {
@@ -82,11 +62,5 @@ pub fn keep() -> ExitCode {
 }
 
 fn told(command: &str, result: Result<u8, Failure>) -> ExitCode {
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("breme {command}: {}", failure.message);
-            ExitCode::from(failure.code)
-        }
-    }
+    exit(command, result.map(ExitCode::from))
 }

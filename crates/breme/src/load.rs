@@ -21,42 +21,17 @@ use breme_driver::{ClientTls, Clock, Settings as DriverSettings, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
 use output::Outputs;
 
+use crate::failure::{AGAINST, FAILED, Failure, exit};
+
 /// What is open besides connections: standard streams, the driver's own, output files.
 const DESCRIPTORS_BESIDES: u64 = 64;
 /// The driver's last resort after an interruption; the shards end well before.
 const STOPPING_TIMEOUT: Duration = Duration::from_secs(10);
 
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
-const EXPECTATION_FAILED: u8 = 3;
-
-/// Something that ends the command before there is a result.
-#[derive(Debug)]
-struct Failure {
-    code: u8,
-    message: String,
-}
-
-impl Failure {
-    fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into() }
-    }
-
-    fn run(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into() }
-    }
-}
-
 /// Carries out the command.
 #[expect(clippy::needless_pass_by_value, reason = "a command is carried out once")]
 pub fn run(args: Args) -> ExitCode {
-    match measure(&args) {
-        Ok(code) => code,
-        Err(failure) => {
-            eprintln!("breme load: {}", failure.message);
-            ExitCode::from(failure.code)
-        }
-    }
+    exit("load", measure(&args))
 }
 
 fn measure(args: &Args) -> Result<ExitCode, Failure> {
@@ -171,5 +146,5 @@ fn exit_code(run: &Run, outcome: &Outcome, interruption: Option<Interruption>) -
         eprintln!("breme load: {}", nothing_answered(run, outcome));
         return ExitCode::from(FAILED);
     }
-    ExitCode::from(if outcome.expectations_failed(run) { EXPECTATION_FAILED } else { 0 })
+    ExitCode::from(if outcome.expectations_failed(run) { AGAINST } else { 0 })
 }

@@ -5,6 +5,7 @@
 
 mod admin;
 mod driver;
+mod failure;
 #[cfg(target_os = "linux")]
 mod laboratory;
 mod load;

@@ -26,6 +26,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::admin::{self, Admin, AdminListener, ConnectionMetrics, ProcessMetrics, Readiness};
+use crate::failure::{Failure, exit};
 
 /// What is open besides connections and kept files: standard streams, the folder, the driver's own.
 const DESCRIPTORS_BESIDES: u64 = 64;
@@ -36,38 +37,12 @@ const CONNECTIONS_MIN: u64 = 16;
 /// The longest key that is read from a file.
 const KEY_BYTES_MAX: u64 = 4096;
 
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
-
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Something that keeps the site from being served.
-#[derive(Debug)]
-struct Failure {
-    code: u8,
-    message: String,
-}
-
-impl Failure {
-    fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into() }
-    }
-
-    fn run(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into() }
-    }
-}
 
 /// Carries out the command.
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
 pub fn run(args: Args) -> ExitCode {
-    match serve(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("breme site: {}", failure.message);
-            ExitCode::from(failure.code)
-        }
-    }
+    exit("site", serve(&args).map(|()| ExitCode::SUCCESS))
 }
 
 fn serve(args: &Args) -> Result<(), Failure> {

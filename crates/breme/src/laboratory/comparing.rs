@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use breme_experiment::judge::{CompareRules, Run, RunComparison, RunVerdict, compare as compare_runs};
 
+use super::output;
 use super::stored::{self, Judged};
-use super::{AGAINST, Failure, output};
+use crate::failure::{AGAINST, Failure};
 use crate::load::units;
 
 /// Judge whether a later run is worse than an earlier one; exit status 3 if it is

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use breme_experiment::plan::{EXPERIMENT_BYTES_MAX, Plan, Surroundings};
 
-use super::{Failure, roles};
+use super::roles;
+use crate::failure::Failure;
 
 /// Reads an experiment.
 pub(super) fn read(path: &Path, profile: Option<&str>) -> Result<Plan, Failure> {

@@ -7,7 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use breme_experiment::record::RunHead;
 use breme_runner::journal;
 
-use super::{Failure, RUNS_FOLDER, output};
+use super::{RUNS_FOLDER, output};
+use crate::failure::Failure;
 
 /// List stored runs, the newest first
 #[derive(Debug, clap::Args)]

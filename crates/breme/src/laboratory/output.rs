@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
-use super::Failure;
+use crate::failure::Failure;
 
 /// Writes a text.
 pub(super) fn print(text: &str) -> Result<(), Failure> {

@@ -8,7 +8,8 @@ use breme_report::{Histograms, Run, Style};
 use breme_runner::journal;
 use clap::ValueEnum;
 
-use super::{Failure, output, stored};
+use super::{output, stored};
+use crate::failure::Failure;
 
 /// Tell once more what a run has shown: its report is written again, and its answer printed
 #[derive(Debug, clap::Args)]

@@ -16,7 +16,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::progress::Show;
 use super::reporting::{self, Format};
 use super::stored::{self, Judged};
-use super::{AGAINST, FAILED, Failure, KEEP, RUNS_FOLDER, experiment, output};
+use super::{KEEP, RUNS_FOLDER, experiment, output};
+use crate::failure::{AGAINST, FAILED, Failure};
 
 /// Carry out experiments and answer their questions
 #[derive(Debug, clap::Args)]

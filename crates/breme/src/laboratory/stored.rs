@@ -10,7 +10,8 @@ use breme_experiment::plan::Plan;
 use breme_report::{Instruments, Run};
 use breme_runner::journal::{self, StoredRun};
 
-use super::{Failure, RUNS_FOLDER, experiment};
+use super::{RUNS_FOLDER, experiment};
+use crate::failure::Failure;
 
 /// A run, judged.
 pub(super) struct Judged {

@@ -10,8 +10,9 @@ use breme_load::{
     Think, Variables, WAITING_MAX, parse_sha256,
 };
 
-use super::{Failure, stdin, units};
+use super::{stdin, units};
 use crate::driver::DriverChoice;
+use crate::failure::Failure;
 
 /// What a file or standard input may hold at most.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;

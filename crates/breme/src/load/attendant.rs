@@ -13,7 +13,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{Failure, stdin};
+use super::stdin;
+use crate::failure::Failure;
 
 /// How often it looks. A signal waits at most this long; nothing that is measured depends on it.
 const GLANCE: Duration = Duration::from_millis(100);

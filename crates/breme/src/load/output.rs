@@ -17,7 +17,7 @@ use breme_load::{
 };
 use breme_stats::{jtl, log};
 
-use super::Failure;
+use crate::failure::Failure;
 
 /// Intervals that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no shard waits.
 const LOG_QUEUE_MAX: usize = 32;
@@ -303,6 +303,6 @@ mod tests {
         assert_eq!(format_of(Path::new("x.bench.txt")).unwrap(), Format::Bench);
         assert_eq!(format_of(Path::new("x.jtl")).unwrap(), Format::Jtl);
         let failure = format_of(Path::new("result")).unwrap_err();
-        assert!(failure.code == super::super::USAGE && failure.message.contains(ENDINGS));
+        assert!(failure.code == crate::failure::USAGE && failure.message.contains(ENDINGS));
     }
 }

@@ -6,7 +6,8 @@ use breme_driver::{ClientOptions, ClientTls, Identity, TlsVersion, Trust};
 use breme_load::Authority;
 use breme_node::TlsFailure;
 
-use super::{Args, Failure};
+use super::Args;
+use crate::failure::Failure;
 use crate::tls::{IdentityFiles, PROTOCOLS, read};
 
 /// How TLS is spoken with the server, if its URL says so. The files are read in any case, so that a wrong one is found.

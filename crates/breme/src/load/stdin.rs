@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 
-use super::Failure;
+use crate::failure::Failure;
 
 /// Whether another program may hold the other end: a terminal, a file or `/dev/null` say nothing by their end.
 pub(super) fn is_held() -> bool {

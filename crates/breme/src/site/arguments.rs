@@ -8,9 +8,9 @@ use breme_driver::Settings as DriverSettings;
 use breme_http1::{FieldStorage, Limits};
 use breme_origin::{FileCacheLimits, Settings};
 
-use super::Failure;
 use super::secured::Place;
 use crate::driver::DriverChoice;
+use crate::failure::Failure;
 use crate::load::units;
 
 /// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.

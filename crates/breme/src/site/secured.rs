@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use breme_driver::{Identity, ServerTls};
 
-use super::{Args, Failure};
+use super::Args;
+use crate::failure::Failure;
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 
 /// What a client hears that speaks HTTP without TLS.
