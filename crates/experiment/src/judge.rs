@@ -14,12 +14,14 @@
 //! The unit of evidence is the block, not the request. The same records give the same judgement, word for word.
 
 mod answer;
+mod arithmetic;
 mod claims;
 mod comparisons;
 mod condition;
 mod effect;
 mod hypotheses;
 mod laws;
+mod levels;
 mod measure;
 mod models;
 mod noise;
@@ -35,8 +37,9 @@ mod words;
 pub use claims::CASES_MAX;
 pub use comparisons::COMPARISONS_MAX;
 pub use condition::is_met;
+pub use levels::Levels;
 pub use measure::{Lack, Reader, Trust};
-pub use question::{Factor, Hypothesis, Levels, PublishedFigure, Question};
+pub use question::{Factor, Hypothesis, PublishedFigure, Question};
 pub use runs::{CompareRules, Run, RunComparison, RunVerdict, compare};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
 pub use standing::blocks_min;

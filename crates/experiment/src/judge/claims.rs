@@ -1,7 +1,8 @@
 //! What a claim is about: its measures, and the levels that it leaves open.
 
 use crate::expression::{Claim, Expression, Measure, Quantity};
-use crate::judge::question::{Factor, Levels};
+use crate::judge::levels::Levels;
+use crate::judge::question::Factor;
 use crate::judge::seen::overridden;
 
 /// The most combinations of open levels at which a hypothesis is checked.

@@ -6,8 +6,9 @@
 use crate::expression::{Expression, Quantity};
 use crate::judge::claims::with_each_level;
 use crate::judge::effect::{effect_of, pairs_between};
+use crate::judge::levels::{Levels, in_words};
 use crate::judge::noise::Floors;
-use crate::judge::question::{Factor, Levels, Question};
+use crate::judge::question::{Factor, Question};
 use crate::judge::seen::{Seen, overridden};
 use crate::judge::standing::Standing;
 use crate::judge::words::{self, different};
@@ -115,7 +116,7 @@ fn sentence(
     effect: &Effect,
 ) -> String {
     let name = &measure.name;
-    let at = if others.is_empty() { String::new() } else { format!(" at {}", words::levels(others)) };
+    let at = if others.is_empty() { String::new() } else { format!(" at {}", in_words(others)) };
     let said = words::effect(effect, measure.unit);
     let [Some(center), Some(low), Some(high)] = [effect.center, effect.low, effect.high] else {
         return format!("`{name}`: nothing to compare `{left}` and `{right}` by{at}.");

@@ -1,8 +1,8 @@
 //! Whether one trial shows what a condition asks: `p95(user) > 2 s or errors(user) > 1 %`.
 
 use crate::expression::{Claim, Condition, Relation};
+use crate::judge::arithmetic::evaluate;
 use crate::judge::measure::{Lack, Reader, Trust};
-use crate::judge::seen::evaluate;
 use crate::record::{TrialEnd, TrialRecord};
 
 /// Whether the trial meets the condition; none if it does not count, or lacks what would decide it.

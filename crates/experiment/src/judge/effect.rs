@@ -6,8 +6,8 @@
 use breme_stats::{hodges_lehmann, signed_rank_p};
 
 use crate::expression::Expression;
+use crate::judge::levels::Levels;
 use crate::judge::measure::Lack;
-use crate::judge::question::Levels;
 use crate::judge::seen::{Seen, mean};
 use crate::judgement::{BlockPair, Effect, Scale};
 

@@ -18,9 +18,10 @@ use breme_stats::holm;
 
 use crate::expression::{Claim, Relation};
 use crate::judge::effect::{effect_of, pairs_of};
+use crate::judge::levels::Levels;
 use crate::judge::measure::Lack;
 use crate::judge::noise::Floors;
-use crate::judge::question::{Hypothesis, Levels, Question};
+use crate::judge::question::{Hypothesis, Question};
 use crate::judge::seen::Seen;
 use crate::judge::standing::{Standing, Test, confidence_for};
 use crate::judge::words;

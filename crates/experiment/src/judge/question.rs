@@ -1,13 +1,9 @@
 //! What the records are asked: the part of a plan that judging needs.
 
-use std::collections::BTreeMap;
-
 use crate::expression::{Claim, Expression, Measure};
+use crate::judge::levels::Levels;
 use crate::judge::search::{SearchQuestion, TRIALS_MAX};
 use crate::plan::{Plan, PlanMeasure, PlanModel, PlanSearch};
-
-/// Levels by factor: which combination is meant.
-pub type Levels = BTreeMap<String, String>;
 
 /// All that is asked of the records of a run.
 #[derive(Clone, Debug)]

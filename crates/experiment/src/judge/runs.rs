@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::judge::effect::typical;
+use crate::judge::levels::{Levels, in_words};
 use crate::judge::noise::Floors;
-use crate::judge::question::{Levels, Question};
+use crate::judge::question::Question;
 use crate::judge::seen::Seen;
 use crate::judge::words::{self, amount, count, less_is_better_of, symbol};
 use crate::judgement::Scale;
@@ -274,7 +275,7 @@ fn row_sentence(measure: &PlanMeasure, row: &RunRow) -> String {
         Scale::Ratio => words::with_interval(center, low, high),
         Scale::Difference => format!("{} ({} to {})", amount(center, unit), amount(low, unit), amount(high, unit)),
     };
-    let at = if row.levels.is_empty() { String::new() } else { format!(" at {}", words::levels(&row.levels)) };
+    let at = if row.levels.is_empty() { String::new() } else { format!(" at {}", in_words(&row.levels)) };
     let word = match row.verdict {
         RunVerdict::Worse => "worse",
         RunVerdict::Better => "better",

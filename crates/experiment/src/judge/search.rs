@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::expression::Condition;
 use crate::judge::condition::is_met;
-use crate::judge::question::Levels;
+use crate::judge::levels::{Levels, in_words};
 use crate::judge::words;
 use crate::judgement::{SearchOutcome, SearchStep};
 use crate::record::{Purpose, TrialRecord};
@@ -315,7 +315,7 @@ fn is_from_above(steps: &[SearchStep], index: usize) -> bool {
 fn sentence(outcome: &SearchOutcome, is_done: bool, wall: Option<f64>) -> String {
     let SearchOutcome { factor, until, holds_at, fails_at, recovers_at, is_confirmed, .. } = outcome;
     let number = |level: &f64| words::amount(*level, crate::expression::Unit::Plain);
-    let at = if outcome.at.is_empty() { String::new() } else { format!(" at {}", words::levels(&outcome.at)) };
+    let at = if outcome.at.is_empty() { String::new() } else { format!(" at {}", in_words(&outcome.at)) };
     let found = match (holds_at, fails_at, wall) {
         (Some(low), Some(high), _) => {
             format!("`{until}` first holds between {factor} = {} and {}{at}", number(low), number(high))

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::expression::{Expression, Measure, Operation};
+use crate::expression::{Expression, Measure};
+use crate::judge::arithmetic::evaluate;
+use crate::judge::levels::Levels;
 use crate::judge::measure::{Lack, Reader, Trust};
-use crate::judge::question::Levels;
 use crate::record::{Purpose, TrialRecord};
 
 /// The values of some measures in all trials of the design.
@@ -104,27 +105,6 @@ pub(crate) fn overridden(levels: &Levels, named: &[(String, String)]) -> Levels 
     let mut all = levels.clone();
     all.extend(named.iter().cloned());
     all
-}
-
-/// Arithmetic on whatever the measures are.
-pub(crate) fn evaluate(
-    expression: &Expression,
-    value: &mut impl FnMut(&Measure, &[(String, String)]) -> Result<f64, Lack>,
-) -> Result<f64, Lack> {
-    let result = match expression {
-        Expression::Number(number, _) => *number,
-        Expression::Measured { measure, at } => value(measure, at)?,
-        Expression::Binary { operation, left, right } => {
-            let (left, right) = (evaluate(left, value)?, evaluate(right, value)?);
-            match operation {
-                Operation::Add => left + right,
-                Operation::Subtract => left - right,
-                Operation::Multiply => left * right,
-                Operation::Divide => left / right,
-            }
-        }
-    };
-    if result.is_finite() { Ok(result) } else { Err(Lack::NothingCounted("a division by zero".to_owned())) }
 }
 
 /// The geometric mean of positive values, since what is compared are ratios; else the arithmetic one.

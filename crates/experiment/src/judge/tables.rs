@@ -1,7 +1,8 @@
 //! The table of the run: each measure at each combination, the published figure beside it.
 
 use crate::judge::effect::typical;
-use crate::judge::question::{Levels, PublishedFigure, Question};
+use crate::judge::levels::Levels;
+use crate::judge::question::{PublishedFigure, Question};
 use crate::judge::seen::Seen;
 use crate::judge::words::{less_is_better_of, symbol};
 use crate::judgement::{MeasureRow, MeasureTable, Published};

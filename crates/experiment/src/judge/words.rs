@@ -239,12 +239,6 @@ pub(crate) fn without_numbers(text: &str) -> String {
     kept
 }
 
-/// Levels in words: `path=cached, crowd=250`.
-pub(crate) fn levels(levels: &crate::judge::question::Levels) -> String {
-    let each: Vec<String> = levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
-    each.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 use crate::expression::{Claim, Expression, Relation, Unit};
 use crate::judge::effect::typical;
+use crate::judge::levels::in_words;
 use crate::judge::words::{self, amount, count};
 use crate::judgement::{Case, Effect, Scale, Verdict};
 
@@ -45,7 +46,7 @@ fn of_cases(claim: &Claim, head: &str, verdict: Verdict, cases: &[Case]) -> Stri
         if verdict == Verdict::Refuted { other.total_cmp(&one) } else { one.total_cmp(&other) }
     });
     let Some(case) = telling else { return format!("{head}.") };
-    let at = words::levels(&case.levels);
+    let at = in_words(&case.levels);
     let tail = tail_of(case);
     if verdict == Verdict::NoData {
         return format!("{head} at {} of {}, as {at}{tail}.", same.len(), count(cases.len(), "combination"));

@@ -1,0 +1,12 @@
+//! Levels by factor.
+
+use std::collections::BTreeMap;
+
+/// Levels by factor: which combination is meant.
+pub type Levels = BTreeMap<String, String>;
+
+/// Levels in words: `path=cached, crowd=250`.
+pub(crate) fn in_words(levels: &Levels) -> String {
+    let each: Vec<String> = levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
+    each.join(", ")
+}
