@@ -13,6 +13,7 @@
 //!
 //! PR_SET_PDEATHSIG alone would not do: it reaches the program and none of its workers. It is set all the same, in case that the keeper itself is killed.
 
+mod ending;
 mod keeper;
 mod kept;
 mod message;
@@ -20,6 +21,7 @@ mod printed;
 mod program;
 mod watcher;
 
+pub use ending::Ending;
 pub use keeper::keep;
-pub use kept::{Ending, Keeper, Kept, Order, StartFault};
+pub use kept::{Keeper, Kept, Order, StartFault};
 pub(crate) use program::{find_program, missing};

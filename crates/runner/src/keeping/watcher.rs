@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::kept::Ending;
+use super::ending::Ending;
 use super::message::{Lines, Report};
 use super::printed::Printed;
 

@@ -1,0 +1,46 @@
+//! How a process ended, and in which words that is told.
+
+use std::fmt;
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// The kernel killed it, or one of its processes, because its limit of memory was reached.
+    pub is_out_of_memory: bool,
+    /// The end of what it had printed.
+    pub printed: String,
+}
+
+impl Ending {
+    /// Whether it ended by itself and without a complaint.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+/// `ended with status 1`, `was killed by signal 9 (KILL)`.
+impl fmt::Display for Ending {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal) {
+            (Some(code), _) => write!(formatter, "ended with status {code}")?,
+            (None, Some(signal)) => write!(formatter, "was ended by {}", signal_name(signal))?,
+            (None, None) => write!(formatter, "was lost: the process that kept it was killed")?,
+        }
+        if self.is_out_of_memory {
+            write!(formatter, " (it had reached its limit of memory, and the kernel killed a process of it)")?;
+        }
+        Ok(())
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => name.to_owned(),
+        None => format!("signal {signal}"),
+    }
+}
