@@ -16,6 +16,6 @@ mod timers;
 
 pub use instant::{Instant, UnixSeconds, WallClock};
 pub use place::{Place, Source, nearest};
-pub use quantity::{parse_count, parse_duration, split_suffix};
+pub use quantity::{group_digits, grouped, parse_count, parse_duration, plural, split_suffix};
 pub use random::Random;
 pub use timers::Timers;

@@ -1,4 +1,4 @@
-//! Durations and counts as people write them: `10s`, `1.5m`, `10k`. Flags and files read them alike.
+//! Durations and counts as people write them, `10s`, `1.5m`, `10k`: flags and files read them alike. And counts as people read them.
 
 use std::time::Duration;
 
@@ -47,6 +47,31 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 pub fn split_suffix(text: &str) -> (&str, &str) {
     let end = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     text.split_at(end)
+}
+
+/// A count as people read it: 1234567 as `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    group_digits(&number.to_string())
+}
+
+/// Digits of a whole number, in threes.
+#[must_use]
+pub fn group_digits(digits: &str) -> String {
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 trial`, `28 trials`.
+#[must_use]
+pub fn plural(count: u64, name: &str) -> String {
+    format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

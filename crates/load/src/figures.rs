@@ -1,5 +1,7 @@
 //! Numbers as people read them: three digits and the unit that fits.
 
+use breme_base::grouped;
+
 /// A time with the unit that fits it: `850 ns`, `12.3 µs`, `4.56 ms`, `1.23 s`, `2 min 5 s`.
 #[must_use]
 pub fn duration(nanos: u64) -> String {
@@ -41,23 +43,6 @@ pub(crate) fn size(bytes: u64) -> String {
         1_000_000..1_000_000_000 => format!("{} MB", three_digits(bytes as f64 / 1e6)),
         _ => format!("{} GB", three_digits(bytes as f64 / 1e9)),
     }
-}
-
-pub(crate) fn plural(count: u64, name: &str) -> String {
-    format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
-/// 1234567 as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

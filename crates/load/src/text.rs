@@ -5,8 +5,9 @@
 
 use std::fmt::Write;
 
-use crate::figures::{duration, grouped, percent, plural, rate, size};
+use crate::figures::{duration, percent, rate, size};
 use crate::outcome::{Lateness, OpenLoopSummary, Outcome, ScenarioSummary, ScheduleSummary, StageSummary, TimeSummary};
+use breme_base::{grouped, plural};
 
 /// Whether to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -159,26 +159,10 @@ fn significant(value: f64, digits: i32) -> String {
     if decimals > 9 { format!("{value:.1e}") } else { format!("{value:.decimals$}") }
 }
 
-/// 1234567 as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// `1 trial`, `28 trials`.
-pub(crate) fn plural(count: u64, name: &str) -> String {
-    format!("{} {name}{}", grouped(count), if count == 1 { "" } else { "s" })
-}
-
 #[cfg(test)]
 mod tests {
+    use breme_base::grouped;
+
     use super::*;
 
     #[test]

@@ -6,9 +6,10 @@ use std::fmt::Write;
 use breme_experiment::judgement::{Judgement, MeasureRow, MeasureTable};
 use breme_experiment::record::TrialEnd;
 
-use crate::figures::{self, Unit, figure_or_dash, plural, range};
+use crate::figures::{Unit, figure_or_dash, range};
 use crate::table::{Cell, Table};
 use crate::{Run, units, words};
+use breme_base::plural;
 
 /// The most rows of a table on a terminal.
 const ROWS_MAX: usize = 60;
@@ -370,8 +371,11 @@ pub(crate) fn provenance(run: &Run<'_>) -> String {
 /// `26 of 28 trials count (1 failed, 1 INVALID)`.
 pub(crate) fn trial_counts(run: &Run<'_>) -> String {
     let trials = run.judgement.trials;
-    let counted =
-        format!("{} of {} count", figures::grouped(u64::from(trials.counted)), plural(u64::from(trials.run), "trial"));
+    let counted = format!(
+        "{} of {} count",
+        breme_base::grouped(u64::from(trials.counted)),
+        plural(u64::from(trials.run), "trial")
+    );
     let kinds = [(trials.failed, "failed"), (trials.invalid, "INVALID"), (trials.unsteady, "never steady")];
     let kinds: Vec<String> =
         kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();

@@ -44,7 +44,7 @@ pub(crate) fn pair_verdict(of: Verdict) -> VerdictWords {
 
 fn undecided(more_blocks: Option<u32>) -> String {
     match more_blocks {
-        Some(more) => format!("undecided: about {}", figures::plural(u64::from(more), "more block")),
+        Some(more) => format!("undecided: about {}", breme_base::plural(u64::from(more), "more block")),
         None => String::from("undecided"),
     }
 }

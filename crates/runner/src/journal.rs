@@ -129,7 +129,7 @@ impl Journal {
     /// # Errors
     /// What the file system says.
     pub fn trial_folder(&self, number: u32) -> Result<PathBuf, JournalError> {
-        let folder = trial_folder(&self.folder, number);
+        let folder = self.folder.join(RAW).join(format!("{number:04}"));
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&folder)(error)),
             _ => {}
@@ -142,18 +142,6 @@ impl Journal {
     pub fn instruments_path(&self) -> PathBuf {
         instruments_path(&self.folder)
     }
-
-    /// Where the report goes.
-    #[must_use]
-    pub fn report_path(&self) -> PathBuf {
-        report_path(&self.folder)
-    }
-}
-
-/// What the processes of a trial wrote.
-#[must_use]
-pub fn trial_folder(run: &Path, number: u32) -> PathBuf {
-    run.join(RAW).join(format!("{number:04}"))
 }
 
 /// Where a run's samples are.

@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("http1", &[]),
     ("stats", &["base"]),
     ("experiment", &["base", "stats"]),
-    ("report", &["experiment", "stats"]),
+    ("report", &["base", "experiment", "stats"]),
     // roles: never a driver, never the operating system
     ("origin", &["base", "node", "http1"]),
     ("load", &["base", "node", "http1", "stats"]),
@@ -37,7 +37,6 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("http1", &["base"]),
     ("driver", &["testkit"]),
     ("sim", &["testkit"]),
-    ("report", &["base"]),
     ("origin", &["sim", "testkit", "sys"]),
     ("load", &["sim", "testkit", "origin"]),
     ("breme", &["conformance", "testkit", "sim"]),

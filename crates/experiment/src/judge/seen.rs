@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use breme_stats::geometric_mean;
+
 use crate::expression::{Expression, Measure};
 use crate::judge::arithmetic::evaluate;
 use crate::judge::levels::Levels;
@@ -109,10 +111,5 @@ pub(crate) fn overridden(levels: &Levels, named: &[(String, String)]) -> Levels 
 
 /// The geometric mean of positive values, since what is compared are ratios; else the arithmetic one.
 pub(crate) fn mean(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    if values.iter().all(|&value| value > 0.0) {
-        (values.iter().map(|value| value.ln()).sum::<f64>() / count).exp()
-    } else {
-        values.iter().sum::<f64>() / count
-    }
+    geometric_mean(values).unwrap_or_else(|| values.iter().sum::<f64>() / values.len() as f64)
 }

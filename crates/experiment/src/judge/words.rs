@@ -97,14 +97,7 @@ fn digits(value: f64) -> String {
 fn with_commas(text: &str) -> String {
     let (whole, rest) = text.find('.').map_or((text, ""), |point| text.split_at(point));
     let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |whole| ("-", whole));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    format!("{sign}{grouped}{rest}")
+    format!("{sign}{}{rest}", breme_base::group_digits(whole))
 }
 
 /// `0.83 (0.79–0.88)`: a ratio with its interval, all three with the digits of the first.

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number};
 use crate::distribution::decode;
-use crate::figures::{Unit, figure, grouped};
+use crate::figures::{Unit, figure};
 use crate::html::parts::Gallery;
 use crate::table::{Cell, Table};
 use crate::{Run, words};
+use breme_base::grouped;
 
 /// The most workloads with a chart of their own.
 const WORKLOADS_MAX: usize = 12;

@@ -3,8 +3,9 @@
 use breme_experiment::record::{TrialRecord, WorkloadRecord};
 use maud::{Markup, html};
 
-use crate::figures::{Unit, figure, grouped};
+use crate::figures::{Unit, figure};
 use crate::{Run, text, words};
+use breme_base::grouped;
 
 /// The most rows of the table of trials; the whole journal lies beside the page.
 const ROWS_MAX: usize = 2_000;

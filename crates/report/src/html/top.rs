@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use crate::figures::plural;
 use crate::html::parts::{badge, prose};
 use crate::{Run, text, words};
+use breme_base::plural;
 
 /// The most warnings that stand above everything else; further ones are further down.
 const WARNINGS_ON_TOP_MAX: usize = 4;

@@ -43,7 +43,7 @@ pub(super) struct Generator {
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) launcher: &'a Launcher,
-    /// The trial's folder.
+    /// The trial's folder; its whole path, since the generator runs in it.
     pub(super) folder: &'a Path,
     pub(super) cpus: &'a [usize],
     /// What its texts may say of the subjects.
@@ -58,8 +58,7 @@ impl Generator {
         warm_up: WarmUp,
         place: Place<'_>,
     ) -> Result<Self, String> {
-        // The whole path: the generator runs inside of it, where the runs' own folder may not be what it is here.
-        let folder = folder::make(place.folder)?;
+        let folder = place.folder.to_owned();
         let mut names = place.names.clone();
         names.set("folder", folder.display().to_string());
         let mut workload = workload.clone();
