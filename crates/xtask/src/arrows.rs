@@ -13,18 +13,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // pure cores: no node, no driver
     ("http1", &[]),
     ("stats", &["base"]),
+    ("cache", &["base", "http1"]),
+    ("balance", &["base"]),
     ("experiment", &["base", "stats"]),
     ("report", &["base", "experiment", "stats"]),
     // roles: never a driver, never the operating system
     ("origin", &["base", "node", "http1"]),
     ("load", &["base", "node", "http1", "stats"]),
+    ("proxy", &["base", "node", "http1", "cache", "balance"]),
     // world: never HTTP
     ("sys", &["base"]),
     ("driver", &["base", "node", "sys"]),
     ("runner", &["base", "experiment", "stats", "sys"]),
     ("sim", &["base", "node"]),
     // where roles meet drivers
-    ("breme", &["base", "node", "http1", "stats", "origin", "load", "sys", "driver", "experiment", "report", "runner"]),
+    ("breme", &["base", "node", "http1", "stats", "cache", "balance", "origin", "load", "proxy", "sys", "driver", "experiment", "report", "runner"]),
     // workshop
     ("testkit", &["base", "node"]),
     ("conformance", &[]),
@@ -39,6 +42,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("sim", &["testkit"]),
     ("origin", &["sim", "testkit", "sys"]),
     ("load", &["sim", "testkit", "origin"]),
+    ("proxy", &["sim", "testkit", "origin", "load"]),
     ("breme", &["conformance", "testkit", "sim"]),
 ];
 

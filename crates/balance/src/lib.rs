@@ -1,0 +1,3 @@
+//! Which upstream a request goes to: policies, affinity, health.
+//!
+//! Pure: the instant and the random number are arguments.
