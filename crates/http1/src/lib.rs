@@ -62,5 +62,6 @@ pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField};
 pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
 pub use refusal::{Refusal, RefusalReason};
+pub use request_line::is_authority;
 pub use server::{Content, Progress, ResponseWriter, ServerConnection};
 pub use status::reason_phrase;
