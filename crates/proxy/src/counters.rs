@@ -197,10 +197,8 @@ impl Counters {
 
     pub(crate) fn counts(&self) -> ProxyCounts {
         let idle = self.sum(|shard| &shard.pool_idle);
-        let answers = (0..CLASS_COUNT).map(|class| StatusCount {
-            status_class: class as u8 + 1,
-            count: self.sum(|shard| &shard.answers[class]),
-        });
+        let answers = (0..CLASS_COUNT)
+            .map(|class| StatusCount { status_class: class as u8 + 1, count: self.sum(|shard| &shard.answers[class]) });
         let bounds = UPSTREAM_TIME_BOUNDS.iter().copied().chain([f64::INFINITY]);
         let times = bounds
             .enumerate()

@@ -6,9 +6,11 @@
 mod access_log;
 mod counters;
 mod date;
+mod failure;
 mod networks;
 mod node;
 mod proxy;
+mod request;
 mod resolver;
 mod settings;
 mod shared;
