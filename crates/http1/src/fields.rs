@@ -118,7 +118,7 @@ pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Re
 }
 
 /// A value that arrives as it was sent.
-fn is_sendable(value: &[u8]) -> bool {
+pub(crate) fn is_sendable(value: &[u8]) -> bool {
     let at_an_end = |byte: Option<&u8>| byte.is_some_and(|&byte| is_blank(byte));
     value_run(value) == value.len() && !at_an_end(value.first()) && !at_an_end(value.last())
 }

@@ -13,6 +13,7 @@
 //!   server, client           where the connection stands; refusals and errors
 //!   familiar                 responses whose head came before
 //!   status, fields, encoder  messages ─► bytes; names and values checked at one place
+//!   relay                messages of others, passed on
 //! ```
 //!
 //! What can be read in two ways is refused (RFC 9112, 11.2), and every refusal has a [`RefusalReason`]. The verdict on a message
@@ -49,6 +50,7 @@ mod limits;
 mod meaning;
 mod message;
 mod refusal;
+mod relay;
 mod request_line;
 mod server;
 mod status;
@@ -62,5 +64,7 @@ pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField};
 pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
 pub use refusal::{Refusal, RefusalReason};
+pub use relay::{FieldWriter, HopByHop, RelayedRequest, push_chunk, push_last_chunk};
+pub use request_line::is_authority;
 pub use server::{Content, Progress, ResponseWriter, ServerConnection};
 pub use status::reason_phrase;

@@ -1,0 +1,228 @@
+//! From a server's answer to the client: interim ones, the head, the content, the end.
+
+use breme_http1::{ClientError, ClientProgress, Content, FieldStorage, Fields, Framing, ResponseHead};
+use breme_node::{Close, CloseReason, Received};
+
+use super::Turn;
+use super::tables::{ExchangeKey, ServerKey, Stage, Way};
+use crate::access_log::Ending;
+use crate::failure::Failure;
+
+impl Turn<'_> {
+    /// Reads as much of the answer as has come. Tells how many bytes were taken.
+    pub(super) fn receive_from_server(&mut self, key: ServerKey, received: Received<'_>) -> usize {
+        let length = received.bytes.len();
+        let Some(server) = self.server(key) else { return length };
+        server.ended |= received.ended;
+        let Some(exchange_key) = server.exchange else {
+            // Nothing was asked, so this is the end of it, or nothing that could be understood (RFC 9112, 9.2).
+            self.drop_server(key, Close::Graceful);
+            return length;
+        };
+        if let Some(taken) = self.tunnel_from_server(exchange_key, received) {
+            return taken;
+        }
+        let now = self.now;
+        if let Some(exchange) = self.exchange(exchange_key) {
+            exchange.is_answer_begun |= length > 0;
+            exchange.progress = now;
+        }
+        let mut taken = 0;
+        loop {
+            match self.answer_step(key, exchange_key, &received.bytes[taken..], received.ended) {
+                AnswerStep::Taken(count) => taken += count,
+                AnswerStep::Wait(count) => {
+                    taken += count;
+                    break;
+                }
+                AnswerStep::Complete { taken: count, keep_alive } => {
+                    let is_clean = keep_alive && taken + count == length;
+                    self.finish(exchange_key, is_clean);
+                    return length;
+                }
+                AnswerStep::Tunnel(count) => {
+                    let rest = Received { bytes: &received.bytes[taken + count..], ..received };
+                    self.tunnel_from_server(exchange_key, rest);
+                    return length;
+                }
+                AnswerStep::Failed => return length,
+            }
+        }
+        self.set_exchange_deadline(exchange_key);
+        taken
+    }
+
+    fn answer_step(&mut self, key: ServerKey, exchange_key: ExchangeKey, input: &[u8], ended: bool) -> AnswerStep {
+        let limits = &self.shared.settings.upstream_limits;
+        let Some(server) = self.server(key) else { return AnswerStep::Failed };
+        let mut storage = FieldStorage::new();
+        match server.http.receive(input, ended, limits, &mut storage) {
+            Ok(ClientProgress::NeedMore { taken }) => AnswerStep::Wait(taken),
+            Ok(ClientProgress::Content { bytes, taken }) => {
+                self.pass_content(exchange_key, bytes);
+                AnswerStep::Taken(taken)
+            }
+            Ok(ClientProgress::Head { head, taken }) => {
+                self.pass_head(exchange_key, &head);
+                AnswerStep::Taken(taken)
+            }
+            Ok(ClientProgress::End { taken, keep_alive }) => AnswerStep::Complete { taken, keep_alive },
+            Ok(ClientProgress::Interim { status, fields, taken }) => {
+                self.pass_interim(exchange_key, status, fields);
+                AnswerStep::Taken(taken)
+            }
+            Ok(ClientProgress::Switched { fields, taken }) => {
+                self.switch(exchange_key, fields);
+                AnswerStep::Tunnel(taken)
+            }
+            Ok(ClientProgress::Over) => self.answer_broken(exchange_key, ClientError::ClosedEarly),
+            Err(error) => self.answer_broken(exchange_key, error),
+        }
+    }
+
+    #[cold]
+    fn answer_broken(&mut self, exchange_key: ExchangeKey, error: ClientError) -> AnswerStep {
+        let is_begun = self.exchange(exchange_key).is_some_and(|exchange| exchange.is_answer_begun);
+        if is_begun || error != ClientError::ClosedEarly {
+            self.fail(exchange_key, &Failure::Answer(error));
+        } else {
+            self.lose_server(exchange_key, Close::Graceful);
+        }
+        AnswerStep::Failed
+    }
+
+    /// RFC 9110, 15.2: passed on, but to those who would not understand it.
+    fn pass_interim(&mut self, exchange_key: ExchangeKey, status: u16, fields: Fields<'_, '_>) {
+        let Some(exchange) = self.node.exchanges.get(exchange_key.index()) else { return };
+        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+        if let Some(mut writer) = client.http.interim(status, self.actions.send(client.id)) {
+            writer.relay(fields, |_| true);
+            writer.end();
+        }
+    }
+
+    fn pass_head(&mut self, exchange_key: ExchangeKey, head: &ResponseHead<'_, '_>) {
+        let Some(exchange) = self.node.exchanges.get_mut(exchange_key.index()) else { return };
+        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+        exchange.stage = Stage::Answering;
+        exchange.status = head.status;
+        let duration = self.now.since(exchange.sent);
+        exchange.upstream_duration = Some(duration);
+        self.node.counts.count_upstream_time(duration);
+        if self.node.is_stopping && !client.has_pending {
+            client.http.close_after_this();
+        }
+        let identity = &self.shared.settings.identity;
+        let framing = framing(head);
+        let mut writer = client.http.relay(head.status, framing, self.actions.send(client.id));
+        writer.relay(head.fields, |_| true);
+        if identity.via {
+            writer.via(head.version, &self.shared.via_name);
+        }
+        if head.fields.first("Date").is_none() {
+            // RFC 9110, 6.6.1: a recipient with a clock makes up for it.
+            writer.date(self.node.date.text(self.now));
+        }
+        exchange.answer = Some(match (writer.end(), framing) {
+            (Content::Omitted, _) => Way::None,
+            (Content::Expected, Framing::Length(_)) => Way::Raw,
+            (Content::Expected, _) => Way::Chunks,
+        });
+    }
+
+    fn pass_content(&mut self, exchange_key: ExchangeKey, bytes: &[u8]) {
+        let Some(exchange) = self.node.exchanges.get_mut(exchange_key.index()) else { return };
+        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+        match exchange.answer {
+            Some(Way::Raw) => self.actions.send(client.id).extend_from_slice(bytes),
+            Some(Way::Chunks) => client.http.chunk(bytes, self.actions.send(client.id)),
+            Some(Way::None) | None => return,
+        }
+        exchange.sent_bytes += bytes.len() as u64;
+        self.node.counts.bytes_downstream.add_many(bytes.len() as u64);
+    }
+
+    /// The answer is complete.
+    fn finish(&mut self, key: ExchangeKey, is_server_clean: bool) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        if let Some(client) = self.node.clients.get_mut(exchange.client.index()) {
+            match exchange.answer {
+                Some(Way::Raw) => client.http.content_sent(),
+                Some(Way::Chunks) => client.http.end_chunks(self.actions.send(client.id)),
+                Some(Way::None) | None => {}
+            }
+        }
+        let (client, status) = (exchange.client, exchange.status);
+        let is_clean = is_server_clean && exchange.is_request_complete;
+        self.node.counts.count_answer(status);
+        self.end_exchange(key, Ending::Complete, is_clean);
+        self.go_on(client);
+    }
+
+    pub(super) fn handle_server_queue(&mut self, key: ServerKey, is_long: bool) {
+        let now = self.now;
+        let Some(server) = self.server(key) else { return };
+        server.queue_is_long = is_long;
+        let Some(exchange_key) = server.exchange else { return };
+        let Some(exchange) = self.exchange(exchange_key) else { return };
+        if !is_long {
+            // The time for which the client was held back is not its fault.
+            exchange.content_began = exchange.content_began + now.since(exchange.progress);
+        }
+        exchange.progress = now;
+        let client = exchange.client;
+        self.hold_client(client, is_long);
+        self.set_exchange_deadline(exchange_key);
+    }
+
+    /// Holds the server's answer back, or lets it go on.
+    pub(super) fn hold_server(&mut self, exchange_key: ExchangeKey, is_held: bool) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(exchange_key) else { return };
+        exchange.progress = now;
+        let Some(server) = exchange.server.and_then(|server| self.server(server)) else { return };
+        if server.is_paused != is_held {
+            server.is_paused = is_held;
+            let id = server.id;
+            if is_held { self.actions.pause(id) } else { self.actions.resume(id) }
+        }
+        self.set_exchange_deadline(exchange_key);
+    }
+
+    pub(super) fn handle_server_closed(&mut self, key: ServerKey, reason: CloseReason) {
+        let exchange = self.server(key).and_then(|server| server.exchange);
+        if let Some(exchange) = exchange {
+            if let Some(exchange) = self.exchange(exchange) {
+                exchange.server = None;
+            }
+            self.forget_server(key);
+            return self.server_gone(exchange, reason);
+        }
+        self.forget_server(key);
+    }
+}
+
+/// What became of a step of an answer.
+enum AnswerStep {
+    /// It took so many bytes; there may be another.
+    Taken(usize),
+    /// It took so many bytes, and waits for more.
+    Wait(usize),
+    Complete {
+        taken: usize,
+        keep_alive: bool,
+    },
+    /// Behind so many bytes begins another protocol.
+    Tunnel(usize),
+    /// The exchange is over.
+    Failed,
+}
+
+/// What the client is announced. What has no end but the connection's goes on in chunks.
+fn framing(head: &ResponseHead<'_, '_>) -> Framing {
+    match head.framing {
+        Framing::UntilClose => Framing::Chunked,
+        Framing::None => head.announced_bytes().map_or(Framing::None, Framing::Length),
+        framing => framing,
+    }
+}

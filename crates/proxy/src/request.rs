@@ -1,0 +1,266 @@
+//! What an upstream is told: the request, written anew.
+//!
+//! Host by the rule; fields that concern the client's connection left out; Via continued; what the client says of those before it kept only if it is
+//! trusted (RFC 7239, 8.1). The rest is passed on as it came.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use breme_http1::{FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
+
+use crate::settings::Identity;
+use crate::shared::{Role, Shared};
+
+/// What the proxy knows of the client that asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) address: IpAddr,
+    pub(crate) is_secured: bool,
+    pub(crate) is_trusted: bool,
+}
+
+/// How a request is to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passing<'a> {
+    /// The value of Host.
+    pub(crate) authority: &'a str,
+    pub(crate) asker: Asker,
+    /// The request to go on with another protocol is passed on.
+    pub(crate) with_upgrade: bool,
+    /// What Max-Forwards is to be from here on, if it is to change.
+    pub(crate) hops_left: Option<u64>,
+}
+
+/// Writes the head.
+pub(crate) fn write(
+    shared: &Shared,
+    head: &RequestHead<'_, '_>,
+    passing: &Passing<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), InvalidField> {
+    let upgrade = if passing.with_upgrade { joined(head.fields, "Upgrade") } else { None };
+    let request = RelayedRequest {
+        method: head.method,
+        target: head.target,
+        authority: passing.authority,
+        framing: framing(head),
+        upgrade: upgrade.as_deref(),
+    };
+    let identity = &shared.settings.identity;
+    let is_forward = matches!(shared.role, Role::Forward { .. });
+    let mut writer = request.begin(out)?;
+    writer.relay(head.fields, |name| {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            _ if begins(name, "X-Forwarded-") => passing.asker.is_trusted && !(identity.x_forwarded && is_own(name)),
+            4 => !is("Host"),
+            6 => head.expects_continue || !is("Expect"),
+            // Lines that will be continued, or that nobody vouches for.
+            9 if is("Forwarded") => passing.asker.is_trusted && !identity.forwarded,
+            9 if is("X-Real-IP") => passing.asker.is_trusted,
+            12 if passing.hops_left.is_some() => !is("Max-Forwards"),
+            // These credentials were for us (RFC 9110, 11.7.2).
+            19 if is_forward => !is("Proxy-Authorization"),
+            _ => true,
+        }
+    });
+    let mut text = String::new();
+    if identity.via {
+        writer.via(head.version, &shared.via_name);
+    }
+    if let Some(hops) = passing.hops_left {
+        text.clear();
+        let _ = write!(text, "{hops}");
+        writer.field("Max-Forwards", text.as_bytes())?;
+    }
+    write_identity(identity, head, &passing.asker, &mut writer, &mut text)?;
+    writer.end();
+    Ok(())
+}
+
+/// The methods that are expected to have content say that they have none (RFC 9110, 8.6).
+fn framing(head: &RequestHead<'_, '_>) -> Framing {
+    match (head.framing, head.method) {
+        (Framing::None, Method::Post | Method::Put | Method::Patch) => Framing::Length(0),
+        (framing, _) => framing,
+    }
+}
+
+fn begins(name: &str, prefix: &str) -> bool {
+    name.as_bytes().get(..prefix.len()).is_some_and(|front| front.eq_ignore_ascii_case(prefix.as_bytes()))
+}
+
+/// Whether it is one of those that are written here.
+fn is_own(name: &str) -> bool {
+    ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"].iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
+/// All lines of a name as one; none if there is none.
+fn joined(fields: Fields<'_, '_>, name: &str) -> Option<Vec<u8>> {
+    let mut lines = fields.all(name);
+    let mut joined = lines.next()?.to_vec();
+    for line in lines {
+        joined.extend_from_slice(b", ");
+        joined.extend_from_slice(line);
+    }
+    Some(joined)
+}
+
+fn write_identity(
+    identity: &Identity,
+    head: &RequestHead<'_, '_>,
+    asker: &Asker,
+    writer: &mut FieldWriter<'_>,
+    text: &mut String,
+) -> Result<(), InvalidField> {
+    let address = asker.address.to_canonical();
+    let scheme = if asker.is_secured { "https" } else { "http" };
+    let kept = |name: &str| if asker.is_trusted { joined(head.fields, name) } else { None };
+    let continued = |before: Option<Vec<u8>>, own: &str| match before.filter(|before| !before.is_empty()) {
+        Some(mut value) => {
+            value.extend_from_slice(b", ");
+            value.extend_from_slice(own.as_bytes());
+            value
+        }
+        None => own.as_bytes().to_vec(),
+    };
+    if identity.forwarded {
+        text.clear();
+        push_element(text, address, scheme, head.authority);
+        match kept("Forwarded") {
+            Some(before) => writer.field("Forwarded", &continued(Some(before), text))?,
+            None => writer.field("Forwarded", text.as_bytes())?,
+        }
+    }
+    if identity.x_forwarded {
+        text.clear();
+        let _ = write!(text, "{address}");
+        match kept("X-Forwarded-For") {
+            Some(before) => writer.field("X-Forwarded-For", &continued(Some(before), text))?,
+            None => writer.field("X-Forwarded-For", text.as_bytes())?,
+        }
+        // These two tell what the one in front was asked, not what we were.
+        match (kept("X-Forwarded-Host"), head.authority) {
+            (Some(before), _) => writer.field("X-Forwarded-Host", &before)?,
+            (None, Some(authority)) => writer.field("X-Forwarded-Host", authority.as_bytes())?,
+            (None, None) => {}
+        }
+        let before = kept("X-Forwarded-Proto");
+        writer.field("X-Forwarded-Proto", before.as_deref().unwrap_or(scheme.as_bytes()))?;
+    }
+    Ok(())
+}
+
+/// One element of Forwarded (RFC 7239, 4): an IPv6 address and a host with a port must be quoted.
+fn push_element(text: &mut String, address: IpAddr, scheme: &str, authority: Option<&str>) {
+    let _ = match address {
+        IpAddr::V4(address) => write!(text, "for={address};proto={scheme}"),
+        IpAddr::V6(address) => write!(text, "for=\"[{address}]\";proto={scheme}"),
+    };
+    if let Some(authority) = authority {
+        let is_token = authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
+        let quote = if is_token { "" } else { "\"" };
+        let _ = write!(text, ";host={quote}{authority}{quote}");
+    }
+}
+
+/// Whether this proxy is among those through which the request came (RFC 9110, 7.6.3).
+pub(crate) fn has_come_through(fields: Fields<'_, '_>, via_name: &str) -> bool {
+    fields.list("Via").any(|member| {
+        let name = member.iter().position(|&byte| byte == b' ').map_or(&[][..], |space| &member[space + 1..]);
+        name == via_name.as_bytes()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_base::{UnixSeconds, WallClock};
+    use breme_http1::{FieldStorage, Limits, Progress, ServerConnection};
+
+    use super::*;
+    use crate::proxy::Parts;
+    use crate::settings::{HostRule, Mode, Settings};
+    use crate::upstreams::Upstreams;
+
+    fn shared(change: impl FnOnce(&mut Settings)) -> Shared {
+        let mut settings = Settings::new(Mode::Reverse { host: HostRule::Keep });
+        change(&mut settings);
+        let parts = Parts::new(settings, WallClock::starting_at(UnixSeconds(0)));
+        Shared::new(Parts { upstreams: Some(Upstreams::fixed(Vec::new())), ..parts }).unwrap()
+    }
+
+    fn passed_by(shared: &Shared, asker: Asker, request: &str) -> String {
+        let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
+        let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
+        let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
+        let with_upgrade = head.asks_upgrade;
+        let passing = Passing { authority: head.authority.unwrap_or("up:1"), asker, with_upgrade, hops_left: None };
+        let mut out = Vec::new();
+        write(shared, &head, &passing, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn asker(address: &str, is_secured: bool, is_trusted: bool) -> Asker {
+        Asker { address: address.parse().unwrap(), is_secured, is_trusted }
+    }
+
+    #[test]
+    fn a_client_cannot_speak_for_others() {
+        let shared = shared(|_| {});
+        let request = "GET /a?b HTTP/1.1\r\nHost: a.example\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nx-forwarded-port: 1\r\nX-Real-IP: 1.1.1.1\r\nVia: 1.0 other\r\nAccept: x\r\n\r\n";
+        assert_eq!(
+            passed_by(&shared, asker("192.0.2.7", false, false), request),
+            "GET /a?b HTTP/1.1\r\nHost: a.example\r\nVia: 1.0 other\r\nAccept: x\r\nVia: 1.1 breme\r\nForwarded: for=192.0.2.7;proto=http;host=a.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn who_is_trusted_is_continued() {
+        let shared = shared(|_| {});
+        let request = "GET / HTTP/1.1\r\nHost: a.example:8443\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2\r\nX-Forwarded-For: 3.3.3.3\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 1.1.1.1\r\n\r\n";
+        assert_eq!(
+            passed_by(&shared, asker("2001:db8::7", true, true), request),
+            "GET / HTTP/1.1\r\nHost: a.example:8443\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 1.1.1.1\r\nVia: 1.1 breme\r\nForwarded: for=1.1.1.1, for=\"[2001:db8::7]\";proto=https;host=\"a.example:8443\"\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2, 3.3.3.3, 2001:db8::7\r\nX-Forwarded-Host: a.example:8443\r\nX-Forwarded-Proto: https\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn the_proxy_may_be_silent() {
+        let shared = shared(|settings| {
+            (settings.identity.via, settings.identity.forwarded, settings.identity.x_forwarded) = (false, false, false);
+        });
+        let request = "POST / HTTP/1.0\r\nExpect: x\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nConnection: keep-alive\r\n\r\n";
+        let untrusted = passed_by(&shared, asker("::ffff:192.0.2.7", false, false), request);
+        assert_eq!(untrusted, "POST / HTTP/1.1\r\nHost: up:1\r\nContent-Length: 0\r\n\r\n");
+        let trusted = passed_by(&shared, asker("192.0.2.7", false, true), request);
+        assert!(trusted.contains("Forwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\n"), "{trusted}");
+    }
+
+    #[test]
+    fn what_the_client_waits_for_is_passed_on() {
+        let shared = shared(|settings| (settings.identity.forwarded, settings.identity.x_forwarded) = (false, false));
+        let asker = asker("192.0.2.7", false, false);
+        let request =
+            "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\nTE: x\r\n\r\n";
+        assert_eq!(
+            passed_by(&shared, asker, request),
+            "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\nVia: 1.1 breme\r\n\r\n"
+        );
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-a, upgrade\r\nX-A: 1\r\nUpgrade: websocket\r\nUpgrade: y\r\n\r\n";
+        assert_eq!(
+            passed_by(&shared, asker, request),
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, y\r\nVia: 1.1 breme\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_field_that_a_client_calls_hop_by_hop_is_still_said_by_us() {
+        let shared = shared(|_| {});
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Forwarded-For, Forwarded, Host, Via\r\n\r\n";
+        let passed = passed_by(&shared, asker("192.0.2.7", false, false), request);
+        for line in ["Host: a\r\n", "Via: 1.1 breme\r\n", "X-Forwarded-For: 192.0.2.7\r\n", "Forwarded: for=192.0.2.7"]
+        {
+            assert!(passed.contains(line), "{line} in {passed}");
+        }
+    }
+}

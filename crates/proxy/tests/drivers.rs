@@ -1,0 +1,98 @@
+//! The same node on threads, events and io_uring: real sockets, small and large messages, both ways.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_base::WallClock;
+use breme_driver::{Clock, Kind, Listener, Running, Settings as DriverSettings, start};
+use breme_node::Node;
+use breme_proxy::{Parts, Proxy, ProxyCounts, Settings, Upstream, Upstreams};
+use breme_testkit::{Client, Script, Surroundings};
+use support::{Acts, ScriptedUpstream, head, silent, text};
+
+/// A fail-safe: no passing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn serve<N: Node + Send + 'static>(
+    kind: Kind,
+    threads: usize,
+    node: impl FnMut(breme_node::Shard) -> N,
+) -> (std::net::SocketAddr, Running<N>) {
+    let settings = DriverSettings { threads, send_queue_high_bytes: 64 << 10, ..DriverSettings::default() };
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &settings).unwrap();
+    let address = listener.address();
+    (address, start(kind, vec![listener], &settings, Clock::start(), node).unwrap())
+}
+
+/// Plays the clients against a proxy on `kind` with one upstream. What went otherwise than written fails the test.
+fn play(kind: Kind, settings: Settings, clients: Vec<Script>, upstream: Vec<Acts>) -> ProxyCounts {
+    let threads = if kind == Kind::Threads { clients.len() } else { 1 };
+    let (upstream_address, upstream_running) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(upstream.clone()));
+    let clock = Clock::start();
+    let parts = Parts::new(settings, WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
+    let list = vec![Upstream { name: "up.example:80".into(), address: upstream_address, tls: false }];
+    let proxy = Proxy::new(Parts { upstreams: Some(Upstreams::fixed(list)), ..parts }).unwrap();
+    let node = proxy.clone();
+    let (address, running) = serve(kind, threads, move |shard| node.node(shard));
+    let stopper = running.stopper();
+    let surroundings = Surroundings {
+        server: address.into(),
+        nobody: "127.0.0.1:1".parse().unwrap(),
+        stop_server: Arc::new(move || stopper.drain()),
+    };
+    let settings = DriverSettings { threads: 1, ..DriverSettings::default() };
+    let playing =
+        start(Kind::Events, Vec::new(), &settings, clock, |_| Client::new(&surroundings, PATIENCE, clients.clone()));
+    let client = playing.unwrap().join().remove(0).unwrap();
+    assert_eq!(client.failures(), [""; 0], "{kind}");
+    running.stopper().drain();
+    for node in running.join() {
+        node.unwrap_or_else(|panic| panic!("{kind}: {panic}"));
+    }
+    upstream_running.stopper().drain();
+    let upstream = upstream_running.join().remove(0).unwrap();
+    assert_eq!(upstream.failures(), [""; 0], "{kind}");
+    let counts = proxy.counts();
+    assert_eq!((counts.exchanges_open, counts.pool_idle, counts.pool_busy), (0, 0, 0), "{kind}: {counts:?}");
+    counts
+}
+
+fn kinds() -> impl Iterator<Item = Kind> {
+    let uring = breme_driver::probe_uring().is_ok().then_some(Kind::Uring);
+    [Kind::Threads, Kind::Events].into_iter().chain(uring)
+}
+
+#[test]
+fn exchanges_follow_each_other_on_every_driver() {
+    let request = head(&["GET /a HTTP/1.1", "Host: a.example"]);
+    let answer = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x"]) + "hello";
+    for kind in kinds() {
+        let mut client = Script::new().connect();
+        let mut upstream = Acts::new();
+        for _ in 0..10 {
+            client = client.send(text(&request)).expect(text(&answer));
+            upstream = upstream.expect(&request).send(&answer);
+        }
+        let counts = play(kind, silent(), vec![client.part()], vec![upstream.expect_end()]);
+        assert_eq!((counts.connects, counts.reuses), (1, 9), "{kind}");
+    }
+}
+
+#[test]
+fn a_long_content_passes_both_ways_on_every_driver() {
+    const BYTES: usize = 20 << 20;
+    let content = "0123456789abcdef".repeat(BYTES / 16);
+    let framing = format!("Content-Length: {BYTES}");
+    let request = head(&["PUT /a HTTP/1.1", "Host: a.example", &framing]) + &content;
+    let answer = head(&["HTTP/1.1 200 OK", &framing, "Date: x"]) + &content;
+    for kind in kinds() {
+        let client = Script::new().connect().send(text(&request)).expect(text(&answer)).part();
+        let upstream = Acts::new().expect(&request).send(&answer).expect_end();
+        let counts = play(kind, silent(), vec![client], vec![upstream]);
+        assert_eq!((counts.bytes_upstream, counts.bytes_downstream), (BYTES as u64, BYTES as u64), "{kind}");
+    }
+}

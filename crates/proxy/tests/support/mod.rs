@@ -1,0 +1,113 @@
+//! Clients, a proxy and upstreams in one world of virtual time, each byte written down beforehand.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod upstream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_base::{UnixSeconds, WallClock};
+use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Settings, Upstream, Upstreams};
+use breme_sim::{Network, Simulation};
+use breme_testkit::{Client, Script, Surroundings};
+use bytes::Bytes;
+pub use upstream::{Acts, ScriptedUpstream};
+
+/// Sun, 06 Nov 1994 08:49:37 GMT.
+pub const THEN: u64 = 784_111_777;
+/// How long a client waits before the test has failed.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// A reverse proxy that says nothing of itself, so that what it passes on can be written down.
+pub fn silent() -> Settings {
+    let identity = Identity { via: false, forwarded: false, x_forwarded: false, ..Identity::default() };
+    Settings { identity, ..Settings::new(Mode::Reverse { host: HostRule::Keep }) }
+}
+
+/// A reverse proxy and its surroundings, to be played once.
+pub struct Play {
+    pub settings: Settings,
+    pub network: Network,
+    pub seed: u64,
+    /// For each upstream, what happens on its connections, in the order in which they come.
+    pub upstreams: Vec<Vec<Acts>>,
+    /// A further upstream at which nobody listens; it is asked first.
+    pub has_dead_upstream: bool,
+    pub clients: Vec<Script>,
+    /// When the proxy is told to stop.
+    pub stops_at: Option<Duration>,
+}
+
+/// What came of it.
+pub struct Played {
+    pub counts: ProxyCounts,
+    /// Connections that each upstream was left with that had no script, and scripts that no connection came for.
+    pub left: Vec<String>,
+}
+
+impl Play {
+    pub fn new(clients: Vec<Script>, upstream: Vec<Acts>) -> Self {
+        Self {
+            settings: silent(),
+            network: Network::calm(),
+            seed: 1,
+            upstreams: vec![upstream],
+            has_dead_upstream: false,
+            clients,
+            stops_at: None,
+        }
+    }
+
+    /// Plays it. What went otherwise than written fails the test.
+    pub fn run(self) -> ProxyCounts {
+        let mut simulation = Simulation::new(self.seed, self.network);
+        let scripts = self.upstreams;
+        let mut hosts = Vec::new();
+        let mut list = Vec::new();
+        if self.has_dead_upstream {
+            let address = Simulation::nobody();
+            list.push(Upstream { name: "dead.example:80".into(), address, tls: false });
+        }
+        for (index, acts) in scripts.into_iter().enumerate() {
+            let host = simulation.serve(&format!("upstream {index}"), 1, |_| ScriptedUpstream::new(acts.clone()));
+            let name = format!("up{index}.example:80").into();
+            list.push(Upstream { name, address: simulation.address(host), tls: false });
+            hosts.push(host);
+        }
+        let parts = Parts::new(self.settings, WallClock::starting_at(UnixSeconds(THEN)));
+        let proxy = Proxy::new(Parts { upstreams: Some(Upstreams::fixed(list)), ..parts }).unwrap();
+        let node = proxy.clone();
+        let server = simulation.serve("proxy", 1, |shard| node.node(shard));
+        let stopper = simulation.stopper(server);
+        let surroundings = Surroundings {
+            server: simulation.address(server).into(),
+            nobody: Simulation::nobody(),
+            stop_server: Arc::new(move || stopper.stop()),
+        };
+        if let Some(at) = self.stops_at {
+            simulation.stop_at(server, breme_base::Instant::ZERO + at);
+        }
+        let clients = self.clients;
+        let client = simulation.client("client", 1, |_| Client::new(&surroundings, PATIENCE, clients.clone()));
+        simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+        assert_eq!(simulation.take(client)[0].failures(), [""; 0], "{}", simulation.trace());
+        for host in hosts {
+            assert_eq!(simulation.take(host)[0].failures(), [""; 0], "{}", simulation.trace());
+        }
+        let counts = proxy.counts();
+        assert_eq!(counts.exchanges_open, 0, "{counts:?}");
+        assert_eq!((counts.pool_idle, counts.pool_busy, counts.tunnels_open), (0, 0, 0), "{counts:?}");
+        counts
+    }
+}
+
+/// Lines of a message, each ended as HTTP wants it, and the empty line.
+pub fn head(lines: &[&str]) -> String {
+    lines.iter().map(|line| format!("{line}\r\n")).collect::<String>() + "\r\n"
+}
+
+/// What a script is to send or expect.
+pub fn text(text: impl Into<String>) -> Bytes {
+    text.into().into()
+}
