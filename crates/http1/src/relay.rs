@@ -63,10 +63,6 @@ pub struct FieldWriter<'o> {
 }
 
 impl<'o> FieldWriter<'o> {
-    pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
-        Self { out }
-    }
-
     /// Adds a field line. `Content-Length` and `Transfer-Encoding` are not for the caller to set.
     ///
     /// # Errors
@@ -123,6 +119,14 @@ impl<'o> FieldWriter<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Leaves the head as it is, for somebody else to [go on](Self::resume) with it and to end it.
+    pub fn leave_open(self) {}
+
+    /// Goes on with a head that was left open at the end of `out`.
+    pub fn resume(out: &'o mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
     /// Ends the head.
     pub fn end(self) {
         self.out.extend_from_slice(b"\r\n");
@@ -136,8 +140,8 @@ pub struct RelayedRequest<'a> {
     pub method: Method<'a>,
     /// The target. Its origin or asterisk form is what is sent, whatever form it has.
     pub target: Target<'a>,
-    /// The value of Host.
-    pub authority: &'a str,
+    /// The value of Host; none: whoever ends the head will say it.
+    pub authority: Option<&'a str>,
     /// How the content that follows is framed; `None` for none.
     pub framing: Framing,
     /// Ask for other protocols: the value of Upgrade.
@@ -152,7 +156,7 @@ impl RelayedRequest<'_> {
     pub fn begin<'o>(&self, out: &'o mut Vec<u8>) -> Result<FieldWriter<'o>, InvalidField> {
         let start = out.len();
         match self.try_begin(out) {
-            Ok(()) => Ok(FieldWriter::new(out)),
+            Ok(()) => Ok(FieldWriter::resume(out)),
             Err(invalid) => {
                 out.truncate(start);
                 Err(invalid)
@@ -170,7 +174,9 @@ impl RelayedRequest<'_> {
         out.push(b' ');
         push_target(self.target, out)?;
         out.extend_from_slice(b" HTTP/1.1\r\n");
-        push_field_line(out, "Host", self.authority.as_bytes())?;
+        if let Some(authority) = self.authority {
+            push_field_line(out, "Host", authority.as_bytes())?;
+        }
         push_framing(out, self.framing);
         if let Some(protocols) = self.upgrade {
             out.extend_from_slice(b"Connection: upgrade\r\n");
@@ -227,7 +233,7 @@ mod tests {
         let progress = server.receive(request.as_bytes(), false, &limits, &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
         let mut out = Vec::new();
-        FieldWriter::new(&mut out).relay(head.fields, |name| !name.eq_ignore_ascii_case("Host"));
+        FieldWriter::resume(&mut out).relay(head.fields, |name| !name.eq_ignore_ascii_case("Host"));
         String::from_utf8(out).unwrap()
     }
 
@@ -263,7 +269,7 @@ mod tests {
     const GET: RelayedRequest<'_> = RelayedRequest {
         method: Method::Get,
         target: Target::Origin { path: "/x", query: Some("y") },
-        authority: "a:80",
+        authority: Some("a:80"),
         framing: Framing::None,
         upgrade: None,
     };
@@ -290,7 +296,7 @@ mod tests {
             origin("/", Some("a\r\nb")),
             origin("", None),
             RelayedRequest { method: Method::Other("G T"), ..GET },
-            RelayedRequest { authority: "a\r\nX: y", ..GET },
+            RelayedRequest { authority: Some("a\r\nX: y"), ..GET },
             RelayedRequest { upgrade: Some(b"a\nb"), ..GET },
         ] {
             let mut out = b"|".to_vec();

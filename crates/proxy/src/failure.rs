@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use breme_balance::NoChoice;
 use breme_http1::ClientError;
 use breme_node::ConnectError;
 
@@ -12,7 +13,7 @@ use crate::targets::TargetRefusal;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// Nobody may be asked.
-    NoUpstream,
+    NoUpstream(NoChoice),
     Connect(ConnectError),
     /// An upstream with TLS of which the driver knows nothing.
     NoTlsClient,
@@ -44,7 +45,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn status(&self) -> u16 {
         match self {
-            Self::NoUpstream | Self::Resolve(ResolveError::Busy) | Self::Connect(ConnectError::NoResources) => 503,
+            Self::NoUpstream(_) | Self::Resolve(ResolveError::Busy) | Self::Connect(ConnectError::NoResources) => 503,
             Self::Connect(ConnectError::TimedOut)
             | Self::Resolve(ResolveError::TimedOut)
             | Self::HeadTimeout
@@ -63,7 +64,7 @@ impl Failure {
     /// The `error` parameter of Proxy-Status; none: the client's mistake, or a rule.
     pub(crate) fn error_type(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NoUpstream => "destination_unavailable",
+            Self::NoUpstream(_) => "destination_unavailable",
             Self::Connect(ConnectError::Refused) => "connection_refused",
             Self::Connect(ConnectError::TimedOut) => "connection_timeout",
             Self::Connect(ConnectError::Unreachable) => "destination_ip_unroutable",
@@ -104,7 +105,7 @@ struct Reason<'a>(&'a Failure);
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self.0 {
-            Failure::NoUpstream => "no upstream is available",
+            Failure::NoUpstream(why) => return write!(formatter, "{why}"),
             Failure::Connect(error) => return connect_reason(error, formatter),
             Failure::NoTlsClient => "the upstream is to be spoken to over TLS, but nothing is known of its certificate",
             Failure::Resolve(error) => return write!(formatter, "{error}"),
@@ -147,6 +148,6 @@ mod tests {
         let failure = Failure::Connect(ConnectError::Refused);
         assert_eq!(failure.text(Some("a.example:80")), "a.example:80: the upstream refused the connection.\n");
         assert_eq!((failure.status(), failure.error_type()), (502, Some("connection_refused")));
-        assert!(Failure::NoUpstream.text(None).contains("no upstream"));
+        assert!(Failure::NoUpstream(NoChoice::AllFull).text(None).contains("every upstream has as many requests"));
     }
 }

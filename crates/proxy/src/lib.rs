@@ -15,7 +15,6 @@ mod resolver;
 mod settings;
 mod shared;
 mod targets;
-mod upstreams;
 
 pub use access_log::{AccessLog, Ending, Exchange};
 pub use counters::{Bucket, ProxyCounts, StatusCount, UPSTREAM_TIME_BOUNDS};
@@ -23,4 +22,3 @@ pub use node::ProxyNode;
 pub use proxy::{Parts, Proxy, SettingsError};
 pub use resolver::{Requester, Resolution, ResolveError, Resolver};
 pub use settings::{ClientLimits, ForwardRules, HostRule, Identity, Mode, Pool, Settings, Times};
-pub use upstreams::{Upstream, Upstreams};

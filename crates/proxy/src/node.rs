@@ -14,7 +14,10 @@
 //! | file | what |
 //! |---|---|
 //! | `clients` | accepted connections: requests, their content, how long they may take |
-//! | `asking` | from a request to a server that has it |
+//! | `asking` | from a request to what is to become of it |
+//! | `caching` | where the cache meets an exchange |
+//! | `routing` | who is asked |
+//! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
 //! | `answering` | from a server's answer to the client |
 //! | `ending` | exchanges that end, well or badly |
 //! | `tunnels` | bytes of no protocol of ours |
@@ -23,9 +26,12 @@
 
 mod answering;
 mod asking;
+mod caching;
 mod clients;
 mod ending;
 mod pool;
+mod routing;
+mod servers;
 mod tables;
 mod tunnels;
 
@@ -165,7 +171,8 @@ impl Node for ProxyNode {
     ) {
         let index = ticket.0 as usize;
         if let Some(connecting) = self.state.connecting.try_remove(index) {
-            self.turn(now, actions).handle_connected(ConnectingKey::of(index), connecting, outcome);
+            let Connecting { endpoint, exchange } = connecting;
+            self.turn(now, actions).handle_connected(ConnectingKey::of(index), endpoint, exchange, outcome);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use breme_balance::Group;
 use breme_base::WallClock;
 use breme_node::{Shard, TlsClientId};
 
@@ -13,14 +14,13 @@ use crate::node::ProxyNode;
 use crate::resolver::Resolver;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::upstreams::Upstreams;
 
 /// What a proxy is made of. What its mode does not need may be missing.
 pub struct Parts {
     /// What the user chose.
     pub settings: Settings,
     /// Whom a reverse proxy asks.
-    pub upstreams: Option<Upstreams>,
+    pub group: Option<Arc<Group>>,
     /// The driver's clients of TLS, by the name of the upstream. An upstream with TLS that has none cannot be asked.
     pub tls_clients: HashMap<String, TlsClientId>,
     /// How a forward proxy finds addresses.
@@ -35,7 +35,7 @@ impl Parts {
     /// The least: settings and a calendar.
     #[must_use]
     pub fn new(settings: Settings, clock: WallClock) -> Self {
-        Self { settings, upstreams: None, tls_clients: HashMap::new(), resolver: None, access_log: None, clock }
+        Self { settings, group: None, tls_clients: HashMap::new(), resolver: None, access_log: None, clock }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use breme_http1::{FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
+use breme_http1::{FieldBlock, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
 
 use crate::settings::Identity;
 use crate::shared::{Role, Shared};
@@ -22,16 +22,18 @@ pub(crate) struct Asker {
 /// How a request is to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passing<'a> {
-    /// The value of Host.
-    pub(crate) authority: &'a str,
+    /// The value of Host; none: it is not known yet who will be asked, and Host is to be the upstream's.
+    pub(crate) authority: Option<&'a str>,
     pub(crate) asker: Asker,
     /// The request to go on with another protocol is passed on.
     pub(crate) with_upgrade: bool,
     /// What Max-Forwards is to be from here on, if it is to change.
     pub(crate) hops_left: Option<u64>,
+    /// Conditions of the cache's, which take the place of the client's.
+    pub(crate) conditions: Option<&'a FieldBlock>,
 }
 
-/// Writes the head.
+/// Writes the head up to its empty line, which [`end`] writes when it is known who is asked.
 pub(crate) fn write(
     shared: &Shared,
     head: &RequestHead<'_, '_>,
@@ -54,6 +56,7 @@ pub(crate) fn write(
         match name.len() {
             _ if begins(name, "X-Forwarded-") => passing.asker.is_trusted && !(identity.x_forwarded && is_own(name)),
             4 => !is("Host"),
+            5 | 8 | 13 | 17 | 19 if passing.conditions.is_some() && is_condition(name) => false,
             6 => head.expects_continue || !is("Expect"),
             // Lines that will be continued, or that nobody vouches for.
             9 if is("Forwarded") => passing.asker.is_trusted && !identity.forwarded,
@@ -74,8 +77,28 @@ pub(crate) fn write(
         writer.field("Max-Forwards", text.as_bytes())?;
     }
     write_identity(identity, head, &passing.asker, &mut writer, &mut text)?;
-    writer.end();
+    if let Some(conditions) = passing.conditions {
+        writer.block(conditions);
+    }
+    writer.leave_open();
     Ok(())
+}
+
+/// Ends the head; with the Host of who is asked, if that was not written.
+pub(crate) fn end(upstream_host: Option<&str>, out: &mut Vec<u8>) {
+    let mut writer = FieldWriter::resume(out);
+    if let Some(host) = upstream_host {
+        // The name of an upstream was checked when it came into the list.
+        let _ = writer.field("Host", host.as_bytes());
+    }
+    writer.end();
+}
+
+/// What asks for an answer under a condition, or for a part of one (RFC 9110, 13.1 and 14.2).
+fn is_condition(name: &str) -> bool {
+    const CONDITIONS: [&str; 6] =
+        ["Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range"];
+    CONDITIONS.iter().any(|condition| name.eq_ignore_ascii_case(condition))
 }
 
 /// The methods that are expected to have content say that they have none (RFC 9110, 8.6).
@@ -174,19 +197,24 @@ pub(crate) fn has_come_through(fields: Fields<'_, '_>, via_name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use breme_balance::{Group, GroupSettings, UpstreamSettings};
     use breme_base::{UnixSeconds, WallClock};
     use breme_http1::{FieldStorage, Limits, Progress, ServerConnection};
 
     use super::*;
     use crate::proxy::Parts;
     use crate::settings::{HostRule, Mode, Settings};
-    use crate::upstreams::Upstreams;
 
     fn shared(change: impl FnOnce(&mut Settings)) -> Shared {
         let mut settings = Settings::new(Mode::Reverse { host: HostRule::Keep });
         change(&mut settings);
+        let upstream =
+            UpstreamSettings { name: "up:1".to_owned(), tls: false, addresses: Vec::new(), weight: 1, route: None };
+        let group = Group::new(GroupSettings::default(), vec![upstream]).unwrap();
         let parts = Parts::new(settings, WallClock::starting_at(UnixSeconds(0)));
-        Shared::new(Parts { upstreams: Some(Upstreams::fixed(Vec::new())), ..parts }).unwrap()
+        Shared::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap()
     }
 
     fn passed_by(shared: &Shared, asker: Asker, request: &str) -> String {
@@ -194,9 +222,10 @@ mod tests {
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
         let with_upgrade = head.asks_upgrade;
-        let passing = Passing { authority: head.authority.unwrap_or("up:1"), asker, with_upgrade, hops_left: None };
+        let passing = Passing { authority: head.authority, asker, with_upgrade, hops_left: None, conditions: None };
         let mut out = Vec::new();
         write(shared, &head, &passing, &mut out).unwrap();
+        end(head.authority.is_none().then_some("up:1"), &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -231,7 +260,7 @@ mod tests {
         });
         let request = "POST / HTTP/1.0\r\nExpect: x\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nConnection: keep-alive\r\n\r\n";
         let untrusted = passed_by(&shared, asker("::ffff:192.0.2.7", false, false), request);
-        assert_eq!(untrusted, "POST / HTTP/1.1\r\nHost: up:1\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(untrusted, "POST / HTTP/1.1\r\nContent-Length: 0\r\nHost: up:1\r\n\r\n");
         let trusted = passed_by(&shared, asker("192.0.2.7", false, true), request);
         assert!(trusted.contains("Forwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\n"), "{trusted}");
     }

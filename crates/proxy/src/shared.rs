@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use breme_balance::Group;
 use breme_base::WallClock;
 use breme_http1::is_authority;
 use breme_node::TlsClientId;
@@ -16,7 +17,6 @@ use crate::proxy::{Parts, SettingsError};
 use crate::resolver::Resolver;
 use crate::settings::{HostRule, Mode, Settings};
 use crate::targets::TargetRules;
-use crate::upstreams::Upstreams;
 
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
@@ -32,13 +32,13 @@ pub(crate) struct Shared {
 
 /// What it is for, with what it needs for that.
 pub(crate) enum Role {
-    Reverse { host: HostRule, upstreams: Upstreams },
+    Reverse { host: HostRule, group: Arc<Group> },
     Forward { rules: TargetRules, resolver: Arc<dyn Resolver> },
 }
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Result<Self, SettingsError> {
-        let Parts { settings, upstreams, tls_clients, resolver, access_log, clock } = parts;
+        let Parts { settings, group, tls_clients, resolver, access_log, clock } = parts;
         let pseudonym = &settings.identity.pseudonym;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         if pseudonym.is_empty() || !pseudonym.bytes().all(is_name) {
@@ -53,7 +53,7 @@ impl Shared {
             Mode::Reverse { .. } => pseudonym.clone(),
             Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
         };
-        let role = Role::new(&settings.mode, upstreams, resolver)?;
+        let role = Role::new(&settings.mode, group, resolver)?;
         Ok(Self { role, tls_clients, trusted, access_log, counters: Counters::new(), clock, via_name, settings })
     }
 
@@ -63,11 +63,7 @@ impl Shared {
 }
 
 impl Role {
-    fn new(
-        mode: &Mode,
-        upstreams: Option<Upstreams>,
-        resolver: Option<Arc<dyn Resolver>>,
-    ) -> Result<Self, SettingsError> {
+    fn new(mode: &Mode, group: Option<Arc<Group>>, resolver: Option<Arc<dyn Resolver>>) -> Result<Self, SettingsError> {
         match mode {
             Mode::Reverse { host } => {
                 if let HostRule::Fixed(fixed) = host
@@ -75,8 +71,8 @@ impl Role {
                 {
                     return Err(SettingsError::Host(fixed.clone()));
                 }
-                let upstreams = upstreams.ok_or(SettingsError::NoUpstreams)?;
-                Ok(Self::Reverse { host: host.clone(), upstreams })
+                let group = group.ok_or(SettingsError::NoUpstreams)?;
+                Ok(Self::Reverse { host: host.clone(), group })
             }
             Mode::Forward(rules) => {
                 let rules = TargetRules::new(rules).map_err(SettingsError::AllowedHost)?;

@@ -7,12 +7,13 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_balance::{Group, GroupSettings};
 use breme_base::WallClock;
 use breme_driver::{Clock, Kind, Listener, Running, Settings as DriverSettings, start};
 use breme_node::Node;
-use breme_proxy::{Parts, Proxy, ProxyCounts, Settings, Upstream, Upstreams};
+use breme_proxy::{Parts, Proxy, ProxyCounts, Settings};
 use breme_testkit::{Client, Script, Surroundings};
-use support::{Acts, ScriptedUpstream, head, silent, text};
+use support::{Acts, ScriptedUpstream, head, silent, text, upstream_at};
 
 /// A fail-safe: no passing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,13 +30,13 @@ fn serve<N: Node + Send + 'static>(
 }
 
 /// Plays the clients against a proxy on `kind` with one upstream. What went otherwise than written fails the test.
-fn play(kind: Kind, settings: Settings, clients: Vec<Script>, upstream: Vec<Acts>) -> ProxyCounts {
+fn play(kind: Kind, settings: Settings, clients: &[Script], upstream: &[Acts]) -> ProxyCounts {
     let threads = if kind == Kind::Threads { clients.len() } else { 1 };
-    let (upstream_address, upstream_running) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(upstream.clone()));
+    let (upstream_address, upstream_running) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(upstream.to_vec()));
     let clock = Clock::start();
     let parts = Parts::new(settings, WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
-    let list = vec![Upstream { name: "up.example:80".into(), address: upstream_address, tls: false }];
-    let proxy = Proxy::new(Parts { upstreams: Some(Upstreams::fixed(list)), ..parts }).unwrap();
+    let group = Group::new(GroupSettings::default(), vec![upstream_at("up.example:80", upstream_address)]).unwrap();
+    let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
     let node = proxy.clone();
     let (address, running) = serve(kind, threads, move |shard| node.node(shard));
     let stopper = running.stopper();
@@ -46,7 +47,7 @@ fn play(kind: Kind, settings: Settings, clients: Vec<Script>, upstream: Vec<Acts
     };
     let settings = DriverSettings { threads: 1, ..DriverSettings::default() };
     let playing =
-        start(Kind::Events, Vec::new(), &settings, clock, |_| Client::new(&surroundings, PATIENCE, clients.clone()));
+        start(Kind::Events, Vec::new(), &settings, clock, |_| Client::new(&surroundings, PATIENCE, clients.to_vec()));
     let client = playing.unwrap().join().remove(0).unwrap();
     assert_eq!(client.failures(), [""; 0], "{kind}");
     running.stopper().drain();
@@ -77,7 +78,7 @@ fn exchanges_follow_each_other_on_every_driver() {
             client = client.send(text(&request)).expect(text(&answer));
             upstream = upstream.expect(&request).send(&answer);
         }
-        let counts = play(kind, silent(), vec![client.part()], vec![upstream.expect_end()]);
+        let counts = play(kind, silent(), &[client.part()], &[upstream.expect_end()]);
         assert_eq!((counts.connects, counts.reuses), (1, 9), "{kind}");
     }
 }
@@ -92,7 +93,7 @@ fn a_long_content_passes_both_ways_on_every_driver() {
     for kind in kinds() {
         let client = Script::new().connect().send(text(&request)).expect(text(&answer)).part();
         let upstream = Acts::new().expect(&request).send(&answer).expect_end();
-        let counts = play(kind, silent(), vec![client], vec![upstream]);
+        let counts = play(kind, silent(), &[client], &[upstream]);
         assert_eq!((counts.bytes_upstream, counts.bytes_downstream), (BYTES as u64, BYTES as u64), "{kind}");
     }
 }

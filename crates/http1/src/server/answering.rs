@@ -55,7 +55,7 @@ impl ServerConnection {
         push_status_line(out, status, self.http10_only);
         push_framing(out, announced);
         self.push_connection(out);
-        ResponseWriter { connection: self, fields: FieldWriter::new(out) }
+        ResponseWriter { connection: self, fields: FieldWriter::resume(out) }
     }
 
     /// Begins an interim response (1xx other than 101). None if the client would not understand it, or the final response was begun.
@@ -66,7 +66,7 @@ impl ServerConnection {
         }
         self.exchange.continue_due &= status != 100;
         push_status_line(out, status, false);
-        Some(FieldWriter::new(out))
+        Some(FieldWriter::resume(out))
     }
 
     /// Begins the response with which this connection ceases to be one of HTTP: 101 to a request that
@@ -80,7 +80,7 @@ impl ServerConnection {
         }
         self.close = true;
         self.complete_answer();
-        FieldWriter::new(out)
+        FieldWriter::resume(out)
     }
 
     /// What is announced and what is sent (RFC 9110, 6.4.1 and 8.6; RFC 9112, 6.1 and 6.3).

@@ -1,12 +1,17 @@
 //! From a server's answer to the client: interim ones, the head, the content, the end.
 
-use breme_http1::{ClientError, ClientProgress, Content, FieldStorage, Fields, Framing, ResponseHead};
+use breme_http1::{ClientError, ClientProgress, Content, FieldStorage, Fields, Framing, ResponseHead, ResponseWriter};
 use breme_node::{Close, CloseReason, Received};
+use bytes::Bytes;
 
 use super::Turn;
-use super::tables::{ExchangeKey, ServerKey, Stage, Way};
+use super::caching::Taking;
+use super::tables::{ClientKey, ExchangeKey, ServerKey, Stage, Way};
 use crate::access_log::Ending;
 use crate::failure::Failure;
+
+/// Longer pieces of memory are handed over; shorter ones are cheaper to copy.
+const COPIED_BYTES_MAX: usize = 2048;
 
 impl Turn<'_> {
     /// Reads as much of the answer as has come. Tells how many bytes were taken.
@@ -37,6 +42,7 @@ impl Turn<'_> {
                 }
                 AnswerStep::Complete { taken: count, keep_alive } => {
                     let is_clean = keep_alive && taken + count == length;
+                    self.take_end(exchange_key);
                     self.finish(exchange_key, is_clean);
                     return length;
                 }
@@ -59,6 +65,7 @@ impl Turn<'_> {
         match server.http.receive(input, ended, limits, &mut storage) {
             Ok(ClientProgress::NeedMore { taken }) => AnswerStep::Wait(taken),
             Ok(ClientProgress::Content { bytes, taken }) => {
+                self.take_content(exchange_key, bytes);
                 self.pass_content(exchange_key, bytes);
                 AnswerStep::Taken(taken)
             }
@@ -92,37 +99,67 @@ impl Turn<'_> {
     }
 
     /// RFC 9110, 15.2: passed on, but to those who would not understand it.
-    fn pass_interim(&mut self, exchange_key: ExchangeKey, status: u16, fields: Fields<'_, '_>) {
-        let Some(exchange) = self.node.exchanges.get(exchange_key.index()) else { return };
-        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+    fn pass_interim(&mut self, key: ExchangeKey, status: u16, fields: Fields<'_, '_>) {
+        let Some(client) = self.listener(key) else { return };
+        let Some(client) = self.node.clients.get_mut(client.index()) else { return };
         if let Some(mut writer) = client.http.interim(status, self.actions.send(client.id)) {
             writer.relay(fields, |_| true);
             writer.end();
         }
     }
 
-    fn pass_head(&mut self, exchange_key: ExchangeKey, head: &ResponseHead<'_, '_>) {
-        let Some(exchange) = self.node.exchanges.get_mut(exchange_key.index()) else { return };
-        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+    /// Who listens to an exchange.
+    fn listener(&self, key: ExchangeKey) -> Option<ClientKey> {
+        self.node.exchanges.get(key.index())?.client
+    }
+
+    fn pass_head(&mut self, key: ExchangeKey, head: &ResponseHead<'_, '_>) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(key) else { return };
         exchange.stage = Stage::Answering;
-        exchange.status = head.status;
-        let duration = self.now.since(exchange.sent);
+        let duration = now.since(exchange.sent);
         exchange.upstream_duration = Some(duration);
+        let set_affinity = exchange.set_affinity.take();
         self.node.counts.count_upstream_time(duration);
+        if self.take_head(key, head) == Taking::Keep {
+            return;
+        }
+        let shared = self.shared;
+        let has_date = head.fields.first("Date").is_some();
+        self.begin_answer(key, head.status, framing(head), |writer, date| {
+            writer.relay(head.fields, |_| true);
+            if shared.settings.identity.via {
+                writer.via(head.version, &shared.via_name);
+            }
+            if !has_date {
+                // RFC 9110, 6.6.1: a recipient with a clock makes up for it.
+                writer.date(date);
+            }
+            if let Some(cookie) = &set_affinity {
+                // The balancer has made it of tokens.
+                let _ = writer.field("Set-Cookie", cookie.as_bytes());
+            }
+        });
+    }
+
+    /// Begins the client's answer, if somebody listens. `fields` is given the current date.
+    pub(super) fn begin_answer(
+        &mut self,
+        key: ExchangeKey,
+        status: u16,
+        framing: Framing,
+        fields: impl FnOnce(&mut ResponseWriter<'_, '_>, &[u8; 29]),
+    ) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        exchange.status = status;
+        exchange.stage = Stage::Answering;
+        exchange.answer = Some(Way::None);
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         if self.node.is_stopping && !client.has_pending {
             client.http.close_after_this();
         }
-        let identity = &self.shared.settings.identity;
-        let framing = framing(head);
-        let mut writer = client.http.relay(head.status, framing, self.actions.send(client.id));
-        writer.relay(head.fields, |_| true);
-        if identity.via {
-            writer.via(head.version, &self.shared.via_name);
-        }
-        if head.fields.first("Date").is_none() {
-            // RFC 9110, 6.6.1: a recipient with a clock makes up for it.
-            writer.date(self.node.date.text(self.now));
-        }
+        let mut writer = client.http.relay(status, framing, self.actions.send(client.id));
+        fields(&mut writer, self.node.date.text(self.now));
         exchange.answer = Some(match (writer.end(), framing) {
             (Content::Omitted, _) => Way::None,
             (Content::Expected, Framing::Length(_)) => Way::Raw,
@@ -130,9 +167,10 @@ impl Turn<'_> {
         });
     }
 
-    fn pass_content(&mut self, exchange_key: ExchangeKey, bytes: &[u8]) {
-        let Some(exchange) = self.node.exchanges.get_mut(exchange_key.index()) else { return };
-        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+    /// Passes a part of the content on to the client.
+    pub(super) fn pass_content(&mut self, key: ExchangeKey, bytes: &[u8]) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         match exchange.answer {
             Some(Way::Raw) => self.actions.send(client.id).extend_from_slice(bytes),
             Some(Way::Chunks) => client.http.chunk(bytes, self.actions.send(client.id)),
@@ -142,21 +180,54 @@ impl Turn<'_> {
         self.node.counts.bytes_downstream.add_many(bytes.len() as u64);
     }
 
+    /// Gives a whole answer that is at hand, and ends the exchange.
+    #[allow(dead_code, reason = "nothing is stored yet")]
+    pub(super) fn answer_from_memory(
+        &mut self,
+        key: ExchangeKey,
+        status: u16,
+        framing: Framing,
+        fields: impl FnOnce(&mut ResponseWriter<'_, '_>, &[u8; 29]),
+        content: impl IntoIterator<Item = Bytes>,
+    ) {
+        self.begin_answer(key, status, framing, fields);
+        for piece in content {
+            match self.listener(key).and_then(|client| self.client(client)).map(|client| client.id) {
+                Some(id) if piece.len() > COPIED_BYTES_MAX && self.sends_raw(key) => {
+                    let length = piece.len() as u64;
+                    self.actions.send_shared(id, piece);
+                    self.node.counts.bytes_downstream.add_many(length);
+                    if let Some(exchange) = self.exchange(key) {
+                        exchange.sent_bytes += length;
+                    }
+                }
+                _ => self.pass_content(key, &piece),
+            }
+        }
+        self.finish(key, false);
+    }
+
+    fn sends_raw(&self, key: ExchangeKey) -> bool {
+        self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.answer == Some(Way::Raw))
+    }
+
     /// The answer is complete.
-    fn finish(&mut self, key: ExchangeKey, is_server_clean: bool) {
+    pub(super) fn finish(&mut self, key: ExchangeKey, is_server_clean: bool) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
-        if let Some(client) = self.node.clients.get_mut(exchange.client.index()) {
+        let client_key = exchange.client;
+        if let Some(client) = client_key.and_then(|client| self.node.clients.get_mut(client.index())) {
             match exchange.answer {
                 Some(Way::Raw) => client.http.content_sent(),
                 Some(Way::Chunks) => client.http.end_chunks(self.actions.send(client.id)),
                 Some(Way::None) | None => {}
             }
+            self.node.counts.count_answer(exchange.status);
         }
-        let (client, status) = (exchange.client, exchange.status);
         let is_clean = is_server_clean && exchange.is_request_complete;
-        self.node.counts.count_answer(status);
         self.end_exchange(key, Ending::Complete, is_clean);
-        self.go_on(client);
+        if let Some(client) = client_key {
+            self.go_on(client);
+        }
     }
 
     pub(super) fn handle_server_queue(&mut self, key: ServerKey, is_long: bool) {
@@ -170,8 +241,9 @@ impl Turn<'_> {
             exchange.content_began = exchange.content_began + now.since(exchange.progress);
         }
         exchange.progress = now;
-        let client = exchange.client;
-        self.hold_client(client, is_long);
+        if let Some(client) = exchange.client {
+            self.hold_client(client, is_long);
+        }
         self.set_exchange_deadline(exchange_key);
     }
 
@@ -180,7 +252,13 @@ impl Turn<'_> {
         let now = self.now;
         let Some(exchange) = self.exchange(exchange_key) else { return };
         exchange.progress = now;
-        let Some(server) = exchange.server.and_then(|server| self.server(server)) else { return };
+        let Some(server_key) = exchange.server else {
+            if !is_held {
+                self.follow(exchange_key);
+            }
+            return;
+        };
+        let Some(server) = self.server(server_key) else { return };
         if server.is_paused != is_held {
             server.is_paused = is_held;
             let id = server.id;

@@ -1,33 +1,28 @@
 //! Exchanges that end, well or badly, and when they are late.
 
+use breme_balance::Outcome;
 use breme_base::Instant;
 use breme_http1::{Content, Framing};
 use breme_node::{Close, CloseReason};
 
 use super::Turn;
-use super::tables::{Exchange, ExchangeKey, Route, Stage};
+use super::tables::{Exchange, ExchangeKey, Stage};
 use crate::access_log::{self, Ending};
 use crate::failure::Failure;
 use crate::settings::Times;
-use crate::upstreams::Outcome;
 
 impl Turn<'_> {
     /// Ends an exchange: its server goes to the pool if it is clean, and is closed if not; its client is free.
     pub(super) fn end_exchange(&mut self, key: ExchangeKey, ending: Ending, is_server_clean: bool) {
-        if let Some(exchange) = self.exchange(key)
-            && matches!(exchange.route, Route::Upstream { .. })
-        {
+        if let Some(exchange) = self.exchange(key) {
             let outcome = exchange.outcome(ending);
             self.conclude(key, outcome);
         }
-        self.end_concluded(key, ending, is_server_clean);
-    }
-
-    fn end_concluded(&mut self, key: ExchangeKey, ending: Ending, is_server_clean: bool) {
         if self.exchange(key).is_some_and(|exchange| exchange.stage == Stage::Resolving) {
             self.forget_question(key);
         }
         let Some(mut exchange) = self.node.exchanges.try_remove(key.index()) else { return };
+        self.leave(&mut exchange);
         self.node.exchange_timers.clear(key.timer());
         self.node.counts.exchanges_open.remove();
         if matches!(exchange.stage, Stage::Tunnel { .. }) {
@@ -45,7 +40,7 @@ impl Turn<'_> {
                 false => self.drop_server(server, Close::Abort),
             }
         }
-        if let Some(client) = self.client(exchange.client) {
+        if let Some(client) = exchange.client.and_then(|client| self.client(client)) {
             client.exchange = None;
         }
     }
@@ -56,7 +51,14 @@ impl Turn<'_> {
             return self.end_tunnel(key, Close::Graceful);
         }
         self.node.counts.clients_gone.add();
-        self.end_exchange(key, Ending::ClientGone, false);
+        let is_request_complete = self.exchange(key).is_some_and(|exchange| exchange.is_request_complete);
+        if !is_request_complete || !self.outlives_client(key) {
+            return self.end_exchange(key, Ending::ClientGone, false);
+        }
+        if let Some(exchange) = self.exchange(key) {
+            exchange.client = None;
+        }
+        self.hold_server(key, false);
     }
 
     /// The server's connection is gone.
@@ -84,34 +86,28 @@ impl Turn<'_> {
 
     /// There is no answer, or no rest of it.
     pub(super) fn fail(&mut self, key: ExchangeKey, failure: &Failure) {
-        if let Some(exchange) = self.exchange(key)
-            && matches!(exchange.route, Route::Upstream { .. })
-        {
-            let outcome = failure_outcome(failure);
-            self.conclude(key, outcome);
-        }
-        self.fail_concluded(key, failure);
-    }
-
-    /// As [`Turn::fail`], when the balancer knows already.
-    pub(super) fn fail_concluded(&mut self, key: ExchangeKey, failure: &Failure) {
+        self.conclude(key, failure_outcome(failure));
         let Some(exchange) = self.exchange(key) else { return };
-        let client = exchange.client;
-        if exchange.answer.is_some() {
+        let (client, is_answer_begun) = (exchange.client, exchange.answer.is_some());
+        if !is_answer_begun && self.take_failure(key, failure) {
+            return;
+        }
+        let Some(client) = client else { return self.end_exchange(key, Ending::UpstreamFailed, false) };
+        if is_answer_begun {
             // A part of the answer is out. Only a reset cannot be taken for its end, and what comes behind it cannot be mixed with it.
             self.node.counts.answers_cut.add();
-            self.end_concluded(key, Ending::UpstreamFailed, false);
+            self.end_exchange(key, Ending::UpstreamFailed, false);
             return self.close_client(client, Close::Abort);
         }
         self.answer_failure(key, failure);
-        self.end_concluded(key, Ending::UpstreamFailed, false);
+        self.end_exchange(key, Ending::UpstreamFailed, false);
         self.go_on(client);
     }
 
     /// Tells the client what is wrong: in a sentence, and in the words of RFC 9209.
     fn answer_failure(&mut self, key: ExchangeKey, failure: &Failure) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
-        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         let status = failure.status();
         exchange.status = status;
         let name = exchange.upstream_name();
@@ -147,11 +143,10 @@ impl Turn<'_> {
     fn record(&mut self, exchange: &Exchange, ending: Ending) {
         let Some(log) = &self.shared.access_log else { return };
         let Some(notes) = &exchange.notes else { return };
-        let Some(client) = self.node.clients.get(exchange.client.index()) else { return };
         log.record(&access_log::Exchange {
-            client: client.peer,
-            listener: client.listener,
-            is_secured: client.is_secured,
+            client: notes.client,
+            listener: notes.listener,
+            is_secured: notes.is_secured,
             began: notes.began,
             duration: self.now.since(exchange.began),
             method: &notes.method,
@@ -166,7 +161,7 @@ impl Turn<'_> {
             upstream: exchange.upstream_name(),
             upstream_duration: exchange.upstream_duration,
             retries: exchange.retries,
-            cache_status: None,
+            cache_status: notes.cache_status.as_deref(),
             ending,
         });
     }
@@ -184,11 +179,12 @@ impl Turn<'_> {
         let exchange = self.node.exchanges.get(key.index())?;
         let Times { head, between_bytes, total, tunnel_idle } = self.shared.settings.times;
         let is_held = |is_long: Option<bool>| is_long == Some(true);
-        let client_is_slow = is_held(self.node.clients.get(exchange.client.index()).map(|client| client.queue_is_long));
+        let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
+        let client_is_slow = is_held(client.map(|client| client.queue_is_long));
         let server = exchange.server.and_then(|server| self.node.servers.get(server.index()));
         let server_is_slow = is_held(server.map(|server| server.queue_is_long));
         let of_stage = match exchange.stage {
-            Stage::Resolving => exchange.began + head,
+            Stage::Resolving | Stage::Waiting => exchange.began + head,
             // The driver's.
             Stage::Connecting => Instant::FAR,
             Stage::Asking if exchange.is_request_complete => exchange.sent + head,
@@ -219,11 +215,14 @@ impl Turn<'_> {
             Stage::Tunnel { .. } => self.end_tunnel(key, Close::Graceful),
             _ if is_over => self.fail(key, &Failure::TotalTimeout),
             Stage::Resolving => self.fail(key, &Failure::Resolve(crate::resolver::ResolveError::TimedOut)),
+            Stage::Waiting => self.fail(key, &Failure::HeadTimeout),
             Stage::Asking if exchange.is_request_complete => self.fail(key, &Failure::HeadTimeout),
             Stage::Asking if server_is_slow => self.fail(key, &Failure::TakingTimeout),
             Stage::Asking => {
                 let reason = exchange.content_lateness(now, &self.shared.settings.limits);
-                self.refuse_late_content(client, reason);
+                if let Some(client) = client {
+                    self.refuse_late_content(client, reason);
+                }
             }
             Stage::Connecting | Stage::Answering => self.fail(key, &Failure::SilenceTimeout),
         }
@@ -246,7 +245,6 @@ fn failure_outcome(failure: &Failure) -> Outcome {
             Outcome::TimedOut
         }
         Failure::BrokeOff | Failure::Answer(_) => Outcome::BrokeOff,
-        Failure::Connect(_) => Outcome::ConnectFailed,
         _ => Outcome::Abandoned,
     }
 }

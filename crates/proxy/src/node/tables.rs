@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixSeconds};
 use breme_http1::{ClientConnection, Limits, Method, RefusalReason, ServerConnection, Version};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
-use crate::upstreams::{Choice, UpstreamId};
+use super::caching;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -129,15 +130,21 @@ pub(crate) struct Connecting {
 pub(crate) struct Exchange {
     /// Tells it from others that had its place.
     pub(crate) number: u32,
-    /// Who asked.
-    pub(crate) client: ClientKey,
+    /// Who listens; none: nobody (any more), the answer is for the cache alone.
+    pub(crate) client: Option<ClientKey>,
     pub(crate) stage: Stage,
     pub(crate) server: Option<ServerKey>,
     pub(crate) connecting: Option<ConnectingKey>,
     pub(crate) route: Route,
     pub(crate) asked: Asked,
-    /// The head that goes upstream; kept until it is sure that it need not be sent again.
+    /// What is to be added to the answer to bring the client back to its upstream.
+    pub(crate) set_affinity: Option<Arc<str>>,
+    /// The head that goes upstream, without its end; kept until it is sure that it need not be sent again.
     pub(crate) request: Vec<u8>,
+    /// Host is to be the upstream's, and is added when that is known.
+    pub(crate) lacks_host: bool,
+    /// A hash of what is asked for, for the balancer.
+    pub(crate) key_hash: u64,
     /// How the request's content is passed on.
     pub(crate) content: Way,
     /// All of the request has been passed on.
@@ -165,6 +172,8 @@ pub(crate) struct Exchange {
     pub(crate) received_bytes: u64,
     /// Content that went to the client.
     pub(crate) sent_bytes: u64,
+    /// What the cache holds of it.
+    pub(crate) caching: caching::Part,
     /// For the log, if there is one.
     pub(crate) notes: Option<Box<Notes>>,
 }
@@ -172,6 +181,8 @@ pub(crate) struct Exchange {
 /// How far an exchange has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// Another exchange is fetching the answer.
+    Waiting,
     /// Its host's addresses are being looked up.
     Resolving,
     /// A connection is being opened for it.
@@ -190,7 +201,12 @@ pub(crate) enum Route {
     /// Not decided.
     None,
     /// To one of a reverse proxy's upstreams; those before it could not be reached.
-    Upstream { choice: Choice, tried: Vec<UpstreamId> },
+    Upstream {
+        choice: Choice,
+        tried: Vec<UpstreamId>,
+        /// The balancer does not know yet how it ended.
+        is_open: bool,
+    },
     /// To a host that the client named.
     Host {
         /// As it was named, with its port.
@@ -231,12 +247,17 @@ pub(crate) enum Way {
 /// What the log is told of a request.
 #[derive(Debug)]
 pub(crate) struct Notes {
+    pub(crate) client: SocketAddr,
+    pub(crate) listener: ListenerId,
+    pub(crate) is_secured: bool,
     pub(crate) began: UnixSeconds,
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) authority: Option<String>,
     pub(crate) referer: Option<Vec<u8>>,
     pub(crate) user_agent: Option<Vec<u8>>,
+    /// What the cache did, without the proxy's name.
+    pub(crate) cache_status: Option<String>,
 }
 
 impl Client {
@@ -274,7 +295,7 @@ impl Server {
 }
 
 impl Exchange {
-    pub(crate) fn new(number: u32, client: ClientKey, now: Instant, asked: Asked) -> Self {
+    pub(crate) fn new(number: u32, client: Option<ClientKey>, now: Instant, asked: Asked) -> Self {
         Self {
             number,
             client,
@@ -283,7 +304,10 @@ impl Exchange {
             connecting: None,
             route: Route::None,
             asked,
+            set_affinity: None,
             request: Vec::new(),
+            lacks_host: false,
+            key_hash: 0,
             content: Way::None,
             is_request_complete: true,
             answer: None,
@@ -299,6 +323,7 @@ impl Exchange {
             upstream_duration: None,
             received_bytes: 0,
             sent_bytes: 0,
+            caching: caching::Part::default(),
             notes: None,
         }
     }

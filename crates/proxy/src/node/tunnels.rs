@@ -13,7 +13,7 @@ impl Turn<'_> {
     /// The connection that CONNECT asked for is there.
     pub(super) fn open_tunnel(&mut self, key: ExchangeKey) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
-        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         client.http.begin_tunnel(200, self.actions.send(client.id)).end();
         exchange.status = 200;
         self.begin_tunnel(key);
@@ -22,7 +22,7 @@ impl Turn<'_> {
     /// The server has agreed to speak another protocol.
     pub(super) fn switch(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
-        let Some(client) = self.node.clients.get_mut(exchange.client.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         let mut writer = client.http.begin_tunnel(101, self.actions.send(client.id));
         for protocols in fields.all("Upgrade") {
             // It was received, so it can be sent.
@@ -46,7 +46,9 @@ impl Turn<'_> {
         self.node.counts.count_answer(status);
         self.set_exchange_deadline(key);
         // What came behind the request has waited for this.
-        self.lend_client_again(client);
+        if let Some(client) = client {
+            self.lend_client_again(client);
+        }
     }
 
     /// None: there is no tunnel.
@@ -82,7 +84,7 @@ impl Turn<'_> {
         exchange.progress = now;
         exchange.sent_bytes += length as u64;
         exchange.stage = Stage::Tunnel { client_ended, server_ended: server_ended || received.ended };
-        let client = exchange.client;
+        let client = exchange.client?;
         let id = self.client(client)?.id;
         if length > 0 {
             self.actions.send(id).extend_from_slice(received.bytes);
@@ -111,6 +113,8 @@ impl Turn<'_> {
             self.drop_server(server, how);
         }
         self.end_exchange(key, Ending::Complete, false);
-        self.close_client(client, how);
+        if let Some(client) = client {
+            self.close_client(client, how);
+        }
     }
 }

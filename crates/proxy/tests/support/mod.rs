@@ -4,11 +4,13 @@
 
 mod upstream;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_balance::{Group, GroupSettings, UpstreamSettings};
 use breme_base::{UnixSeconds, WallClock};
-use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Settings, Upstream, Upstreams};
+use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Settings};
 use breme_sim::{Network, Simulation};
 use breme_testkit::{Client, Script, Surroundings};
 use bytes::Bytes;
@@ -67,16 +69,16 @@ impl Play {
         let mut list = Vec::new();
         if self.has_dead_upstream {
             let address = Simulation::nobody();
-            list.push(Upstream { name: "dead.example:80".into(), address, tls: false });
+            list.push(upstream_at("dead.example:80", address));
         }
         for (index, acts) in scripts.into_iter().enumerate() {
             let host = simulation.serve(&format!("upstream {index}"), 1, |_| ScriptedUpstream::new(acts.clone()));
-            let name = format!("up{index}.example:80").into();
-            list.push(Upstream { name, address: simulation.address(host), tls: false });
+            list.push(upstream_at(&format!("up{index}.example:80"), simulation.address(host)));
             hosts.push(host);
         }
         let parts = Parts::new(self.settings, WallClock::starting_at(UnixSeconds(THEN)));
-        let proxy = Proxy::new(Parts { upstreams: Some(Upstreams::fixed(list)), ..parts }).unwrap();
+        let group = Group::new(GroupSettings::default(), list).unwrap();
+        let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
         let node = proxy.clone();
         let server = simulation.serve("proxy", 1, |shard| node.node(shard));
         let stopper = simulation.stopper(server);
@@ -100,6 +102,11 @@ impl Play {
         assert_eq!((counts.pool_idle, counts.pool_busy, counts.tunnels_open), (0, 0, 0), "{counts:?}");
         counts
     }
+}
+
+/// An upstream of a group.
+pub fn upstream_at(name: &str, address: SocketAddr) -> UpstreamSettings {
+    UpstreamSettings { name: name.to_owned(), tls: false, addresses: vec![address], weight: 1, route: None }
 }
 
 /// Lines of a message, each ended as HTTP wants it, and the empty line.
