@@ -71,6 +71,10 @@ pub struct ProxyCounts {
     pub tunnels_open: u64,
     /// Targets that the rules of a forward proxy refused.
     pub targets_refused: u64,
+    /// Requests that were answered with 429, since their client had sent too many.
+    pub requests_limited: u64,
+    /// Connections that were closed at once, since their client had too many.
+    pub connections_limited: u64,
     /// Bytes of content that went to upstreams, and of tunnels.
     pub bytes_upstream: u64,
     /// Bytes of content that went to clients, and of tunnels.
@@ -221,6 +225,9 @@ impl Counters {
             tunnels: self.sum(|shard| &shard.tunnels),
             tunnels_open: self.sum(|shard| &shard.tunnels_open),
             targets_refused: self.sum(|shard| &shard.targets_refused),
+            // The table of clients knows them.
+            requests_limited: 0,
+            connections_limited: 0,
             bytes_upstream: self.sum(|shard| &shard.bytes_upstream),
             bytes_downstream: self.sum(|shard| &shard.bytes_downstream),
             upstream_times: times.collect(),

@@ -7,6 +7,7 @@ mod access_log;
 mod counters;
 mod date;
 mod failure;
+mod limits;
 mod networks;
 mod node;
 mod proxy;

@@ -21,6 +21,7 @@
 //! | `answering` | from a server's answer to the client |
 //! | `ending` | exchanges that end, well or badly |
 //! | `tunnels` | bytes of no protocol of ours |
+//! | `health` | checks of the upstreams, beside all exchanges |
 //! | `pool` | servers that wait |
 //! | `tables` | the records of all these |
 
@@ -29,6 +30,7 @@ mod asking;
 mod caching;
 mod clients;
 mod ending;
+mod health;
 mod pool;
 mod routing;
 mod servers;
@@ -41,6 +43,7 @@ use breme_base::{Instant, Random, Timers};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
+use health::Checks;
 use pool::Pools;
 use slab::Slab;
 use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey, Owner, Server, ServerKey};
@@ -74,6 +77,7 @@ struct State {
     exchanges: Slab<Exchange>,
     connecting: Slab<Connecting>,
     pools: Pools,
+    checks: Checks,
     client_timers: Timers,
     server_timers: Timers,
     exchange_timers: Timers,
@@ -101,6 +105,7 @@ impl State {
             date: DateLine::new(shared.clock.clone()),
             random: Random::stream(shared.settings.seed, shard.id.0 as u64),
             pools: Pools::new(&shared.settings),
+            checks: Checks::new(shared, shard.id),
             shard,
             owners: Vec::new(),
             clients: Slab::new(),
@@ -123,6 +128,7 @@ impl State {
             Owner::Nobody => true,
             Owner::Client(key) => self.clients.get(key.index()).is_some_and(|client| client.id == id),
             Owner::Server(key) => self.servers.get(key.index()).is_some_and(|server| server.id == id),
+            Owner::Check(number) => self.checks.owns(number, id),
         };
         if is_same { owner } else { Owner::Nobody }
     }
@@ -154,9 +160,13 @@ impl State {
 }
 
 impl Node for ProxyNode {
-    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, _actions: &mut Actions) {
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions) {
         let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
-        let is_trusted = self.shared.is_trusted(accepted.peer.ip());
+        let address = accepted.peer.ip();
+        let is_trusted = self.shared.is_trusted(address);
+        if !is_trusted && !self.shared.clients.enter(now, address) {
+            return actions.close(id, Close::Abort);
+        }
         let key = ClientKey::of(self.state.clients.insert(Client::new(id, accepted, is_secured, is_trusted)));
         self.state.set_owner(id, Owner::Client(key));
         self.state.client_timers.set(key.timer(), now + self.shared.settings.limits.idle_timeout);
@@ -169,6 +179,9 @@ impl Node for ProxyNode {
         outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
+        if let Some(number) = Checks::of_ticket(ticket) {
+            return self.turn(now, actions).handle_check_connected(number, outcome);
+        }
         let index = ticket.0 as usize;
         if let Some(connecting) = self.state.connecting.try_remove(index) {
             let Connecting { endpoint, exchange } = connecting;
@@ -186,6 +199,7 @@ impl Node for ProxyNode {
         match self.state.owner(id) {
             Owner::Client(key) => self.turn(now, actions).receive_from_client(key, received),
             Owner::Server(key) => self.turn(now, actions).receive_from_server(key, received),
+            Owner::Check(number) => self.turn(now, actions).receive_from_checked(number, received),
             Owner::Nobody => received.bytes.len(),
         }
     }
@@ -194,7 +208,7 @@ impl Node for ProxyNode {
         match self.state.owner(id) {
             Owner::Client(key) => self.turn(now, actions).handle_client_queue(key, unsent_bytes > 0),
             Owner::Server(key) => self.turn(now, actions).handle_server_queue(key, unsent_bytes > 0),
-            Owner::Nobody => {}
+            Owner::Check(_) | Owner::Nobody => {}
         }
     }
 
@@ -202,6 +216,7 @@ impl Node for ProxyNode {
         match self.state.owner(id) {
             Owner::Client(key) => self.turn(now, actions).handle_client_closed(key, reason),
             Owner::Server(key) => self.turn(now, actions).handle_server_closed(key, reason),
+            Owner::Check(number) => self.turn(now, actions).handle_check_closed(number),
             Owner::Nobody => {}
         }
     }
@@ -216,6 +231,7 @@ impl Node for ProxyNode {
         while let Some(key) = self.state.server_timers.pop_due(now) {
             self.turn(now, actions).drop_server(ServerKey::of(key as usize), Close::Graceful);
         }
+        self.turn(now, actions).make_checks();
     }
 
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
@@ -225,15 +241,15 @@ impl Node for ProxyNode {
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.state.is_stopping = true;
         let mut turn = self.turn(now, actions);
+        turn.stop_checks();
         turn.drop_idle_servers();
         turn.drop_idle_clients();
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        [self.state.exchange_timers.next(), self.state.client_timers.next(), self.state.server_timers.next()]
-            .into_iter()
-            .flatten()
-            .min()
+        let State { exchange_timers, client_timers, server_timers, checks, .. } = &self.state;
+        let deadlines = [exchange_timers.next(), client_timers.next(), server_timers.next(), checks.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 }
 

@@ -104,6 +104,11 @@ impl Proxy {
     /// All that the shards have counted. It disturbs none of them.
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
-        self.shared.counters.counts()
+        let clients = &self.shared.clients;
+        ProxyCounts {
+            requests_limited: clients.requests_limited(),
+            connections_limited: clients.connections_limited(),
+            ..self.shared.counters.counts()
+        }
     }
 }

@@ -12,6 +12,7 @@ use breme_node::TlsClientId;
 
 use crate::access_log::AccessLog;
 use crate::counters::Counters;
+use crate::limits::ClientTable;
 use crate::networks::Network;
 use crate::proxy::{Parts, SettingsError};
 use crate::resolver::Resolver;
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) trusted: Vec<Network>,
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
     pub(crate) counters: Counters,
+    pub(crate) clients: ClientTable,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
     pub(crate) via_name: String,
@@ -54,7 +56,9 @@ impl Shared {
             Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
         };
         let role = Role::new(&settings.mode, group, resolver)?;
-        Ok(Self { role, tls_clients, trusted, access_log, counters: Counters::new(), clock, via_name, settings })
+        let clients = ClientTable::new(&settings.clients, settings.seed);
+        let counters = Counters::new();
+        Ok(Self { role, tls_clients, trusted, access_log, counters, clients, clock, via_name, settings })
     }
 
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {

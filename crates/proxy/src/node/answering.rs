@@ -136,8 +136,9 @@ impl Turn<'_> {
                 writer.date(date);
             }
             if let Some(cookie) = &set_affinity {
-                // The balancer has made it of tokens.
+                // The balancer has made it of tokens. It is this client's alone: a cache behind us must not give it to others.
                 let _ = writer.field("Set-Cookie", cookie.as_bytes());
+                let _ = writer.field("Cache-Control", b"private");
             }
         });
     }

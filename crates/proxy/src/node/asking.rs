@@ -57,6 +57,7 @@ impl Turn<'_> {
 
     /// Judges the request, asks the cache, and else goes to find who takes it.
     fn prepare(&mut self, key: ExchangeKey, client: ClientKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
+        self.judge_client(client)?;
         let hops_left = hops_left(head)?;
         self.judge(key, head)?;
         let asking = if head.method == Method::Connect {
@@ -78,6 +79,15 @@ impl Turn<'_> {
         };
         self.write_request(key, client, head, hops_left, conditions.as_ref())?;
         self.go_upstream_with(key, head.fields)
+    }
+
+    /// Whether the client may ask so much. Whoever is trusted asks for others.
+    fn judge_client(&mut self, client: ClientKey) -> Result<(), Failure> {
+        let clients = &self.shared.clients;
+        match self.node.clients.get(client.index()) {
+            Some(client) if !client.is_trusted => clients.ask(self.now, client.peer.ip()).map_err(Failure::TooMany),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the proxy lets it pass at all.

@@ -271,6 +271,9 @@ impl Turn<'_> {
         if let Some(client) = self.node.clients.try_remove(key.index()) {
             self.node.disown(client.id);
             self.node.client_timers.clear(key.timer());
+            if !client.is_trusted {
+                self.shared.clients.leave(client.peer.ip());
+            }
         }
     }
 

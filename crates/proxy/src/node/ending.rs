@@ -124,6 +124,9 @@ impl Turn<'_> {
         if status == 405 {
             let _ = writer.field("Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS");
         }
+        if let Some(seconds) = failure.retry_after() {
+            let _ = writer.field("Retry-After", seconds.to_string().as_bytes());
+        }
         if let Some(error) = failure.error_type() {
             let proxy = &self.shared.settings.identity.pseudonym;
             let value = match name {

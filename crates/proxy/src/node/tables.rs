@@ -10,6 +10,7 @@ use breme_http1::{ClientConnection, Limits, Method, RefusalReason, ServerConnect
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
 use super::caching;
+use super::health::CheckNumber;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -54,6 +55,7 @@ pub(crate) enum Owner {
     Nobody,
     Client(ClientKey),
     Server(ServerKey),
+    Check(CheckNumber),
 }
 
 /// An accepted connection. Small: a proxy holds ten thousand that do nothing.

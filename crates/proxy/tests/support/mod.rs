@@ -30,6 +30,7 @@ pub fn silent() -> Settings {
 /// A reverse proxy and its surroundings, to be played once.
 pub struct Play {
     pub settings: Settings,
+    pub group: GroupSettings,
     pub network: Network,
     pub seed: u64,
     /// For each upstream, what happens on its connections, in the order in which they come.
@@ -52,6 +53,7 @@ impl Play {
     pub fn new(clients: Vec<Script>, upstream: Vec<Acts>) -> Self {
         Self {
             settings: silent(),
+            group: GroupSettings::default(),
             network: Network::calm(),
             seed: 1,
             upstreams: vec![upstream],
@@ -63,6 +65,11 @@ impl Play {
 
     /// Plays it. What went otherwise than written fails the test.
     pub fn run(self) -> ProxyCounts {
+        self.play().0
+    }
+
+    /// The same; what the balancer knows in the end is told too.
+    pub fn play(self) -> (ProxyCounts, Arc<Group>) {
         let mut simulation = Simulation::new(self.seed, self.network);
         let scripts = self.upstreams;
         let mut hosts = Vec::new();
@@ -77,8 +84,8 @@ impl Play {
             hosts.push(host);
         }
         let parts = Parts::new(self.settings, WallClock::starting_at(UnixSeconds(THEN)));
-        let group = Group::new(GroupSettings::default(), list).unwrap();
-        let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
+        let group = Arc::new(Group::new(self.group, list).unwrap());
+        let proxy = Proxy::new(Parts { group: Some(Arc::clone(&group)), ..parts }).unwrap();
         let node = proxy.clone();
         let server = simulation.serve("proxy", 1, |shard| node.node(shard));
         let stopper = simulation.stopper(server);
@@ -100,7 +107,7 @@ impl Play {
         let counts = proxy.counts();
         assert_eq!(counts.exchanges_open, 0, "{counts:?}");
         assert_eq!((counts.pool_idle, counts.pool_busy, counts.tunnels_open), (0, 0, 0), "{counts:?}");
-        counts
+        (counts, group)
     }
 }
 
