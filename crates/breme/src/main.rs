@@ -6,9 +6,11 @@
 mod admin;
 mod driver;
 mod failure;
+mod files;
 #[cfg(target_os = "linux")]
 mod laboratory;
 mod load;
+mod serving;
 mod site;
 mod tls;
 
