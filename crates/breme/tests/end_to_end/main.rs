@@ -15,6 +15,8 @@ mod laboratory_harness;
 mod loading;
 mod lost_server;
 mod peers;
+mod proxy;
+mod proxy_forward;
 mod schedules;
 mod site;
 mod studies;
