@@ -11,12 +11,10 @@ use serde::Serialize;
 
 use super::calendar::Moment;
 
-/// The form of a line.
+/// The form of a line: as Apache and nginx write it, with the cache's status, the upstream and two times behind it; or an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// As Apache and nginx write it, with the cache's status, the upstream and two times behind it.
     Combined,
-    /// An object on a line.
     Json,
 }
 
