@@ -27,25 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("runner", &["base", "experiment", "stats", "sys"]),
     ("sim", &["base", "node"]),
     // where roles meet drivers
-    (
-        "breme",
-        &[
-            "base",
-            "node",
-            "http1",
-            "stats",
-            "cache",
-            "balance",
-            "origin",
-            "load",
-            "proxy",
-            "sys",
-            "driver",
-            "experiment",
-            "report",
-            "runner",
-        ],
-    ),
+    ("breme", &["base", "node", "http1", "stats", "cache", "balance", "origin", "load", "proxy", "sys", "driver", "experiment", "report", "runner"]),
     // workshop
     ("testkit", &["base", "node"]),
     ("conformance", &[]),

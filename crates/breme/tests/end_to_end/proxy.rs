@@ -243,7 +243,7 @@ fn a_file_says_what_flags_say() {
     assert_eq!((answer.status, answer.field("via")), (200, Some("1.1 edge")));
     let long = ask(&proxy, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nConnection: close\r\n\r\n123456");
     assert_eq!(long.status, 413);
-    lines_when(&folder.path().join("log"), 2);
+    lines_when(&folder.path().join("log"), 1);
 
     fs::write(&path, "upstraem = 5\nthreads = \"many\"").unwrap();
     let (code, _, told) = proxy_says(&config);
