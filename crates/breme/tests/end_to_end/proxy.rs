@@ -141,6 +141,7 @@ fn sigterm_finishes_what_was_begun_and_the_log_has_it() {
         let mut answer = String::new();
         busy.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{driver}: {answer:?}");
+        drop(busy);
         let (status, _) = proxy.wait();
         assert_eq!(status.code(), Some(0), "{driver}");
         let lines = lines(&log);
