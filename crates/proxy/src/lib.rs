@@ -11,6 +11,7 @@ mod limits;
 mod networks;
 mod node;
 mod proxy;
+mod renewal;
 mod request;
 mod resolver;
 mod settings;

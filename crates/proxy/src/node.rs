@@ -50,6 +50,7 @@ use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey
 
 use crate::counters::ShardCounts;
 use crate::date::DateLine;
+use crate::renewal::{InForce, RENEWED};
 use crate::shared::Shared;
 
 /// Memory for requests that is kept for the next ones.
@@ -60,6 +61,7 @@ const BUFFER_BYTES_KEPT: usize = 4096;
 /// The node of one shard of a [`Proxy`](crate::Proxy).
 #[derive(Debug)]
 pub struct ProxyNode {
+    in_force: Arc<InForce>,
     shared: Arc<Shared>,
     state: State,
 }
@@ -88,9 +90,10 @@ struct State {
 }
 
 impl ProxyNode {
-    pub(crate) fn new(shared: Arc<Shared>, shard: Shard) -> Self {
+    pub(crate) fn new(in_force: Arc<InForce>, shard: Shard) -> Self {
+        let shared = in_force.shared();
         let state = State::new(&shared, shard);
-        Self { shared, state }
+        Self { in_force, shared, state }
     }
 
     fn turn<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Turn<'a> {
@@ -235,7 +238,11 @@ impl Node for ProxyNode {
     }
 
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
-        self.turn(now, actions).handle_message(message);
+        if message == RENEWED {
+            self.shared = self.in_force.shared();
+        } else {
+            self.turn(now, actions).handle_message(message);
+        }
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {

@@ -25,8 +25,8 @@ pub(crate) struct Shared {
     pub(crate) tls_clients: HashMap<String, TlsClientId>,
     pub(crate) trusted: Vec<Network>,
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
-    pub(crate) counters: Counters,
-    pub(crate) clients: ClientTable,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clients: Arc<ClientTable>,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
     pub(crate) via_name: String,
@@ -56,8 +56,8 @@ impl Shared {
             Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
         };
         let role = Role::new(&settings.mode, group, resolver)?;
-        let clients = ClientTable::new(&settings.clients, settings.seed);
-        let counters = Counters::new();
+        let clients = Arc::new(ClientTable::new(&settings.clients, settings.seed));
+        let counters = Arc::new(Counters::new());
         Ok(Self { role, tls_clients, trusted, access_log, counters, clients, clock, via_name, settings })
     }
 
