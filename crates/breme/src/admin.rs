@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use api::{Api, Call, Page, Token};
 use breme_driver::{BindError, Clock, Kind, Listener, Running, Settings, StartError, start};
-pub use metrics::{ConnectionMetrics, Families, ProcessMetrics, refusal_name};
+pub use metrics::{ConnectionMetrics, Families, Label, ProcessMetrics, refusal_name};
 use node::Attendant;
 use prometheus_client::registry::Registry;
 

@@ -21,7 +21,8 @@ use std::path::Path;
 
 use breme_experiment::plan::Faults;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
+pub use keys::keys;
 pub use printing::print;
 #[cfg(test)]
 pub use schema::schema;
@@ -64,6 +65,17 @@ fn read(command: &Command, path: &Path) -> Result<Vec<Setting>, Failure> {
     let folder = path.parent().unwrap_or(Path::new(""));
     reading::read(&text, folder, command)
         .map_err(|faults: Faults| Failure::usage(format!("--config {} cannot be used:\n\n{faults}", path.display())))
+}
+
+/// The keys whose values differ.
+pub fn changed<'a>(command: &'a Command, before: &ArgMatches, after: &ArgMatches) -> Vec<&'a str> {
+    let differs = |argument: &Arg| values(argument, before) != values(argument, after);
+    keys(command).filter(|(_, argument)| differs(argument)).map(|(name, _)| name).collect()
+}
+
+fn values(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
+    let id = argument.get_id().as_str();
+    matches.get_raw(id).into_iter().flatten().map(ToOwned::to_owned).collect()
 }
 
 /// What clap has to say, without usage and colours.

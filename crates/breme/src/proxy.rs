@@ -3,42 +3,50 @@
 //! | module | what it does |
 //! |---|---|
 //! | `arguments` | the flags |
-//! | `upstream` | an upstream as a flag names it |
+//! | `upstream`, `upstreams` | an upstream as a flag names it; all of them while the proxy runs |
+//! | `reloading` | what SIGHUP reads again |
 //! | `secured` | TLS toward upstreams |
 //! | `names` | addresses of hosts, for a forward proxy |
 //! | `access_log` | a line for each exchange |
-//! | `metrics` | what is told at `/metrics` |
+//! | `metrics`, `api` | what is told at `--admin`, and what can be done there |
 
 mod access_log;
+mod api;
 mod arguments;
 mod metrics;
 mod names;
+mod reloading;
 mod secured;
 mod upstream;
+mod upstreams;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use access_log::{Destination, Writer};
+use api::ProxyApi;
 pub use arguments::Args;
+use arguments::locate_in_group;
 use breme_driver::{Clock, Counting, Kind, Settings as DriverSettings, start};
-use breme_proxy::{AccessLog, Parts, Proxy, Resolver, SettingsError, Upstreams};
+use breme_node::ListenerId;
+use breme_proxy::{AccessLog, Parts, Proxy, Resolver, SettingsError};
 use clap::{ArgMatches, Command, FromArgMatches};
 use metrics::ProxyMetrics;
 use names::Names;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use reloading::Reloading;
 use secured::Clients;
-use upstream::Upstream;
+use upstreams::Upstreams;
 
-use crate::admin::{Admin, AdminListener, ConnectionMetrics, ProcessMetrics, Readiness};
+use crate::admin::{Admin, AdminListener, Api, ConnectionMetrics, ProcessMetrics, Readiness, Token};
 use crate::configuration;
 use crate::failure::{Failure, exit};
 use crate::serving::{
-    Descriptors, Tls, VERSION, announce, catch, listen, obey, panics, random_bits, secured_listeners, tell_handshakes,
+    Descriptors, Place, Tls, VERSION, announce, catch, listen, obey, panics, random_bits, secured_listeners,
+    tell_handshakes,
 };
 
 const ROLE: &str = "proxy";
@@ -56,7 +64,7 @@ fn carry_out(config: Option<&Path>) -> Result<(), Failure> {
         print!("{}", configuration::print(&command(), &matches));
         return Ok(());
     }
-    serve(&args)
+    serve(&args, matches)
 }
 
 /// The command by itself, as its file must know it.
@@ -73,24 +81,40 @@ fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
     Ok((matches, args))
 }
 
-fn serve(args: &Args) -> Result<(), Failure> {
+/// What is drawn at the start, and stays.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    /// For cookies of the proxy's own.
+    key: Vec<u8>,
+    seed: u64,
+    secured_listeners: Vec<ListenerId>,
+}
+
+impl Secrets {
+    fn draw(places: &[Place]) -> Result<Self, Failure> {
+        let key = [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat();
+        Ok(Self { key, seed: random_bits()? as u64, secured_listeners: secured_listeners(places) })
+    }
+}
+
+fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let clock = Clock::start();
     let places = args.places()?;
-    let mut settings = args.settings();
-    settings.seed = random_bits()? as u64;
-    settings.secured_listeners = secured_listeners(&places);
+    let secrets = Secrets::draw(&places)?;
     let clients = Clients::of(&args.upstreams)?;
     let tls = Tls::of(ROLE, &args.tls, &places)?;
+    let token = Token::of_file("--admin-token-file", args.admin_token_file.as_deref()).map_err(Failure::usage)?;
+    let upstreams = if args.forward { None } else { Some(upstreams(args, &secrets, clock)?) };
     let names = args.forward.then(Names::start).transpose();
     let names = names.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
     let log = if args.check_config { None } else { access_log(args)? };
     let proxy = Proxy::new(Parts {
-        upstreams: if args.forward { None } else { Some(upstreams(&args.upstreams.upstream)?) },
+        group: upstreams.as_ref().map(Upstreams::group),
         tls_clients: clients.by_name,
         resolver: names.clone().map(|names| Arc::new(names) as Arc<dyn Resolver>),
         access_log: log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
-        ..Parts::new(settings, clock.wall_clock())
+        ..Parts::new(args.settings(&secrets), clock.wall_clock())
     });
     let proxy = proxy.map_err(|error| locate(&error))?;
     if args.check_config {
@@ -112,24 +136,37 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let running = start(kind, listeners, &driver, clock, |shard| proxy.node(shard))
         .map_err(|error| Failure::run(error.to_string()))?;
     names.iter().for_each(|names| names.tell_by(running.waker()));
+    if let Some(upstreams) = &upstreams {
+        upstreams.follow().map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
+    }
     let counting = running.counters();
     let has_tls = tls.is_some();
-    let reloading = tls.and_then(|tls| tls.reloading);
     let lines = log.as_ref().map(Writer::log);
-    let rotated = lines.clone();
-    obey(signals, running.stopper(), readiness.clone(), move || {
-        rotated.iter().for_each(|log| log.reopen());
-        reloading.iter().for_each(|reloading| reloading.reload());
-    })?;
+    let mut reloading = Reloading {
+        config: args.config.clone(),
+        matches,
+        secrets,
+        proxy: proxy.clone(),
+        waker: running.waker(),
+        shard_count: driver.threads,
+        head_bytes_max: args.max_head(),
+        upstreams: upstreams.clone(),
+        certificate: tls.and_then(|tls| tls.reloading),
+        log: lines.clone(),
+    };
+    obey(signals, running.stopper(), readiness.clone(), move || reloading.reload())?;
     let admin_address = admin.as_ref().map(AdminListener::address);
-    let registry = registry(kind, process, counting.clone(), ProxyMetrics { proxy, log: lines });
-    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose();
+    let registry =
+        registry(kind, process, counting.clone(), ProxyMetrics { proxy, upstreams: upstreams.clone(), log: lines });
+    let api = (Box::new(ProxyApi { upstreams: upstreams.clone() }) as Box<dyn Api>, token);
+    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     announce(admin_address, &bound);
 
     let ended = running.join();
     admin.into_iter().for_each(Admin::end);
     log.into_iter().for_each(Writer::finish);
+    upstreams.iter().for_each(Upstreams::end);
     if has_tls {
         tell_handshakes(ROLE, &counting);
     }
@@ -153,21 +190,11 @@ fn connections_max(args: &Args, driver: &DriverSettings, listeners: usize) -> Re
     descriptors.connections_max(args.connections_of_shard(), driver.connections_max)
 }
 
-/// Where the upstreams are.
-fn upstreams(list: &[Upstream]) -> Result<Upstreams, Failure> {
-    let mut known = Vec::new();
-    for upstream in list {
-        let address: Option<SocketAddr> = match upstream.literal() {
-            Some(address) => Some(address),
-            None => names::look_up(&upstream.host)
-                .ok()
-                .and_then(|found| Some(SocketAddr::new(*found.first()?, upstream.port))),
-        };
-        let problem = || Failure::run(format!("--upstream {upstream}: the name {} has no address", upstream.host));
-        let address = address.ok_or_else(problem)?;
-        known.push(breme_proxy::Upstream { name: upstream.name().into(), address, tls: upstream.is_tls });
-    }
-    Ok(Upstreams::fixed(known))
+fn upstreams(args: &Args, secrets: &Secrets, clock: Clock) -> Result<Upstreams, Failure> {
+    let rules = args.balancing.settings(secrets)?;
+    let flags = &args.upstreams;
+    Upstreams::new(rules, flags.upstream.clone(), flags.resolve_interval, clock)
+        .map_err(|error| locate_in_group(&error))
 }
 
 /// What is told at `/metrics`.

@@ -26,12 +26,12 @@ pub enum Kind {
 impl Kind {
     pub fn of(argument: &Arg) -> Self {
         let id = argument.get_value_parser().type_id();
+        let counts =
+            [TypeId::of::<usize>(), TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<u16>(), TypeId::of::<u8>()];
         let is_one_of = |ids: &[TypeId]| ids.iter().any(|one| id == *one);
         if !argument.get_action().takes_values() {
             Self::Switch
-        } else if is_one_of(&[TypeId::of::<usize>(), TypeId::of::<u64>(), TypeId::of::<u32>(), TypeId::of::<u16>()]) {
-            Self::Count
-        } else if is_one_of(&[TypeId::of::<u8>()]) {
+        } else if is_one_of(&counts) {
             Self::Count
         } else if is_one_of(&[TypeId::of::<Duration>()]) {
             Self::Time

@@ -1,17 +1,20 @@
 //! The flags, and what they mean to the proxy and to the driver. The keys of a configuration file are the same.
 
+mod balancing;
 mod forward;
 mod upstreams;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use balancing::{BalancingFlags, locate_in_group};
 use breme_driver::Settings as DriverSettings;
 use breme_http1::Limits;
 use breme_proxy::{Identity, Mode, Settings, Times};
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
+use super::Secrets;
 use super::access_log::Format;
 use crate::failure::Failure;
 use crate::load::units;
@@ -25,6 +28,9 @@ const POOL_DEFAULT: usize = 128;
 pub struct Args {
     #[command(flatten)]
     pub upstreams: UpstreamFlags,
+
+    #[command(flatten)]
+    pub balancing: BalancingFlags,
 
     /// Go wherever clients ask (absolute-form requests and CONNECT), within the allow-lists
     #[arg(long, conflicts_with = "upstream")]
@@ -124,7 +130,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub(super) fn settings(&self) -> Settings {
+    pub(super) fn settings(&self, secrets: &Secrets) -> Settings {
         let mode = if self.forward {
             Mode::Forward(self.forwarding.rules())
         } else {
@@ -150,8 +156,14 @@ impl Args {
             retries_max: self.upstreams.retries,
             upgrades: !self.upstreams.no_upgrades,
             relay_bytes_max: self.relay_memory,
+            secured_listeners: secrets.secured_listeners.clone(),
+            seed: secrets.seed,
             ..defaults
         }
+    }
+
+    pub(super) fn max_head(&self) -> usize {
+        self.connections.limits().head_bytes_max
     }
 
     /// For the driver, but for the number of connections and the clients of TLS.

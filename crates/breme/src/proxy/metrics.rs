@@ -3,18 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 
+use breme_balance::{Standing, UpstreamState};
 use breme_proxy::{Proxy, ProxyCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 
 use super::access_log::{LineCounts, Log};
-use crate::admin::{Families, refusal_name};
+use super::api::url;
+use super::upstreams::Upstreams;
+use crate::admin::{Families, Label, refusal_name};
 
 /// Reads what the proxy and its log have counted.
 #[derive(Debug)]
 pub struct ProxyMetrics {
     pub proxy: Proxy,
+    pub upstreams: Option<Upstreams>,
     pub log: Option<Arc<Log>>,
 }
 
@@ -24,6 +28,7 @@ impl Collector for ProxyMetrics {
         let counts = self.proxy.counts();
         clients(&mut families, &counts)?;
         upstreams(&mut families, &counts)?;
+        self.upstreams.as_ref().map_or(Ok(()), |upstreams| each(&mut families, &upstreams.states()))?;
         self.log.as_ref().map_or(Ok(()), |log| lines(&mut families, log.counts()))
     }
 }
@@ -68,6 +73,38 @@ fn upstreams(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let buckets: Vec<(f64, u64)> = counts.upstream_times.iter().map(|bucket| (bucket.bound, bucket.count)).collect();
     let help = "From a request sent to the head of its answer.";
     families.histogram("upstream_response", help, &buckets, counts.upstream_seconds)
+}
+
+/// Each upstream by itself.
+fn each(families: &mut Families<'_>, states: &[UpstreamState]) -> fmt::Result {
+    let gauge = |value: fn(&UpstreamState) -> u64| states.iter().map(move |state| ([label(state)], value(state)));
+    let is_up = gauge(|state| u64::from(state.standing == Standing::Up));
+    families.gauges("upstream_up", "Whether an upstream is well, as far as is known.", is_up)?;
+    let is_draining = gauge(|state| u64::from(state.is_draining));
+    families.gauges("upstream_draining", "Whether an upstream gets nobody new.", is_draining)?;
+    let outstanding = gauge(|state| u64::from(state.outstanding));
+    families.gauges("upstream_outstanding", "Requests that are at an upstream.", outstanding)?;
+    let ejections = gauge(|state| state.ejections);
+    families.counters("upstream_ejections", "Times that an upstream was left out for its failures.", ejections)?;
+    let help = "Requests to an upstream, by how they ended.";
+    families.counters("upstream_requests", help, states.iter().flat_map(ends))
+}
+
+fn ends(state: &UpstreamState) -> [([Label; 2], u64); 6] {
+    let totals = &state.totals;
+    let ends = [
+        ("answered", totals.answered - totals.failure_statuses),
+        ("failure-status", totals.failure_statuses),
+        ("connect-failed", totals.connect_failed),
+        ("broke-off", totals.broke_off),
+        ("timed-out", totals.timed_out),
+        ("abandoned", totals.abandoned),
+    ];
+    ends.map(|(outcome, count)| ([label(state), ("outcome", outcome.to_owned())], count))
+}
+
+fn label(state: &UpstreamState) -> Label {
+    ("upstream", url(state))
 }
 
 fn lines(families: &mut Families<'_>, counts: LineCounts) -> fmt::Result {

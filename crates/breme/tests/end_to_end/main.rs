@@ -16,6 +16,7 @@ mod loading;
 mod lost_server;
 mod peers;
 mod proxy;
+mod proxy_admin;
 mod proxy_forward;
 mod schedules;
 mod site;
