@@ -158,7 +158,7 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     let admin_address = admin.as_ref().map(AdminListener::address);
     let registry =
         registry(kind, process, counting.clone(), ProxyMetrics { proxy, upstreams: upstreams.clone(), log: lines });
-    let api = (Box::new(ProxyApi { upstreams: upstreams.clone() }) as Box<dyn Api>, token);
+    let api = (Box::new(ProxyApi { upstreams: upstreams.clone(), cache: None }) as Box<dyn Api>, token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     announce(admin_address, &bound);

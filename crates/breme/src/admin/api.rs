@@ -20,7 +20,7 @@ const JSON: &str = "application/json";
 /// The pages of a role.
 pub trait Api: fmt::Debug + Send {
     /// A line for each of them, for the page `/`.
-    fn index(&self) -> &'static str;
+    fn index(&self) -> String;
 
     /// Answers. What is not GET or HEAD comes only from those who have shown the token.
     fn answer(&self, call: &Call<'_>) -> Page;

@@ -123,7 +123,7 @@ impl Attendant {
     }
 
     fn index(&self) -> String {
-        let more = self.api.as_ref().map_or("", |(api, _)| api.index());
+        let more = self.api.as_ref().map_or_else(String::new, |(api, _)| api.index());
         format!("{INDEX}{more}")
     }
 

@@ -6,8 +6,12 @@
 //! | `PUT /upstreams` | takes another list: `["http://a:8080", "http://b:8080,weight=2"]` |
 //! | `POST /upstreams/NAME/drain`, `…/undrain` | sends an upstream nobody new, or somebody again |
 
+mod kept;
+
 use breme_balance::{Standing, UpstreamState};
 use serde_json::{Value, json};
+
+pub use kept::Kept;
 
 use super::upstream::Upstream;
 use super::upstreams::Upstreams;
@@ -17,25 +21,35 @@ const INDEX: &str = "GET /upstreams                how each upstream is\n\
     PUT /upstreams                another list: [\"http://a:8080\", \"http://b:8080,weight=2\"]\n\
     POST /upstreams/NAME/drain    send it nobody new\n\
     POST /upstreams/NAME/undrain  send it somebody again\n";
+const CACHE_INDEX: &str = "GET /cache/statistics         what is kept\n\
+    GET /cache/hottest?count=20   what of it is asked for most\n\
+    POST /cache/purge             {\"url\": \"http://…\"}, {\"prefix\": …}, {\"key\": …}, {\"all\": true}; with \"soft\": true it becomes stale\n";
 
-/// The pages of a reverse proxy.
+/// The pages of a proxy: about its upstreams if it is a reverse one, about its cache if it has one.
 #[derive(Debug)]
 pub struct ProxyApi {
     pub upstreams: Option<Upstreams>,
+    pub cache: Option<Kept>,
 }
 
 impl Api for ProxyApi {
-    fn index(&self) -> &'static str {
-        INDEX
+    fn index(&self) -> String {
+        let upstreams = if self.upstreams.is_some() { INDEX } else { "" };
+        let cache = if self.cache.is_some() { CACHE_INDEX } else { "" };
+        format!("{upstreams}{cache}")
     }
 
     fn answer(&self, call: &Call<'_>) -> Page {
         let steps: Vec<&str> = call.path.split('/').skip(1).collect();
-        match (steps.as_slice(), &self.upstreams) {
-            (["upstreams"], Some(upstreams)) => list(upstreams, call),
-            (["upstreams", name, deed @ ("drain" | "undrain")], Some(upstreams)) => drain(upstreams, name, deed, call),
-            _ => Page::plain(404, format!("there is no such page; these are:\n{INDEX}")),
-        }
+        let page = match (steps.as_slice(), &self.upstreams, &self.cache) {
+            (["upstreams"], Some(upstreams), _) => Some(list(upstreams, call)),
+            (["upstreams", name, deed @ ("drain" | "undrain")], Some(upstreams), _) => {
+                Some(drain(upstreams, name, deed, call))
+            }
+            (["cache", page], _, Some(kept)) => kept.answer(page, call),
+            _ => None,
+        };
+        page.unwrap_or_else(|| Page::plain(404, format!("there is no such page; these are:\n{}", self.index())))
     }
 }
 
@@ -142,7 +156,7 @@ mod tests {
     fn api() -> ProxyApi {
         let list = vec!["http://127.0.0.1:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()];
         let upstreams = Upstreams::new(GroupSettings::default(), list, Duration::ZERO, Clock::start()).unwrap();
-        ProxyApi { upstreams: Some(upstreams) }
+        ProxyApi { upstreams: Some(upstreams), cache: None }
     }
 
     fn call(api: &ProxyApi, method: &str, path: &str, content: &str) -> (u16, Value) {
