@@ -2,6 +2,7 @@
 
 mod balancing;
 mod forward;
+mod health;
 mod upstreams;
 
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::time::Duration;
 pub use balancing::{BalancingFlags, locate_in_group};
 use breme_driver::Settings as DriverSettings;
 use breme_http1::Limits;
-use breme_proxy::{Identity, Mode, Settings, Times};
+use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
@@ -124,6 +125,18 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = "Limits")]
     max_body: Option<u64>,
 
+    /// Connections of one client (an address; of IPv6 the first 64 bits) at a time; 0 = any
+    #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
+    client_connections: u32,
+
+    /// Requests of one client a second; past it 429; 0 = any
+    #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
+    client_rate: u32,
+
+    /// … of which so many may come at once [default: as many as in a second]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    client_burst: Option<u32>,
+
     /// Bytes of one exchange that wait for a slower peer, in each direction; past it the faster one is held back
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = units::memory, help_heading = "Limits")]
     relay_memory: usize,
@@ -156,6 +169,11 @@ impl Args {
             retries_max: self.upstreams.retries,
             upgrades: !self.upstreams.no_upgrades,
             relay_bytes_max: self.relay_memory,
+            clients: ClientLimits {
+                connections_max: self.client_connections,
+                requests_per_second: self.client_rate,
+                burst: self.client_burst.unwrap_or(self.client_rate),
+            },
             secured_listeners: secrets.secured_listeners.clone(),
             seed: secrets.seed,
             ..defaults

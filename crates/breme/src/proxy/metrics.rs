@@ -42,6 +42,9 @@ fn clients(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let cut = [("client-gone", counts.clients_gone), ("upstream-failed", counts.answers_cut)];
     let cut = cut.map(|(reason, count)| ([("reason", reason.to_owned())], count));
     families.counters("answers_cut", "Answers that were not handed over completely, by reason.", cut)?;
+    let limited = [("requests", counts.requests_limited), ("connections", counts.connections_limited)];
+    let limited = limited.map(|(kind, count)| ([("kind", kind.to_owned())], count));
+    families.counters("clients_limited", "Requests and connections past the limits of their client.", limited)?;
     let help = "Targets that the rules of a forward proxy refused.";
     families.counter("targets_refused", help, counts.targets_refused)?;
     families.counter("tunnels", "Tunnels that were opened, by CONNECT or Upgrade.", counts.tunnels)?;
@@ -86,6 +89,11 @@ fn each(families: &mut Families<'_>, states: &[UpstreamState]) -> fmt::Result {
     families.gauges("upstream_outstanding", "Requests that are at an upstream.", outstanding)?;
     let ejections = gauge(|state| state.ejections);
     families.counters("upstream_ejections", "Times that an upstream was left out for its failures.", ejections)?;
+    let checks = states.iter().flat_map(|state| {
+        let outcomes = [("good", state.checks.good), ("failed", state.checks.failed)];
+        outcomes.map(|(outcome, count)| ([label(state), ("outcome", outcome.to_owned())], count))
+    });
+    families.counters("upstream_checks", "Questions how an upstream is, by how they ended.", checks)?;
     let help = "Requests to an upstream, by how they ended.";
     families.counters("upstream_requests", help, states.iter().flat_map(ends))
 }

@@ -122,6 +122,81 @@ fn a_dead_upstream_is_left_out_and_told() {
     assert_eq!(up, 0.0);
 }
 
+#[test]
+fn an_upstream_whose_checks_fail_gets_nothing_until_they_are_good() {
+    for driver in DRIVERS.iter().copied() {
+        let site = Site::lab("events");
+        let absent = free_address();
+        let (url, other) = (site.url(""), format!("http://{absent}"));
+        let both =
+            ["--driver", driver, "--upstream", &url, "--upstream", &other, "--eject-after", "0", "--retries", "0"];
+        let health =
+            ["--health-path", "/bytes/1", "--health-interval", "20ms", "--health-fall", "1", "--health-rise", "1"];
+        let mut proxy = Site::start_role("proxy", &[&both[..], &health].concat(), Stdio::piped());
+        let mut told = proxy.stderr();
+        let line = line_with(&mut told, "is down");
+        assert!(line.contains(&absent.to_string()), "{driver}: {line}");
+        for _ in 0..10 {
+            assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: only the one that is well is asked");
+        }
+        let late = Site::start(&["--lab", "--listen", &absent.to_string()]);
+        let line = line_with(&mut told, "is up");
+        assert!(line.contains(&absent.to_string()), "{driver}: {line}");
+        let counted = || get(absent, "/counter").content;
+        let before: u64 = String::from_utf8(counted()).unwrap().trim().parse().unwrap();
+        for _ in 0..10 {
+            assert_eq!(proxy.get("/status/418").0, 418);
+        }
+        let after: u64 = String::from_utf8(counted()).unwrap().trim().parse().unwrap();
+        assert!(after - before > 5, "{driver}: it is asked again");
+        drop(late);
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_too_much_is_told_to_wait() {
+    let site = Site::lab("events");
+    let limits = ["--client-rate", "1", "--client-burst", "3", "--admin", "127.0.0.1:0"];
+    let proxy = Site::start_role("proxy", &[&["--upstream", &site.url("")], &limits[..]].concat(), Stdio::inherit());
+    let statuses: Vec<u16> = (0..6).map(|_| proxy.get("/bytes/1").0).collect();
+    assert!(statuses.starts_with(&[200, 200, 200]) && statuses.contains(&429), "{statuses:?}");
+    let answer = get(proxy.address, "/bytes/1");
+    assert!(answer.status == 200 || answer.field("retry-after").is_some(), "{}", answer.status);
+    let limited = metrics(proxy.admin.unwrap())["breme_clients_limited_total{kind=\"requests\"}"];
+    assert!(limited >= 1.0, "{limited}");
+
+    let few = Site::start_role("proxy", &["--upstream", &site.url(""), "--client-connections", "2"], Stdio::inherit());
+    let mut kept = [few.connect(), few.connect()];
+    for stream in &mut kept {
+        assert_eq!(status_on(stream, "GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+    }
+    let mut third = few.connect();
+    let mut nothing = Vec::new();
+    let _ = third.read_to_end(&mut nothing); // it may be reset
+    assert!(nothing.is_empty(), "a third connection is not served");
+    drop(kept);
+}
+
+/// A cookie brings a client back to the upstream that served it.
+#[test]
+fn clients_come_back_by_a_cookie() {
+    let sites = [Site::lab("events"), Site::lab("events")];
+    let arguments = ["--upstream", &sites[0].url(""), "--upstream", &sites[1].url(""), "--affinity", "insert:route"];
+    let proxy = Site::start_role("proxy", &arguments, Stdio::inherit());
+    let first = get(proxy.address, "/bytes/1");
+    let cookie = first.field("set-cookie").expect("a new client gets a cookie").split(';').next().unwrap().to_owned();
+    assert!(cookie.starts_with("route="), "{cookie}");
+    let before = sites.each_ref().map(Site::counter);
+    let mut stream = proxy.connect();
+    for _ in 0..10 {
+        let request = format!("GET /bytes/1 HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
+        assert_eq!(status_on(&mut stream, &request), 200);
+    }
+    let after = sites.each_ref().map(Site::counter);
+    let shares = [after[0] - before[0] - 1, after[1] - before[1] - 1];
+    assert!(shares == [10, 0] || shares == [0, 10], "{shares:?}");
+}
+
 /// Reads what is told until a line has these words.
 fn line_with(told: &mut BufReader<ChildStderr>, words: &str) -> String {
     let mut all = String::new();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use breme_balance::{Affinity, AffinityKey, EjectionSettings, GroupError, GroupSettings, Policy, StatusSet};
 
+use super::health::HealthFlags;
 use crate::failure::Failure;
 use crate::files::read_bounded;
 use crate::load::units;
@@ -64,6 +65,9 @@ pub struct BalancingFlags {
     /// … up to this
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration, help_heading = BALANCING)]
     eject_time_max: Duration,
+
+    #[command(flatten)]
+    health: HealthFlags,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -116,7 +120,7 @@ impl BalancingFlags {
                 PolicyName::ConsistentHash => Policy::ConsistentHash,
             },
             affinity: self.affinity(&secrets.key)?,
-            health: None,
+            health: self.health.settings(),
             ejection: (self.eject_after > 0).then_some(ejection),
             slow_start: self.slow_start,
             outstanding_max: self.max_outstanding,
