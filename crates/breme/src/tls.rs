@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use breme_driver::{Identity, IdentityError, Validity};
+use breme_driver::{Identity, IdentityError, Trust, Validity};
 use sha2::{Digest, Sha256};
 
 use crate::files::read_bounded;
@@ -53,6 +53,21 @@ impl IdentityFiles<'_> {
         let (flag, path) = (self.certificate_flag, self.certificate.display());
         Some(format!("{flag} {path}: the certificate {problem}; peers that check it will refuse it"))
     }
+}
+
+/// The authorities in a file that a flag names.
+pub fn authorities(flag: &str, path: &Path) -> Result<Trust, String> {
+    let pem = read(flag, path)?;
+    Trust::of_pem(&pem).map_err(|error| format!("{flag} {}: {error}", path.display()))
+}
+
+/// Who we are for servers that ask; what should be known of it is told.
+pub fn own_identity(command: &str, files: IdentityFiles<'_>) -> Result<Identity, String> {
+    let identity = files.identity()?;
+    if let Some(warning) = files.warning(&identity) {
+        eprintln!("breme {command}: warning: {warning}");
+    }
+    Ok(identity)
 }
 
 /// The SHA-256 of a certificate, as browsers and `openssl x509 -fingerprint -sha256` show it.

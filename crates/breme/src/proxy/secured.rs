@@ -1,7 +1,6 @@
 //! TLS toward upstreams: whose certificates count, and who the proxy is.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use breme_driver::{ClientOptions, ClientTls, Identity, Trust};
@@ -10,7 +9,7 @@ use breme_node::TlsClientId;
 use super::arguments::UpstreamFlags;
 use super::upstream::Upstream;
 use crate::failure::Failure;
-use crate::tls::{IdentityFiles, PROTOCOLS, read};
+use crate::tls::{IdentityFiles, PROTOCOLS, authorities, own_identity};
 
 /// The driver's clients of TLS, and which of them is for which upstream.
 #[derive(Debug, Default)]
@@ -22,7 +21,9 @@ pub struct Clients {
 impl Clients {
     /// One for each upstream that is spoken to over TLS. The files are read in any case, so that a wrong one is found.
     pub fn of(flags: &UpstreamFlags) -> Result<Self, Failure> {
-        let (identity, named) = (identity(flags)?, flags.upstream_ca.as_deref().map(authorities).transpose()?);
+        let identity = identity(flags)?;
+        let named = flags.upstream_ca.as_deref().map(|path| authorities("--upstream-ca", path)).transpose();
+        let named = named.map_err(Failure::usage)?;
         let mut clients = Self::default();
         let secured: Vec<&Upstream> = flags.upstream.iter().filter(|upstream| upstream.is_tls).collect();
         if secured.is_empty() {
@@ -50,18 +51,9 @@ impl Clients {
     }
 }
 
-fn authorities(path: &Path) -> Result<Trust, Failure> {
-    let pem = read("--upstream-ca", path).map_err(Failure::usage)?;
-    Trust::of_pem(&pem).map_err(|error| Failure::usage(format!("--upstream-ca {}: {error}", path.display())))
-}
-
 fn identity(flags: &UpstreamFlags) -> Result<Option<Identity>, Failure> {
     let Some(certificate) = &flags.upstream_cert else { return Ok(None) };
     let key = flags.upstream_key.as_deref();
     let files = IdentityFiles { certificate_flag: "--upstream-cert", certificate, key_flag: "--upstream-key", key };
-    let identity = files.identity().map_err(Failure::usage)?;
-    if let Some(warning) = files.warning(&identity) {
-        eprintln!("breme proxy: warning: {warning}");
-    }
-    Ok(Some(identity))
+    own_identity("proxy", files).map(Some).map_err(Failure::usage)
 }
