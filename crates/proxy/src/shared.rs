@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use breme_balance::Group;
 use breme_base::WallClock;
+use breme_cache::Cache;
 use breme_http1::is_authority;
 use breme_node::TlsClientId;
 
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clients: Arc<ClientTable>,
+    pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
     pub(crate) via_name: String,
@@ -40,7 +42,7 @@ pub(crate) enum Role {
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Result<Self, SettingsError> {
-        let Parts { settings, group, tls_clients, resolver, access_log, clock } = parts;
+        let Parts { settings, group, tls_clients, resolver, access_log, clock, cache } = parts;
         let pseudonym = &settings.identity.pseudonym;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         if pseudonym.is_empty() || !pseudonym.bytes().all(is_name) {
@@ -58,7 +60,7 @@ impl Shared {
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(&settings.clients, settings.seed));
         let counters = Arc::new(Counters::new());
-        Ok(Self { role, tls_clients, trusted, access_log, counters, clients, clock, via_name, settings })
+        Ok(Self { role, tls_clients, trusted, access_log, counters, clients, cache, clock, via_name, settings })
     }
 
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {
