@@ -75,6 +75,10 @@ pub struct ProxyCounts {
     pub requests_limited: u64,
     /// Connections that were closed at once, since their client had too many.
     pub connections_limited: u64,
+    /// Requests that had to wait because every upstream was full.
+    pub requests_queued: u64,
+    /// … and that wait now.
+    pub queue_length: u64,
     /// Bytes of content that went to upstreams, and of tunnels.
     pub bytes_upstream: u64,
     /// Bytes of content that went to clients, and of tunnels.
@@ -225,9 +229,11 @@ impl Counters {
             tunnels: self.sum(|shard| &shard.tunnels),
             tunnels_open: self.sum(|shard| &shard.tunnels_open),
             targets_refused: self.sum(|shard| &shard.targets_refused),
-            // The table of clients knows them.
+            // These are known elsewhere.
             requests_limited: 0,
             connections_limited: 0,
+            requests_queued: 0,
+            queue_length: 0,
             bytes_upstream: self.sum(|shard| &shard.bytes_upstream),
             bytes_downstream: self.sum(|shard| &shard.bytes_downstream),
             upstream_times: times.collect(),

@@ -20,6 +20,7 @@
 //! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
 //! | `answering` | from a server's answer to the client |
 //! | `ending` | exchanges that end, well or badly |
+//! | `queueing` | requests that wait for an upstream to have room |
 //! | `tunnels` | bytes of no protocol of ours |
 //! | `health` | checks of the upstreams, beside all exchanges |
 //! | `pool` | servers that wait |
@@ -32,6 +33,7 @@ mod clients;
 mod ending;
 mod health;
 mod pool;
+mod queueing;
 mod routing;
 mod servers;
 mod tables;

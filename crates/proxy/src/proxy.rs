@@ -104,10 +104,12 @@ impl Proxy {
     /// All that the shards have counted. It disturbs none of them.
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
-        let clients = &self.shared.clients;
+        let Shared { clients, queue, .. } = &*self.shared;
         ProxyCounts {
             requests_limited: clients.requests_limited(),
             connections_limited: clients.connections_limited(),
+            requests_queued: queue.joined(),
+            queue_length: queue.length(),
             ..self.shared.counters.counts()
         }
     }

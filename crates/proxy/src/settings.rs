@@ -26,6 +26,8 @@ pub struct Settings {
     pub upgrades: bool,
     /// What each client may take of the proxy.
     pub clients: ClientLimits,
+    /// Requests that wait while every upstream has as many as it may have.
+    pub queue: QueueSettings,
     /// Bytes of one exchange that wait in the proxy for a peer that is slower, in each direction; past it the faster one is held back.
     pub relay_bytes_max: usize,
     /// The listeners that speak TLS: the scheme of what comes there is `https`.
@@ -155,6 +157,22 @@ pub struct ClientLimits {
     pub burst: u32,
 }
 
+/// Requests that wait while every upstream has as many as [it may have](breme_balance::GroupSettings::outstanding_max), in all shards
+/// together.
+#[derive(Clone, Debug)]
+pub struct QueueSettings {
+    /// So many wait; past it 503. 0: none.
+    pub requests_max: usize,
+    /// Longest time that one waits; past it 503.
+    pub timeout: Duration,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self { requests_max: 1024, timeout: Duration::from_secs(5) }
+    }
+}
+
 impl Settings {
     /// A proxy with the defaults.
     #[must_use]
@@ -169,6 +187,7 @@ impl Settings {
             retries_max: 1,
             upgrades: true,
             clients: ClientLimits::default(),
+            queue: QueueSettings::default(),
             relay_bytes_max: 64 * 1024,
             secured_listeners: Vec::new(),
             seed: 0,

@@ -15,6 +15,7 @@ use crate::counters::Counters;
 use crate::limits::ClientTable;
 use crate::networks::Network;
 use crate::proxy::{Parts, SettingsError};
+use crate::queue::Queue;
 use crate::resolver::Resolver;
 use crate::settings::{HostRule, Mode, Settings};
 use crate::targets::TargetRules;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
     pub(crate) counters: Counters,
     pub(crate) clients: ClientTable,
+    pub(crate) queue: Queue,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
     pub(crate) via_name: String,
@@ -57,8 +59,9 @@ impl Shared {
         };
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = ClientTable::new(&settings.clients, settings.seed);
+        let queue = Queue::new(settings.queue.requests_max);
         let counters = Counters::new();
-        Ok(Self { role, tls_clients, trusted, access_log, counters, clients, clock, via_name, settings })
+        Ok(Self { role, tls_clients, trusted, access_log, counters, clients, queue, clock, via_name, settings })
     }
 
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {

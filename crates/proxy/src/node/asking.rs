@@ -174,6 +174,7 @@ impl Turn<'_> {
         match self.node.exchanges.get(key.index()) {
             Some(exchange) if exchange.number != message as u32 => {}
             Some(Exchange { stage: Stage::Resolving, .. }) => self.handle_resolved(key, message),
+            Some(Exchange { stage: Stage::Queued, .. }) => self.handle_room(key),
             Some(Exchange { server: None, stage: Stage::Waiting | Stage::Answering, .. }) => self.follow(key),
             _ => {}
         }
