@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use breme_balance::{Group, GroupSettings};
 use breme_base::{Instant, UnixSeconds, WallClock};
-use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
-use breme_proxy::{Parts, Proxy, QueueSettings, Settings};
+use breme_node::{
+    Accepted, Action, Actions, Close, CloseReason, Connected, ConnectionId, ListenerId, Node, Received, Shard, ShardId,
+};
+use breme_proxy::{Parts, Proxy, ProxyNode, QueueSettings, Settings};
 use breme_sim::{Network, Simulation, seeds};
 use breme_testkit::{Client, Script, Surroundings};
 use support::{Acts, Play, head, silent, text, upstream_at};
@@ -59,6 +61,54 @@ fn who_came_first_is_served_first() {
         Play { settings: queueing(10, SECOND * 9), group: one_at_a_time(), ..Play::new(clients, vec![upstream]) };
     let counts = play.run();
     assert_eq!((counts.requests_queued, counts.queue_length, counts.reuses), (3, 0, 3));
+}
+
+/// A node whose driver is the test.
+struct Driven(ProxyNode, Actions);
+
+impl Driven {
+    fn new(proxy: &Proxy, id: usize) -> Self {
+        Self(proxy.node(Shard { id: ShardId(id), count: 2 }), Actions::new())
+    }
+
+    fn receive(&mut self, id: ConnectionId, bytes: &str) -> Vec<Action> {
+        let received = Received { bytes: bytes.as_bytes(), ended: false, came: Instant::ZERO };
+        assert_eq!(self.0.handle_received(Instant::ZERO, id, received, &mut self.1), bytes.len());
+        self.wishes()
+    }
+
+    fn wishes(&mut self) -> Vec<Action> {
+        let wishes = (0..self.1.len()).map(|index| self.1.get(index).unwrap().clone()).collect();
+        self.1.clear(0);
+        wishes
+    }
+}
+
+#[test]
+fn nobody_passes_those_who_wait() {
+    let peer = "127.0.0.1:9".parse().unwrap();
+    let list = vec![upstream_at("up0.example:80", peer)];
+    let group = Arc::new(Group::new(one_at_a_time(), list).unwrap());
+    let parts = Parts::new(queueing(9, SECOND), WallClock::starting_at(UnixSeconds(0)));
+    let proxy = Proxy::new(Parts { group: Some(group), ..parts }).unwrap();
+    let [mut here, mut there] = [0, 1].map(|id| Driven::new(&proxy, id));
+    let [client, server] = [0, 1].map(|index| ConnectionId::new(index, 0));
+    for shard in [&mut here, &mut there] {
+        shard.0.handle_accepted(Instant::ZERO, client, Accepted { listener: ListenerId(0), peer }, &mut shard.1);
+    }
+    let [Action::Connect(ticket, _)] = here.receive(client, &get("0"))[..] else { panic!("the first one has a place") };
+    here.0.handle_connected(Instant::ZERO, ticket, Ok(Connected::plain(server)), &mut here.1);
+    here.wishes();
+    let wishes = there.receive(client, &get("1"));
+    let [Action::Wake(ShardId(1), message)] = wishes[..] else { panic!("it waits, but looks once more: {wishes:?}") };
+    there.0.handle_woken(Instant::ZERO, message, &mut there.1);
+    assert!(there.wishes().is_empty(), "there is no room");
+    let wishes = here.receive(server, HELLO);
+    assert!(wishes.iter().any(|wish| matches!(wish, Action::Wake(ShardId(1), same) if *same == message)), "{wishes:?}");
+    assert!(here.receive(client, &get("0b")).is_empty(), "there is room, but not for this one");
+    there.0.handle_woken(Instant::ZERO, message, &mut there.1);
+    let wishes = there.wishes();
+    assert!(wishes.iter().any(|wish| matches!(wish, Action::Connect(..))), "{wishes:?}");
 }
 
 #[test]
