@@ -68,7 +68,7 @@ fn standings(group: &Group) -> Vec<&'static str> {
 fn an_upstream_is_asked_over_a_connection_of_its_own() {
     for network in [Network::calm(), Network::rough(), Network::bytewise()] {
         let play = play(client(300, 1), vec![vec![check(0, GOOD), requests(1)]]);
-        let (counts, group) = Play { network, ..play }.play();
+        let (counts, group) = Play { network, ..play }.run_balanced();
         let state = &group.states(Instant::ZERO)[0];
         assert_eq!((state.checks.good, state.checks.failed, state.totals.answered), (1, 0, 1));
         assert_eq!((counts.connects, counts.reuses), (1, 0), "checks are in no count of clients' requests");
@@ -89,7 +89,7 @@ fn whose_check_fails_is_not_asked() {
         Acts::new().anything(),
     ];
     for bad in bad {
-        let (_, group) = play(client(600, 4), vec![vec![bad], vec![check(1, &long), requests(4)]]).play();
+        let (_, group) = play(client(600, 4), vec![vec![bad], vec![check(1, &long), requests(4)]]).run_balanced();
         assert_eq!(standings(&group), ["down", "up"]);
     }
 }
@@ -97,7 +97,7 @@ fn whose_check_fails_is_not_asked() {
 #[test]
 fn nobody_meets_an_upstream_that_refuses_connections() {
     let play = play(client(300, 4), vec![vec![check(0, GOOD), requests(4)]]);
-    let (counts, group) = Play { has_dead_upstream: true, ..play }.play();
+    let (counts, group) = Play { has_dead_upstream: true, ..play }.run_balanced();
     assert_eq!((counts.connects_failed, counts.bad_gateway), (0, 0));
     assert_eq!(standings(&group), ["down", "up"]);
 }
@@ -106,7 +106,7 @@ fn nobody_meets_an_upstream_that_refuses_connections() {
 fn good_checks_bring_it_back() {
     let first = vec![check(0, BAD), check(0, GOOD), check(0, GOOD), requests(1)];
     let second = vec![check(1, GOOD), check(1, GOOD), check(1, GOOD), requests(1)];
-    let (_, group) = play(client(2_400, 2), vec![first, second]).play();
+    let (_, group) = play(client(2_400, 2), vec![first, second]).run_balanced();
     let told: Vec<String> = group.take_changes().iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
@@ -116,7 +116,7 @@ fn good_checks_bring_it_back() {
 
 #[test]
 fn if_nobody_is_well_all_are_asked() {
-    let (_, group) = play(client(300, 2), vec![vec![check(0, BAD), requests(2)]]).play();
+    let (_, group) = play(client(300, 2), vec![vec![check(0, BAD), requests(2)]]).run_balanced();
     assert_eq!(group.states(Instant::ZERO)[0].standing, Standing::Down);
 }
 
@@ -125,7 +125,7 @@ fn stopping_ends_a_check_that_is_under_way() {
     let client = Script::new().connect().expect_end().part();
     let silent = Acts::new().expect(question(0)).expect_end();
     let play = play(client, vec![vec![silent]]);
-    let (_, group) = Play { stops_at: Some(Duration::from_millis(200)), ..play }.play();
+    let (_, group) = Play { stops_at: Some(Duration::from_millis(200)), ..play }.run_balanced();
     assert_eq!(standings(&group), ["up"]);
 }
 
