@@ -90,6 +90,10 @@ pub struct ProxyCounts {
     pub cache_bypassed: u64,
     /// Bytes of content that came out of the store.
     pub cache_bytes: u64,
+    /// Requests that had to wait because every upstream was full.
+    pub requests_queued: u64,
+    /// … and that wait now.
+    pub queue_length: u64,
     /// Bytes of content that went to upstreams, and of tunnels.
     pub bytes_upstream: u64,
     /// Bytes of content that went to clients, and of tunnels.
@@ -262,7 +266,7 @@ impl Counters {
             tunnels: self.sum(|shard| &shard.tunnels),
             tunnels_open: self.sum(|shard| &shard.tunnels_open),
             targets_refused: self.sum(|shard| &shard.targets_refused),
-            // The table of clients knows them.
+            // These are known elsewhere.
             requests_limited: 0,
             connections_limited: 0,
             cache_hits: self.sum(|shard| &shard.cache_hits),
@@ -272,6 +276,8 @@ impl Counters {
             cache_misses: self.sum(|shard| &shard.cache_misses),
             cache_bypassed: self.sum(|shard| &shard.cache_bypassed),
             cache_bytes: self.sum(|shard| &shard.cache_bytes),
+            requests_queued: 0,
+            queue_length: 0,
             bytes_upstream: self.sum(|shard| &shard.bytes_upstream),
             bytes_downstream: self.sum(|shard| &shard.bytes_downstream),
             upstream_times: times.collect(),

@@ -21,8 +21,10 @@
 //! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
 //! | `answering` | from a server's answer to the client |
 //! | `ending` | exchanges that end, well or badly |
+//! | `queueing` | requests that wait for an upstream to have room |
 //! | `tunnels` | bytes of no protocol of ours |
 //! | `health` | checks of the upstreams, beside all exchanges |
+//! | `purging` | requests to let stored answers go |
 //! | `pool` | servers that wait |
 //! | `tables` | the records of all these |
 
@@ -34,6 +36,8 @@ mod ending;
 mod health;
 mod following;
 mod pool;
+mod purging;
+mod queueing;
 mod routing;
 mod servers;
 mod tables;

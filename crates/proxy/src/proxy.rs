@@ -63,6 +63,8 @@ pub enum SettingsError {
     Host(String),
     /// Not a network.
     Network(String),
+    /// Not a network whose members could purge.
+    PurgeFrom(String),
     /// Not a host that may be allowed.
     AllowedHost(String),
     /// Nothing may wait in the proxy, so nothing could pass.
@@ -78,7 +80,7 @@ impl fmt::Display for SettingsError {
                 write!(formatter, "`{name}` is no name for Via; write letters, digits, dots or dashes, as in `edge-1`")
             }
             Self::Host(host) => write!(formatter, "`{host}` is no Host; write a host with an optional port"),
-            Self::Network(text) => write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`"),
+            Self::Network(text) | Self::PurgeFrom(text) => write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`"),
             Self::AllowedHost(text) => write!(
                 formatter,
                 "`{text}` is no host that can be allowed; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`"
@@ -132,6 +134,8 @@ impl Proxy {
         ProxyCounts {
             requests_limited: shared.clients.requests_limited(),
             connections_limited: shared.clients.connections_limited(),
+            requests_queued: shared.queue.joined(),
+            queue_length: shared.queue.length(),
             ..shared.counters.counts()
         }
     }

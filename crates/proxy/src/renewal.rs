@@ -36,7 +36,8 @@ impl InForce {
 }
 
 impl Shared {
-    /// The same with other settings; what was counted so far stays, and what is known of clients with the limits that they have.
+    /// The same with other settings; what was counted so far stays, and so do clients and the queue with the bounds
+    /// that they have.
     pub(crate) fn renewed(&self, settings: Settings) -> Result<Self, SettingsError> {
         let (group, resolver) = match &self.role {
             Role::Reverse { group, .. } => (Some(group.clone()), None),
@@ -51,6 +52,7 @@ impl Shared {
             cache: self.cache.clone(),
             clock: self.clock.clone(),
         };
-        Ok(Self { counters: self.counters.clone(), clients: self.clients.clone(), ..Self::new(parts)? })
+        let (counters, clients, queue) = (self.counters.clone(), self.clients.clone(), self.queue.clone());
+        Ok(Self { counters, clients, queue, ..Self::new(parts)? })
     }
 }

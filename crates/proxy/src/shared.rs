@@ -16,6 +16,7 @@ use crate::counters::Counters;
 use crate::limits::ClientTable;
 use crate::networks::Network;
 use crate::proxy::{Parts, SettingsError};
+use crate::queue::Queue;
 use crate::resolver::Resolver;
 use crate::settings::{HostRule, Mode, Settings};
 use crate::targets::TargetRules;
@@ -25,9 +26,12 @@ pub(crate) struct Shared {
     pub(crate) role: Role,
     pub(crate) tls_clients: HashMap<String, TlsClientId>,
     pub(crate) trusted: Vec<Network>,
+    /// Who may use PURGE.
+    pub(crate) purgers: Vec<Network>,
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clients: Arc<ClientTable>,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
@@ -53,14 +57,17 @@ impl Shared {
         }
         let network = |text: &String| text.parse().map_err(|()| SettingsError::Network(text.clone()));
         let trusted = settings.identity.trusted.iter().map(network).collect::<Result<_, _>>()?;
+        let purger = |text: &String| text.parse().map_err(|()| SettingsError::PurgeFrom(text.clone()));
+        let purgers = settings.purge_from.iter().map(purger).collect::<Result<_, _>>()?;
         let via_name = match settings.mode {
             Mode::Reverse { .. } => pseudonym.clone(),
             Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
         };
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(&settings.clients, settings.seed));
+        let queue = Arc::new(Queue::new(settings.queue.requests_max));
         let counters = Arc::new(Counters::new());
-        Ok(Self { role, tls_clients, trusted, access_log, counters, clients, cache, clock, via_name, settings })
+        Ok(Self { role, tls_clients, trusted, purgers, access_log, counters, clients, queue, cache, clock, via_name, settings })
     }
 
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {

@@ -61,7 +61,7 @@ fn the_cookie_of_an_upstream_that_cannot_be_reached_is_replaced() {
     let client = Script::new().connect().send(text(&request)).expect(text(hello_with_cookie(0))).part();
     let upstream = Acts::new().expect(&request).send(HELLO).expect_end();
     let play = Play { group: inserting(), has_dead_upstream: true, ..Play::new(vec![client], vec![upstream]) };
-    let (counts, group) = play.play();
+    let (counts, group) = play.run_balanced();
     assert_eq!((counts.connects_failed, counts.answers[1].count), (1, 1));
     assert!(group.states(Instant::ZERO).iter().all(|state| state.outstanding == 0));
 }

@@ -61,6 +61,9 @@ impl Turn<'_> {
         self.judge_client(client)?;
         let hops_left = hops_left(head)?;
         self.judge(key, head)?;
+        if self.purge(key, client, head)? {
+            return Ok(());
+        }
         let asking = if head.method == Method::Connect {
             Asking::Upstream { conditions: None }
         } else {
@@ -178,6 +181,7 @@ impl Turn<'_> {
         match self.node.exchanges.get(key.index()) {
             Some(exchange) if exchange.number != message as u32 => {}
             Some(Exchange { stage: Stage::Resolving, .. }) => self.handle_resolved(key, message),
+            Some(Exchange { stage: Stage::Queued, .. }) => self.handle_room(key),
             Some(Exchange { server: None, stage: Stage::Waiting | Stage::Answering, .. }) => self.follow(key),
             _ => {}
         }

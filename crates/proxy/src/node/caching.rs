@@ -107,7 +107,7 @@ impl Turn<'_> {
     }
 
     /// The request as the cache sees it; none if it names nothing that could be stored, or is about the connection.
-    fn cache_request<'a, 'f>(&self, client: ClientKey, head: &RequestHead<'a, 'f>) -> Option<Request<'a, 'f>> {
+    pub(super) fn cache_request<'a, 'f>(&self, client: ClientKey, head: &RequestHead<'a, 'f>) -> Option<Request<'a, 'f>> {
         let is_secured = self.node.clients.get(client.index()).is_some_and(|client| client.is_secured);
         let (path, query, scheme) = match head.target {
             Target::Origin { path, query } => (path, query, is_secured),

@@ -145,6 +145,8 @@ pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
     /// Host is to be the upstream's, and is added when that is known.
     pub(crate) lacks_host: bool,
+    /// The request's cookies, while it waits for an upstream to have room.
+    pub(crate) cookies: Vec<u8>,
     /// A hash of what is asked for, for the balancer.
     pub(crate) key_hash: u64,
     /// How the request's content is passed on.
@@ -185,6 +187,8 @@ pub(crate) struct Exchange {
 pub(crate) enum Stage {
     /// Another exchange is fetching the answer.
     Waiting,
+    /// Every upstream is full.
+    Queued,
     /// Its host's addresses are being looked up.
     Resolving,
     /// A connection is being opened for it.
@@ -309,6 +313,7 @@ impl Exchange {
             set_affinity: None,
             request: Vec::new(),
             lacks_host: false,
+            cookies: Vec::new(),
             key_hash: 0,
             content: Way::None,
             is_request_complete: true,

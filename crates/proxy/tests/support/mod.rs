@@ -2,18 +2,24 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
+mod meter;
+mod names;
 mod upstream;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use breme_balance::{Group, GroupSettings, UpstreamSettings};
-use breme_base::{UnixSeconds, WallClock};
-use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Settings};
+use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Resolver, Settings};
 use breme_sim::{Network, Simulation};
 use breme_testkit::{Client, Script, Surroundings};
 use bytes::Bytes;
+use meter::Meter;
+pub use names::Names;
 pub use upstream::{Acts, ScriptedUpstream};
 
 /// Sun, 06 Nov 1994 08:49:37 GMT.
@@ -38,6 +44,8 @@ pub struct Play {
     /// A further upstream at which nobody listens; it is asked first.
     pub has_dead_upstream: bool,
     pub clients: Vec<Script>,
+    /// A forward proxy's: names with the addresses to which they lead; none of an upstream means the first one's.
+    pub names: Names,
     /// When the proxy is told to stop.
     pub stops_at: Option<Duration>,
 }
@@ -45,8 +53,10 @@ pub struct Play {
 /// What came of it.
 pub struct Played {
     pub counts: ProxyCounts,
-    /// Connections that each upstream was left with that had no script, and scripts that no connection came for.
-    pub left: Vec<String>,
+    /// The most that the proxy had sent on one connection, up to some time.
+    pub sent_max: u64,
+    /// Whom it could ask.
+    pub group: Option<Arc<Group>>,
 }
 
 impl Play {
@@ -59,17 +69,29 @@ impl Play {
             upstreams: vec![upstream],
             has_dead_upstream: false,
             clients,
+            names: Names::default(),
             stops_at: None,
         }
     }
 
     /// Plays it. What went otherwise than written fails the test.
     pub fn run(self) -> ProxyCounts {
-        self.play().0
+        self.play(Duration::ZERO).counts
     }
 
-    /// The same; what the balancer knows in the end is told too.
-    pub fn play(self) -> (ProxyCounts, Arc<Group>) {
+    /// The same, and tells the most that the proxy had sent on one connection by `until`.
+    pub fn run_until(self, until: Duration) -> (ProxyCounts, u64) {
+        let Played { counts, sent_max, .. } = self.play(until);
+        (counts, sent_max)
+    }
+
+    /// The same, and tells what the balancer knows in the end.
+    pub fn run_balanced(self) -> (ProxyCounts, Arc<Group>) {
+        let Played { counts, group, .. } = self.play(Duration::ZERO);
+        (counts, group.unwrap())
+    }
+
+    fn play(self, until: Duration) -> Played {
         let mut simulation = Simulation::new(self.seed, self.network);
         let scripts = self.upstreams;
         let mut hosts = Vec::new();
@@ -84,10 +106,16 @@ impl Play {
             hosts.push(host);
         }
         let parts = Parts::new(self.settings, WallClock::starting_at(UnixSeconds(THEN)));
-        let group = Arc::new(Group::new(self.group, list).unwrap());
-        let proxy = Proxy::new(Parts { group: Some(Arc::clone(&group)), ..parts }).unwrap();
+        let addresses = list.iter().flat_map(|upstream| upstream.addresses.clone()).collect();
+        let resolver: Arc<dyn Resolver> = Arc::new(self.names.resolver(addresses));
+        let group = Group::new(self.group, list).ok().map(Arc::new);
+        let proxy = Proxy::new(Parts { group: group.clone(), resolver: Some(resolver), ..parts }).unwrap();
         let node = proxy.clone();
-        let server = simulation.serve("proxy", 1, |shard| node.node(shard));
+        let peak = Arc::new(AtomicU64::new(0));
+        let server = simulation.serve("proxy", 1, |shard| {
+            let until = Instant::ZERO + until;
+            Meter { node: node.node(shard), until, peak: peak.clone(), sent: HashMap::new() }
+        });
         let stopper = simulation.stopper(server);
         let surroundings = Surroundings {
             server: simulation.address(server).into(),
@@ -95,7 +123,7 @@ impl Play {
             stop_server: Arc::new(move || stopper.stop()),
         };
         if let Some(at) = self.stops_at {
-            simulation.stop_at(server, breme_base::Instant::ZERO + at);
+            simulation.stop_at(server, Instant::ZERO + at);
         }
         let clients = self.clients;
         let client = simulation.client("client", 1, |_| Client::new(&surroundings, PATIENCE, clients.clone()));
@@ -107,7 +135,7 @@ impl Play {
         let counts = proxy.counts();
         assert_eq!(counts.exchanges_open, 0, "{counts:?}");
         assert_eq!((counts.pool_idle, counts.pool_busy, counts.tunnels_open), (0, 0, 0), "{counts:?}");
-        (counts, group)
+        Played { counts, sent_max: peak.load(Ordering::Relaxed), group }
     }
 }
 

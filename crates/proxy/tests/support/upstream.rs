@@ -17,6 +17,8 @@ enum Act {
     Expect(Vec<u8>),
     Send(Vec<u8>),
     Wait(Duration),
+    /// As `Wait`, and nothing may come meanwhile.
+    Quiet(Duration),
     Finish,
     Close(Close),
     Pause,
@@ -42,6 +44,10 @@ impl Acts {
 
     pub fn wait(self, time: Duration) -> Self {
         self.then(Act::Wait(time))
+    }
+
+    pub fn quiet(self, time: Duration) -> Self {
+        self.then(Act::Quiet(time))
     }
 
     pub fn finish(self) -> Self {
@@ -147,7 +153,13 @@ impl ScriptedUpstream {
                     line.matched = 0;
                 }
                 Act::Send(bytes) => actions.send(id).extend_from_slice(bytes),
-                Act::Wait(time) => {
+                Act::Quiet(_) if !rest.is_empty() => {
+                    let rest = rest.escape_ascii();
+                    self.failures.push(format!("connection {}: nothing was to come yet, but {rest}", line.number));
+                    line.acts = vec![Act::Anything];
+                    continue;
+                }
+                Act::Wait(time) | Act::Quiet(time) => {
                     let due = *line.due.get_or_insert(now + *time);
                     if due > now {
                         self.timers.set(id.key(), due);
