@@ -12,6 +12,7 @@ mod networks;
 mod node;
 mod proxy;
 mod queue;
+mod renewal;
 mod request;
 mod resolver;
 mod settings;

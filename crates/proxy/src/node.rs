@@ -52,6 +52,8 @@ use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey
 
 use crate::counters::ShardCounts;
 use crate::date::DateLine;
+use crate::limits::Entrance;
+use crate::renewal::{InForce, RENEWED};
 use crate::shared::Shared;
 
 /// Memory for requests that is kept for the next ones.
@@ -62,6 +64,7 @@ const BUFFER_BYTES_KEPT: usize = 4096;
 /// The node of one shard of a [`Proxy`](crate::Proxy).
 #[derive(Debug)]
 pub struct ProxyNode {
+    in_force: Arc<InForce>,
     shared: Arc<Shared>,
     state: State,
 }
@@ -90,9 +93,10 @@ struct State {
 }
 
 impl ProxyNode {
-    pub(crate) fn new(shared: Arc<Shared>, shard: Shard) -> Self {
+    pub(crate) fn new(in_force: Arc<InForce>, shard: Shard) -> Self {
+        let shared = in_force.shared();
         let state = State::new(&shared, shard);
-        Self { shared, state }
+        Self { in_force, shared, state }
     }
 
     fn turn<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Turn<'a> {
@@ -166,10 +170,16 @@ impl Node for ProxyNode {
         let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
         let address = accepted.peer.ip();
         let is_trusted = self.shared.is_trusted(address);
-        if !is_trusted && !self.shared.clients.enter(now, address) {
+        let entrance = match is_trusted {
+            true => Entrance::Uncounted,
+            false => self.shared.clients.enter(now, address, &self.shared.settings.clients),
+        };
+        if entrance == Entrance::Closed {
             return actions.close(id, Close::Abort);
         }
-        let key = ClientKey::of(self.state.clients.insert(Client::new(id, accepted, is_secured, is_trusted)));
+        let client =
+            Client { is_secured, is_trusted, is_counted: entrance == Entrance::Counted, ..Client::new(id, accepted) };
+        let key = ClientKey::of(self.state.clients.insert(client));
         self.state.set_owner(id, Owner::Client(key));
         self.state.client_timers.set(key.timer(), now + self.shared.settings.limits.idle_timeout);
     }
@@ -237,7 +247,11 @@ impl Node for ProxyNode {
     }
 
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
-        self.turn(now, actions).handle_message(message);
+        if message == RENEWED {
+            self.shared = self.in_force.shared();
+        } else {
+            self.turn(now, actions).handle_message(message);
+        }
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {

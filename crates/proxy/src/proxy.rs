@@ -11,6 +11,7 @@ use breme_node::{Shard, TlsClientId};
 use crate::access_log::AccessLog;
 use crate::counters::ProxyCounts;
 use crate::node::ProxyNode;
+use crate::renewal::{InForce, RENEWED};
 use crate::resolver::Resolver;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -42,7 +43,7 @@ impl Parts {
 /// A proxy for any number of shards.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    shared: Arc<Shared>,
+    in_force: Arc<InForce>,
 }
 
 /// Settings that cannot work.
@@ -92,25 +93,46 @@ impl Proxy {
     /// # Errors
     /// When a setting cannot work, or a part is missing that its mode needs.
     pub fn new(parts: Parts) -> Result<Self, SettingsError> {
-        Shared::new(parts).map(|shared| Self { shared: Arc::new(shared) })
+        Shared::new(parts).map(|shared| Self { in_force: Arc::new(InForce::new(shared)) })
     }
 
     /// The node of one shard.
     #[must_use]
     pub fn node(&self, shard: Shard) -> ProxyNode {
-        ProxyNode::new(self.shared.clone(), shard)
+        ProxyNode::new(self.in_force.clone(), shard)
+    }
+
+    /// The message by which a shard takes the settings that have been [renewed](Self::renew).
+    pub const RENEWED: u64 = RENEWED;
+
+    /// Whether these settings can work in this proxy.
+    ///
+    /// # Errors
+    /// When they cannot.
+    pub fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
+        self.in_force.shared().renewed(settings.clone()).map(drop)
+    }
+
+    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]. Those of the pool stay what they are, and
+    /// so does the mode, but for its rules.
+    ///
+    /// # Errors
+    /// When they cannot work; then nothing changes.
+    pub fn renew(&self, settings: Settings) -> Result<(), SettingsError> {
+        self.in_force.renew(settings)
     }
 
     /// All that the shards have counted. It disturbs none of them.
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
-        let Shared { clients, queue, .. } = &*self.shared;
+        let shared = self.in_force.shared();
+        let Shared { clients, queue, counters, .. } = &*shared;
         ProxyCounts {
             requests_limited: clients.requests_limited(),
             connections_limited: clients.connections_limited(),
             requests_queued: queue.joined(),
             queue_length: queue.length(),
-            ..self.shared.counters.counts()
+            ..counters.counts()
         }
     }
 }

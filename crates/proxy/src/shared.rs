@@ -26,9 +26,9 @@ pub(crate) struct Shared {
     pub(crate) tls_clients: HashMap<String, TlsClientId>,
     pub(crate) trusted: Vec<Network>,
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
-    pub(crate) counters: Counters,
-    pub(crate) clients: ClientTable,
-    pub(crate) queue: Queue,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clients: Arc<ClientTable>,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
     pub(crate) via_name: String,
@@ -58,9 +58,8 @@ impl Shared {
             Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
         };
         let role = Role::new(&settings.mode, group, resolver)?;
-        let clients = ClientTable::new(&settings.clients, settings.seed);
-        let queue = Queue::new(settings.queue.requests_max);
-        let counters = Counters::new();
+        let clients = Arc::new(ClientTable::new(settings.seed));
+        let (counters, queue) = (Arc::new(Counters::new()), Arc::default());
         Ok(Self { role, tls_clients, trusted, access_log, counters, clients, queue, clock, via_name, settings })
     }
 
