@@ -32,7 +32,6 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 /// All clients, of all shards.
 #[derive(Debug)]
 pub(crate) struct ClientTable {
-    limits: ClientLimits,
     hasher: FixedState,
     parts: Box<[Mutex<Part>]>,
     /// Requests that were answered with 429.
@@ -51,11 +50,22 @@ struct Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ClientKey(u128);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Client {
     connections: u32,
     /// When its bucket will be full.
     full_at: Instant,
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// It may stay, and its end is to be [told](ClientTable::leave).
+    Counted,
+    /// It may stay.
+    Uncounted,
+    /// Its client has too many.
+    Closed,
 }
 
 /// Past the limit; so long until the next request may come.
@@ -72,11 +82,10 @@ impl TooMany {
 }
 
 impl ClientTable {
-    pub(crate) fn new(limits: &ClientLimits, seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let hasher = FixedState::with_seed(seed);
         let part = || Mutex::new(Part { clients: HashMap::with_hasher(hasher.clone()), swept: Instant::ZERO });
         Self {
-            limits: limits.clone(),
             parts: (0..PART_COUNT).map(|_| part()).collect(),
             requests_limited: AtomicU64::new(0),
             connections_limited: AtomicU64::new(0),
@@ -84,43 +93,39 @@ impl ClientTable {
         }
     }
 
-    /// A connection has come. Whether it may stay; then its end is to be [told](ClientTable::leave).
-    pub(crate) fn enter(&self, now: Instant, address: IpAddr) -> bool {
-        let max = self.limits.connections_max;
+    /// A connection has come.
+    pub(crate) fn enter(&self, now: Instant, address: IpAddr, limits: &ClientLimits) -> Entrance {
+        let max = limits.connections_max;
         if max == 0 {
-            return true;
+            return Entrance::Uncounted;
         }
         let (key, mut part) = self.part(address);
-        let Some(client) = part.client(now, key) else { return true };
+        let Some(client) = part.client(now, key) else { return Entrance::Uncounted };
         if client.connections < max {
             client.connections += 1;
-            return true;
+            return Entrance::Counted;
         }
         self.connections_limited.fetch_add(1, Ordering::Relaxed);
-        false
+        Entrance::Closed
     }
 
-    /// A connection that had come in is gone.
+    /// A connection that was counted is gone.
     pub(crate) fn leave(&self, address: IpAddr) {
-        if self.limits.connections_max == 0 {
-            return;
-        }
         let (key, mut part) = self.part(address);
-        // One that came while the table was full was not counted, and takes away another's place at most.
         if let Some(client) = part.clients.get_mut(&key) {
             client.connections = client.connections.saturating_sub(1);
-            if client.connections == 0 && self.limits.requests_per_second == 0 {
+            if *client == Client::default() {
                 part.clients.remove(&key);
             }
         }
     }
 
     /// A request has come.
-    pub(crate) fn ask(&self, now: Instant, address: IpAddr) -> Result<(), TooMany> {
-        let Some(interval) = interval(&self.limits) else { return Ok(()) };
+    pub(crate) fn ask(&self, now: Instant, address: IpAddr, limits: &ClientLimits) -> Result<(), TooMany> {
+        let Some(interval) = interval(limits) else { return Ok(()) };
         let (key, mut part) = self.part(address);
         let Some(client) = part.client(now, key) else { return Ok(()) };
-        let debt_max = interval.saturating_mul(self.limits.burst.max(1) - 1);
+        let debt_max = interval.saturating_mul(limits.burst.max(1) - 1);
         let debt = client.full_at - now;
         if debt > debt_max {
             self.requests_limited.fetch_add(1, Ordering::Relaxed);
@@ -190,8 +195,25 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    fn table(connections_max: u32, requests_per_second: u32, burst: u32) -> ClientTable {
-        ClientTable::new(&ClientLimits { connections_max, requests_per_second, burst }, 1)
+    /// A table, and the limits that hold.
+    struct Limited(ClientTable, ClientLimits);
+
+    impl Limited {
+        fn enter(&self, address: IpAddr) -> Entrance {
+            self.0.enter(at(0), address, &self.1)
+        }
+
+        fn ask(&self, now: Instant, address: IpAddr) -> Result<(), TooMany> {
+            self.0.ask(now, address, &self.1)
+        }
+
+        fn count(&self) -> usize {
+            self.0.parts.iter().map(|part| part.lock().unwrap().clients.len()).sum()
+        }
+    }
+
+    fn limited(connections_max: u32, requests_per_second: u32, burst: u32) -> Limited {
+        Limited(ClientTable::new(1), ClientLimits { connections_max, requests_per_second, burst })
     }
 
     fn at(millis: u64) -> Instant {
@@ -200,21 +222,22 @@ mod tests {
 
     #[test]
     fn connections_are_counted_for_each_client() {
-        let table = table(2, 0, 0);
-        assert!(table.enter(at(0), ONE) && table.enter(at(0), ONE) && !table.enter(at(0), ONE));
-        assert!(table.enter(at(0), OTHER));
-        assert_eq!(table.connections_limited(), 1);
-        table.leave(ONE);
-        assert!(table.enter(at(0), ONE));
-        (0..2).for_each(|_| table.leave(ONE));
-        table.leave(OTHER);
-        let remembered: usize = table.parts.iter().map(|part| part.lock().unwrap().clients.len()).sum();
-        assert_eq!(remembered, 0, "who is gone is forgotten");
+        let table = limited(2, 0, 0);
+        assert_eq!(
+            [ONE, ONE, ONE].map(|one| table.enter(one)),
+            [Entrance::Counted, Entrance::Counted, Entrance::Closed]
+        );
+        assert_eq!(table.enter(OTHER), Entrance::Counted);
+        assert_eq!(table.0.connections_limited(), 1);
+        table.0.leave(ONE);
+        assert_eq!(table.enter(ONE), Entrance::Counted);
+        [ONE, ONE, OTHER].into_iter().for_each(|address| table.0.leave(address));
+        assert_eq!(table.count(), 0, "who is gone is forgotten");
     }
 
     #[test]
     fn a_burst_is_let_through_and_then_the_rate() {
-        let table = table(0, 10, 3);
+        let table = limited(0, 10, 3);
         let mut passed = Vec::new();
         for millis in 0..1_000 {
             if table.ask(at(millis), ONE).is_ok() {
@@ -222,7 +245,7 @@ mod tests {
             }
         }
         assert_eq!(passed, [0, 1, 2, 100, 200, 300, 400, 500, 600, 700, 800, 900]);
-        assert_eq!(table.requests_limited(), 1_000 - 12);
+        assert_eq!(table.0.requests_limited(), 1_000 - 12);
         assert_eq!(table.ask(at(999), OTHER), Ok(()), "others have buckets of their own");
         assert!((0..3).all(|_| table.ask(at(9_000), ONE).is_ok()), "a pause fills the bucket, and no more than that");
         assert_eq!(table.ask(at(9_000), ONE), Err(TooMany { wait: Duration::from_millis(100) }));
@@ -230,7 +253,7 @@ mod tests {
 
     #[test]
     fn without_a_burst_requests_come_one_by_one() {
-        let table = table(0, 1, 0);
+        let table = limited(0, 1, 0);
         assert_eq!(table.ask(at(0), ONE), Ok(()));
         let too_many = table.ask(at(1), ONE).unwrap_err();
         assert_eq!((too_many.wait, too_many.seconds()), (Duration::from_millis(999), 1));
@@ -239,9 +262,9 @@ mod tests {
 
     #[test]
     fn without_limits_nothing_is_remembered() {
-        let table = table(0, 0, 0);
-        assert!((0..100).all(|_| table.enter(at(0), ONE) && table.ask(at(0), ONE).is_ok()));
-        assert!(table.parts.iter().all(|part| part.lock().unwrap().clients.is_empty()));
+        let table = limited(0, 0, 0);
+        assert!((0..100).all(|_| table.enter(ONE) == Entrance::Uncounted && table.ask(at(0), ONE).is_ok()));
+        assert_eq!(table.count(), 0);
     }
 
     #[test]
@@ -255,15 +278,14 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded_and_forgets_whom_it_may() {
-        let table = table(0, 1, 1);
+        let table = limited(0, 1, 1);
         let address = |index: u32| IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0A00_0000 + index));
-        let count = || table.parts.iter().map(|part| part.lock().unwrap().clients.len()).sum::<usize>();
         (0..2 * CLIENTS_MAX as u32).for_each(|index| assert_eq!(table.ask(at(0), address(index)), Ok(())));
-        assert!(count() <= CLIENTS_MAX);
+        assert!(table.count() <= CLIENTS_MAX);
         assert!(table.ask(at(1), address(0)).is_err(), "who is known stays known");
         // A second later all have paid, so the next one finds room.
         assert_eq!(table.ask(at(1_001), address(3 * CLIENTS_MAX as u32)), Ok(()));
         assert!(table.ask(at(1_001), address(3 * CLIENTS_MAX as u32)).is_err(), "and is counted");
-        assert!(count() <= CLIENTS_MAX - PART_CLIENTS_MAX + 1);
+        assert!(table.count() <= CLIENTS_MAX - PART_CLIENTS_MAX + 1);
     }
 }

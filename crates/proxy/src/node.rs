@@ -56,6 +56,7 @@ use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey
 
 use crate::counters::ShardCounts;
 use crate::date::DateLine;
+use crate::limits::Entrance;
 use crate::renewal::{InForce, RENEWED};
 use crate::shared::Shared;
 
@@ -173,10 +174,16 @@ impl Node for ProxyNode {
         let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
         let address = accepted.peer.ip();
         let is_trusted = self.shared.is_trusted(address);
-        if !is_trusted && !self.shared.clients.enter(now, address) {
+        let entrance = match is_trusted {
+            true => Entrance::Uncounted,
+            false => self.shared.clients.enter(now, address, &self.shared.settings.clients),
+        };
+        if entrance == Entrance::Closed {
             return actions.close(id, Close::Abort);
         }
-        let key = ClientKey::of(self.state.clients.insert(Client::new(id, accepted, is_secured, is_trusted)));
+        let client =
+            Client { is_secured, is_trusted, is_counted: entrance == Entrance::Counted, ..Client::new(id, accepted) };
+        let key = ClientKey::of(self.state.clients.insert(client));
         self.state.set_owner(id, Owner::Client(key));
         self.state.client_timers.set(key.timer(), now + self.shared.settings.limits.idle_timeout);
     }

@@ -118,8 +118,8 @@ impl Proxy {
         self.in_force.shared().renewed(settings.clone()).map(drop)
     }
 
-    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]. Those of the pool and of clients stay what
-    /// they are, and so does the mode, but for its rules.
+    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]. Those of the pool stay what they are, and
+    /// so does the mode, but for its rules.
     ///
     /// # Errors
     /// When they cannot work; then nothing changes.
@@ -131,12 +131,13 @@ impl Proxy {
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
         let shared = self.in_force.shared();
+        let Shared { clients, queue, counters, .. } = &*shared;
         ProxyCounts {
-            requests_limited: shared.clients.requests_limited(),
-            connections_limited: shared.clients.connections_limited(),
-            requests_queued: shared.queue.joined(),
-            queue_length: shared.queue.length(),
-            ..shared.counters.counts()
+            requests_limited: clients.requests_limited(),
+            connections_limited: clients.connections_limited(),
+            requests_queued: queue.joined(),
+            queue_length: queue.length(),
+            ..counters.counts()
         }
     }
 }

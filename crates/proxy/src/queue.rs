@@ -19,12 +19,11 @@ pub(crate) struct Waiter {
     pub(crate) message: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiters: Mutex<VecDeque<(Waiter, Instant)>>,
     /// How many there are, for those who only want to know whether there is any.
     length: AtomicUsize,
-    length_max: usize,
     /// Requests that had to wait so far.
     joined: AtomicU64,
 }
@@ -41,14 +40,10 @@ pub(crate) enum Joined {
 }
 
 impl Queue {
-    pub(crate) fn new(length_max: usize) -> Self {
-        Self { waiters: Mutex::default(), length: AtomicUsize::new(0), length_max, joined: AtomicU64::new(0) }
-    }
-
-    /// Joins behind all others, to wait until `deadline`.
-    pub(crate) fn join(&self, waiter: Waiter, deadline: Instant) -> Joined {
+    /// Joins behind all others, to wait until `deadline`, unless `length_max` wait already.
+    pub(crate) fn join(&self, waiter: Waiter, deadline: Instant, length_max: usize) -> Joined {
         let mut waiters = self.waiters();
-        if waiters.len() >= self.length_max {
+        if waiters.len() >= length_max {
             return Joined::Full;
         }
         waiters.push_back((waiter, deadline));
@@ -114,9 +109,9 @@ mod tests {
 
     #[test]
     fn who_came_first_is_woken_until_it_leaves() {
-        let (queue, now) = (Queue::new(3), Instant::ZERO);
+        let (queue, now) = (Queue::default(), Instant::ZERO);
         assert!(queue.is_empty() && queue.first(now).is_none());
-        let joined = [1, 2, 3, 4].map(|message| queue.join(waiter(message), Instant::FAR));
+        let joined = [1, 2, 3, 4].map(|message| queue.join(waiter(message), Instant::FAR, 3));
         assert_eq!(joined, [Joined::First, Joined::Behind, Joined::Behind, Joined::Full]);
         assert_eq!((queue.length(), queue.joined()), (3, 3));
         assert_eq!([queue.first(now), queue.first(now)], [Some(waiter(1)); 2]);
@@ -130,9 +125,9 @@ mod tests {
 
     #[test]
     fn who_is_over_time_keeps_nobody_waiting() {
-        let (queue, now) = (Queue::new(9), Instant::from_nanos(5));
+        let (queue, now) = (Queue::default(), Instant::from_nanos(5));
         for (message, deadline) in [(1, 3), (2, 4), (3, 5)] {
-            queue.join(waiter(message), Instant::from_nanos(deadline));
+            queue.join(waiter(message), Instant::from_nanos(deadline), 9);
         }
         assert_eq!(queue.first(now), Some(waiter(3)));
         assert_eq!(queue.length(), 1);

@@ -36,8 +36,7 @@ impl InForce {
 }
 
 impl Shared {
-    /// The same with other settings; what was counted so far stays, and so do clients and the queue with the bounds
-    /// that they have.
+    /// The same with other settings; what was counted so far stays, and what is known of clients, and who waits.
     pub(crate) fn renewed(&self, settings: Settings) -> Result<Self, SettingsError> {
         let (group, resolver) = match &self.role {
             Role::Reverse { group, .. } => (Some(group.clone()), None),

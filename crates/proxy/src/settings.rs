@@ -163,7 +163,7 @@ pub struct ClientLimits {
 
 /// Requests that wait while every upstream has as many as [it may have](breme_balance::GroupSettings::outstanding_max), in all shards
 /// together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
     /// So many wait; past it 503. 0: none.
     pub requests_max: usize,

@@ -64,10 +64,22 @@ impl Shared {
             Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
         };
         let role = Role::new(&settings.mode, group, resolver)?;
-        let clients = Arc::new(ClientTable::new(&settings.clients, settings.seed));
-        let queue = Arc::new(Queue::new(settings.queue.requests_max));
-        let counters = Arc::new(Counters::new());
-        Ok(Self { role, tls_clients, trusted, purgers, access_log, counters, clients, queue, cache, clock, via_name, settings })
+        let clients = Arc::new(ClientTable::new(settings.seed));
+        let (counters, queue) = (Arc::new(Counters::new()), Arc::default());
+        Ok(Self {
+            role,
+            tls_clients,
+            trusted,
+            purgers,
+            access_log,
+            counters,
+            clients,
+            queue,
+            cache,
+            clock,
+            via_name,
+            settings,
+        })
     }
 
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {

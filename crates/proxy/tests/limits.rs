@@ -4,11 +4,15 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use breme_proxy::{ClientLimits, Identity, Settings};
+use breme_balance::{Group, GroupSettings};
+use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_node::{Accepted, Actions, ConnectionId, ListenerId, Node, Received, Shard, ShardId};
+use breme_proxy::{ClientLimits, Identity, Parts, Proxy, Settings};
 use breme_testkit::{Ending, Script};
-use support::{Acts, Play, head, silent, text};
+use support::{Acts, Play, head, silent, text, upstream_at};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
@@ -84,4 +88,31 @@ fn who_is_trusted_asks_for_others() {
     let settings = Settings { identity, ..limited(limits) };
     let counts = Play { settings, ..Play::new(vec![client(), client()], vec![requests(5), requests(5)]) }.run();
     assert_eq!((counts.requests_limited, counts.connections_limited), (0, 0));
+}
+
+#[test]
+fn other_limits_hold_for_clients_that_are_there_already() {
+    let peer = "192.0.2.1:9".parse().unwrap();
+    let group = Group::new(GroupSettings::default(), vec![upstream_at("up0.example:80", peer)]).unwrap();
+    let parts = Parts::new(limited(ClientLimits::default()), WallClock::starting_at(UnixSeconds(0)));
+    let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
+    let (mut node, mut actions) = (proxy.node(Shard { id: ShardId(0), count: 1 }), Actions::new());
+    let accepted = Accepted { listener: ListenerId(0), peer };
+    let clients = [0, 1].map(|index| ConnectionId::new(index, 0));
+    node.handle_accepted(Instant::ZERO, clients[0], accepted, &mut actions);
+    let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
+    proxy.renew(limited(limits)).unwrap();
+    node.handle_woken(Instant::ZERO, Proxy::RENEWED, &mut actions);
+    // The first connection came uncounted, so a second one may come; but all have one bucket.
+    node.handle_accepted(Instant::ZERO, clients[1], accepted, &mut actions);
+    for client in clients {
+        let received = Received { bytes: GET.as_bytes(), ended: false, came: Instant::ZERO };
+        node.handle_received(Instant::ZERO, client, received, &mut actions);
+    }
+    let sent: Vec<&[u8]> =
+        (0..actions.len()).map(|index| actions.bytes(index)).filter(|bytes| !bytes.is_empty()).collect();
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].starts_with(b"HTTP/1.1 429 "), "{}", sent[0].escape_ascii());
+    node.handle_accepted(Instant::ZERO, ConnectionId::new(2, 0), accepted, &mut actions);
+    assert_eq!(proxy.counts().connections_limited, 1);
 }

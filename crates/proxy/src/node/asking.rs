@@ -87,9 +87,11 @@ impl Turn<'_> {
 
     /// Whether the client may ask so much. Whoever is trusted asks for others.
     fn judge_client(&mut self, client: ClientKey) -> Result<(), Failure> {
-        let clients = &self.shared.clients;
+        let limits = &self.shared.settings.clients;
         match self.node.clients.get(client.index()) {
-            Some(client) if !client.is_trusted => clients.ask(self.now, client.peer.ip()).map_err(Failure::TooMany),
+            Some(client) if !client.is_trusted => {
+                self.shared.clients.ask(self.now, client.peer.ip(), limits).map_err(Failure::TooMany)
+            }
             _ => Ok(()),
         }
     }

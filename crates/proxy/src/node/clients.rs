@@ -271,7 +271,7 @@ impl Turn<'_> {
         if let Some(client) = self.node.clients.try_remove(key.index()) {
             self.node.disown(client.id);
             self.node.client_timers.clear(key.timer());
-            if !client.is_trusted {
+            if client.is_counted {
                 self.shared.clients.leave(client.peer.ip());
             }
         }

@@ -6,6 +6,7 @@ use super::Turn;
 use super::tables::{ExchangeKey, Stage};
 use crate::failure::Failure;
 use crate::queue::{Joined, Waiter};
+use crate::settings::QueueSettings;
 
 /// What separates the lines of Cookie that are kept as one (RFC 9113, 8.2.3).
 const COOKIES_JOINED_BY: &[u8] = b"; ";
@@ -21,8 +22,8 @@ impl Turn<'_> {
             }
         }
         let now = self.now;
-        let deadline = now + self.shared.settings.queue.timeout;
-        match self.shared.queue.join(self.waiter(key), deadline) {
+        let QueueSettings { requests_max, timeout } = self.shared.settings.queue;
+        match self.shared.queue.join(self.waiter(key), now + timeout, requests_max) {
             Joined::Full => return Err(full),
             Joined::First => self.wake_first(),
             Joined::Behind => {}

@@ -69,6 +69,8 @@ pub(crate) struct Client {
     pub(crate) is_secured: bool,
     /// What it says of those before it is believed.
     pub(crate) is_trusted: bool,
+    /// It is one of the connections that its address may have.
+    pub(crate) is_counted: bool,
     /// The driver's queue is long: the peer does not read as fast as we write.
     pub(crate) queue_is_long: bool,
     /// Its content is held back, since the server does not take it.
@@ -267,14 +269,15 @@ pub(crate) struct Notes {
 }
 
 impl Client {
-    pub(crate) fn new(id: ConnectionId, accepted: Accepted, is_secured: bool, is_trusted: bool) -> Self {
+    pub(crate) fn new(id: ConnectionId, accepted: Accepted) -> Self {
         Self {
             id,
             http: ServerConnection::new(),
             peer: accepted.peer,
             listener: accepted.listener,
-            is_secured,
-            is_trusted,
+            is_secured: false,
+            is_trusted: false,
+            is_counted: false,
             queue_is_long: false,
             is_paused: false,
             has_pending: false,
