@@ -104,10 +104,11 @@ fn version_of(program: &str, flag: &str) -> String {
     }
 }
 
-/// The first word that begins like a version, without the name or the slash before it.
+/// The first word that is or ends like a version, without the name or the slash before it.
 fn version_in(printed: &str) -> Option<&str> {
     let words = printed.split(|letter: char| letter.is_whitespace() || letter == '/' || letter == ',');
-    words.into_iter().find(|word| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.'))
+    let mut versions = words.map(|word| word.trim_start_matches(|letter: char| !letter.is_ascii_digit()));
+    versions.find(|word| word.contains('.'))
 }
 
 #[cfg(test)]
@@ -121,6 +122,7 @@ mod tests {
             ("lighttpd/1.4.69 (ssl) - a light and fast webserver\n", "1.4.69"),
             ("Server version: Apache/2.4.71 (Debian)\nServer built:   2026-11-12T08:58:41\n", "2.4.71"),
             ("HAProxy version 2.6.12-1+deb12u3 2025/10/05 - https://haproxy.org/\n", "2.6.12-1+deb12u3"),
+            ("varnishd (varnish-7.1.1 revision 7cee1c581bead)\nCopyright (c) 2006 Verdens Gang AS\n", "7.1.1"),
             ("wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\n", "4.1.0-3+b2"),
             ("h2load nghttp2/1.52.0\n", "1.52.0"),
             ("This is ApacheBench, Version 2.3 <$Revision$>\n", "2.3"),
