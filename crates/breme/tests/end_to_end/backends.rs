@@ -9,8 +9,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use breme_conformance::Answer;
-
 use crate::harness::{PATIENCE, Site, free_address, get};
 
 /// A server with the answers that the conformance cases ask for, as far as its make allows.
@@ -38,9 +36,6 @@ enum Count {
     Port(SocketAddr),
 }
 
-/// The field by which a peer's answers are known from the proxy's own.
-const MARK: &str = "x-backend";
-
 impl Backend {
     pub(crate) fn all() -> Vec<Self> {
         vec![Self::Breme(Site::lab("auto")), Self::Peer(nginx()), Self::Peer(apache()), Self::Peer(node())]
@@ -60,13 +55,9 @@ impl Backend {
         }
     }
 
-    /// Whether the proxy got this answer from here.
-    pub(crate) fn made(&self, answer: &Answer) -> bool {
-        match self {
-            // What a proxy passes on has its Via (RFC 9110, 7.6.3).
-            Self::Breme(_) => answer.field("via").is_some(),
-            Self::Peer(_) => answer.field(MARK).is_some(),
-        }
+    /// Whether it counts a request when it comes; if not, some time after it was answered.
+    pub(crate) const fn counts_at_once(&self) -> bool {
+        !matches!(self, Self::Peer(Peer { count: Count::Log(_), .. }))
     }
 
     /// How many requests have come, once at least `wanted` have; `looks` is how often this was asked before.
@@ -140,7 +131,7 @@ fn nginx() -> Peer {
          events {{ worker_connections 1000; }}\n\
          http {{ access_log off; keepalive_requests 1000000000; client_body_temp_path {root}/a; proxy_temp_path {root}/b;\n\
          fastcgi_temp_path {root}/c; uwsgi_temp_path {root}/d; scgi_temp_path {root}/e; default_type text/plain;\n\
-         large_client_header_buffers 4 32k; add_header {MARK} nginx always;\n\
+         large_client_header_buffers 4 32k;\n\
          server {{ listen {address}; root {root}/pages; location /status/ {{ return 204; }} }}\n\
          server {{ listen {status}; location = / {{ stub_status; }} }} }}\n"
     );
@@ -155,7 +146,7 @@ fn apache() -> Peer {
     let folder = folder();
     let address = free_address();
     let root = folder.path().display();
-    let modules: String = ["mpm_event", "authz_core", "headers"]
+    let modules: String = ["mpm_event", "authz_core"]
         .map(|module| format!("LoadModule {module}_module /usr/lib/apache2/modules/mod_{module}.so\n"))
         .concat();
     let user = if rustix::process::geteuid().is_root() { "User nobody\nGroup nogroup\n" } else { "" };
@@ -164,7 +155,6 @@ fn apache() -> Peer {
         "{modules}{user}ServerRoot {root}\nDefaultRuntimeDir {root}\nPidFile {root}/pid\nServerName localhost\nListen {address}\n\
          ErrorLog {root}/error.log\nLogLevel crit\nStartServers 1\nServerLimit 1\nThreadsPerChild 25\nMaxRequestWorkers 25\n\
          KeepAlive On\nMaxKeepAliveRequests 0\nKeepAliveTimeout 60\nLimitRequestLine 16384\n\
-         Header always set {MARK} apache\nTraceEnable on\n\
          LogFormat %>s short\nCustomLog {log} short\nDocumentRoot {root}/pages\n\
          <Directory />\nAllowOverride None\nOptions None\nRequire all granted\n</Directory>\n",
         log = log.display(),
@@ -186,7 +176,6 @@ const server = http.createServer((request, response) => {
     const chunks = [];
     request.on('data', chunk => chunks.push(chunk));
     request.on('end', () => {
-        response.setHeader('x-backend', 'node');
         const bytes = /^(?:http:\/\/[^/]*)?\/bytes\/(\d{1,4})/.exec(request.url);
         const status = /^\/status\/(\d{3})$/.exec(request.url);
         if (status) { response.statusCode = Number(status[1]); response.end(); }
@@ -197,7 +186,7 @@ const server = http.createServer((request, response) => {
 });
 server.on('clientError', (error, socket) => {
     seen++;
-    if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nx-backend: node\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
+    if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
 });
 server.keepAliveTimeout = 60000;
 server.maxRequestsPerSocket = 0;
