@@ -185,7 +185,8 @@ const server = http.createServer((request, response) => {
     });
 });
 server.on('clientError', (error, socket) => {
-    seen++;
+    // What is broken off has been counted when it began.
+    if (/^HPE_/.test(error.code) && error.code !== 'HPE_INVALID_EOF_STATE') seen++;
     if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
 });
 server.keepAliveTimeout = 60000;

@@ -13,10 +13,10 @@ use crate::harness::{DRIVERS, Site};
 const CLIENTS: u64 = 12;
 /// Times that each of them sends one to three requests together.
 const ROUNDS: u64 = 120;
-/// What contents are long; an answer with more behind it than its length must fit into one piece of the network.
-const LENGTHS: [usize; 6] = [0, 1, 13, 1_000, 9_000, 12_000];
-/// Of faults without anything behind them.
-const LONG: usize = 150_000;
+/// How long contents are.
+const LENGTHS: [usize; 7] = [0, 1, 13, 1_000, 9_000, 12_000, 150_000];
+/// An answer with more behind it than its length comes in one piece; later, nobody could tell what is behind from the next answer.
+const PIECE_BYTES_MAX: usize = 1_000;
 
 /// A request and what it is for.
 struct Request {
@@ -30,16 +30,8 @@ impl Request {
     fn draw(random: &mut Random, client: u64, ordinal: u64) -> Self {
         // Half of all are answered as they should be, so that there is always somebody whose answer could be swapped.
         let fault = &FAULTS[if random.below(2) == 0 { 0 } else { random.below(FAULTS.len() as u64) as usize }];
-        let length = match random.below(LENGTHS.len() as u64 + 1) as usize {
-            long if long == LENGTHS.len() => {
-                if fault.may_be_long() {
-                    LONG
-                } else {
-                    0
-                }
-            }
-            index => LENGTHS[index],
-        };
+        let length = LENGTHS[random.below(LENGTHS.len() as u64) as usize];
+        let length = if fault.has_more_behind() { length.min(PIECE_BYTES_MAX) } else { length };
         let method = ["GET", "GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "POST"][random.below(9) as usize];
         Self { fault, method, number: client * 1_000_000 + ordinal, length }
     }
@@ -52,8 +44,9 @@ impl Request {
             .into_bytes()
     }
 
-    /// What came, in a word; or what is wrong with it.
-    fn judge(&self, heard: &Heard) -> Result<&'static str, String> {
+    /// What came, in a word; or what is wrong with it. That something in an answer is wrong that is half out can be told by a reset only, and
+    /// that may destroy what is still on its way of the answers before it.
+    fn judge(&self, heard: &Heard, may_be_cut: bool) -> Result<&'static str, String> {
         let expected = if self.method == "HEAD" { Vec::new() } else { content_of(self.number, self.length) };
         let fate = self.fault.fate;
         // What may not be sent again may fail on a connection that had ended without a word.
@@ -71,10 +64,10 @@ impl Request {
                 502..=504 if may_fail && is_own(answered) => Ok("error"),
                 _ => wrong(answered),
             },
-            Heard::Cut(answered) if fate.cut && expected.starts_with(&answered.content) => Ok("cut"),
+            Heard::Cut(answered) if may_be_cut && expected.starts_with(&answered.content) => Ok("cut"),
             Heard::Cut(answered) => wrong(answered).map_err(|what| format!("an answer that is cut: {what}")),
             // A reset may overtake what was sent before it.
-            Heard::Nothing if fate.cut => Ok("cut"),
+            Heard::Nothing if may_be_cut => Ok("cut"),
             Heard::Nothing => Err(String::from("no answer at all")),
         }
     }
@@ -85,8 +78,8 @@ impl Fault {
         ["two-lengths", "length-and-chunks"].contains(&self.name)
     }
 
-    fn may_be_long(&self) -> bool {
-        !["two-answers", "too-much-content"].contains(&self.name)
+    fn has_more_behind(&self) -> bool {
+        ["two-answers", "too-much-content"].contains(&self.name)
     }
 }
 
@@ -123,7 +116,8 @@ fn client(proxy: SocketAddr, client: u64) -> Seen {
 
 /// Whether the connection goes on.
 fn hear_all(caller: &mut Caller, requests: &[Request], seen: &mut Seen) -> bool {
-    for request in requests {
+    for (index, request) in requests.iter().enumerate() {
+        let may_be_cut = requests[index..].iter().any(|request| request.fault.fate.cut);
         let heard = match caller.hear(request.method == "HEAD") {
             Ok(heard) => heard,
             Err(why) => {
@@ -131,7 +125,7 @@ fn hear_all(caller: &mut Caller, requests: &[Request], seen: &mut Seen) -> bool 
                 return false;
             }
         };
-        match request.judge(&heard) {
+        match request.judge(&heard, may_be_cut) {
             Ok(outcome) => *seen.outcomes.entry((request.fault.name, outcome)).or_default() += 1,
             Err(what) => {
                 seen.wrong.push(format!(

@@ -41,6 +41,7 @@ fn a_frozen_upstream_ends_in_504_and_its_late_answer_reaches_nobody() {
         let proxy = Site::proxy(site.address, driver, &["--response-timeout", "300ms"]);
         assert_eq!(proxy.get("/bytes/3").0, 200);
         site.signal("STOP");
+        wait_stopped(site.pid());
         for length in 4..8 {
             let (status, content) = proxy.get(&format!("/bytes/{length}"));
             let text = String::from_utf8_lossy(&content);
@@ -51,6 +52,19 @@ fn a_frozen_upstream_ends_in_504_and_its_late_answer_reaches_nobody() {
             let (status, content) = proxy.get(&format!("/bytes/{length}"));
             assert_eq!((status, content.len()), (200, length), "{driver}");
         }
+    }
+}
+
+/// A signal takes some time to reach all threads.
+fn wait_stopped(pid: u32) {
+    let begun = Instant::now();
+    let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with('T'))
+    };
+    while !std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(is_stopped) {
+        assert!(begun.elapsed() < PATIENCE, "process {pid} does not stop");
+        std::thread::yield_now();
     }
 }
 
