@@ -170,16 +170,16 @@ fn sentence(findings: &Findings) -> String {
 fn table(findings: &Findings) -> String {
     let question = &findings.question;
     let has_rate = has_rate(question);
-    let unit = question.unit;
+    let (unit, each) = (question.unit, each(question.unit));
     let mut text = if matches!(question.measure, Measure::Misses { .. }) {
         "| | misses, % (least–most) | MB in all | misses: ours ÷ this | goal |\n|---|---|---|---|---|\n".to_owned()
     } else if !has_rate {
         format!(
-            "| | memory, kB a {unit} (least–most) | MB in all | memory: ours ÷ this | goal |\n|---|---|---|---|---|\n"
+            "| | memory, kB {each} (least–most) | MB in all | memory: ours ÷ this | goal |\n|---|---|---|---|---|\n"
         )
     } else {
         format!(
-            "| | CPU time, µs a {unit} (least–most) | CPU busy | {unit}s/s | CPU time: ours ÷ this | {unit}s/s: ours ÷ this | goal |\n\
+            "| | CPU time, µs {each} (least–most) | CPU busy | {unit}s/s | CPU time: ours ÷ this | {unit}s/s: ours ÷ this | goal |\n\
              |---|---|---|---|---|---|---|\n"
         )
     };
@@ -248,7 +248,13 @@ fn resource(question: &Question) -> String {
         Measure::ServerMemory | Measure::GeneratorMemory | Measure::ObjectMemory { .. } => "memory",
         Measure::Misses { .. } => "misses",
     };
-    format!("{what} a {}", question.unit)
+    format!("{what} {}", each(question.unit))
+}
+
+/// `a request`, `an object`
+fn each(unit: &str) -> String {
+    let article = if unit.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+    format!("{article} {unit}")
 }
 
 /// A label without what stands behind its first comma.
