@@ -22,6 +22,7 @@
 //! | `ending` | exchanges that end, well or badly |
 //! | `tunnels` | bytes of no protocol of ours |
 //! | `pool` | servers that wait |
+//! | `familiar`, `repeating` | requests and answers whose heads came before, byte for byte |
 //! | `tables` | the records of all these |
 
 mod answering;
@@ -29,7 +30,9 @@ mod asking;
 mod caching;
 mod clients;
 mod ending;
+mod familiar;
 mod pool;
+mod repeating;
 mod routing;
 mod servers;
 mod tables;
@@ -41,6 +44,7 @@ use breme_base::{Instant, Random, Timers};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
+use familiar::Familiar;
 use pool::Pools;
 use slab::Slab;
 use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey, Owner, Server, ServerKey};
@@ -78,6 +82,7 @@ struct State {
     server_timers: Timers,
     exchange_timers: Timers,
     buffers: Vec<Vec<u8>>,
+    familiar: Familiar,
     /// Exchanges so far, so that a message for one is not taken for another's.
     exchange_count: u32,
     is_stopping: bool,
@@ -111,6 +116,7 @@ impl State {
             server_timers: Timers::new(),
             exchange_timers: Timers::new(),
             buffers: Vec::new(),
+            familiar: Familiar::new(shared.settings.seed),
             exchange_count: 0,
             is_stopping: false,
         }

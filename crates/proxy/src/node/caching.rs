@@ -64,6 +64,11 @@ pub(super) enum Taking {
 
 #[allow(clippy::unused_self, reason = "nothing is stored yet")]
 impl Turn<'_> {
+    /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a cache none becomes it here.
+    pub(super) fn has_cache(&self) -> bool {
+        false
+    }
+
     /// A request that the rules let pass.
     pub(super) fn ask_cache(&mut self, _key: ExchangeKey, _head: &RequestHead<'_, '_>) -> Asking {
         Asking::Upstream { conditions: None }
