@@ -55,6 +55,10 @@ pub struct ProxyCounts {
     pub reuses: u64,
     /// Requests that were sent again.
     pub retries: u64,
+    /// Requests that were passed on as the same ones before, without being read and written anew.
+    pub requests_repeated: u64,
+    /// Answers that were.
+    pub answers_repeated: u64,
     /// Connections to upstreams that wait for a request.
     pub pool_idle: u64,
     /// Connections to upstreams that have one.
@@ -135,6 +139,8 @@ pub(crate) struct ShardCounts {
     pub(crate) connects_failed: Count,
     pub(crate) reuses: Count,
     pub(crate) retries: Count,
+    pub(crate) requests_repeated: Count,
+    pub(crate) answers_repeated: Count,
     pub(crate) pool_idle: Count,
     pub(crate) upstreams_open: Count,
     pub(crate) bad_gateway: Count,
@@ -213,6 +219,8 @@ impl Counters {
             connects_failed: self.sum(|shard| &shard.connects_failed),
             reuses: self.sum(|shard| &shard.reuses),
             retries: self.sum(|shard| &shard.retries),
+            requests_repeated: self.sum(|shard| &shard.requests_repeated),
+            answers_repeated: self.sum(|shard| &shard.answers_repeated),
             pool_idle: idle,
             pool_busy: self.sum(|shard| &shard.upstreams_open).saturating_sub(idle),
             bad_gateway: self.sum(|shard| &shard.bad_gateway),

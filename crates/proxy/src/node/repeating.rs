@@ -35,6 +35,7 @@ impl Turn<'_> {
         client.http.repeat_request();
         client.waiting = Waiting::Exchange;
         client.has_pending = taken < input.len();
+        self.node.counts.requests_repeated.add();
         self.node.counts.exchanges_open.add();
         let key = ExchangeKey::of(self.node.exchanges.insert(exchange));
         client.exchange = Some(key);
@@ -109,6 +110,7 @@ impl Turn<'_> {
         self.node.counts.count_upstream_time(duration);
         self.node.counts.bytes_downstream.add_many(length);
         self.node.counts.count_answer(whole.status);
+        self.node.counts.answers_repeated.add();
         Some((whole.taken, whole.keep_alive))
     }
 
