@@ -26,9 +26,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use access_log::{Destination, Writer};
-use api::ProxyApi;
+use api::{Kept, ProxyApi};
 pub use arguments::Args;
 use arguments::locate_in_group;
+use breme_cache::{Cache, SettingsError as CacheError};
 use breme_driver::{Clock, Counting, Kind, Settings as DriverSettings, start};
 use breme_node::ListenerId;
 use breme_proxy::{AccessLog, Parts, Proxy, Resolver, SettingsError};
@@ -106,11 +107,13 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     let tls = Tls::of(ROLE, &args.tls, &places)?;
     let token = Token::of_file("--admin-token-file", args.admin_token_file.as_deref()).map_err(Failure::usage)?;
     let upstreams = if args.forward { None } else { Some(upstreams(args, &secrets, clock)?) };
+    let cache = cache(args, &secrets)?;
     let names = args.forward.then(Names::start).transpose();
     let names = names.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
     let log = if args.check_config { None } else { access_log(args)? };
     let proxy = Proxy::new(Parts {
         group: upstreams.as_ref().map(Upstreams::group),
+        cache: cache.clone(),
         tls_clients: clients.by_name,
         resolver: names.clone().map(|names| Arc::new(names) as Arc<dyn Resolver>),
         access_log: log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
@@ -156,9 +159,17 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     };
     obey(signals, running.stopper(), readiness.clone(), move || reloading.reload())?;
     let admin_address = admin.as_ref().map(AdminListener::address);
-    let registry =
-        registry(kind, process, counting.clone(), ProxyMetrics { proxy, upstreams: upstreams.clone(), log: lines });
-    let api = (Box::new(ProxyApi { upstreams: upstreams.clone(), cache: None }) as Box<dyn Api>, token);
+    let registry = registry(
+        kind,
+        process,
+        counting.clone(),
+        ProxyMetrics { proxy, upstreams: upstreams.clone(), cache: cache.clone(), log: lines },
+    );
+    let api = (
+        Box::new(ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, clock }) })
+            as Box<dyn Api>,
+        token,
+    );
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     announce(admin_address, &bound);
@@ -197,6 +208,14 @@ fn upstreams(args: &Args, secrets: &Secrets, clock: Clock) -> Result<Upstreams, 
         .map_err(|error| locate_in_group(&error))
 }
 
+fn cache(args: &Args, secrets: &Secrets) -> Result<Option<Arc<Cache>>, Failure> {
+    let settings = args.caching.settings(&args.via_name, secrets.seed);
+    settings.map(Cache::new).transpose().map_err(|error| {
+        let flag = if matches!(error, CacheError::Name(_)) { "--via-name" } else { "--cache-memory" };
+        Failure::usage(format!("{flag}: {error}"))
+    })
+}
+
 /// What is told at `/metrics`.
 fn registry(kind: Kind, process: ProcessMetrics, counting: Counting, metrics: ProxyMetrics) -> Registry {
     let mut registry = Registry::default();
@@ -216,6 +235,7 @@ fn locate(error: &SettingsError) -> Failure {
         SettingsError::Pseudonym(_) => "--via-name",
         SettingsError::Host(_) => "--host",
         SettingsError::Network(_) => "--trusted",
+        SettingsError::PurgeFrom(_) => "--purge-from",
         SettingsError::AllowedHost(_) => "--allow-host",
         SettingsError::RelayBytes => "--relay-memory",
         _ => return Failure::run(error.to_string()),

@@ -41,6 +41,10 @@ pub(crate) enum Failure {
     NeedsTunnel,
     /// The request may go no further (RFC 9110, 7.6.2).
     HopsSpent,
+    /// PURGE from an address that may not.
+    MayNotPurge,
+    /// PURGE of nothing that could be stored.
+    NothingToPurge,
     /// The client has sent more than it may.
     TooMany(TooMany),
 }
@@ -55,10 +59,10 @@ impl Failure {
             | Self::TakingTimeout
             | Self::SilenceTimeout
             | Self::TotalTimeout => 504,
-            Self::Target(_) => 403,
+            Self::Target(_) | Self::MayNotPurge => 403,
             Self::Loop => 508,
             Self::NoTunnels | Self::HopsSpent => 405,
-            Self::NotAbsolute => 400,
+            Self::NotAbsolute | Self::NothingToPurge => 400,
             Self::NeedsTunnel => 501,
             Self::TooMany(_) => 429,
             _ => 502,
@@ -91,6 +95,8 @@ impl Failure {
             | Self::NotAbsolute
             | Self::NeedsTunnel
             | Self::HopsSpent
+            | Self::MayNotPurge
+            | Self::NothingToPurge
             | Self::TooMany(_) => return None,
         })
     }
@@ -142,6 +148,8 @@ impl fmt::Display for Reason<'_> {
             Failure::HopsSpent => {
                 "Max-Forwards lets the request go no further, and the proxy itself has no answer to it"
             }
+            Failure::MayNotPurge => "PURGE is not for your address",
+            Failure::NothingToPurge => "PURGE is for URLs that could be stored",
             Failure::TooMany(too_many) => {
                 let seconds = too_many.seconds();
                 return write!(formatter, "too many requests have come from your address; ask again in {seconds} s");

@@ -16,6 +16,7 @@
 //! | `clients` | accepted connections: requests, their content, how long they may take |
 //! | `asking` | from a request to what is to become of it |
 //! | `caching` | where the cache meets an exchange |
+//! | `following` | exchanges that read what another one fetches |
 //! | `routing` | who is asked |
 //! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
 //! | `answering` | from a server's answer to the client |
@@ -23,6 +24,7 @@
 //! | `queueing` | requests that wait for an upstream to have room |
 //! | `tunnels` | bytes of no protocol of ours |
 //! | `health` | checks of the upstreams, beside all exchanges |
+//! | `purging` | requests to let stored answers go |
 //! | `pool` | servers that wait |
 //! | `tables` | the records of all these |
 
@@ -31,8 +33,10 @@ mod asking;
 mod caching;
 mod clients;
 mod ending;
+mod following;
 mod health;
 mod pool;
+mod purging;
 mod queueing;
 mod routing;
 mod servers;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use breme_balance::Group;
 use breme_base::WallClock;
+use breme_cache::Cache;
 use breme_node::{Shard, TlsClientId};
 
 use crate::access_log::AccessLog;
@@ -28,6 +29,8 @@ pub struct Parts {
     pub resolver: Option<Arc<dyn Resolver>>,
     /// Who takes notes.
     pub access_log: Option<Arc<dyn AccessLog>>,
+    /// What answers are stored in; none: nothing is stored.
+    pub cache: Option<Arc<Cache>>,
     /// The calendar.
     pub clock: WallClock,
 }
@@ -36,7 +39,15 @@ impl Parts {
     /// The least: settings and a calendar.
     #[must_use]
     pub fn new(settings: Settings, clock: WallClock) -> Self {
-        Self { settings, group: None, tls_clients: HashMap::new(), resolver: None, access_log: None, clock }
+        Self {
+            settings,
+            group: None,
+            tls_clients: HashMap::new(),
+            resolver: None,
+            access_log: None,
+            cache: None,
+            clock,
+        }
     }
 }
 
@@ -60,6 +71,8 @@ pub enum SettingsError {
     Host(String),
     /// Not a network.
     Network(String),
+    /// Not a network whose members could purge.
+    PurgeFrom(String),
     /// Not a host that may be allowed.
     AllowedHost(String),
     /// Nothing may wait in the proxy, so nothing could pass.
@@ -75,7 +88,9 @@ impl fmt::Display for SettingsError {
                 write!(formatter, "`{name}` is no name for Via; write letters, digits, dots or dashes, as in `edge-1`")
             }
             Self::Host(host) => write!(formatter, "`{host}` is no Host; write a host with an optional port"),
-            Self::Network(text) => write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`"),
+            Self::Network(text) | Self::PurgeFrom(text) => {
+                write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`")
+            }
             Self::AllowedHost(text) => write!(
                 formatter,
                 "`{text}` is no host that can be allowed; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`"

@@ -48,6 +48,7 @@ impl Shared {
             resolver,
             tls_clients: self.tls_clients.clone(),
             access_log: self.access_log.clone(),
+            cache: self.cache.clone(),
             clock: self.clock.clone(),
         };
         let (counters, clients, queue) = (self.counters.clone(), self.clients.clone(), self.queue.clone());

@@ -32,6 +32,10 @@ pub struct Settings {
     pub relay_bytes_max: usize,
     /// The listeners that speak TLS: the scheme of what comes there is `https`.
     pub secured_listeners: Vec<ListenerId>,
+    /// Requests with a field of this name have nothing to do with the cache.
+    pub cache_bypass_header: Option<String>,
+    /// Networks (`10.0.0.0/8`) whose members may let stored answers go, by the method PURGE; empty: the method is passed on.
+    pub purge_from: Vec<String>,
     /// For everything random.
     pub seed: u64,
 }
@@ -190,6 +194,8 @@ impl Settings {
             queue: QueueSettings::default(),
             relay_bytes_max: 64 * 1024,
             secured_listeners: Vec::new(),
+            cache_bypass_header: None,
+            purge_from: Vec::new(),
             seed: 0,
         }
     }

@@ -1,6 +1,7 @@
 //! The flags, and what they mean to the proxy and to the driver. The keys of a configuration file are the same.
 
 mod balancing;
+mod caching;
 mod forward;
 mod health;
 mod upstreams;
@@ -12,6 +13,7 @@ pub use balancing::{BalancingFlags, locate_in_group};
 use breme_driver::Settings as DriverSettings;
 use breme_http1::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};
+pub use caching::CachingFlags;
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
@@ -63,6 +65,9 @@ pub struct Args {
     /// Print what is in force, as a file for --config, and end
     #[arg(long)]
     pub print_config: bool,
+
+    #[command(flatten)]
+    pub caching: CachingFlags,
 
     #[command(flatten)]
     pub forwarding: ForwardFlags,
@@ -174,6 +179,9 @@ impl Args {
                 requests_per_second: self.client_rate,
                 burst: self.client_burst.unwrap_or(self.client_rate),
             },
+            queue: self.balancing.queue(),
+            cache_bypass_header: self.caching.cache_bypass_header.clone(),
+            purge_from: self.caching.purge_from.clone(),
             secured_listeners: secrets.secured_listeners.clone(),
             seed: secrets.seed,
             ..defaults
@@ -212,6 +220,9 @@ impl Args {
         }
         if let Some(flag) = self.forwarding.given().filter(|_| !self.forward) {
             return Err(Failure::usage(format!("{flag} is for a forward proxy; add --forward, or leave it out")));
+        }
+        if let Some(flag) = self.caching.given() {
+            return Err(Failure::usage(format!("{flag} is about a cache; add --cache-memory 256MiB, or leave it out")));
         }
         if self.admin_token_file.is_some() && !self.serving.has_admin() {
             return Err(Failure::usage(

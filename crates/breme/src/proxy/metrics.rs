@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use breme_balance::{Standing, UpstreamState};
+use breme_cache::{Cache, Statistics};
 use breme_proxy::{Proxy, ProxyCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -19,6 +20,7 @@ use crate::admin::{Families, Label, refusal_name};
 pub struct ProxyMetrics {
     pub proxy: Proxy,
     pub upstreams: Option<Upstreams>,
+    pub cache: Option<Arc<Cache>>,
     pub log: Option<Arc<Log>>,
 }
 
@@ -29,6 +31,7 @@ impl Collector for ProxyMetrics {
         clients(&mut families, &counts)?;
         upstreams(&mut families, &counts)?;
         self.upstreams.as_ref().map_or(Ok(()), |upstreams| each(&mut families, &upstreams.states()))?;
+        self.cache.as_ref().map_or(Ok(()), |cache| stored(&mut families, &counts, &cache.statistics()))?;
         self.log.as_ref().map_or(Ok(()), |log| lines(&mut families, log.counts()))
     }
 }
@@ -45,6 +48,12 @@ fn clients(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let limited = [("requests", counts.requests_limited), ("connections", counts.connections_limited)];
     let limited = limited.map(|(kind, count)| ([("kind", kind.to_owned())], count));
     families.counters("clients_limited", "Requests and connections past the limits of their client.", limited)?;
+    families.counter(
+        "requests_queued",
+        "Requests that had to wait while every upstream was full.",
+        counts.requests_queued,
+    )?;
+    families.gauge("queue_length", "Requests that wait for an upstream.", counts.queue_length)?;
     let help = "Targets that the rules of a forward proxy refused.";
     families.counter("targets_refused", help, counts.targets_refused)?;
     families.counter("tunnels", "Tunnels that were opened, by CONNECT or Upgrade.", counts.tunnels)?;
@@ -113,6 +122,29 @@ fn ends(state: &UpstreamState) -> [([Label; 2], u64); 6] {
 
 fn label(state: &UpstreamState) -> Label {
     ("upstream", url(state))
+}
+
+/// What the cache does and holds.
+fn stored(families: &mut Families<'_>, counts: &ProxyCounts, statistics: &Statistics) -> fmt::Result {
+    let results = [
+        ("hit", counts.cache_hits),
+        ("stale", counts.cache_stale),
+        ("revalidated", counts.cache_revalidated),
+        ("collapsed", counts.cache_collapsed),
+        ("miss", counts.cache_misses),
+        ("bypass", counts.cache_bypassed),
+    ];
+    let results = results.map(|(result, count)| ([("result", result.to_owned())], count));
+    families.counters("cache_requests", "Requests by what the cache did.", results)?;
+    let help = "Bytes of content that came out of the cache.";
+    families.counter_of(&Unit::Bytes, "cache_sent", help, counts.cache_bytes)?;
+    families.gauge("cache_objects", "Stored answers.", statistics.objects)?;
+    families.gauge_of(&Unit::Bytes, "cache_used", "Memory that the cache uses.", statistics.bytes)?;
+    families.gauge_of(&Unit::Bytes, "cache_size", "Memory that the cache may use.", statistics.bytes_max)?;
+    families.counter("cache_inserted", "Answers that were stored.", statistics.inserted)?;
+    families.counter("cache_evicted", "Answers that went because others needed their memory.", statistics.evicted)?;
+    families.counter("cache_purged", "Answers that were purged or made invalid.", statistics.purged)?;
+    families.gauge("cache_fills", "Answers that are being fetched to be stored.", statistics.fills)
 }
 
 fn lines(families: &mut Families<'_>, counts: LineCounts) -> fmt::Result {

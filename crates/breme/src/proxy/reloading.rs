@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;
 
 /// What holds only after a restart: keys, and beginnings of keys that end with a dash.
-const AT_START_ONLY: [&str; 24] = [
+const AT_START_ONLY: [&str; 26] = [
     "forward",
     "listen",
     "admin",
@@ -43,8 +43,13 @@ const AT_START_ONLY: [&str; 24] = [
     "drain-",
     "max-connections",
     "client-",
+    "cache-",
+    "queue",
     "max-head",
 ];
+
+/// The one that is not like its beginning.
+const LIVE_ALL_THE_SAME: &str = "cache-bypass-header";
 
 /// All that can be changed while the proxy works.
 pub struct Reloading {
@@ -112,7 +117,8 @@ impl Reloading {
 }
 
 fn is_at_start_only(key: &str) -> bool {
-    AT_START_ONLY.iter().any(|late| *late == key || (late.ends_with('-') && key.starts_with(late)))
+    key != LIVE_ALL_THE_SAME
+        && AT_START_ONLY.iter().any(|late| *late == key || (late.ends_with('-') && key.starts_with(late)))
 }
 
 fn report(live: &[&str], late: &[&str]) -> String {

@@ -17,6 +17,7 @@ mod lost_server;
 mod peers;
 mod proxy;
 mod proxy_admin;
+mod proxy_cache;
 mod proxy_forward;
 mod schedules;
 mod site;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::admin::metrics;
 use crate::harness::{DRIVERS, PATIENCE, Site, free_address, get, run};
 
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A file with the token, in a folder that goes with the value.
-fn token_file() -> (tempfile::TempDir, String) {
+pub(crate) fn token_file() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     fs::write(&path, format!("{TOKEN}\n")).unwrap();
@@ -23,7 +23,13 @@ fn token_file() -> (tempfile::TempDir, String) {
 }
 
 /// A request with curl: the status, and the answer as JSON if it is some.
-fn call(admin: SocketAddr, method: &str, path: &str, token: Option<&str>, content: Option<&str>) -> (u16, Value) {
+pub(crate) fn call(
+    admin: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    content: Option<&str>,
+) -> (u16, Value) {
     let mut arguments = vec!["-sS", "-g", "-X", method, "-w", "\n%{http_code}"];
     let authorization = token.map(|token| format!("Authorization: Bearer {token}"));
     arguments.extend(authorization.iter().flat_map(|field| ["-H", field.as_str()]));

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_balance::{Affinity, AffinityKey, EjectionSettings, GroupError, GroupSettings, Policy, StatusSet};
+use breme_proxy::QueueSettings;
 
 use super::health::HealthFlags;
 use crate::failure::Failure;
@@ -41,6 +42,14 @@ pub struct BalancingFlags {
     /// Requests at a time at one upstream; 0 = any
     #[arg(long, value_name = "N", default_value = "0", help_heading = BALANCING)]
     max_outstanding: u32,
+
+    /// Requests that wait while every upstream has all that it may have; past it 503
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = units::size, help_heading = BALANCING)]
+    queue: usize,
+
+    /// How long one waits; past it 503
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = BALANCING)]
+    queue_timeout: Duration,
 
     /// With consistent-hash: the most that an upstream gets, in percent of its share, from 101; 0 = any
     #[arg(long, value_name = "PERCENT", default_value = "125", help_heading = BALANCING)]
@@ -127,6 +136,10 @@ impl BalancingFlags {
             hash_load_percent_max: self.hash_load,
             seed: secrets.seed,
         })
+    }
+
+    pub fn queue(&self) -> QueueSettings {
+        QueueSettings { requests_max: self.queue, timeout: self.queue_timeout }
     }
 
     fn affinity(&self, own_key: &[u8]) -> Result<Option<Affinity>, Failure> {
