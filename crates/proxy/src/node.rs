@@ -26,6 +26,7 @@
 //! | `health` | checks of the upstreams, beside all exchanges |
 //! | `purging` | requests to let stored answers go |
 //! | `pool` | servers that wait |
+//! | `familiar`, `repeating` | requests and answers whose heads came before, byte for byte |
 //! | `tables` | the records of all these |
 
 mod answering;
@@ -33,11 +34,13 @@ mod asking;
 mod caching;
 mod clients;
 mod ending;
+mod familiar;
 mod following;
 mod health;
 mod pool;
 mod purging;
 mod queueing;
+mod repeating;
 mod routing;
 mod servers;
 mod tables;
@@ -49,6 +52,7 @@ use breme_base::{Instant, Random, Timers};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
+use familiar::Familiar;
 use health::Checks;
 use pool::Pools;
 use slab::Slab;
@@ -91,6 +95,7 @@ struct State {
     server_timers: Timers,
     exchange_timers: Timers,
     buffers: Vec<Vec<u8>>,
+    familiar: Familiar,
     /// Exchanges so far, so that a message for one is not taken for another's.
     exchange_count: u32,
     is_stopping: bool,
@@ -126,6 +131,7 @@ impl State {
             server_timers: Timers::new(),
             exchange_timers: Timers::new(),
             buffers: Vec::new(),
+            familiar: Familiar::new(shared.settings.seed),
             exchange_count: 0,
             is_stopping: false,
         }
@@ -253,6 +259,8 @@ impl Node for ProxyNode {
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
         if message == RENEWED {
             self.shared = self.in_force.shared();
+            // What was written for them was written after the old settings.
+            self.state.familiar = Familiar::new(self.shared.settings.seed);
         } else {
             self.turn(now, actions).handle_message(message);
         }

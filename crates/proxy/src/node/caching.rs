@@ -76,6 +76,11 @@ pub(super) enum Taking {
 }
 
 impl Turn<'_> {
+    /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a cache none becomes it here.
+    pub(super) fn has_cache(&self) -> bool {
+        false
+    }
+
     /// A request that the rules let pass.
     pub(super) fn ask_cache(&mut self, key: ExchangeKey, client: ClientKey, head: &RequestHead<'_, '_>) -> Asking {
         const PAST: Asking = Asking::Upstream { conditions: None };
