@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
+pub mod driven;
 mod meter;
 mod names;
 mod upstream;
