@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_balance::{Group, GroupSettings};
+use breme_balance::{Group, GroupSettings, HealthSettings, Standing};
 use breme_base::WallClock;
 use breme_driver::{Clock, Kind, Listener, Running, Settings as DriverSettings, start};
 use breme_node::Node;
@@ -95,5 +95,35 @@ fn a_long_content_passes_both_ways_on_every_driver() {
         let upstream = Acts::new().expect(&request).send(&answer).expect_end();
         let counts = play(kind, silent(), &[client], &[upstream]);
         assert_eq!((counts.bytes_upstream, counts.bytes_downstream), (BYTES as u64, BYTES as u64), "{kind}");
+    }
+}
+
+#[test]
+fn upstreams_are_checked_on_every_driver() {
+    let question = head(&[
+        "GET /health HTTP/1.1",
+        "Host: up.example:80",
+        "Connection: close",
+        "User-Agent: breme (health check)",
+        "Accept: */*",
+    ]);
+    for kind in kinds() {
+        let checks = Acts::new().expect(&question).send(head(&["HTTP/1.1 503 Service Unavailable"])).expect_end();
+        let (address, upstream) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(vec![checks.clone()]));
+        let health = HealthSettings { path: "/health".to_owned(), ..HealthSettings::default() };
+        let settings = GroupSettings { health: Some(health), ..GroupSettings::default() };
+        let group = Arc::new(Group::new(settings, vec![upstream_at("up.example:80", address)]).unwrap());
+        let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
+        let proxy = Proxy::new(Parts { group: Some(Arc::clone(&group)), ..parts }).unwrap();
+        let (_, running) = serve(kind, 2, move |shard| proxy.node(shard));
+        let clock = Clock::start();
+        while group.states(breme_base::Instant::ZERO)[0].standing != Standing::Down {
+            assert!(clock.now() < breme_base::Instant::ZERO + PATIENCE, "{kind}: nobody has checked");
+            std::thread::yield_now();
+        }
+        running.stopper().drain();
+        running.join().into_iter().for_each(|node| drop(node.unwrap()));
+        upstream.stopper().drain();
+        assert_eq!(upstream.join().remove(0).unwrap().failures(), [""; 0], "{kind}");
     }
 }

@@ -130,6 +130,7 @@ impl Turn<'_> {
             return;
         }
         let shared = self.shared;
+        let cache_status = self.cache_says(key);
         let has_date = head.fields.first("Date").is_some();
         let lesson = self.may_learn_answer(key).filter(|_| has_date && set_affinity.is_none());
         let start = self.listener(key).and_then(|client| self.client(client)).map(|client| client.id);
@@ -143,9 +144,14 @@ impl Turn<'_> {
                 // RFC 9110, 6.6.1: a recipient with a clock makes up for it.
                 writer.date(date);
             }
+            if let Some(value) = &cache_status {
+                // The cache has made it of tokens and numbers.
+                let _ = writer.field("Cache-Status", value);
+            }
             if let Some(cookie) = &set_affinity {
-                // The balancer has made it of tokens.
+                // The balancer has made it of tokens. It is this client's alone: a cache behind us must not give it to others.
                 let _ = writer.field("Set-Cookie", cookie.as_bytes());
+                let _ = writer.field("Cache-Control", b"private");
             }
         });
         if lesson.is_some() {
@@ -192,7 +198,6 @@ impl Turn<'_> {
     }
 
     /// Gives a whole answer that is at hand, and ends the exchange.
-    #[allow(dead_code, reason = "nothing is stored yet")]
     pub(super) fn answer_from_memory(
         &mut self,
         key: ExchangeKey,
@@ -202,6 +207,12 @@ impl Turn<'_> {
         content: impl IntoIterator<Item = Bytes>,
     ) {
         self.begin_answer(key, status, framing, fields);
+        self.pass_pieces(key, content);
+        self.finish(key, false);
+    }
+
+    /// Passes on content that is at hand: long pieces are handed over, short ones copied.
+    pub(super) fn pass_pieces(&mut self, key: ExchangeKey, content: impl IntoIterator<Item = Bytes>) {
         for piece in content {
             match self.listener(key).and_then(|client| self.client(client)).map(|client| client.id) {
                 Some(id) if piece.len() > COPIED_BYTES_MAX && self.sends_raw(key) => {
@@ -215,7 +226,6 @@ impl Turn<'_> {
                 _ => self.pass_content(key, &piece),
             }
         }
-        self.finish(key, false);
     }
 
     fn sends_raw(&self, key: ExchangeKey) -> bool {

@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 
 use breme_base::UnixSeconds;
+use breme_cache::{Scheme, normalise_authority};
 use breme_http1::{FieldBlock, Fields, Framing, Method, RequestHead, Target};
 use foldhash::fast::FixedState;
 
@@ -63,12 +64,16 @@ impl Turn<'_> {
         head: &RequestHead<'_, '_>,
         bytes: &[u8],
     ) -> Result<(), Failure> {
+        self.judge_client(client)?;
         let hops_left = hops_left(head)?;
         self.judge(key, head)?;
+        if self.purge(key, client, head)? {
+            return Ok(());
+        }
         let asking = if head.method == Method::Connect {
             Asking::Upstream { conditions: None }
         } else {
-            self.ask_cache(key, head)
+            self.ask_cache(key, client, head)
         };
         let conditions = match asking {
             Asking::Answered => return Ok(()),
@@ -87,6 +92,17 @@ impl Turn<'_> {
         self.go_upstream_with(key, head.fields)
     }
 
+    /// Whether the client may ask so much. Whoever is trusted asks for others.
+    pub(super) fn judge_client(&mut self, client: ClientKey) -> Result<(), Failure> {
+        let limits = &self.shared.settings.clients;
+        match self.node.clients.get(client.index()) {
+            Some(client) if !client.is_trusted => {
+                self.shared.clients.ask(self.now, client.peer.ip(), limits).map_err(Failure::TooMany)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the proxy lets it pass at all.
     fn judge(&mut self, key: ExchangeKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
         match &self.shared.role {
@@ -98,7 +114,6 @@ impl Turn<'_> {
     }
 
     /// Begins an exchange for nobody: what comes of it is for the cache. `client` is who caused it.
-    #[allow(dead_code, reason = "nothing is stored yet")]
     pub(super) fn begin_alone(
         &mut self,
         client: ClientKey,
@@ -136,6 +151,11 @@ impl Turn<'_> {
             Role::Reverse { host: HostRule::Upstream, .. } => None,
             Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => head.authority,
         };
+        // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
+        let scheme = if client.is_secured { Scheme::Https } else { Scheme::Http };
+        let normalised =
+            authority.filter(|_| self.shared.cache.is_some()).map(|authority| normalise_authority(scheme, authority));
+        let authority = normalised.as_deref().or(authority);
         let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
         let passing = Passing { authority, asker, with_upgrade, hops_left, conditions };
@@ -171,6 +191,7 @@ impl Turn<'_> {
         match self.node.exchanges.get(key.index()) {
             Some(exchange) if exchange.number != message as u32 => {}
             Some(Exchange { stage: Stage::Resolving, .. }) => self.handle_resolved(key, message),
+            Some(Exchange { stage: Stage::Queued, .. }) => self.handle_room(key),
             Some(Exchange { server: None, stage: Stage::Waiting | Stage::Answering, .. }) => self.follow(key),
             _ => {}
         }

@@ -275,6 +275,9 @@ impl Turn<'_> {
         if let Some(client) = self.node.clients.try_remove(key.index()) {
             self.node.disown(client.id);
             self.node.client_timers.clear(key.timer());
+            if client.is_counted {
+                self.shared.clients.leave(client.peer.ip());
+            }
         }
     }
 
@@ -312,8 +315,10 @@ impl Turn<'_> {
 }
 
 impl super::tables::Client {
-    /// Whether another step may find something: bytes, the end of a content, or the end of the connection.
+    /// Whether another step may find something: bytes, the end of a content, or the end of the connection, which the client or an answer of the
+    /// proxy's own may have brought.
     fn wants_another_step(&self, ended: bool) -> bool {
-        self.has_pending || self.http.awaiting_content() || (ended && self.exchange.is_none())
+        let is_over = ended || self.http.will_close();
+        self.has_pending || self.http.awaiting_content() || (is_over && self.exchange.is_none())
     }
 }

@@ -40,7 +40,10 @@ impl Turn<'_> {
         let key = ExchangeKey::of(self.node.exchanges.insert(exchange));
         client.exchange = Some(key);
         self.node.client_timers.clear(client_key.timer());
-        self.go_upstream(key);
+        match self.judge_client(client_key) {
+            Ok(()) => self.go_upstream(key),
+            Err(failure) => self.fail(key, &failure),
+        }
         Some(taken)
     }
 

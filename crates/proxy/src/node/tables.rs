@@ -11,6 +11,7 @@ use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
 use super::caching;
 use super::familiar::KnownKey;
+use super::health::CheckNumber;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -55,6 +56,7 @@ pub(crate) enum Owner {
     Nobody,
     Client(ClientKey),
     Server(ServerKey),
+    Check(CheckNumber),
 }
 
 /// An accepted connection. Small: a proxy holds ten thousand that do nothing.
@@ -70,6 +72,8 @@ pub(crate) struct Client {
     pub(crate) is_secured: bool,
     /// What it says of those before it is believed.
     pub(crate) is_trusted: bool,
+    /// It is one of the connections that its address may have.
+    pub(crate) is_counted: bool,
     /// The driver's queue is long: the peer does not read as fast as we write.
     pub(crate) queue_is_long: bool,
     /// Its content is held back, since the server does not take it.
@@ -148,6 +152,8 @@ pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
     /// Host is to be the upstream's, and is added when that is known.
     pub(crate) lacks_host: bool,
+    /// The request's cookies, while it waits for an upstream to have room.
+    pub(crate) cookies: Vec<u8>,
     /// A hash of what is asked for, for the balancer.
     pub(crate) key_hash: u64,
     /// How the request's content is passed on.
@@ -188,6 +194,8 @@ pub(crate) struct Exchange {
 pub(crate) enum Stage {
     /// Another exchange is fetching the answer.
     Waiting,
+    /// Every upstream is full.
+    Queued,
     /// Its host's addresses are being looked up.
     Resolving,
     /// A connection is being opened for it.
@@ -266,15 +274,16 @@ pub(crate) struct Notes {
 }
 
 impl Client {
-    pub(crate) fn new(id: ConnectionId, accepted: Accepted, is_secured: bool, is_trusted: bool) -> Self {
+    pub(crate) fn new(id: ConnectionId, accepted: Accepted) -> Self {
         Self {
             id,
             http: ServerConnection::new(),
             peer: accepted.peer,
             address: accepted.peer.ip().to_canonical().to_string().into(),
             listener: accepted.listener,
-            is_secured,
-            is_trusted,
+            is_secured: false,
+            is_trusted: false,
+            is_counted: false,
             queue_is_long: false,
             is_paused: false,
             has_pending: false,
@@ -314,6 +323,7 @@ impl Exchange {
             known: None,
             request: Vec::new(),
             lacks_host: false,
+            cookies: Vec::new(),
             key_hash: 0,
             content: Way::None,
             is_request_complete: true,
