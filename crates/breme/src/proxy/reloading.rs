@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;
 
 /// What holds only after a restart: keys, and beginnings of keys that end with a dash.
-const AT_START_ONLY: [&str; 26] = [
+const AT_START_ONLY: [&str; 24] = [
     "forward",
     "listen",
     "admin",
@@ -42,9 +42,7 @@ const AT_START_ONLY: [&str; 26] = [
     "send-timeout",
     "drain-",
     "max-connections",
-    "client-",
     "cache-",
-    "queue",
     "max-head",
 ];
 
