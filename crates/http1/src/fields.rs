@@ -78,6 +78,12 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 }
 
+/// The members of one value, read as a comma-separated list (RFC 9110, 5.6.1): trimmed, without empty ones. Commas inside quoted strings
+/// do not separate.
+pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    members(value)
+}
+
 /// A name or a value that cannot stand in a field: it would end the line or the section (RFC 9110, 5.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidField {

@@ -60,7 +60,7 @@ mod syntax;
 pub use client::{ClientConnection, ClientError, ClientProgress};
 pub use encoder::RequestEncoder;
 pub use familiar::{FamiliarHead, WholeResponse};
-pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField};
+pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField, list_members};
 pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
 pub use refusal::{Refusal, RefusalReason};
