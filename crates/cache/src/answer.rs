@@ -144,10 +144,6 @@ impl Answer {
         self
     }
 
-    pub(crate) fn report_mut(&mut self) -> &mut CacheStatus {
-        &mut self.report
-    }
-
     /// The status code.
     #[must_use]
     pub const fn status(&self) -> u16 {

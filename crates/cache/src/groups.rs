@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::key::KeyHasher;
 use crate::store::Stored;
-use crate::structured;
+use crate::structured::Names;
 
 /// Groups and keys of one response; RFC 9875, 2.1, asks for at least 32. A response with more is not stored: it could not be purged.
 pub(crate) const GROUPS_MAX: usize = 128;
@@ -26,6 +26,7 @@ pub(crate) struct GroupId(u64);
 #[derive(Debug)]
 pub(crate) struct Groups {
     hasher: KeyHasher,
+    key_fields: Vec<String>,
     index: Mutex<Index>,
 }
 
@@ -41,8 +42,8 @@ struct Index {
 }
 
 impl Groups {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { hasher: KeyHasher::new(seed ^ 0x6_7075), index: Mutex::default() }
+    pub(crate) fn new(seed: u64, key_fields: &[String]) -> Self {
+        Self { hasher: KeyHasher::new(seed ^ 0x6_7075), key_fields: key_fields.to_vec(), index: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Index> {
@@ -70,7 +71,7 @@ impl Groups {
 
     /// All that a stored response belongs to.
     pub(crate) fn of(&self, stored: &Stored) -> Vec<GroupId> {
-        let names = structured::names_of(stored.block().as_bytes());
+        let names = Names::of(stored.block(), &self.key_fields);
         let mut ids: Vec<GroupId> = names.keys.iter().chain(&names.groups).map(|name| self.key(name)).collect();
         let origin = origin_of(stored.key());
         ids.extend(names.groups.iter().map(|name| self.at_origin(origin, name)));

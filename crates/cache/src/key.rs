@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_has_no_meaning_is_not_in_the_key() {
-        let key = |scheme, authority| text(&Key::new(scheme, authority, "/A", Some("b?c=D"))).to_owned();
+        let key = |scheme, authority: &str| text(&Key::new(scheme, authority, "/A", Some("b?c=D"))).to_owned();
         for (scheme, authority, expected) in [
             (Scheme::Http, "Example.ORG", "http://example.org/A?b?c=D"),
             (Scheme::Http, "example.org:80", "http://example.org/A?b?c=D"),

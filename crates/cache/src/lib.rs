@@ -50,6 +50,9 @@ pub use cache::{Cache, HotObject, SettingsError, Statistics};
 pub use filling::{Followed, Follower, Reading, StreamedHead};
 pub use forward::{Forward, Verdict};
 pub use key::{Scheme, normalise_authority};
-pub use purge::{Manner, Purge};
+pub use purge::{Manner, Purge, PurgeError};
 pub use settings::Settings;
-pub use status::CacheStatus;
+pub use status::{CacheStatus, Forwarded};
+
+#[cfg(test)]
+mod testing;

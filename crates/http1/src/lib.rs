@@ -12,6 +12,7 @@
 //!             └─► content    content out of its length or chunks; trailers checked and dropped
 //!   server, client           where the connection stands; refusals and errors
 //!   familiar                 responses whose head came before
+//!   byte_ranges, entity_tags  values that both caches and servers read
 //!   status, fields, encoder  messages ─► bytes; names and values checked at one place
 //!   relay                messages of others, passed on
 //! ```
@@ -40,9 +41,11 @@
 //! # Ok::<(), breme_http1::InvalidField>(())
 //! ```
 
+mod byte_ranges;
 mod client;
 mod content;
 mod encoder;
+mod entity_tags;
 mod familiar;
 mod fields;
 mod head;
@@ -57,8 +60,10 @@ mod status;
 mod status_line;
 mod syntax;
 
+pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};
 pub use client::{ClientConnection, ClientError, ClientProgress};
 pub use encoder::RequestEncoder;
+pub use entity_tags::{EntityTag, any_tag, only_tag};
 pub use familiar::{FamiliarHead, WholeResponse};
 pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField, list_members};
 pub use limits::Limits;

@@ -16,6 +16,7 @@ pub(crate) use budget::{Budget, Charge};
 pub(crate) use shard::Shard;
 pub(crate) use stored::{Layout, Stored, Terms};
 
+use crate::Settings;
 use crate::groups::Groups;
 use crate::key::{Key, KeyHash, KeyHasher};
 
@@ -50,13 +51,14 @@ fn add(counter: &AtomicU64, count: usize) {
 }
 
 impl Store {
-    pub(crate) fn new(memory_bytes: u64, variants_max: usize, seed: u64) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let Settings { memory_bytes, variants_max, seed, .. } = *settings;
         let shards = (memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX as u64) as usize;
         Self {
             shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
             budget: Budget::new(memory_bytes),
             hasher: KeyHasher::new(seed),
-            groups: Groups::new(seed),
+            groups: Groups::new(seed, &settings.key_fields),
             hand: AtomicUsize::new(0),
             variants_max,
             counts: Counts::default(),

@@ -248,7 +248,7 @@ impl Shard {
     }
 
     /// Whether a response that was thrown out a short while ago has come back.
-    pub(super) fn is_remembered(&mut self, place: u64) -> bool {
+    pub(crate) fn is_remembered(&mut self, place: u64) -> bool {
         let depth = self.main.len.max(self.small.len);
         let is_remembered = self.ghost.take(place, depth);
         if is_remembered {

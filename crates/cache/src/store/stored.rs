@@ -132,10 +132,6 @@ impl Stored {
         (self.bytes.len() - self.content_at()) as u64
     }
 
-    pub(crate) fn content_slice(&self) -> &[u8] {
-        &self.bytes[self.content_at()..]
-    }
-
     pub(crate) const fn block(&self) -> &FieldBlock {
         &self.block
     }
@@ -269,7 +265,7 @@ mod tests {
     fn parts_and_times() {
         let start = Instant::ZERO + Duration::from_secs(100);
         let object = stored(Terms { received: start, initial_age_s: 5, fresh_for_s: 10, ..Terms::default() });
-        assert_eq!((object.key(), object.variant(), object.content_slice()), (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8]));
+        assert_eq!((object.key(), object.variant(), &object.content()[..]), (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8]));
         let later = start + Duration::from_millis(9_500);
         assert_eq!((object.age_s(later), object.ttl_s(later), object.is_fresh(later)), (14, 0, true));
         let end = start + Duration::from_secs(10);

@@ -1,0 +1,477 @@
+//! Answers that are being fetched, and the requests that wait for them (RFC 9111, 4: collapsed requests).
+//!
+//! The first request for something that is not stored asks upstream and fills; those that come meanwhile follow. Nothing polls: who has read all that
+//! there is sleeps, and the fill wakes it with the next piece. When it turns out that the answer is not for everyone, all are let go in that moment.
+//!
+//! ```text
+//!             ┌─ Streaming ─── Settling ─── Done        in the store, or at least whole
+//!   Asking ───┤      └──────── Broken      broke off; who has not begun asks again
+//!             ├─ Stale                     upstream failed; an older response may be served
+//!             └─ Released                  not for everyone, or failed: each asks for itself
+//! ```
+//!
+//! Locks: whoever holds a shard may lock a fill, never the reverse.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use breme_base::Instant;
+use breme_http1::FieldBlock;
+use bytes::Bytes;
+
+use crate::answer::Look;
+use crate::asking::{Asked, Kept, Moment, Waiter, Wakes};
+use crate::cache::{AskedFor, Cache};
+use crate::selecting::{Cookies, matches};
+use crate::status::CacheStatus;
+use crate::store::{Charge, Layout, Stored, Terms};
+use crate::{Answer, Settings};
+
+/// What the requests for one key share while its answer is being fetched.
+#[derive(Debug)]
+pub(crate) struct FillState {
+    pub(crate) key: Box<[u8]>,
+    /// The variant that the answer is expected to be, by what is known of earlier ones; empty: nothing is known.
+    expected: Box<[u8]>,
+    /// Purges of groups that had been when it began.
+    pub(crate) purges: u64,
+    is_open: AtomicBool,
+    is_purged: AtomicBool,
+    inner: Mutex<Inner>,
+    /// What this itself costs.
+    _charge: Charge,
+}
+
+/// What a fill costs beside the content that it collects.
+pub(crate) const FILL_BYTES: u64 = 1024;
+
+#[derive(Debug)]
+struct Inner {
+    phase: Phase,
+    stream: Option<Stream>,
+    seats: Vec<Option<Seat>>,
+    free: Vec<usize>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Asking,
+    Streaming,
+    /// Whole, and being put into the store.
+    Settling,
+    Done(Arc<Stored>),
+    Stale(Arc<Stored>, Option<u16>),
+    /// True: it is of no use to wait for the next one either.
+    Released(bool),
+    Broken,
+}
+
+/// A response whose content is coming.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) status: u16,
+    pub(crate) lines: FieldBlock,
+    pub(crate) length: Option<u64>,
+    pub(crate) layout: Layout,
+    pub(crate) terms: Terms,
+    /// Key, variant and what has come of the content.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) charge: Charge,
+    /// Bytes of the content that everybody has read and that are gone, once it was too long to be stored.
+    pub(crate) dropped: u64,
+    pub(crate) is_storable: bool,
+}
+
+impl Stream {
+    fn variant(&self) -> &[u8] {
+        &self.bytes[self.layout.key_bytes as usize..self.layout.content_at()]
+    }
+
+    /// What has come, whether it is still here or not.
+    fn came(&self) -> u64 {
+        self.dropped + (self.bytes.len() - self.layout.content_at()) as u64
+    }
+
+    fn since(&self, position: u64) -> &[u8] {
+        let start = self.layout.content_at() + position.saturating_sub(self.dropped) as usize;
+        self.bytes.get(start..).unwrap_or_default()
+    }
+}
+
+/// A follower's place.
+#[derive(Debug)]
+struct Seat {
+    waiter: Waiter,
+    position: u64,
+    has_begun: bool,
+    is_asleep: bool,
+    /// It was too slow for content that is too long.
+    is_cut_off: bool,
+}
+
+impl FillState {
+    pub(crate) fn new(key: &[u8], expected: &[u8], purges: u64, is_open: bool, charge: Charge) -> Arc<Self> {
+        let inner = Inner { phase: Phase::Asking, stream: None, seats: Vec::new(), free: Vec::new() };
+        Arc::new(Self {
+            key: key.into(),
+            expected: expected.into(),
+            purges,
+            is_open: AtomicBool::new(is_open),
+            is_purged: AtomicBool::new(false),
+            inner: Mutex::new(inner),
+            _charge: charge,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn close(&self) {
+        self.is_open.store(false, Ordering::Release);
+    }
+
+    /// The answer was asked for before a purge: it will not be stored, and nobody may join.
+    pub(crate) fn purge(&self) {
+        self.is_purged.store(true, Ordering::Release);
+        self.close();
+    }
+
+    pub(crate) fn is_purged(&self) -> bool {
+        self.is_purged.load(Ordering::Acquire)
+    }
+
+    /// Takes a seat, if the answer is, or is expected to be, one for this request.
+    pub(crate) fn join(&self, request: &Kept, cookies: Cookies<'_>, waiter: Waiter) -> Option<usize> {
+        if !self.is_open() || !matches(&self.expected, request, cookies) {
+            return None;
+        }
+        let mut inner = self.lock();
+        let may_join = match (&inner.phase, &inner.stream) {
+            (Phase::Asking | Phase::Settling, _) => true,
+            (Phase::Streaming, Some(stream)) => stream.is_storable && matches(stream.variant(), request, cookies),
+            _ => false,
+        };
+        may_join.then(|| inner.seat(Seat { waiter, position: 0, has_begun: false, is_asleep: true, is_cut_off: false }))
+    }
+
+    pub(crate) fn has_followers(&self) -> bool {
+        let inner = self.lock();
+        inner.seats.len() > inner.free.len()
+    }
+
+    /// The head has come and may be given to all that it is for.
+    pub(crate) fn begin(&self, stream: Stream, is_shared: bool, wakes: &mut Wakes) {
+        let mut inner = self.lock();
+        inner.stream = Some(stream);
+        inner.phase = if is_shared { Phase::Streaming } else { Phase::Released(true) };
+        inner.wake(wakes);
+    }
+
+    /// A piece of content has come. Its room was made before.
+    pub(crate) fn push(&self, bytes: &[u8], more: Option<(usize, Charge)>, wakes: &mut Wakes) {
+        let mut inner = self.lock();
+        let Some(stream) = &mut inner.stream else { return };
+        if let Some((capacity, charge)) = more {
+            stream.bytes.reserve_exact(capacity - stream.bytes.len());
+            stream.charge.join(charge);
+        }
+        stream.bytes.extend_from_slice(bytes);
+        inner.wake(wakes);
+    }
+
+    /// A piece of content has come that is too much to be stored. It is kept only for those who have begun to read, and only as far as the slowest
+    /// of them may be behind. Tells whether there are any.
+    pub(crate) fn push_overlong(&self, bytes: &[u8], window_bytes: usize, wakes: &mut Wakes) -> bool {
+        let mut inner = self.lock();
+        inner.forget_read(bytes.len(), window_bytes, wakes);
+        let is_read = inner.seats.iter().flatten().any(|seat| seat.has_begun && !seat.is_cut_off);
+        match &mut inner.stream {
+            Some(stream) if is_read => stream.bytes.extend_from_slice(bytes),
+            _ => inner.stream = None,
+        }
+        inner.wake(wakes);
+        is_read
+    }
+
+    /// The content is whole: takes it out to be stored. None if it was too long; then it stays for those who read it.
+    pub(crate) fn take_whole(&self) -> Option<Stream> {
+        let mut inner = self.lock();
+        let stream = inner.stream.take_if(|stream| stream.is_storable)?;
+        if matches!(inner.phase, Phase::Streaming) {
+            inner.phase = Phase::Settling;
+        }
+        Some(stream)
+    }
+
+    pub(crate) fn finish(&self, outcome: Outcome, wakes: &mut Wakes) {
+        self.close();
+        let mut inner = self.lock();
+        inner.phase = match (outcome, &inner.phase) {
+            (Outcome::Done(_) | Outcome::Ended, Phase::Released(alone)) => Phase::Released(*alone),
+            (Outcome::Done(stored), _) => Phase::Done(stored),
+            (Outcome::Stale(stored, status), _) => Phase::Stale(stored, status),
+            (Outcome::Ended, _) => Phase::Streaming,
+            (Outcome::Failed, Phase::Asking) => Phase::Released(false),
+            (Outcome::Failed, Phase::Released(alone)) => Phase::Released(*alone),
+            (Outcome::Failed, _) => Phase::Broken,
+            (Outcome::Released, _) => Phase::Released(true),
+        };
+        if let Some(stream) = &mut inner.stream {
+            stream.length = stream.length.or(Some(stream.came()));
+        }
+        inner.wake(wakes);
+    }
+}
+
+/// How a fill ends.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It is whole, and shared memory.
+    Done(Arc<Stored>),
+    /// Upstream failed, perhaps with this status, and this may be served.
+    Stale(Arc<Stored>, Option<u16>),
+    /// It was too long to be stored and has ended.
+    Ended,
+    /// Not for everyone.
+    Released,
+    /// There is no answer, or it broke off.
+    Failed,
+}
+
+impl Inner {
+    fn seat(&mut self, seat: Seat) -> usize {
+        if let Some(index) = self.free.pop() {
+            self.seats[index] = Some(seat);
+            return index;
+        }
+        self.seats.push(Some(seat));
+        self.seats.len() - 1
+    }
+
+    fn wake(&mut self, wakes: &mut Wakes) {
+        for seat in self.seats.iter_mut().flatten().filter(|seat| seat.is_asleep) {
+            seat.is_asleep = false;
+            wakes.push(seat.waiter);
+        }
+    }
+
+    /// Forgets what all have read; who is too far behind to wait for is cut off. Nobody else may begin.
+    fn forget_read(&mut self, coming: usize, window_bytes: usize, wakes: &mut Wakes) {
+        let Some(stream) = &mut self.stream else { return };
+        stream.is_storable = false;
+        let floor = (stream.came() + coming as u64).saturating_sub(window_bytes as u64);
+        let readers = self.seats.iter_mut().flatten().filter(|seat| seat.has_begun && !seat.is_cut_off);
+        let mut slowest = stream.came();
+        for seat in readers {
+            seat.is_cut_off = seat.position < floor;
+            if !seat.is_cut_off {
+                slowest = slowest.min(seat.position);
+            }
+        }
+        let read = slowest.saturating_sub(stream.dropped) as usize;
+        let start = stream.layout.content_at();
+        stream.bytes.drain(start..start + read);
+        stream.dropped += read as u64;
+        self.wake(wakes);
+    }
+}
+
+/// A request that waits for the answer to another one.
+#[derive(Debug)]
+pub struct Follower {
+    cache: Arc<Cache>,
+    fill: Arc<FillState>,
+    seat: usize,
+    asked: Box<AskedFor>,
+    report: CacheStatus,
+    deadline: Instant,
+    /// The next asking is to be without waiting.
+    alone: bool,
+    /// What is left of the content, once it is whole.
+    has_ended: bool,
+}
+
+/// What a follower finds.
+#[derive(Debug)]
+pub enum Followed {
+    /// Nothing yet. Its owner will be woken.
+    Waiting,
+    /// The answer is not for it: [`Follower::ask_again`].
+    LetGo,
+    /// The answer, whole.
+    Answer(Box<Answer>),
+    /// The answer's head; its content is to be [read](Follower::read) as it comes.
+    Stream(Box<StreamedHead>),
+}
+
+/// The head of an answer whose content is coming.
+#[derive(Clone, Debug)]
+pub struct StreamedHead {
+    /// The status code.
+    pub status: u16,
+    /// The prepared lines, as [`Answer::lines`].
+    pub lines: FieldBlock,
+    /// The length of the content, if it is known.
+    pub length: Option<u64>,
+    /// The value of Age.
+    pub age_s: u64,
+    /// What the cache did.
+    pub report: CacheStatus,
+}
+
+/// What a follower reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Nothing yet. Its owner will be woken.
+    Waiting,
+    /// So many bytes were appended; there may be more.
+    Copied(usize),
+    /// All that is left, and the end.
+    Rest(Bytes),
+    /// Everything was read before.
+    End,
+    /// The content broke off: so must this answer.
+    Broken,
+}
+
+impl Follower {
+    pub(crate) fn new(cache: &Arc<Cache>, fill: &Arc<FillState>, seat: usize, asked: Box<AskedFor>, report: CacheStatus, deadline: Instant) -> Self {
+        let report = CacheStatus { collapsed: true, ..report };
+        Self { cache: Arc::clone(cache), fill: Arc::clone(fill), seat, asked, report, deadline, alone: false, has_ended: false }
+    }
+
+    /// Whoever has got nothing by then should [ask again](Self::ask_again).
+    #[must_use]
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// What has become of the answer.
+    pub fn poll(&mut self, moment: Moment) -> Followed {
+        let settings = self.cache.settings();
+        let cookies = Cookies::new(settings);
+        let fill = Arc::clone(&self.fill);
+        let mut inner = fill.lock();
+        let (stored, status) = match (&inner.phase, &inner.stream) {
+            (Phase::Asking | Phase::Settling, _) => return inner.sleep(self.seat),
+            (Phase::Streaming, Some(stream)) => {
+                if !stream.is_storable || !matches(stream.variant(), &self.asked.kept, cookies) {
+                    return Followed::LetGo;
+                }
+                if !self.asked.is_plain() {
+                    return inner.sleep(self.seat);
+                }
+                let head = Box::new(self.head(stream, moment.now));
+                if let Some(seat) = &mut inner.seats[self.seat] {
+                    seat.has_begun = true;
+                }
+                return Followed::Stream(head);
+            }
+            (Phase::Done(stored), _) => (Arc::clone(stored), None),
+            (Phase::Stale(stored, status), _) => (Arc::clone(stored), *status),
+            (Phase::Released(alone), _) => {
+                self.alone = *alone;
+                return Followed::LetGo;
+            }
+            (Phase::Streaming | Phase::Broken, _) => return Followed::LetGo,
+        };
+        drop(inner);
+        if !matches(stored.variant(), &self.asked.kept, cookies) {
+            return Followed::LetGo;
+        }
+        let report = CacheStatus { forwarded_status: status, ttl_s: Some(stored.ttl_s(moment.now)), ..self.report };
+        Followed::Answer(Box::new(Answer::of(&stored, &self.asked.kept, look(&self.asked, moment, settings), report)))
+    }
+
+    fn head(&self, stream: &Stream, now: Instant) -> StreamedHead {
+        let Terms { initial_age_s, received, .. } = stream.terms;
+        StreamedHead {
+            status: stream.status,
+            lines: stream.lines.clone(),
+            length: stream.length,
+            age_s: u64::from(initial_age_s) + now.since(received).as_secs(),
+            report: self.report,
+        }
+    }
+
+    /// The next bytes of the content, after [`Followed::Stream`]; at most `max_bytes` are copied.
+    pub fn read(&mut self, out: &mut Vec<u8>, max_bytes: usize) -> Reading {
+        let mut inner = self.fill.lock();
+        let Inner { phase, stream, seats, .. } = &mut *inner;
+        let Some(seat) = &mut seats[self.seat] else { return Reading::Broken };
+        if self.has_ended {
+            return Reading::End;
+        }
+        if seat.is_cut_off {
+            return Reading::Broken;
+        }
+        match (phase, stream) {
+            (Phase::Done(stored), _) => {
+                self.has_ended = true;
+                let content = stored.content();
+                let start = (seat.position as usize).min(content.len());
+                Reading::Rest(content.slice(start..))
+            }
+            (Phase::Streaming, Some(stream)) => {
+                let rest = stream.since(seat.position);
+                let piece = &rest[..rest.len().min(max_bytes)];
+                out.extend_from_slice(piece);
+                seat.position += piece.len() as u64;
+                let is_over = !stream.is_storable && stream.length == Some(seat.position);
+                seat.is_asleep = piece.is_empty() && !is_over;
+                match piece.len() {
+                    0 if is_over => Reading::End,
+                    0 => Reading::Waiting,
+                    bytes => Reading::Copied(bytes),
+                }
+            }
+            // The end is a moment away.
+            (Phase::Settling, _) => {
+                seat.is_asleep = true;
+                Reading::Waiting
+            }
+            _ => Reading::Broken,
+        }
+    }
+
+    /// Asks anew after it was let go, or when its time is over; perhaps it follows another one then, until the same deadline.
+    #[must_use]
+    pub fn ask_again(self, moment: Moment) -> Asked {
+        let waiter = self.waiter().filter(|_| !self.alone && moment.now < self.deadline);
+        let (cache, deadline) = (Arc::clone(&self.cache), self.deadline);
+        let asked = AskedFor::clone(&self.asked);
+        drop(self);
+        cache.decide(Box::new(asked), moment, waiter.map(|waiter| (waiter, deadline)))
+    }
+
+    fn waiter(&self) -> Option<Waiter> {
+        self.fill.lock().seats[self.seat].as_ref().map(|seat| seat.waiter)
+    }
+}
+
+impl Inner {
+    fn sleep(&mut self, seat: usize) -> Followed {
+        if let Some(seat) = &mut self.seats[seat] {
+            seat.is_asleep = true;
+        }
+        Followed::Waiting
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut inner = self.fill.lock();
+        inner.seats[self.seat] = None;
+        inner.free.push(self.seat);
+    }
+}
+
+/// How a request looks at what is stored.
+pub(crate) fn look(asked: &AskedFor, moment: Moment, settings: &Settings) -> Look {
+    Look { is_head: asked.is_head, moment, ranges_max: settings.ranges_max }
+}
