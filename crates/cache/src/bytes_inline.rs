@@ -4,12 +4,18 @@
 const INLINE_BYTES: usize = 256;
 
 /// A byte string under construction.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct InlineBytes {
     inline: [u8; INLINE_BYTES],
     length: usize,
     /// All of them, once they do not fit.
     spilled: Vec<u8>,
+}
+
+impl std::fmt::Debug for InlineBytes {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}", self.as_slice().escape_ascii())
+    }
 }
 
 impl InlineBytes {

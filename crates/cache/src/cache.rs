@@ -22,11 +22,16 @@ use crate::{Answer, Forward, Settings};
 const MEMORY_BYTES_MIN: u64 = 64 * 1024;
 
 /// A shared cache for all shards of a process.
-#[derive(Debug)]
 pub struct Cache {
     settings: Settings,
     pub(crate) store: Store,
     draws: AtomicU64,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Cache").field("statistics", &self.statistics()).finish_non_exhaustive()
+    }
 }
 
 /// Settings with which no cache can work.
@@ -295,7 +300,7 @@ impl Cache {
         let cookies = Cookies::new(&self.settings);
         let fills = shard.fills.get(&asked.hash.place)?;
         fills.iter().filter(|fill| *fill.key == *asked.key.as_slice()).find_map(|fill| {
-            let seat = fill.join(&asked.kept, cookies, waiter)?;
+            let seat = fill.join(&asked.kept, cookies, &self.store.groups, waiter)?;
             let report = CacheStatus::forwarded(use_.why());
             Some(Follower::new(self, fill, seat, Box::new(asked.clone()), report, deadline))
         })

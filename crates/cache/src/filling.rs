@@ -22,6 +22,7 @@ use bytes::Bytes;
 use crate::answer::Look;
 use crate::asking::{Asked, Kept, Moment, Waiter, Wakes};
 use crate::cache::{AskedFor, Cache};
+use crate::groups::{GroupId, Groups};
 use crate::selecting::{Cookies, matches};
 use crate::status::CacheStatus;
 use crate::store::{Charge, Layout, Stored, Terms};
@@ -74,6 +75,7 @@ pub(crate) struct Stream {
     pub(crate) length: Option<u64>,
     pub(crate) layout: Layout,
     pub(crate) terms: Terms,
+    pub(crate) groups: Vec<GroupId>,
     /// Key, variant and what has come of the content.
     pub(crate) bytes: Vec<u8>,
     pub(crate) charge: Charge,
@@ -146,16 +148,19 @@ impl FillState {
     }
 
     /// Takes a seat, if the answer is, or is expected to be, one for this request.
-    pub(crate) fn join(&self, request: &Kept, cookies: Cookies<'_>, waiter: Waiter) -> Option<usize> {
+    pub(crate) fn join(&self, request: &Kept, cookies: Cookies<'_>, groups: &Groups, waiter: Waiter) -> Option<usize> {
         if !self.is_open() || !matches(&self.expected, request, cookies) {
             return None;
         }
         let mut inner = self.lock();
-        let may_join = match (&inner.phase, &inner.stream) {
-            (Phase::Asking | Phase::Settling, _) => true,
-            (Phase::Streaming, Some(stream)) => stream.is_storable && matches(stream.variant(), request, cookies),
-            _ => false,
+        let (may_join, known) = match (&inner.phase, &inner.stream) {
+            (Phase::Asking | Phase::Settling, _) => (true, None),
+            (Phase::Streaming, Some(stream)) => {
+                (stream.is_storable && matches(stream.variant(), request, cookies), Some(stream.groups.as_slice()))
+            }
+            _ => (false, None),
         };
+        let may_join = may_join && !groups.is_older(known, self.purges);
         may_join.then(|| inner.seat(Seat { waiter, position: 0, has_begun: false, is_asleep: true, is_cut_off: false }))
     }
 

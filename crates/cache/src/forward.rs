@@ -331,7 +331,9 @@ impl Fetch {
             fill.close();
         }
         self.filled = Some(Filled { length: head.length, bytes: 0, lead_bytes: lead.len(), capacity, is_overlong: false });
-        let stream = Stream { status: head.status, lines, length: head.length, layout, terms, bytes, charge, dropped: 0, is_storable: true };
+        let groups = if terms.has_groups { self.cache.store.groups.ids(self.asked.key.as_slice(), &lines) } else { Vec::new() };
+        let ResponseHead { status, length, .. } = *head;
+        let stream = Stream { status, lines, length, layout, terms, groups, bytes, charge, dropped: 0, is_storable: true };
         fill.begin(stream, is_shared, wakes);
         Ok(())
     }
@@ -478,11 +480,12 @@ struct TooLong;
 /// Room for what has come. Of known length, all of it was reserved at once; of unknown length, it doubles.
 fn room(filled: &mut Filled, object_bytes_max: u64, reserve: impl FnOnce(u64) -> Option<Charge>) -> Result<Option<(usize, Charge)>, TooLong> {
     let needed = filled.lead_bytes + filled.bytes as usize;
+    let is_too_long = filled.bytes > filled.length.unwrap_or(object_bytes_max);
+    if is_too_long {
+        return Err(TooLong);
+    }
     if needed <= filled.capacity {
         return Ok(None);
-    }
-    if filled.length.is_some() || filled.bytes > object_bytes_max {
-        return Err(TooLong);
     }
     let capacity = needed.max(filled.capacity * 2);
     let charge = reserve((capacity - filled.capacity) as u64).ok_or(TooLong)?;

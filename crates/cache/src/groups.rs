@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use breme_http1::FieldBlock;
+
 use crate::key::KeyHasher;
 use crate::store::Stored;
 use crate::structured::Names;
@@ -71,9 +73,14 @@ impl Groups {
 
     /// All that a stored response belongs to.
     pub(crate) fn of(&self, stored: &Stored) -> Vec<GroupId> {
-        let names = Names::of(stored.block(), &self.key_fields);
+        self.ids(stored.key(), stored.block())
+    }
+
+    /// All that a response with these lines belongs to.
+    pub(crate) fn ids(&self, key: &[u8], lines: &FieldBlock) -> Vec<GroupId> {
+        let names = Names::of(lines, &self.key_fields);
         let mut ids: Vec<GroupId> = names.keys.iter().chain(&names.groups).map(|name| self.key(name)).collect();
-        let origin = origin_of(stored.key());
+        let origin = origin_of(key);
         ids.extend(names.groups.iter().map(|name| self.at_origin(origin, name)));
         ids.sort_unstable_by_key(|id| id.0);
         ids.dedup();
@@ -87,8 +94,7 @@ impl Groups {
             return true;
         }
         let mut index = self.lock();
-        let is_purged = |group: &GroupId| index.purged.get(group).is_some_and(|&purged| purged > purges);
-        if index.forgotten > purges || groups.iter().any(is_purged) {
+        if index.was_purged_since(groups, purges) {
             return false;
         }
         for &group in groups {
@@ -129,6 +135,13 @@ impl Groups {
         places
     }
 
+    /// Whether an answer that was asked for when so many `purges` had been is older than a purge that means it. As long as it is not known what it
+    /// belongs to, every purge may mean it.
+    pub(crate) fn is_older(&self, groups: Option<&[GroupId]>, purges: u64) -> bool {
+        let index = self.lock();
+        groups.map_or(index.purges > purges, |groups| index.was_purged_since(groups, purges))
+    }
+
     /// The number of purges so far: an answer that is asked for now is younger than all of them.
     pub(crate) fn purges(&self) -> u64 {
         self.lock().purges
@@ -136,6 +149,11 @@ impl Groups {
 }
 
 impl Index {
+    fn was_purged_since(&self, groups: &[GroupId], purges: u64) -> bool {
+        let is_purged = |group: &GroupId| self.purged.get(group).is_some_and(|&purged| purged > purges);
+        !groups.is_empty() && (self.forgotten > purges || groups.iter().any(is_purged))
+    }
+
     fn note(&mut self, group: GroupId) {
         self.purges += 1;
         if self.purged.len() >= PURGES_MAX && !self.purged.contains_key(&group) {
