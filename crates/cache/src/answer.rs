@@ -174,6 +174,16 @@ impl Answer {
         &self.content
     }
 
+    /// Bytes of the content to send.
+    #[must_use]
+    pub fn content_bytes(&self) -> u64 {
+        match &self.content {
+            Content::None => 0,
+            Content::One(bytes) => bytes.len() as u64,
+            Content::Several(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
+        }
+    }
+
     /// The value of Age; none if the answer was not stored.
     #[must_use]
     pub const fn age_s(&self) -> Option<u64> {

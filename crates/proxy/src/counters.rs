@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use breme_cache::{CacheStatus, Forwarded};
 use breme_http1::RefusalReason;
 
 /// Upper bounds of the buckets of the upstream's time, in seconds; behind the last one is everything longer.
@@ -71,6 +72,20 @@ pub struct ProxyCounts {
     pub tunnels_open: u64,
     /// Targets that the rules of a forward proxy refused.
     pub targets_refused: u64,
+    /// Answers that were stored and fresh.
+    pub cache_hits: u64,
+    /// Answers that were stored and stale: while a refresh was under way, or because upstream failed.
+    pub cache_stale: u64,
+    /// Stored answers that upstream said are still right.
+    pub cache_revalidated: u64,
+    /// Answers that another request's fetching served.
+    pub cache_collapsed: u64,
+    /// Requests for which upstream was asked.
+    pub cache_misses: u64,
+    /// … that the cache had nothing to do with.
+    pub cache_bypassed: u64,
+    /// Bytes of content that came out of the store.
+    pub cache_bytes: u64,
     /// Bytes of content that went to upstreams, and of tunnels.
     pub bytes_upstream: u64,
     /// Bytes of content that went to clients, and of tunnels.
@@ -143,6 +158,13 @@ pub(crate) struct ShardCounts {
     pub(crate) tunnels: Count,
     pub(crate) tunnels_open: Count,
     pub(crate) targets_refused: Count,
+    cache_hits: Count,
+    cache_stale: Count,
+    cache_revalidated: Count,
+    cache_collapsed: Count,
+    cache_misses: Count,
+    cache_bypassed: Count,
+    pub(crate) cache_bytes: Count,
     pub(crate) bytes_upstream: Count,
     pub(crate) bytes_downstream: Count,
 }
@@ -162,6 +184,21 @@ impl ShardCounts {
             504 => self.gateway_timeouts.add(),
             _ => {}
         }
+    }
+
+    /// What the cache did with a request, and how much of its content came out of the store.
+    pub(crate) fn count_cached(&self, report: &CacheStatus, stored_bytes: u64) {
+        let is_stale = report.ttl_s.is_some_and(|ttl| ttl < 0);
+        let counter = match report.forwarded {
+            _ if report.collapsed => &self.cache_collapsed,
+            None | Some(_) if is_stale => &self.cache_stale,
+            None => &self.cache_hits,
+            Some(Forwarded::Bypass | Forwarded::Method) => &self.cache_bypassed,
+            Some(_) if report.forwarded_status == Some(304) => &self.cache_revalidated,
+            Some(_) => &self.cache_misses,
+        };
+        counter.add();
+        self.cache_bytes.add_many(stored_bytes);
     }
 
     pub(crate) fn count_upstream_time(&self, time: Duration) {
@@ -221,6 +258,13 @@ impl Counters {
             tunnels: self.sum(|shard| &shard.tunnels),
             tunnels_open: self.sum(|shard| &shard.tunnels_open),
             targets_refused: self.sum(|shard| &shard.targets_refused),
+            cache_hits: self.sum(|shard| &shard.cache_hits),
+            cache_stale: self.sum(|shard| &shard.cache_stale),
+            cache_revalidated: self.sum(|shard| &shard.cache_revalidated),
+            cache_collapsed: self.sum(|shard| &shard.cache_collapsed),
+            cache_misses: self.sum(|shard| &shard.cache_misses),
+            cache_bypassed: self.sum(|shard| &shard.cache_bypassed),
+            cache_bytes: self.sum(|shard| &shard.cache_bytes),
             bytes_upstream: self.sum(|shard| &shard.bytes_upstream),
             bytes_downstream: self.sum(|shard| &shard.bytes_downstream),
             upstream_times: times.collect(),

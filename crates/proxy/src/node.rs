@@ -16,6 +16,7 @@
 //! | `clients` | accepted connections: requests, their content, how long they may take |
 //! | `asking` | from a request to what is to become of it |
 //! | `caching` | where the cache meets an exchange |
+//! | `following` | exchanges that read what another one fetches |
 //! | `routing` | who is asked |
 //! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
 //! | `answering` | from a server's answer to the client |
@@ -29,6 +30,7 @@ mod asking;
 mod caching;
 mod clients;
 mod ending;
+mod following;
 mod pool;
 mod routing;
 mod servers;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use breme_balance::Group;
 use breme_base::WallClock;
+use breme_cache::Cache;
 use breme_node::{Shard, TlsClientId};
 
 use crate::access_log::AccessLog;
@@ -27,6 +28,8 @@ pub struct Parts {
     pub resolver: Option<Arc<dyn Resolver>>,
     /// Who takes notes.
     pub access_log: Option<Arc<dyn AccessLog>>,
+    /// What answers are stored in; none: nothing is stored.
+    pub cache: Option<Arc<Cache>>,
     /// The calendar.
     pub clock: WallClock,
 }
@@ -35,7 +38,7 @@ impl Parts {
     /// The least: settings and a calendar.
     #[must_use]
     pub fn new(settings: Settings, clock: WallClock) -> Self {
-        Self { settings, group: None, tls_clients: HashMap::new(), resolver: None, access_log: None, clock }
+        Self { settings, group: None, tls_clients: HashMap::new(), resolver: None, access_log: None, cache: None, clock }
     }
 }
 

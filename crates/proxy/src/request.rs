@@ -94,6 +94,21 @@ pub(crate) fn end(upstream_host: Option<&str>, out: &mut Vec<u8>) {
     writer.end();
 }
 
+/// Puts the cache's conditions in the place of the client's in a head that was [written](write) before it was known that there would be any.
+pub(crate) fn replace_conditions(request: &mut Vec<u8>, conditions: &FieldBlock) {
+    const LINE_END: &[u8] = b"\r\n";
+    let mut kept = Vec::with_capacity(request.len() + conditions.as_bytes().len());
+    // Values hold no line feed.
+    for line in request.split_inclusive(|&byte| byte == b'\n') {
+        let name = line.split(|&byte| byte == b':').next().and_then(|name| std::str::from_utf8(name).ok());
+        if line.ends_with(LINE_END) && !name.is_some_and(is_condition) {
+            kept.extend_from_slice(line);
+        }
+    }
+    kept.extend_from_slice(conditions.as_bytes());
+    *request = kept;
+}
+
 /// What asks for an answer under a condition, or for a part of one (RFC 9110, 13.1 and 14.2).
 fn is_condition(name: &str) -> bool {
     const CONDITIONS: [&str; 6] =

@@ -30,6 +30,8 @@ pub struct Settings {
     pub relay_bytes_max: usize,
     /// The listeners that speak TLS: the scheme of what comes there is `https`.
     pub secured_listeners: Vec<ListenerId>,
+    /// Requests with a field of this name have nothing to do with the cache.
+    pub cache_bypass_header: Option<String>,
     /// For everything random.
     pub seed: u64,
 }
@@ -170,6 +172,7 @@ impl Settings {
             clients: ClientLimits::default(),
             relay_bytes_max: 64 * 1024,
             secured_listeners: Vec::new(),
+            cache_bypass_header: None,
             seed: 0,
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use breme_balance::Group;
 use breme_base::WallClock;
+use breme_cache::Cache;
 use breme_http1::is_authority;
 use breme_node::TlsClientId;
 
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) trusted: Vec<Network>,
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
     pub(crate) counters: Counters,
+    pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
     pub(crate) via_name: String,
@@ -38,7 +40,7 @@ pub(crate) enum Role {
 
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Result<Self, SettingsError> {
-        let Parts { settings, group, tls_clients, resolver, access_log, clock } = parts;
+        let Parts { settings, group, tls_clients, resolver, access_log, clock, cache } = parts;
         let pseudonym = &settings.identity.pseudonym;
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         if pseudonym.is_empty() || !pseudonym.bytes().all(is_name) {
@@ -54,7 +56,7 @@ impl Shared {
             Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
         };
         let role = Role::new(&settings.mode, group, resolver)?;
-        Ok(Self { role, tls_clients, trusted, access_log, counters: Counters::new(), clock, via_name, settings })
+        Ok(Self { role, tls_clients, trusted, access_log, counters: Counters::new(), clock, via_name, cache, settings })
     }
 
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {

@@ -125,6 +125,7 @@ impl Turn<'_> {
             return;
         }
         let shared = self.shared;
+        let cache_status = self.cache_says(key);
         let has_date = head.fields.first("Date").is_some();
         self.begin_answer(key, head.status, framing(head), |writer, date| {
             writer.relay(head.fields, |_| true);
@@ -134,6 +135,10 @@ impl Turn<'_> {
             if !has_date {
                 // RFC 9110, 6.6.1: a recipient with a clock makes up for it.
                 writer.date(date);
+            }
+            if let Some(value) = &cache_status {
+                // The cache has made it of tokens and numbers.
+                let _ = writer.field("Cache-Status", value);
             }
             if let Some(cookie) = &set_affinity {
                 // The balancer has made it of tokens.
@@ -181,7 +186,6 @@ impl Turn<'_> {
     }
 
     /// Gives a whole answer that is at hand, and ends the exchange.
-    #[allow(dead_code, reason = "nothing is stored yet")]
     pub(super) fn answer_from_memory(
         &mut self,
         key: ExchangeKey,
@@ -191,6 +195,12 @@ impl Turn<'_> {
         content: impl IntoIterator<Item = Bytes>,
     ) {
         self.begin_answer(key, status, framing, fields);
+        self.pass_pieces(key, content);
+        self.finish(key, false);
+    }
+
+    /// Passes on content that is at hand: long pieces are handed over, short ones copied.
+    pub(super) fn pass_pieces(&mut self, key: ExchangeKey, content: impl IntoIterator<Item = Bytes>) {
         for piece in content {
             match self.listener(key).and_then(|client| self.client(client)).map(|client| client.id) {
                 Some(id) if piece.len() > COPIED_BYTES_MAX && self.sends_raw(key) => {
@@ -204,7 +214,6 @@ impl Turn<'_> {
                 _ => self.pass_content(key, &piece),
             }
         }
-        self.finish(key, false);
     }
 
     fn sends_raw(&self, key: ExchangeKey) -> bool {

@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 
 use breme_base::UnixSeconds;
+use breme_cache::{Scheme, normalise_authority};
 use breme_http1::{FieldBlock, Fields, Framing, Method, RequestHead, Target};
 use foldhash::fast::FixedState;
 
@@ -62,7 +63,7 @@ impl Turn<'_> {
         let asking = if head.method == Method::Connect {
             Asking::Upstream { conditions: None }
         } else {
-            self.ask_cache(key, head)
+            self.ask_cache(key, client, head)
         };
         let conditions = match asking {
             Asking::Answered => return Ok(()),
@@ -91,7 +92,6 @@ impl Turn<'_> {
     }
 
     /// Begins an exchange for nobody: what comes of it is for the cache. `client` is who caused it.
-    #[allow(dead_code, reason = "nothing is stored yet")]
     pub(super) fn begin_alone(
         &mut self,
         client: ClientKey,
@@ -128,6 +128,10 @@ impl Turn<'_> {
             Role::Reverse { host: HostRule::Upstream, .. } => None,
             Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => head.authority,
         };
+        // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
+        let scheme = if client.is_secured { Scheme::Https } else { Scheme::Http };
+        let normalised = authority.filter(|_| self.shared.cache.is_some()).map(|authority| normalise_authority(scheme, authority));
+        let authority = normalised.as_deref().or(authority);
         let asker = Asker { address: client.peer.ip(), is_secured: client.is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
         let passing = Passing { authority, asker, with_upgrade, hops_left, conditions };

@@ -184,7 +184,8 @@ impl Turn<'_> {
         let server = exchange.server.and_then(|server| self.node.servers.get(server.index()));
         let server_is_slow = is_held(server.map(|server| server.queue_is_long));
         let of_stage = match exchange.stage {
-            Stage::Resolving | Stage::Waiting => exchange.began + head,
+            Stage::Resolving => exchange.began + head,
+            Stage::Waiting => exchange.caching.patience(exchange.began + head),
             // The driver's.
             Stage::Connecting => Instant::FAR,
             Stage::Asking if exchange.is_request_complete => exchange.sent + head,
@@ -215,7 +216,11 @@ impl Turn<'_> {
             Stage::Tunnel { .. } => self.end_tunnel(key, Close::Graceful),
             _ if is_over => self.fail(key, &Failure::TotalTimeout),
             Stage::Resolving => self.fail(key, &Failure::Resolve(crate::resolver::ResolveError::TimedOut)),
-            Stage::Waiting => self.fail(key, &Failure::HeadTimeout),
+            Stage::Waiting => {
+                if !self.wait_no_more(key) {
+                    self.fail(key, &Failure::HeadTimeout);
+                }
+            }
             Stage::Asking if exchange.is_request_complete => self.fail(key, &Failure::HeadTimeout),
             Stage::Asking if server_is_slow => self.fail(key, &Failure::TakingTimeout),
             Stage::Asking => {

@@ -25,7 +25,6 @@ const HTTP_PORT: u16 = 80;
 
 impl Turn<'_> {
     /// Sends an exchange upstream whose request was written before.
-    #[allow(dead_code, reason = "nothing is stored yet")]
     pub(super) fn go_upstream(&mut self, key: ExchangeKey) {
         let gone = match self.shared.role {
             Role::Reverse { .. } => self.choose_upstream(key, &[]).and_then(|()| self.reach(key)),
