@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use breme_balance::{Group, GroupSettings, UpstreamSettings};
+use breme_cache::Cache;
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Resolver, Settings};
 use breme_sim::{Network, Simulation};
@@ -47,6 +48,7 @@ pub struct Play {
     pub names: Names,
     /// When the proxy is told to stop.
     pub stops_at: Option<Duration>,
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// What came of it.
@@ -67,6 +69,7 @@ impl Play {
             clients,
             names: Names::default(),
             stops_at: None,
+            cache: None,
         }
     }
 
@@ -94,7 +97,7 @@ impl Play {
         let addresses = list.iter().flat_map(|upstream| upstream.addresses.clone()).collect();
         let resolver: Arc<dyn Resolver> = Arc::new(self.names.resolver(addresses));
         let group = Group::new(GroupSettings::default(), list).ok().map(Arc::new);
-        let proxy = Proxy::new(Parts { group, resolver: Some(resolver), ..parts }).unwrap();
+        let proxy = Proxy::new(Parts { group, resolver: Some(resolver), cache: self.cache, ..parts }).unwrap();
         let node = proxy.clone();
         let peak = Arc::new(AtomicU64::new(0));
         let server = simulation.serve("proxy", 1, |shard| {
