@@ -17,6 +17,7 @@
 //! | `asking` | from a request to what is to become of it |
 //! | `caching` | where the cache meets an exchange |
 //! | `following` | exchanges that read what another one fetches |
+//! | `familiar`, `repeating` | requests that came before, byte for byte |
 //! | `routing` | who is asked |
 //! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
 //! | `answering` | from a server's answer to the client |
@@ -30,8 +31,10 @@ mod asking;
 mod caching;
 mod clients;
 mod ending;
+mod familiar;
 mod following;
 mod pool;
+mod repeating;
 mod routing;
 mod servers;
 mod tables;
@@ -43,6 +46,7 @@ use breme_base::{Instant, Random, Timers};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
+use familiar::{Familiar, Given};
 use pool::Pools;
 use slab::Slab;
 use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey, Owner, Server, ServerKey};
@@ -76,6 +80,7 @@ struct State {
     exchanges: Slab<Exchange>,
     connecting: Slab<Connecting>,
     pools: Pools,
+    familiar: Familiar,
     client_timers: Timers,
     server_timers: Timers,
     exchange_timers: Timers,
@@ -92,7 +97,7 @@ impl ProxyNode {
     }
 
     fn turn<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Turn<'a> {
-        Turn { shared: &self.shared, node: &mut self.state, now, actions, receiving: None }
+        Turn { shared: &self.shared, node: &mut self.state, now, actions, receiving: None, is_wanted: false, given: None }
     }
 }
 
@@ -103,6 +108,7 @@ impl State {
             date: DateLine::new(shared.clock.clone()),
             random: Random::stream(shared.settings.seed, shard.id.0 as u64),
             pools: Pools::new(&shared.settings),
+            familiar: Familiar::new(shared.settings.seed),
             shard,
             owners: Vec::new(),
             clients: Slab::new(),
@@ -247,6 +253,10 @@ struct Turn<'a> {
     actions: &'a mut Actions,
     /// The client whose requests are being read in this turn: what comes behind an answer is read there.
     receiving: Option<ClientKey>,
+    /// The answer to the request that is being read should become familiar.
+    is_wanted: bool,
+    /// … and this was it.
+    given: Option<Given>,
 }
 
 impl Turn<'_> {

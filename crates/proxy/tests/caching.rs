@@ -104,6 +104,7 @@ fn repeated_and_pipelined_requests_get_what_is_stored() {
         .part();
     let counts = play(vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "hello"))]);
     assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_bytes), (40, 1, 200));
+    assert!(counts.cache_repeated >= 38, "{counts:?}");
     assert_eq!(counts.answers[1].count, 41);
 }
 
@@ -141,6 +142,7 @@ fn what_is_remembered_of_repeated_requests_ends_with_what_is_stored() {
     ];
     let counts = play_with(cache, silent(), vec![client], upstream);
     assert_eq!((counts.cache_hits, counts.cache_misses), (9, 3));
+    assert!(counts.cache_repeated >= 5, "{counts:?}");
 }
 
 #[test]

@@ -157,7 +157,10 @@ impl Turn<'_> {
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         let fields = |writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]| write_fields(cache, answer, writer, date);
+        let client = self.exchange(key).and_then(|exchange| exchange.client).filter(|_| self.is_wanted);
+        let from = client.and_then(|client| self.sending_from(client));
         self.answer_from_memory(key, answer.status(), answer.framing(), fields, pieces(answer));
+        self.note_given(answer, from);
     }
 
     /// The same for an exchange whose server's answer is complete in a moment; whoever ends that ends the client's too.

@@ -64,13 +64,19 @@ impl Turn<'_> {
     }
 
     fn step(&mut self, key: ClientKey, input: &[u8], ended: bool) -> Step {
+        if let Some(taken) = self.repeat(key, input) {
+            return Step::Taken(taken);
+        }
         let limits = &self.shared.settings.limits;
         let Some(client) = self.node.clients.get_mut(key.index()) else { return Step::Wait(0) };
         let mut storage = FieldStorage::new();
         match client.http.receive(input, ended, limits, &mut storage) {
             Ok(Progress::Head { head, taken }) => {
                 client.has_pending = taken < input.len();
+                self.is_wanted = self.wants_given(&head, &input[..taken]);
                 self.handle_request(key, &head);
+                self.learn(key, &head, &input[..taken]);
+                self.is_wanted = false;
                 Step::Taken(taken)
             }
             Ok(Progress::Content { bytes, taken }) => {
