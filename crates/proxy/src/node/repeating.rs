@@ -59,6 +59,7 @@ impl Turn<'_> {
         let Some(client) = self.node.clients.get(client_key.index()) else { return };
         let may_learn = head.is_repeatable()
             && !head.asks_upgrade
+            && !client.http.will_close()
             && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
             && !client.is_trusted
             && !self.has_cache()
