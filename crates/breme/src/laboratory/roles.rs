@@ -90,6 +90,7 @@ mod tests {
             check("load", &words("--scenario ${folder}/no-such-file --think 1s -R 5 http://127.0.0.1:1/")),
             Ok(())
         );
+        assert_eq!(check("load", &words("--var a=${site.url} --header X:${site.port} ${site.url}/{a}")), Ok(()));
         let problem = check("load", &words("http://127.0.0.1:1/ -d never")).unwrap_err();
         assert!(problem.contains("never"), "{problem}");
     }

@@ -222,12 +222,13 @@ impl Args {
     /// Reads the files that the flags name.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         self.check_stdin()?;
-        let settings = self.settings_without_files()?;
+        let variables = self.variables()?;
         Ok(Settings {
             targets: self.read_targets()?,
             content: self.body.as_deref().map(read_content).transpose()?,
-            scenarios: self.read_scenarios(&settings.variables)?,
-            ..settings
+            scenarios: self.read_scenarios(&variables)?,
+            variables,
+            ..self.settings_without_files()?
         })
     }
 
@@ -239,9 +240,9 @@ impl Args {
         Settings { think, ..settings }.check().map_err(|error| Failure::usage(error.to_string()))
     }
 
+    /// Without what is made of texts, too: an experiment has places in them that are filled in later.
     fn settings_without_files(&self) -> Result<Settings, Failure> {
         let open_loop = self.open_loop()?;
-        let variables = self.variables()?;
         let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
         let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
         let has_other_end = self.requests.is_some() || self.until_stopped;
@@ -275,7 +276,7 @@ impl Args {
             },
             open_loop,
             scenarios: None,
-            variables,
+            variables: Variables::default(),
             interval: self.interval,
             seed: self.seed,
         })
