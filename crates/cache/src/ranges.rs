@@ -46,6 +46,9 @@ pub(crate) fn partial(stored: &FieldBlock, content: &Bytes, selected: Selected) 
         Selected::Several(ranges) => several(stored, content, &ranges),
         Selected::Unsatisfiable => {
             let mut lines = FieldBlock::new();
+            if let Some(date) = stored.first_value("date") {
+                let _ = lines.push("Date", date);
+            }
             let _ = lines.push("Content-Range", format!("bytes */{length}").as_bytes());
             (416, lines, Vec::new())
         }

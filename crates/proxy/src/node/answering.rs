@@ -11,7 +11,7 @@ use crate::access_log::Ending;
 use crate::failure::Failure;
 
 /// Longer pieces of memory are handed over; shorter ones are cheaper to copy.
-const COPIED_BYTES_MAX: usize = 2048;
+pub(super) const COPIED_BYTES_MAX: usize = 2048;
 
 impl Turn<'_> {
     /// Reads as much of the answer as has come. Tells how many bytes were taken.

@@ -83,6 +83,8 @@ impl Turn<'_> {
                     exchange.stage = Stage::Waiting;
                 }
                 self.set_exchange_deadline(key);
+                // What it follows may have begun long ago.
+                self.follow(key);
                 return Ok(());
             }
             Asking::Upstream { conditions } => conditions,

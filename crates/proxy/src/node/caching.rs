@@ -76,9 +76,9 @@ pub(super) enum Taking {
 }
 
 impl Turn<'_> {
-    /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a cache none becomes it here.
+    /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a cache none becomes it.
     pub(super) fn has_cache(&self) -> bool {
-        false
+        self.shared.cache.is_some()
     }
 
     /// A request that the rules let pass.
@@ -168,7 +168,10 @@ impl Turn<'_> {
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         let fields = |writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]| write_fields(cache, answer, writer, date);
+        let client = self.exchange(key).and_then(|exchange| exchange.client).filter(|_| self.is_wanted);
+        let from = client.and_then(|client| self.sending_from(client));
         self.answer_from_memory(key, answer.status(), answer.framing(), fields, pieces(answer));
+        self.note_given(answer, from);
     }
 
     /// The same for an exchange whose server's answer is complete in a moment; whoever ends that ends the client's too.

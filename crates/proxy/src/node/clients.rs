@@ -31,7 +31,8 @@ impl Turn<'_> {
         let mut taken = 0;
         while self.may_read(key) {
             let input = &received.bytes[taken..];
-            let step = match self.repeat_request(key, input) {
+            let repeated = self.repeat_stored(key, input).or_else(|| self.repeat_request(key, input));
+            let step = match repeated {
                 Some(count) => Step::Taken(count),
                 None => self.step(key, input, received.ended),
             };
@@ -74,7 +75,10 @@ impl Turn<'_> {
         match client.http.receive(input, ended, limits, &mut storage) {
             Ok(Progress::Head { head, taken }) => {
                 client.has_pending = taken < input.len();
+                self.is_wanted = self.wants_given(&head, &input[..taken]);
                 self.handle_request(key, &head, &input[..taken]);
+                self.learn_stored(key, &head, &input[..taken]);
+                self.is_wanted = false;
                 Step::Taken(taken)
             }
             Ok(Progress::Content { bytes, taken }) => {
