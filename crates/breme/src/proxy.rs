@@ -21,6 +21,7 @@ mod upstream;
 mod upstreams;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -129,6 +130,10 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     driver.tls_clients = clients.list;
     driver.connections_max = connections_max(args, &driver, places.len())?;
     let (listeners, bound) = listen(places, &driver, tls.as_ref().map(|tls| &tls.server))?;
+    let addresses: Vec<SocketAddr> = bound.iter().map(|place| place.address).collect();
+    if let Some(name) = upstreams.as_ref().and_then(|upstreams| upstreams.own(&addresses)) {
+        return Err(Failure::usage(format!("--upstream: {name} is this proxy itself; name the server behind it")));
+    }
     let admin = args.serving.admin()?.map(AdminListener::bind).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     let readiness = Readiness::default();
