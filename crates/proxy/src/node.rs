@@ -97,7 +97,15 @@ impl ProxyNode {
     }
 
     fn turn<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Turn<'a> {
-        Turn { shared: &self.shared, node: &mut self.state, now, actions, receiving: None, is_wanted: false, given: None }
+        Turn {
+            shared: &self.shared,
+            node: &mut self.state,
+            now,
+            actions,
+            receiving: None,
+            is_wanted: false,
+            given: None,
+        }
     }
 }
 

@@ -38,7 +38,15 @@ impl Parts {
     /// The least: settings and a calendar.
     #[must_use]
     pub fn new(settings: Settings, clock: WallClock) -> Self {
-        Self { settings, group: None, tls_clients: HashMap::new(), resolver: None, access_log: None, cache: None, clock }
+        Self {
+            settings,
+            group: None,
+            tls_clients: HashMap::new(),
+            resolver: None,
+            access_log: None,
+            cache: None,
+            clock,
+        }
     }
 }
 

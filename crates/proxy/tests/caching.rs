@@ -46,7 +46,8 @@ fn relayed(more: &str, content: &str, said: &str) -> String {
 /// … when it comes out of the store.
 fn stored(more: &str, content: &str, age: u64, said: &str) -> String {
     let length = format!("Content-Length: {}", content.len());
-    head(&["HTTP/1.1 200 OK", &length, DATE, more, &format!("Age: {age}"), &format!("Cache-Status: breme; {said}")]) + content
+    head(&["HTTP/1.1 200 OK", &length, DATE, more, &format!("Age: {age}"), &format!("Cache-Status: breme; {said}")])
+        + content
 }
 
 /// The same, made so many seconds after the beginning.
@@ -74,15 +75,17 @@ fn a_stored_answer_needs_no_upstream() {
         .send(text(head_request))
         .expect(text(head_answer))
         .send(text(GET.replace("\r\n\r\n", "\r\nRange: bytes=1-2\r\n\r\n")))
-        .expect(text(head(&[
-            "HTTP/1.1 206 Partial Content",
-            "Content-Length: 2",
-            DATE,
-            FRESH,
-            "Content-Range: bytes 1-2/5",
-            "Age: 2",
-            "Cache-Status: breme; hit; ttl=58",
-        ]) + "el"))
+        .expect(text(
+            head(&[
+                "HTTP/1.1 206 Partial Content",
+                "Content-Length: 2",
+                DATE,
+                FRESH,
+                "Content-Range: bytes 1-2/5",
+                "Age: 2",
+                "Cache-Status: breme; hit; ttl=58",
+            ]) + "el",
+        ))
         .part();
     let counts = play(vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "hello"))]);
     assert_eq!((counts.cache_hits, counts.cache_misses, counts.connects), (3, 1, 1));
@@ -149,7 +152,8 @@ fn what_is_remembered_of_repeated_requests_ends_with_what_is_stored() {
 fn a_thousand_simultaneous_misses_are_one_request_upstream() {
     const CLIENTS: usize = 1000;
     let content = "x".repeat(10_000);
-    let leader = Script::new().connect().send(GET).expect(text(relayed(FRESH, &content, "fwd=uri-miss; stored"))).part();
+    let leader =
+        Script::new().connect().send(GET).expect(text(relayed(FRESH, &content, "fwd=uri-miss; stored"))).part();
     let follower = Script::new()
         .connect()
         .wait(seconds(1))
@@ -167,7 +171,8 @@ fn a_thousand_simultaneous_misses_are_one_request_upstream() {
 
 #[test]
 fn followers_of_chunks_read_them_as_they_come() {
-    let chunked = |more: &[&str]| head(&[&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", DATE, FRESH][..], more].concat());
+    let chunked =
+        |more: &[&str]| head(&[&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", DATE, FRESH][..], more].concat());
     let leader = Script::new()
         .connect()
         .send(GET)
@@ -193,8 +198,11 @@ fn followers_of_chunks_read_them_as_they_come() {
 fn private_answers_let_all_go_at_once() {
     const CLIENTS: usize = 50;
     let more = "Cache-Control: private";
-    let client = |said: &str, delay| Script::new().connect().wait(delay).send(GET).expect(text(relayed(more, "mine", said))).part();
-    let clients: Vec<Script> = (0..CLIENTS).map(|number| client("fwd=uri-miss", Duration::from_millis(number as u64))).collect();
+    let client = |said: &str, delay| {
+        Script::new().connect().wait(delay).send(GET).expect(text(relayed(more, "mine", said))).part()
+    };
+    let clients: Vec<Script> =
+        (0..CLIENTS).map(|number| client("fwd=uri-miss", Duration::from_millis(number as u64))).collect();
     let first = Acts::new().expect(GET).wait(seconds(2)).send(origin(more, "mine")).close(Close::Graceful);
     // All the others ask at the same time, each on a connection of its own.
     let others = Acts::new().expect(GET).wait(seconds(2)).send(origin(more, "mine")).expect_end();
@@ -271,7 +279,14 @@ fn a_304_is_not_passed_on_and_the_connection_lives() {
         .send(GET)
         .expect(text(stored(fresh, "one", 3, "fwd=stale; fwd-status=304; ttl=97; stored")))
         .send(text(validate.clone()))
-        .expect(text(head(&["HTTP/1.1 304 Not Modified", DATE, "ETag: \"1\"", "Cache-Control: max-age=100", "Age: 3", "Cache-Status: breme; hit; ttl=97"])))
+        .expect(text(head(&[
+            "HTTP/1.1 304 Not Modified",
+            DATE,
+            "ETag: \"1\"",
+            "Cache-Control: max-age=100",
+            "Age: 3",
+            "Cache-Status: breme; hit; ttl=97",
+        ])))
         .send("GET /b HTTP/1.1\r\nHost: a.example\r\n\r\n")
         .expect(text(relayed(FRESH, "b", "fwd=uri-miss; stored")))
         .part();
@@ -349,7 +364,8 @@ fn a_follower_waits_only_so_long() {
 #[test]
 fn a_slow_reader_does_not_hold_the_others() {
     let content = "0123456789".repeat(40_000);
-    let leader = Script::new().connect().send(GET).expect(text(relayed(FRESH, &content, "fwd=uri-miss; stored"))).part();
+    let leader =
+        Script::new().connect().send(GET).expect(text(relayed(FRESH, &content, "fwd=uri-miss; stored"))).part();
     let reads = |delay| {
         Script::new()
             .connect()

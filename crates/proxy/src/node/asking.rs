@@ -132,7 +132,8 @@ impl Turn<'_> {
         };
         // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
         let scheme = if client.is_secured { Scheme::Https } else { Scheme::Http };
-        let normalised = authority.filter(|_| self.shared.cache.is_some()).map(|authority| normalise_authority(scheme, authority));
+        let normalised =
+            authority.filter(|_| self.shared.cache.is_some()).map(|authority| normalise_authority(scheme, authority));
         let authority = normalised.as_deref().or(authority);
         let asker = Asker { address: client.peer.ip(), is_secured: client.is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);

@@ -17,7 +17,9 @@
 //! How followers read is in `following`.
 
 use breme_base::Instant;
-use breme_cache::{Answer, Asked, Cache, CacheStatus, Content, Follower, Forward, Moment, Request, Scheme, Verdict, Waiter, Wakes};
+use breme_cache::{
+    Answer, Asked, Cache, CacheStatus, Content, Follower, Forward, Moment, Request, Scheme, Verdict, Waiter, Wakes,
+};
 use breme_http1::{FieldBlock, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
 use breme_node::ShardId;
 use bytes::Bytes;
@@ -168,7 +170,9 @@ impl Turn<'_> {
         self.note(key, answer.report(), answer.content_bytes());
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
-        self.begin_answer(key, answer.status(), answer.framing(), |writer, date| write_fields(cache, answer, writer, date));
+        self.begin_answer(key, answer.status(), answer.framing(), |writer, date| {
+            write_fields(cache, answer, writer, date)
+        });
         self.pass_pieces(key, pieces(answer));
     }
 
@@ -238,7 +242,9 @@ impl Turn<'_> {
 
     /// A part of its content.
     pub(super) fn take_content(&mut self, key: ExchangeKey, bytes: &[u8]) {
-        let Some(Exchange { caching: Part::Forward(forward), .. }) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(Exchange { caching: Part::Forward(forward), .. }) = self.node.exchanges.get_mut(key.index()) else {
+            return;
+        };
         if forward.wants_content() {
             let mut wakes = Wakes::new();
             forward.handle_content(bytes, &mut wakes);

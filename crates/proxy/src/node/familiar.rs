@@ -119,7 +119,15 @@ impl Familiar {
     }
 
     /// Makes a request familiar that was answered just now. `copied_max`: longer content is shared with the store.
-    pub(super) fn learn(&mut self, head: &[u8], is_secured: bool, given: Given, copied_max: usize, now: Instant, name: &str) {
+    pub(super) fn learn(
+        &mut self,
+        head: &[u8],
+        is_secured: bool,
+        given: Given,
+        copied_max: usize,
+        now: Instant,
+        name: &str,
+    ) {
         let Given { standing, status, sent, content } = given;
         let Some(lead_bytes) = memmem::find(&sent, AGE_NAME) else { return };
         let mut known = Box::new(Known {

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use breme_balance::{Group, GroupSettings, UpstreamSettings};
-use breme_cache::Cache;
 use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_cache::Cache;
 use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Resolver, Settings};
 use breme_sim::{Network, Simulation};
 use breme_testkit::{Client, Script, Surroundings};
