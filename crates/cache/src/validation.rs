@@ -22,8 +22,8 @@ pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Condi
         let tag = stored.first_value("etag").and_then(only_tag);
         any_tag(request.values("if-none-match"), |asked| tag.is_some_and(|tag| tag.is_weakly(asked)))
     } else {
-        let known = date(stored, "last-modified").or_else(|| date(stored, "date"));
-        matches!((date(request, "if-modified-since"), known), (Some(since), Some(known)) if known <= since)
+        let known = || date(stored, "last-modified").or_else(|| date(stored, "date"));
+        date(request, "if-modified-since").is_some_and(|since| known().is_some_and(|known| known <= since))
     };
     if is_unchanged { Conditional::NotModified } else { Conditional::Proceed }
 }

@@ -77,7 +77,8 @@ impl Layout {
 
 impl Stored {
     /// `bytes` are key, variant and content, as `layout` says.
-    pub(crate) fn new(status: u16, block: FieldBlock, bytes: Bytes, layout: Layout, terms: Terms) -> Self {
+    pub(crate) fn new(status: u16, mut block: FieldBlock, bytes: Bytes, layout: Layout, terms: Terms) -> Self {
+        block.shrink_to_fit();
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let flags = flag(terms.forbids_stale, FORBIDS_STALE)
             | flag(terms.allows_authorization, ALLOWS_AUTHORIZATION)
