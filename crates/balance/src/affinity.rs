@@ -23,6 +23,9 @@ pub(crate) const KEY_BYTES_MIN: usize = 16;
 /// The bits of a tag as small hex digits.
 const TAG_DIGITS: usize = 32;
 
+/// A tag as it stands in a cookie: it is compared so, and small digits are its only spelling.
+type Tag = [u8; TAG_DIGITS];
+
 /// How a client is known again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Affinity {
@@ -90,7 +93,7 @@ pub(crate) struct Stickiness {
 
 #[derive(Debug)]
 enum Marks {
-    Tags { tags: Box<[u128]>, fields: Box<[SetCookie]> },
+    Tags { tags: Box<[Tag]>, fields: Box<[SetCookie]> },
     Routes { separator: u8, routes: Box<[Box<[u8]>]> },
 }
 
@@ -106,8 +109,8 @@ impl Stickiness {
         match affinity {
             Affinity::Insert { cookie, key, max_age } => {
                 let mac = keyed(key);
-                let tags: Box<[u128]> = upstreams.iter().map(|upstream| tag(&mac, upstream)).collect();
-                let fields = tags.iter().map(|&tag| SetCookie::new(cookie, tag, *max_age)).collect();
+                let tags: Box<[Tag]> = upstreams.iter().map(|upstream| tag(&mac, upstream)).collect();
+                let fields = tags.iter().map(|tag| SetCookie::new(cookie, tag, *max_age)).collect();
                 Self { cookie: cookie.as_bytes().into(), marks: Marks::Tags { tags, fields } }
             }
             Affinity::Follow { cookie, separator } => {
@@ -139,7 +142,7 @@ impl Stickiness {
 impl Marks {
     fn place(&self, value: &[u8]) -> Option<usize> {
         match self {
-            Self::Tags { tags, .. } => find_tag(tags, parse_tag(value)?),
+            Self::Tags { tags, .. } => find_tag(tags, value.try_into().ok()?),
             Self::Routes { separator, routes } => {
                 let value = unquoted(value);
                 let end = memchr::memrchr(*separator, value)?;
@@ -150,13 +153,13 @@ impl Marks {
 }
 
 /// Looks at all, whichever it is, so that the duration tells nothing.
-fn find_tag(tags: &[u128], tag: u128) -> Option<usize> {
-    tags.iter().enumerate().fold(None, |found, (place, &known)| if known == tag { Some(place) } else { found })
+fn find_tag(tags: &[Tag], tag: &Tag) -> Option<usize> {
+    tags.iter().enumerate().fold(None, |found, (place, known)| if known == tag { Some(place) } else { found })
 }
 
 impl SetCookie {
-    fn new(cookie: &str, tag: u128, max_age: Option<Duration>) -> Self {
-        let mut field = format!("{cookie}={tag:0TAG_DIGITS$x}; Path=/; HttpOnly; SameSite=Lax");
+    fn new(cookie: &str, tag: &Tag, max_age: Option<Duration>) -> Self {
+        let mut field = format!("{cookie}={}; Path=/; HttpOnly; SameSite=Lax", tag.escape_ascii());
         if let Some(max_age) = max_age {
             // Writing to a string cannot fail.
             let _ = write!(field, "; Max-Age={}", max_age.as_secs());
@@ -172,26 +175,13 @@ fn keyed(key: &AffinityKey) -> Hmac<Sha256> {
     Hmac::new(&block.into())
 }
 
-fn tag(mac: &Hmac<Sha256>, upstream: &UpstreamSettings) -> u128 {
+fn tag(mac: &Hmac<Sha256>, upstream: &UpstreamSettings) -> Tag {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
     let mut mac = mac.clone();
     mac.update(if upstream.tls { b"https://" } else { b"http://" });
     mac.update(upstream.name.as_bytes());
-    mac.finalize().into_bytes().iter().take(16).fold(0, |bits, &byte| bits << 8 | u128::from(byte))
-}
-
-/// Small hex digits only: a tag has one spelling.
-fn parse_tag(value: &[u8]) -> Option<u128> {
-    if value.len() != TAG_DIGITS {
-        return None;
-    }
-    value.iter().try_fold(0_u128, |tag, &digit| {
-        let bits = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        Some(tag << 4 | u128::from(bits))
-    })
+    let bytes = mac.finalize().into_bytes();
+    std::array::from_fn(|digit| DIGITS[usize::from(bytes[digit / 2] >> (4 - digit % 2 * 4) & 15)])
 }
 
 /// The pairs of a Cookie field (RFC 6265, 4.2.1), without the white space around them.

@@ -82,23 +82,26 @@ impl Group {
         self.roster.load().stickiness.is_some()
     }
 
-    /// A request that was chosen for has ended. Each choice is told of once.
-    pub fn finished(&self, now: Instant, upstream: UpstreamId, outcome: Outcome) {
+    /// A request that was chosen for has ended. Each choice is told of once. Whether the upstream has a bound, so that there is room now
+    /// for one who was told [`NoChoice::AllFull`].
+    pub fn finished(&self, now: Instant, upstream: UpstreamId, outcome: Outcome) -> bool {
         let roster = self.roster.load();
+        let has_room = roster.rules.outstanding_max > 0;
         // Its roster may be gone, if it was removed with nothing outstanding.
-        let Some(slot) = roster.slot(upstream) else { return };
+        let Some(slot) = roster.slot(upstream) else { return has_room };
         let Roster { rules, .. } = &**roster;
         slot.upstream.release();
         if let Outcome::ConnectFailed { address } = outcome {
             slot.upstream.leave_address(roster.addresses(slot), address);
         }
         if !slot.upstream.count(now, outcome, rules.failure_statuses.as_ref()) {
-            return;
+            return has_room;
         }
         let in_row = slot.upstream.failures_in_row();
         if rules.judges_share || (rules.failures_in_row > 0 && in_row >= rules.failures_in_row) {
             self.change(now, |registry| registry.judge_failure(now, upstream));
         }
+        has_room
     }
 
     fn claim<'r>(&self, question: &Question<'r>, random: &mut Random) -> Result<&'r Candidate, NoChoice> {

@@ -269,7 +269,7 @@ impl Registry {
         let candidate = |(place, member): (usize, &Member)| {
             let record = &self.records[place];
             let weight = record.settings.weight * record.slow_start_step(now, self.settings.slow_start);
-            Candidate { upstream: Arc::clone(&member.upstream), place, weight }
+            Candidate { upstream: Arc::clone(&member.upstream), place, weight, weight_inverse: 1.0 / f64::from(weight) }
         };
         let admitting = members.iter().enumerate().filter(|(_, member)| member.admits == Admission::Everyone);
         admitting.map(candidate).collect()

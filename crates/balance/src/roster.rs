@@ -73,6 +73,7 @@ pub(crate) struct Candidate {
     pub(crate) place: usize,
     /// In tenths, so that a slow start can take parts of it.
     pub(crate) weight: u32,
+    pub(crate) weight_inverse: f64,
 }
 
 /// An upstream by its id.

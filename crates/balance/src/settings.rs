@@ -12,6 +12,8 @@ use crate::affinity::{self, Affinity};
 pub const UPSTREAMS_MAX: usize = 1024;
 /// The largest weight of an upstream.
 pub const WEIGHT_MAX: u32 = 256;
+/// The largest bound of consistent hashing; more is as good as none.
+const HASH_LOAD_PERCENT_MAX: u32 = 10_000;
 
 /// One upstream: a server, or whatever answers for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +45,7 @@ pub struct GroupSettings {
     pub slow_start: Duration,
     /// Requests at a time at one upstream; 0: any.
     pub outstanding_max: u32,
-    /// The most that consistent hashing gives to an upstream, in percent of its share of all outstanding requests, from 101; 0: any.
+    /// The most that consistent hashing gives to an upstream, in percent of its share of all outstanding requests, from 101 to 10,000; 0: any.
     pub hash_load_percent_max: u32,
     /// For the jitter of checks and the places of consistent hashing: proxies of one seed send a key to the same upstream.
     pub seed: u64,
@@ -229,8 +231,8 @@ impl GroupSettings {
     /// With the first that does not.
     pub fn check(&self) -> Result<(), GroupError> {
         let senseless = |setting, expected| Err(GroupError::Senseless { setting, expected });
-        if (1..=100).contains(&self.hash_load_percent_max) {
-            return senseless("the bound of consistent hashing", "above 100 percent, or 0 for none");
+        if !matches!(self.hash_load_percent_max, 0 | 101..=HASH_LOAD_PERCENT_MAX) {
+            return senseless("the bound of consistent hashing", "from 101 to 10000 percent, or 0 for none");
         }
         self.affinity.as_ref().map_or(Ok(()), Affinity::check)?;
         self.health.as_ref().map_or(Ok(()), HealthSettings::check)?;
@@ -355,6 +357,7 @@ mod tests {
             ejection(|ejection| ejection.base = Duration::ZERO),
             ejection(|ejection| ejection.max = Duration::from_secs(9)),
             GroupSettings { hash_load_percent_max: 100, ..GroupSettings::default() }.check(),
+            GroupSettings { hash_load_percent_max: 10_001, ..GroupSettings::default() }.check(),
         ];
         for (index, fault) in faults.iter().enumerate() {
             assert!(matches!(fault, Err(GroupError::Senseless { .. })), "{index}: {fault:?}");

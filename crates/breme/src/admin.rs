@@ -6,9 +6,12 @@
 //! | `/health` | 200 while the process works |
 //! | `/ready` | 200 while it accepts, 503 once it drains |
 //!
+//! A role may add pages of its own ([`Api`]); those that change something need a token.
+//!
 //! It is a node on the `events` driver with one thread for itself, so that it answers when the server's own threads are all busy, and costs them
 //! nothing: they count in places of their own, which are added up when somebody asks. It outlives the server's drain.
 
+mod api;
 mod metrics;
 mod node;
 
@@ -17,8 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+pub use api::{Api, Call, Page, Token};
 use breme_driver::{BindError, Clock, Kind, Listener, Running, Settings, StartError, start};
-pub use metrics::{ConnectionMetrics, Families, ProcessMetrics};
+pub use metrics::{ConnectionMetrics, Families, Label, ProcessMetrics, refusal_name};
 use node::Attendant;
 use prometheus_client::registry::Registry;
 
@@ -63,8 +67,9 @@ impl AdminListener {
         cpus: Vec<usize>,
         registry: Registry,
         readiness: Readiness,
+        api: Option<(Box<dyn Api>, Token)>,
     ) -> Result<Admin, StartError> {
-        let mut attendant = Some(Attendant::new(clock.wall_clock(), registry, readiness));
+        let mut attendant = Some(Attendant::new(clock.wall_clock(), registry, readiness, api));
         let node = |_| attendant.take().expect("there is one shard");
         start(Kind::Events, vec![self.0], &settings(cpus), clock, node).map(Admin)
     }

@@ -56,6 +56,10 @@ pub struct ProxyCounts {
     pub reuses: u64,
     /// Requests that were sent again.
     pub retries: u64,
+    /// Requests that were passed on as the same ones before, without being read and written anew.
+    pub requests_repeated: u64,
+    /// Answers that were.
+    pub answers_repeated: u64,
     /// Connections to upstreams that wait for a request.
     pub pool_idle: u64,
     /// Connections to upstreams that have one.
@@ -72,6 +76,10 @@ pub struct ProxyCounts {
     pub tunnels_open: u64,
     /// Targets that the rules of a forward proxy refused.
     pub targets_refused: u64,
+    /// Requests that were answered with 429, since their client had sent too many.
+    pub requests_limited: u64,
+    /// Connections that were closed at once, since their client had too many.
+    pub connections_limited: u64,
     /// Answers that were stored and fresh.
     pub cache_hits: u64,
     /// … of these, answers to requests that came before byte for byte, and were not read anew.
@@ -88,6 +96,10 @@ pub struct ProxyCounts {
     pub cache_bypassed: u64,
     /// Bytes of content that came out of the store.
     pub cache_bytes: u64,
+    /// Requests that had to wait because every upstream was full.
+    pub requests_queued: u64,
+    /// … and that wait now.
+    pub queue_length: u64,
     /// Bytes of content that went to upstreams, and of tunnels.
     pub bytes_upstream: u64,
     /// Bytes of content that went to clients, and of tunnels.
@@ -152,6 +164,8 @@ pub(crate) struct ShardCounts {
     pub(crate) connects_failed: Count,
     pub(crate) reuses: Count,
     pub(crate) retries: Count,
+    pub(crate) requests_repeated: Count,
+    pub(crate) answers_repeated: Count,
     pub(crate) pool_idle: Count,
     pub(crate) upstreams_open: Count,
     pub(crate) bad_gateway: Count,
@@ -261,6 +275,8 @@ impl Counters {
             connects_failed: self.sum(|shard| &shard.connects_failed),
             reuses: self.sum(|shard| &shard.reuses),
             retries: self.sum(|shard| &shard.retries),
+            requests_repeated: self.sum(|shard| &shard.requests_repeated),
+            answers_repeated: self.sum(|shard| &shard.answers_repeated),
             pool_idle: idle,
             pool_busy: self.sum(|shard| &shard.upstreams_open).saturating_sub(idle),
             bad_gateway: self.sum(|shard| &shard.bad_gateway),
@@ -269,6 +285,9 @@ impl Counters {
             tunnels: self.sum(|shard| &shard.tunnels),
             tunnels_open: self.sum(|shard| &shard.tunnels_open),
             targets_refused: self.sum(|shard| &shard.targets_refused),
+            // These are known elsewhere.
+            requests_limited: 0,
+            connections_limited: 0,
             cache_hits: self.sum(|shard| &shard.cache_hits),
             cache_repeated: self.sum(|shard| &shard.cache_repeated),
             cache_stale: self.sum(|shard| &shard.cache_stale),
@@ -277,6 +296,8 @@ impl Counters {
             cache_misses: self.sum(|shard| &shard.cache_misses),
             cache_bypassed: self.sum(|shard| &shard.cache_bypassed),
             cache_bytes: self.sum(|shard| &shard.cache_bytes),
+            requests_queued: 0,
+            queue_length: 0,
             bytes_upstream: self.sum(|shard| &shard.bytes_upstream),
             bytes_downstream: self.sum(|shard| &shard.bytes_downstream),
             upstream_times: times.collect(),

@@ -6,6 +6,7 @@ use breme_balance::NoChoice;
 use breme_http1::ClientError;
 use breme_node::ConnectError;
 
+use crate::limits::TooMany;
 use crate::resolver::ResolveError;
 use crate::targets::TargetRefusal;
 
@@ -40,6 +41,12 @@ pub(crate) enum Failure {
     NeedsTunnel,
     /// The request may go no further (RFC 9110, 7.6.2).
     HopsSpent,
+    /// PURGE from an address that may not.
+    MayNotPurge,
+    /// PURGE of nothing that could be stored.
+    NothingToPurge,
+    /// The client has sent more than it may.
+    TooMany(TooMany),
 }
 
 impl Failure {
@@ -52,11 +59,12 @@ impl Failure {
             | Self::TakingTimeout
             | Self::SilenceTimeout
             | Self::TotalTimeout => 504,
-            Self::Target(_) => 403,
+            Self::Target(_) | Self::MayNotPurge => 403,
             Self::Loop => 508,
             Self::NoTunnels | Self::HopsSpent => 405,
-            Self::NotAbsolute => 400,
+            Self::NotAbsolute | Self::NothingToPurge => 400,
             Self::NeedsTunnel => 501,
+            Self::TooMany(_) => 429,
             _ => 502,
         }
     }
@@ -82,8 +90,24 @@ impl Failure {
             Self::TakingTimeout => "connection_write_timeout",
             Self::Target(TargetRefusal::Address) => "destination_ip_prohibited",
             Self::Loop => "proxy_loop_detected",
-            Self::Target(_) | Self::NoTunnels | Self::NotAbsolute | Self::NeedsTunnel | Self::HopsSpent => return None,
+            Self::Target(_)
+            | Self::NoTunnels
+            | Self::NotAbsolute
+            | Self::NeedsTunnel
+            | Self::HopsSpent
+            | Self::MayNotPurge
+            | Self::NothingToPurge
+            | Self::TooMany(_) => return None,
         })
+    }
+
+    /// When asking again makes sense, in seconds (RFC 9110, 10.2.3).
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::TooMany(too_many) => Some(too_many.seconds()),
+            Self::NoUpstream(NoChoice::AllFull) => Some(1),
+            _ => None,
+        }
     }
 
     /// One sentence for the person who made the request. `upstream` is what the one that was asked is called.
@@ -123,6 +147,12 @@ impl fmt::Display for Reason<'_> {
             Failure::NeedsTunnel => "this proxy reaches https URLs through CONNECT only",
             Failure::HopsSpent => {
                 "Max-Forwards lets the request go no further, and the proxy itself has no answer to it"
+            }
+            Failure::MayNotPurge => "PURGE is not for your address",
+            Failure::NothingToPurge => "PURGE is for URLs that could be stored",
+            Failure::TooMany(too_many) => {
+                let seconds = too_many.seconds();
+                return write!(formatter, "too many requests have come from your address; ask again in {seconds} s");
             }
         })
     }

@@ -17,13 +17,17 @@
 //! | `asking` | from a request to what is to become of it |
 //! | `caching` | where the cache meets an exchange |
 //! | `following` | exchanges that read what another one fetches |
-//! | `familiar`, `repeating` | requests that came before, byte for byte |
 //! | `routing` | who is asked |
 //! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
 //! | `answering` | from a server's answer to the client |
 //! | `ending` | exchanges that end, well or badly |
+//! | `queueing` | requests that wait for an upstream to have room |
 //! | `tunnels` | bytes of no protocol of ours |
+//! | `health` | checks of the upstreams, beside all exchanges |
+//! | `purging` | requests to let stored answers go |
 //! | `pool` | servers that wait |
+//! | `familiar`, `repeating` | requests and answers whose heads came before, byte for byte |
+//! | `standing`, `hitting` | the same for answers out of the store |
 //! | `tables` | the records of all these |
 
 mod answering;
@@ -33,10 +37,15 @@ mod clients;
 mod ending;
 mod familiar;
 mod following;
+mod health;
+mod hitting;
 mod pool;
+mod purging;
+mod queueing;
 mod repeating;
 mod routing;
 mod servers;
+mod standing;
 mod tables;
 mod tunnels;
 
@@ -46,13 +55,17 @@ use breme_base::{Instant, Random, Timers};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
-use familiar::{Familiar, Given};
+use familiar::Familiar;
+use health::Checks;
 use pool::Pools;
 use slab::Slab;
+use standing::{Given, StandingAnswers};
 use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey, Owner, Server, ServerKey};
 
 use crate::counters::ShardCounts;
 use crate::date::DateLine;
+use crate::limits::Entrance;
+use crate::renewal::{InForce, RENEWED};
 use crate::shared::Shared;
 
 /// Memory for requests that is kept for the next ones.
@@ -63,6 +76,7 @@ const BUFFER_BYTES_KEPT: usize = 4096;
 /// The node of one shard of a [`Proxy`](crate::Proxy).
 #[derive(Debug)]
 pub struct ProxyNode {
+    in_force: Arc<InForce>,
     shared: Arc<Shared>,
     state: State,
 }
@@ -80,20 +94,23 @@ struct State {
     exchanges: Slab<Exchange>,
     connecting: Slab<Connecting>,
     pools: Pools,
-    familiar: Familiar,
+    checks: Checks,
     client_timers: Timers,
     server_timers: Timers,
     exchange_timers: Timers,
     buffers: Vec<Vec<u8>>,
+    familiar: Familiar,
+    standing: StandingAnswers,
     /// Exchanges so far, so that a message for one is not taken for another's.
     exchange_count: u32,
     is_stopping: bool,
 }
 
 impl ProxyNode {
-    pub(crate) fn new(shared: Arc<Shared>, shard: Shard) -> Self {
+    pub(crate) fn new(in_force: Arc<InForce>, shard: Shard) -> Self {
+        let shared = in_force.shared();
         let state = State::new(&shared, shard);
-        Self { shared, state }
+        Self { in_force, shared, state }
     }
 
     fn turn<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Turn<'a> {
@@ -116,7 +133,7 @@ impl State {
             date: DateLine::new(shared.clock.clone()),
             random: Random::stream(shared.settings.seed, shard.id.0 as u64),
             pools: Pools::new(&shared.settings),
-            familiar: Familiar::new(shared.settings.seed),
+            checks: Checks::new(shared, shard.id),
             shard,
             owners: Vec::new(),
             clients: Slab::new(),
@@ -127,6 +144,8 @@ impl State {
             server_timers: Timers::new(),
             exchange_timers: Timers::new(),
             buffers: Vec::new(),
+            familiar: Familiar::new(shared.settings.seed),
+            standing: StandingAnswers::new(shared.settings.seed),
             exchange_count: 0,
             is_stopping: false,
         }
@@ -139,6 +158,7 @@ impl State {
             Owner::Nobody => true,
             Owner::Client(key) => self.clients.get(key.index()).is_some_and(|client| client.id == id),
             Owner::Server(key) => self.servers.get(key.index()).is_some_and(|server| server.id == id),
+            Owner::Check(number) => self.checks.owns(number, id),
         };
         if is_same { owner } else { Owner::Nobody }
     }
@@ -170,10 +190,20 @@ impl State {
 }
 
 impl Node for ProxyNode {
-    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, _actions: &mut Actions) {
+    fn handle_accepted(&mut self, now: Instant, id: ConnectionId, accepted: Accepted, actions: &mut Actions) {
         let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
-        let is_trusted = self.shared.is_trusted(accepted.peer.ip());
-        let key = ClientKey::of(self.state.clients.insert(Client::new(id, accepted, is_secured, is_trusted)));
+        let address = accepted.peer.ip();
+        let is_trusted = self.shared.is_trusted(address);
+        let entrance = match is_trusted {
+            true => Entrance::Uncounted,
+            false => self.shared.clients.enter(now, address, &self.shared.settings.clients),
+        };
+        if entrance == Entrance::Closed {
+            return actions.close(id, Close::Abort);
+        }
+        let client =
+            Client { is_secured, is_trusted, is_counted: entrance == Entrance::Counted, ..Client::new(id, accepted) };
+        let key = ClientKey::of(self.state.clients.insert(client));
         self.state.set_owner(id, Owner::Client(key));
         self.state.client_timers.set(key.timer(), now + self.shared.settings.limits.idle_timeout);
     }
@@ -185,6 +215,9 @@ impl Node for ProxyNode {
         outcome: Result<Connected, ConnectError>,
         actions: &mut Actions,
     ) {
+        if let Some(number) = Checks::of_ticket(ticket) {
+            return self.turn(now, actions).handle_check_connected(number, outcome);
+        }
         let index = ticket.0 as usize;
         if let Some(connecting) = self.state.connecting.try_remove(index) {
             let Connecting { endpoint, exchange } = connecting;
@@ -202,6 +235,7 @@ impl Node for ProxyNode {
         match self.state.owner(id) {
             Owner::Client(key) => self.turn(now, actions).receive_from_client(key, received),
             Owner::Server(key) => self.turn(now, actions).receive_from_server(key, received),
+            Owner::Check(number) => self.turn(now, actions).receive_from_checked(number, received),
             Owner::Nobody => received.bytes.len(),
         }
     }
@@ -210,7 +244,7 @@ impl Node for ProxyNode {
         match self.state.owner(id) {
             Owner::Client(key) => self.turn(now, actions).handle_client_queue(key, unsent_bytes > 0),
             Owner::Server(key) => self.turn(now, actions).handle_server_queue(key, unsent_bytes > 0),
-            Owner::Nobody => {}
+            Owner::Check(_) | Owner::Nobody => {}
         }
     }
 
@@ -218,6 +252,7 @@ impl Node for ProxyNode {
         match self.state.owner(id) {
             Owner::Client(key) => self.turn(now, actions).handle_client_closed(key, reason),
             Owner::Server(key) => self.turn(now, actions).handle_server_closed(key, reason),
+            Owner::Check(number) => self.turn(now, actions).handle_check_closed(number),
             Owner::Nobody => {}
         }
     }
@@ -232,24 +267,32 @@ impl Node for ProxyNode {
         while let Some(key) = self.state.server_timers.pop_due(now) {
             self.turn(now, actions).drop_server(ServerKey::of(key as usize), Close::Graceful);
         }
+        self.turn(now, actions).make_checks();
     }
 
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
-        self.turn(now, actions).handle_message(message);
+        if message == RENEWED {
+            self.shared = self.in_force.shared();
+            // What was written for them was written after the old settings.
+            self.state.familiar = Familiar::new(self.shared.settings.seed);
+            self.state.standing = StandingAnswers::new(self.shared.settings.seed);
+        } else {
+            self.turn(now, actions).handle_message(message);
+        }
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.state.is_stopping = true;
         let mut turn = self.turn(now, actions);
+        turn.stop_checks();
         turn.drop_idle_servers();
         turn.drop_idle_clients();
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        [self.state.exchange_timers.next(), self.state.client_timers.next(), self.state.server_timers.next()]
-            .into_iter()
-            .flatten()
-            .min()
+        let State { exchange_timers, client_timers, server_timers, checks, .. } = &self.state;
+        let deadlines = [exchange_timers.next(), client_timers.next(), server_timers.next(), checks.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 }
 
@@ -261,7 +304,7 @@ struct Turn<'a> {
     actions: &'a mut Actions,
     /// The client whose requests are being read in this turn: what comes behind an answer is read there.
     receiving: Option<ClientKey>,
-    /// The answer to the request that is being read should become familiar.
+    /// The stored answer to the request that is being read should become familiar.
     is_wanted: bool,
     /// … and this was it.
     given: Option<Given>,

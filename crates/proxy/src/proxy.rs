@@ -12,6 +12,7 @@ use breme_node::{Shard, TlsClientId};
 use crate::access_log::AccessLog;
 use crate::counters::ProxyCounts;
 use crate::node::ProxyNode;
+use crate::renewal::{InForce, RENEWED};
 use crate::resolver::Resolver;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -53,7 +54,7 @@ impl Parts {
 /// A proxy for any number of shards.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    shared: Arc<Shared>,
+    in_force: Arc<InForce>,
 }
 
 /// Settings that cannot work.
@@ -70,6 +71,8 @@ pub enum SettingsError {
     Host(String),
     /// Not a network.
     Network(String),
+    /// Not a network whose members could purge.
+    PurgeFrom(String),
     /// Not a host that may be allowed.
     AllowedHost(String),
     /// Nothing may wait in the proxy, so nothing could pass.
@@ -85,7 +88,9 @@ impl fmt::Display for SettingsError {
                 write!(formatter, "`{name}` is no name for Via; write letters, digits, dots or dashes, as in `edge-1`")
             }
             Self::Host(host) => write!(formatter, "`{host}` is no Host; write a host with an optional port"),
-            Self::Network(text) => write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`"),
+            Self::Network(text) | Self::PurgeFrom(text) => {
+                write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`")
+            }
             Self::AllowedHost(text) => write!(
                 formatter,
                 "`{text}` is no host that can be allowed; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`"
@@ -103,18 +108,46 @@ impl Proxy {
     /// # Errors
     /// When a setting cannot work, or a part is missing that its mode needs.
     pub fn new(parts: Parts) -> Result<Self, SettingsError> {
-        Shared::new(parts).map(|shared| Self { shared: Arc::new(shared) })
+        Shared::new(parts).map(|shared| Self { in_force: Arc::new(InForce::new(shared)) })
     }
 
     /// The node of one shard.
     #[must_use]
     pub fn node(&self, shard: Shard) -> ProxyNode {
-        ProxyNode::new(self.shared.clone(), shard)
+        ProxyNode::new(self.in_force.clone(), shard)
+    }
+
+    /// The message by which a shard takes the settings that have been [renewed](Self::renew).
+    pub const RENEWED: u64 = RENEWED;
+
+    /// Whether these settings can work in this proxy.
+    ///
+    /// # Errors
+    /// When they cannot.
+    pub fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
+        self.in_force.shared().renewed(settings.clone()).map(drop)
+    }
+
+    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]. Those of the pool stay what they are, and
+    /// so does the mode, but for its rules.
+    ///
+    /// # Errors
+    /// When they cannot work; then nothing changes.
+    pub fn renew(&self, settings: Settings) -> Result<(), SettingsError> {
+        self.in_force.renew(settings)
     }
 
     /// All that the shards have counted. It disturbs none of them.
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
-        self.shared.counters.counts()
+        let shared = self.in_force.shared();
+        let Shared { clients, queue, counters, .. } = &*shared;
+        ProxyCounts {
+            requests_limited: clients.requests_limited(),
+            connections_limited: clients.connections_limited(),
+            requests_queued: queue.joined(),
+            queue_length: queue.length(),
+            ..counters.counts()
+        }
     }
 }

@@ -13,8 +13,10 @@ use breme_node::TlsClientId;
 
 use crate::access_log::AccessLog;
 use crate::counters::Counters;
+use crate::limits::ClientTable;
 use crate::networks::Network;
 use crate::proxy::{Parts, SettingsError};
+use crate::queue::Queue;
 use crate::resolver::Resolver;
 use crate::settings::{HostRule, Mode, Settings};
 use crate::targets::TargetRules;
@@ -24,8 +26,12 @@ pub(crate) struct Shared {
     pub(crate) role: Role,
     pub(crate) tls_clients: HashMap<String, TlsClientId>,
     pub(crate) trusted: Vec<Network>,
+    /// Who may use PURGE.
+    pub(crate) purgers: Vec<Network>,
     pub(crate) access_log: Option<Arc<dyn AccessLog>>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clients: Arc<ClientTable>,
+    pub(crate) queue: Arc<Queue>,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
@@ -51,12 +57,29 @@ impl Shared {
         }
         let network = |text: &String| text.parse().map_err(|()| SettingsError::Network(text.clone()));
         let trusted = settings.identity.trusted.iter().map(network).collect::<Result<_, _>>()?;
+        let purger = |text: &String| text.parse().map_err(|()| SettingsError::PurgeFrom(text.clone()));
+        let purgers = settings.purge_from.iter().map(purger).collect::<Result<_, _>>()?;
         let via_name = match settings.mode {
             Mode::Reverse { .. } => pseudonym.clone(),
             Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
         };
         let role = Role::new(&settings.mode, group, resolver)?;
-        Ok(Self { role, tls_clients, trusted, access_log, counters: Counters::new(), clock, via_name, cache, settings })
+        let clients = Arc::new(ClientTable::new(settings.seed));
+        let (counters, queue) = (Arc::new(Counters::new()), Arc::default());
+        Ok(Self {
+            role,
+            tls_clients,
+            trusted,
+            purgers,
+            access_log,
+            counters,
+            clients,
+            queue,
+            cache,
+            clock,
+            via_name,
+            settings,
+        })
     }
 
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_balance::{Group, GroupSettings};
+use breme_balance::{Group, GroupSettings, HealthSettings, Standing};
 use breme_base::WallClock;
 use breme_cache::Cache;
 use breme_driver::{Clock, Kind, Listener, Running, Settings as DriverSettings, start};
@@ -157,5 +157,35 @@ fn requests_on_all_shards_are_one_request_upstream() {
         assert_eq!((counts.connects, counts.cache_misses), (1, 1), "{kind}: {counts:?}");
         assert_eq!(counts.cache_collapsed + counts.cache_hits, CLIENTS as u64 - 1, "{kind}: {counts:?}");
         assert_eq!(cache.statistics().fills, 0, "{kind}");
+    }
+}
+
+#[test]
+fn upstreams_are_checked_on_every_driver() {
+    let question = head(&[
+        "GET /health HTTP/1.1",
+        "Host: up.example:80",
+        "Connection: close",
+        "User-Agent: breme (health check)",
+        "Accept: */*",
+    ]);
+    for kind in kinds() {
+        let checks = Acts::new().expect(&question).send(head(&["HTTP/1.1 503 Service Unavailable"])).expect_end();
+        let (address, upstream) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(vec![checks.clone()]));
+        let health = HealthSettings { path: "/health".to_owned(), ..HealthSettings::default() };
+        let settings = GroupSettings { health: Some(health), ..GroupSettings::default() };
+        let group = Arc::new(Group::new(settings, vec![upstream_at("up.example:80", address)]).unwrap());
+        let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
+        let proxy = Proxy::new(Parts { group: Some(Arc::clone(&group)), ..parts }).unwrap();
+        let (_, running) = serve(kind, 2, move |shard| proxy.node(shard));
+        let clock = Clock::start();
+        while group.states(breme_base::Instant::ZERO)[0].standing != Standing::Down {
+            assert!(clock.now() < breme_base::Instant::ZERO + PATIENCE, "{kind}: nobody has checked");
+            std::thread::yield_now();
+        }
+        running.stopper().drain();
+        running.join().into_iter().for_each(|node| drop(node.unwrap()));
+        upstream.stopper().drain();
+        assert_eq!(upstream.join().remove(0).unwrap().failures(), [""; 0], "{kind}");
     }
 }

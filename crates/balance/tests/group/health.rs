@@ -214,3 +214,32 @@ fn consistent_hashing_starts_slowly_too() {
     world.wait(seconds(10));
     assert!(share_of_b(&mut world).abs_diff(2_750) < 150, "1 of 2");
 }
+
+#[test]
+fn who_comes_back_is_forgiven_and_starts_slowly() {
+    let settings = GroupSettings { slow_start: seconds(10), ..GroupSettings::default() };
+    let mut world = World::new(settings, &[1, 1, 1]);
+    world.fail_at("b", Outcome::BrokeOff);
+    world.wait(seconds(10));
+    assert_eq!(told(&world.shares(21)), "a 10, b 1, c 10");
+    world.fail_at("b", Outcome::BrokeOff);
+    world.changes();
+    world.wait(seconds(20));
+    let failing = |choice: &breme_balance::Choice| if &*choice.name == "b" { Outcome::BrokeOff } else { ANSWERED };
+    for _ in 0..4 * 21 {
+        world.request(&Hints::default(), failing);
+    }
+    assert_eq!(world.changes(), ["upstream b is asked again"], "four failures are not five");
+}
+
+#[test]
+fn a_check_that_cannot_connect_tries_the_next_address_next_time() {
+    let mut world = checked(&[1]);
+    let addresses = ["10.0.0.1:80".parse().unwrap(), "10.0.0.2:80".parse().unwrap()];
+    world.group.move_to(world.now, "a", &addresses);
+    let check = world.group.checks_due(world.now).remove(0);
+    assert_eq!(check.address, addresses[0]);
+    world.group.check_done(world.now, check.id, CheckOutcome::ConnectFailed);
+    world.now = world.group.next_check().unwrap();
+    assert_eq!(world.group.checks_due(world.now)[0].address, addresses[1]);
+}

@@ -76,6 +76,11 @@ pub(super) enum Taking {
 }
 
 impl Turn<'_> {
+    /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a cache none becomes it.
+    pub(super) fn has_cache(&self) -> bool {
+        self.shared.cache.is_some()
+    }
+
     /// A request that the rules let pass.
     pub(super) fn ask_cache(&mut self, key: ExchangeKey, client: ClientKey, head: &RequestHead<'_, '_>) -> Asking {
         const PAST: Asking = Asking::Upstream { conditions: None };
@@ -109,7 +114,11 @@ impl Turn<'_> {
     }
 
     /// The request as the cache sees it; none if it names nothing that could be stored, or is about the connection.
-    fn cache_request<'a, 'f>(&self, client: ClientKey, head: &RequestHead<'a, 'f>) -> Option<Request<'a, 'f>> {
+    pub(super) fn cache_request<'a, 'f>(
+        &self,
+        client: ClientKey,
+        head: &RequestHead<'a, 'f>,
+    ) -> Option<Request<'a, 'f>> {
         let is_secured = self.node.clients.get(client.index()).is_some_and(|client| client.is_secured);
         let (path, query, scheme) = match head.target {
             Target::Origin { path, query } => (path, query, is_secured),

@@ -30,7 +30,12 @@ impl Turn<'_> {
         self.receiving = Some(key);
         let mut taken = 0;
         while self.may_read(key) {
-            let step = self.step(key, &received.bytes[taken..], received.ended);
+            let input = &received.bytes[taken..];
+            let repeated = self.repeat_stored(key, input).or_else(|| self.repeat_request(key, input));
+            let step = match repeated {
+                Some(count) => Step::Taken(count),
+                None => self.step(key, input, received.ended),
+            };
             let (Step::Taken(count) | Step::Wait(count)) = step;
             taken += count;
             let Some(client) = self.client(key) else { return length };
@@ -64,9 +69,6 @@ impl Turn<'_> {
     }
 
     fn step(&mut self, key: ClientKey, input: &[u8], ended: bool) -> Step {
-        if let Some(taken) = self.repeat(key, input) {
-            return Step::Taken(taken);
-        }
         let limits = &self.shared.settings.limits;
         let Some(client) = self.node.clients.get_mut(key.index()) else { return Step::Wait(0) };
         let mut storage = FieldStorage::new();
@@ -74,8 +76,8 @@ impl Turn<'_> {
             Ok(Progress::Head { head, taken }) => {
                 client.has_pending = taken < input.len();
                 self.is_wanted = self.wants_given(&head, &input[..taken]);
-                self.handle_request(key, &head);
-                self.learn(key, &head, &input[..taken]);
+                self.handle_request(key, &head, &input[..taken]);
+                self.learn_stored(key, &head, &input[..taken]);
                 self.is_wanted = false;
                 Step::Taken(taken)
             }
@@ -277,6 +279,9 @@ impl Turn<'_> {
         if let Some(client) = self.node.clients.try_remove(key.index()) {
             self.node.disown(client.id);
             self.node.client_timers.clear(key.timer());
+            if client.is_counted {
+                self.shared.clients.leave(client.peer.ip());
+            }
         }
     }
 
@@ -314,8 +319,10 @@ impl Turn<'_> {
 }
 
 impl super::tables::Client {
-    /// Whether another step may find something: bytes, the end of a content, or the end of the connection.
+    /// Whether another step may find something: bytes, the end of a content, or the end of the connection, which the client or an answer of the
+    /// proxy's own may have brought.
     fn wants_another_step(&self, ended: bool) -> bool {
-        self.has_pending || self.http.awaiting_content() || (ended && self.exchange.is_none())
+        let is_over = ended || self.http.will_close();
+        self.has_pending || self.http.awaiting_content() || (is_over && self.exchange.is_none())
     }
 }

@@ -1,6 +1,6 @@
 //! Exchanges that end, well or badly, and when they are late.
 
-use breme_balance::Outcome;
+use breme_balance::{NoChoice, Outcome};
 use breme_base::Instant;
 use breme_http1::{Content, Framing};
 use breme_node::{Close, CloseReason};
@@ -18,8 +18,10 @@ impl Turn<'_> {
             let outcome = exchange.outcome(ending);
             self.conclude(key, outcome);
         }
-        if self.exchange(key).is_some_and(|exchange| exchange.stage == Stage::Resolving) {
-            self.forget_question(key);
+        match self.exchange(key).map(|exchange| exchange.stage) {
+            Some(Stage::Resolving) => self.forget_question(key),
+            Some(Stage::Queued) => self.leave_queue(key),
+            _ => {}
         }
         let Some(mut exchange) = self.node.exchanges.try_remove(key.index()) else { return };
         self.leave(&mut exchange);
@@ -124,6 +126,9 @@ impl Turn<'_> {
         if status == 405 {
             let _ = writer.field("Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS");
         }
+        if let Some(seconds) = failure.retry_after() {
+            let _ = writer.field("Retry-After", seconds.to_string().as_bytes());
+        }
         if let Some(error) = failure.error_type() {
             let proxy = &self.shared.settings.identity.pseudonym;
             let value = match name {
@@ -186,6 +191,7 @@ impl Turn<'_> {
         let of_stage = match exchange.stage {
             Stage::Resolving => exchange.began + head,
             Stage::Waiting => exchange.caching.patience(exchange.began + head),
+            Stage::Queued => exchange.progress + self.shared.settings.queue.timeout,
             // The driver's.
             Stage::Connecting => Instant::FAR,
             Stage::Asking if exchange.is_request_complete => exchange.sent + head,
@@ -221,6 +227,7 @@ impl Turn<'_> {
                     self.fail(key, &Failure::HeadTimeout);
                 }
             }
+            Stage::Queued => self.fail(key, &Failure::NoUpstream(NoChoice::AllFull)),
             Stage::Asking if exchange.is_request_complete => self.fail(key, &Failure::HeadTimeout),
             Stage::Asking if server_is_slow => self.fail(key, &Failure::TakingTimeout),
             Stage::Asking => {

@@ -27,7 +27,7 @@ impl Turn<'_> {
     /// Sends an exchange upstream whose request was written before.
     pub(super) fn go_upstream(&mut self, key: ExchangeKey) {
         let gone = match self.shared.role {
-            Role::Reverse { .. } => self.choose_upstream(key, &[]).and_then(|()| self.reach(key)),
+            Role::Reverse { .. } => self.choose_and_reach(key, &[]),
             Role::Forward { .. } => self.resolve(key),
         };
         if let Err(failure) = gone {
@@ -42,11 +42,14 @@ impl Turn<'_> {
             let mut cookies: [&[u8]; COOKIE_LINES_MAX] = [&[]; COOKIE_LINES_MAX];
             let lines = cookies.iter_mut().zip(fields.all("Cookie"));
             let count = lines.map(|(place, line)| *place = line).count();
-            self.choose_upstream(key, &cookies[..count])?;
+            self.choose_and_reach(key, &cookies[..count])
         } else {
-            self.choose_upstream(key, &[])?;
+            self.choose_and_reach(key, &[])
         }
-        self.reach(key)
+    }
+
+    fn choose_and_reach(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<(), Failure> {
+        if self.choose_or_wait(key, cookies)? { self.reach(key) } else { Ok(()) }
     }
 
     /// Where the exchange is to go now.
@@ -94,7 +97,7 @@ impl Turn<'_> {
 /// Reverse: one of the upstreams.
 impl Turn<'_> {
     /// Chooses an upstream that was not tried before. If there is none, the route stays as it is.
-    fn choose_upstream(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<(), Failure> {
+    pub(super) fn choose_upstream(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<(), Failure> {
         let Role::Reverse { group, .. } = &self.shared.role else { return Err(Failure::Unsendable) };
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return Ok(()) };
         let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
@@ -119,7 +122,10 @@ impl Turn<'_> {
             && let Route::Upstream { choice, is_open, .. } = &mut exchange.route
             && std::mem::take(is_open)
         {
-            group.finished(now, choice.upstream, outcome);
+            let has_room = group.finished(now, choice.upstream, outcome);
+            if has_room {
+                self.wake_first();
+            }
         }
     }
 }

@@ -10,6 +10,8 @@ use breme_http1::{ClientConnection, Limits, Method, RefusalReason, ServerConnect
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
 use super::caching;
+use super::familiar::KnownKey;
+use super::health::CheckNumber;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -54,6 +56,7 @@ pub(crate) enum Owner {
     Nobody,
     Client(ClientKey),
     Server(ServerKey),
+    Check(CheckNumber),
 }
 
 /// An accepted connection. Small: a proxy holds ten thousand that do nothing.
@@ -62,11 +65,15 @@ pub(crate) struct Client {
     pub(crate) id: ConnectionId,
     pub(crate) http: ServerConnection,
     pub(crate) peer: SocketAddr,
+    /// Its address as it is written: an IPv4 address as one, without a port.
+    pub(crate) address: Box<str>,
     pub(crate) listener: ListenerId,
     /// Nobody can read it on the way.
     pub(crate) is_secured: bool,
     /// What it says of those before it is believed.
     pub(crate) is_trusted: bool,
+    /// It is one of the connections that its address may have.
+    pub(crate) is_counted: bool,
     /// The driver's queue is long: the peer does not read as fast as we write.
     pub(crate) queue_is_long: bool,
     /// Its content is held back, since the server does not take it.
@@ -139,10 +146,14 @@ pub(crate) struct Exchange {
     pub(crate) asked: Asked,
     /// What is to be added to the answer to bring the client back to its upstream.
     pub(crate) set_affinity: Option<Arc<str>>,
+    /// Its request is familiar.
+    pub(crate) known: Option<KnownKey>,
     /// The head that goes upstream, without its end; kept until it is sure that it need not be sent again.
     pub(crate) request: Vec<u8>,
     /// Host is to be the upstream's, and is added when that is known.
     pub(crate) lacks_host: bool,
+    /// The request's cookies, while it waits for an upstream to have room.
+    pub(crate) cookies: Vec<u8>,
     /// A hash of what is asked for, for the balancer.
     pub(crate) key_hash: u64,
     /// How the request's content is passed on.
@@ -183,6 +194,8 @@ pub(crate) struct Exchange {
 pub(crate) enum Stage {
     /// Another exchange is fetching the answer.
     Waiting,
+    /// Every upstream is full.
+    Queued,
     /// Its host's addresses are being looked up.
     Resolving,
     /// A connection is being opened for it.
@@ -261,14 +274,16 @@ pub(crate) struct Notes {
 }
 
 impl Client {
-    pub(crate) fn new(id: ConnectionId, accepted: Accepted, is_secured: bool, is_trusted: bool) -> Self {
+    pub(crate) fn new(id: ConnectionId, accepted: Accepted) -> Self {
         Self {
             id,
             http: ServerConnection::new(),
             peer: accepted.peer,
+            address: accepted.peer.ip().to_canonical().to_string().into(),
             listener: accepted.listener,
-            is_secured,
-            is_trusted,
+            is_secured: false,
+            is_trusted: false,
+            is_counted: false,
             queue_is_long: false,
             is_paused: false,
             has_pending: false,
@@ -305,8 +320,10 @@ impl Exchange {
             route: Route::None,
             asked,
             set_affinity: None,
+            known: None,
             request: Vec::new(),
             lacks_host: false,
+            cookies: Vec::new(),
             key_hash: 0,
             content: Way::None,
             is_request_complete: true,
@@ -380,6 +397,6 @@ mod tests {
 
     #[test]
     fn an_idle_client_is_small() {
-        assert!(size_of::<Client>() <= 144, "{}", size_of::<Client>());
+        assert!(size_of::<Client>() <= 160, "{}", size_of::<Client>());
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
+pub mod driven;
 mod meter;
 mod names;
 mod upstream;
@@ -37,6 +38,7 @@ pub fn silent() -> Settings {
 /// A reverse proxy and its surroundings, to be played once.
 pub struct Play {
     pub settings: Settings,
+    pub group: GroupSettings,
     pub network: Network,
     pub seed: u64,
     /// For each upstream, what happens on its connections, in the order in which they come.
@@ -54,14 +56,17 @@ pub struct Play {
 /// What came of it.
 pub struct Played {
     pub counts: ProxyCounts,
-    /// Connections that each upstream was left with that had no script, and scripts that no connection came for.
-    pub left: Vec<String>,
+    /// The most that the proxy had sent on one connection, up to some time.
+    pub sent_max: u64,
+    /// Whom it could ask.
+    pub group: Option<Arc<Group>>,
 }
 
 impl Play {
     pub fn new(clients: Vec<Script>, upstream: Vec<Acts>) -> Self {
         Self {
             settings: silent(),
+            group: GroupSettings::default(),
             network: Network::calm(),
             seed: 1,
             upstreams: vec![upstream],
@@ -75,11 +80,22 @@ impl Play {
 
     /// Plays it. What went otherwise than written fails the test.
     pub fn run(self) -> ProxyCounts {
-        self.run_until(Duration::ZERO).0
+        self.play(Duration::ZERO).counts
     }
 
     /// The same, and tells the most that the proxy had sent on one connection by `until`.
     pub fn run_until(self, until: Duration) -> (ProxyCounts, u64) {
+        let Played { counts, sent_max, .. } = self.play(until);
+        (counts, sent_max)
+    }
+
+    /// The same, and tells what the balancer knows in the end.
+    pub fn run_balanced(self) -> (ProxyCounts, Arc<Group>) {
+        let Played { counts, group, .. } = self.play(Duration::ZERO);
+        (counts, group.unwrap())
+    }
+
+    fn play(self, until: Duration) -> Played {
         let mut simulation = Simulation::new(self.seed, self.network);
         let scripts = self.upstreams;
         let mut hosts = Vec::new();
@@ -96,8 +112,9 @@ impl Play {
         let parts = Parts::new(self.settings, WallClock::starting_at(UnixSeconds(THEN)));
         let addresses = list.iter().flat_map(|upstream| upstream.addresses.clone()).collect();
         let resolver: Arc<dyn Resolver> = Arc::new(self.names.resolver(addresses));
-        let group = Group::new(GroupSettings::default(), list).ok().map(Arc::new);
-        let proxy = Proxy::new(Parts { group, resolver: Some(resolver), cache: self.cache, ..parts }).unwrap();
+        let group = Group::new(self.group, list).ok().map(Arc::new);
+        let proxy =
+            Proxy::new(Parts { group: group.clone(), resolver: Some(resolver), cache: self.cache, ..parts }).unwrap();
         let node = proxy.clone();
         let peak = Arc::new(AtomicU64::new(0));
         let server = simulation.serve("proxy", 1, |shard| {
@@ -123,7 +140,7 @@ impl Play {
         let counts = proxy.counts();
         assert_eq!(counts.exchanges_open, 0, "{counts:?}");
         assert_eq!((counts.pool_idle, counts.pool_busy, counts.tunnels_open), (0, 0, 0), "{counts:?}");
-        (counts, peak.load(Ordering::Relaxed))
+        Played { counts, sent_max: peak.load(Ordering::Relaxed), group }
     }
 }
 
