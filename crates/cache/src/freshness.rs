@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use breme_base::{Instant, Random, UnixSeconds};
+use breme_http1::list_members;
 
 use crate::Settings;
 use crate::asking::{FieldValues, Moment};
@@ -35,22 +36,27 @@ impl Freshness {
         settings: &Settings,
     ) -> Self {
         let date = date(fields, "date").unwrap_or(times.received.wall);
-        let explicit = directives.s_maxage_s.or(directives.max_age_s).or_else(|| if is_targeted { None } else { expires(fields, date) });
+        let explicit = directives
+            .s_maxage_s
+            .or(directives.max_age_s)
+            .or_else(|| if is_targeted { None } else { expires(fields, date) });
         let heuristic = || heuristic(status, fields, directives, date, settings);
         let lifetime = explicit.or_else(heuristic).unwrap_or(0);
-        let age = age(fields);
         let lifetime_max = u32::try_from(settings.lifetime_max.as_secs()).unwrap_or(SECONDS_MAX);
         Self {
-            initial_age_s: initial_age(age.unwrap_or(0), date, times),
-            // An Age that cannot be read says that a cache has had it, and not for how long.
-            lifetime_s: if age.is_none() { 0 } else { lifetime.min(lifetime_max) },
+            initial_age_s: initial_age(age(fields), date, times),
+            lifetime_s: lifetime.min(lifetime_max),
             is_explicit: explicit.is_some(),
         }
     }
 
     /// Seconds for which it is fresh from now on; not above 0 if it is stale.
     pub(crate) fn fresh_for_s(&self, spread_percent: u32, random: &mut Random) -> i64 {
-        let spread = if self.lifetime_s >= SPREAD_FROM_S { u64::from(self.lifetime_s) * u64::from(spread_percent.min(100)) / 100 } else { 0 };
+        let spread = if self.lifetime_s >= SPREAD_FROM_S {
+            u64::from(self.lifetime_s) * u64::from(spread_percent.min(100)) / 100
+        } else {
+            0
+        };
         i64::from(self.lifetime_s) - random.between(0, spread) as i64 - i64::from(self.initial_age_s)
     }
 }
@@ -70,14 +76,10 @@ fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> u32 {
     u32::try_from(apparent.max(corrected)).unwrap_or(SECONDS_MAX).min(SECONDS_MAX)
 }
 
-/// The Age field; none if it is not one number.
-fn age(fields: &impl FieldValues) -> Option<u32> {
-    let mut lines = fields.values("age");
-    match (lines.next(), lines.next()) {
-        (None, _) => Some(0),
-        (Some(value), None) => number(value).filter(|_| value.first() != Some(&b'"')),
-        _ => None,
-    }
+/// The first member of the Age field; what is no number says nothing (RFC 9111, 5.1).
+fn age(fields: &impl FieldValues) -> u32 {
+    let first = fields.values("age").flat_map(list_members).next();
+    first.filter(|value| value.first().is_some_and(u8::is_ascii_digit)).and_then(number).unwrap_or(0)
 }
 
 /// Expires, less Date. What cannot be read is in the past (5.3), as `0` is.
@@ -90,7 +92,13 @@ fn expires(fields: &impl FieldValues, date: UnixSeconds) -> Option<u32> {
 }
 
 /// A share of the time since the last change (4.2.2).
-fn heuristic(status: u16, fields: &impl FieldValues, directives: &ResponseDirectives, date: UnixSeconds, settings: &Settings) -> Option<u32> {
+fn heuristic(
+    status: u16,
+    fields: &impl FieldValues,
+    directives: &ResponseDirectives,
+    date: UnixSeconds,
+    settings: &Settings,
+) -> Option<u32> {
     if !may_be_heuristic(status) && !directives.public {
         return None;
     }
@@ -171,12 +179,15 @@ mod tests {
             (vec![("Date", at(-50)), age("30")], (50, 60)),
             (vec![("Date", at(50)), age("30")], (32, 60)),
             (vec![age("99999999999999")], (SECONDS_MAX, 60)),
-            (vec![age("abc")], (2, 0)),
-            (vec![age("-1")], (2, 0)),
-            (vec![age("7.0")], (2, 0)),
-            (vec![age("7, 0")], (2, 0)),
-            (vec![age("7;a=b")], (2, 0)),
-            (vec![age("0"), age("0")], (2, 0)),
+            (vec![age("abc")], (2, 60)),
+            (vec![age("-1")], (2, 60)),
+            (vec![age("7.0")], (2, 60)),
+            (vec![age("\"7\"")], (2, 60)),
+            (vec![age("7;a=b")], (2, 60)),
+            (vec![age("7, 0")], (9, 60)),
+            (vec![age("0, 7")], (2, 60)),
+            (vec![age("7"), age("0")], (9, 60)),
+            (vec![age("abc, 7")], (2, 60)),
         ] {
             let found = read(200, &[vec![fresh.clone()], fields.clone()].concat());
             assert_eq!((found.initial_age_s, found.lifetime_s), expected, "{fields:?}");

@@ -4,6 +4,7 @@
 //! manages its connection is written by this crate from what it has understood (RFC 9110, 7.6.1; RFC 9112, 11.2).
 
 use crate::fields::{is_sendable, push_field_line};
+use crate::head::split_field_line;
 use crate::status::{push_framing, push_hexadecimal};
 use crate::syntax::{is_token, trim};
 use crate::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version};
@@ -70,6 +71,22 @@ impl<'o> FieldWriter<'o> {
     pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
         let frames = name.eq_ignore_ascii_case("Content-Length") || name.eq_ignore_ascii_case("Transfer-Encoding");
         if frames { Err(InvalidField::new(name)) } else { push_field_line(self.out, name, value) }
+    }
+
+    /// Adds lines that were written elsewhere, each ended by CRLF.
+    ///
+    /// # Errors
+    /// If they are not field lines, or one of them frames the message; nothing is written then.
+    pub fn lines(&mut self, lines: &[u8]) -> Result<(), InvalidField> {
+        let invalid = || InvalidField::new(&String::from_utf8_lossy(lines));
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            let (name, _) = split_field_line(line).map_err(|_| invalid())?;
+            if name.eq_ignore_ascii_case(b"Content-Length") || name.eq_ignore_ascii_case(b"Transfer-Encoding") {
+                return Err(invalid());
+            }
+        }
+        self.out.extend_from_slice(lines);
+        Ok(())
     }
 
     /// Adds lines that were built before.
@@ -273,6 +290,18 @@ mod tests {
         framing: Framing::None,
         upgrade: None,
     };
+
+    #[test]
+    fn lines_from_elsewhere_are_lines() {
+        let written = |lines: &str| {
+            let mut out = Vec::new();
+            FieldWriter::resume(&mut out).lines(lines.as_bytes()).map(|()| out)
+        };
+        assert_eq!(written("A: b\r\nc: \r\n").unwrap(), b"A: b\r\nc: \r\n");
+        for lines in ["A: b", "A: b\r\n\r\n", "A: b\nc: d\r\n", "A b\r\n", "content-length: 1\r\n", ": x\r\n"] {
+            assert!(written(lines).is_err(), "{lines:?}");
+        }
+    }
 
     #[test]
     fn a_request_is_sent_in_origin_form() {

@@ -56,6 +56,10 @@ pub struct ProxyCounts {
     pub reuses: u64,
     /// Requests that were sent again.
     pub retries: u64,
+    /// Requests that were passed on as the same ones before, without being read and written anew.
+    pub requests_repeated: u64,
+    /// Answers that were.
+    pub answers_repeated: u64,
     /// Connections to upstreams that wait for a request.
     pub pool_idle: u64,
     /// Connections to upstreams that have one.
@@ -78,6 +82,8 @@ pub struct ProxyCounts {
     pub connections_limited: u64,
     /// Answers that were stored and fresh.
     pub cache_hits: u64,
+    /// … of these, answers to requests that came before byte for byte, and were not read anew.
+    pub cache_repeated: u64,
     /// Answers that were stored and stale: while a refresh was under way, or because upstream failed.
     pub cache_stale: u64,
     /// Stored answers that upstream said are still right.
@@ -158,6 +164,8 @@ pub(crate) struct ShardCounts {
     pub(crate) connects_failed: Count,
     pub(crate) reuses: Count,
     pub(crate) retries: Count,
+    pub(crate) requests_repeated: Count,
+    pub(crate) answers_repeated: Count,
     pub(crate) pool_idle: Count,
     pub(crate) upstreams_open: Count,
     pub(crate) bad_gateway: Count,
@@ -167,6 +175,7 @@ pub(crate) struct ShardCounts {
     pub(crate) tunnels_open: Count,
     pub(crate) targets_refused: Count,
     cache_hits: Count,
+    cache_repeated: Count,
     cache_stale: Count,
     cache_revalidated: Count,
     cache_collapsed: Count,
@@ -207,6 +216,14 @@ impl ShardCounts {
         };
         counter.add();
         self.cache_bytes.add_many(stored_bytes);
+    }
+
+    /// A stored answer that was given again without asking the cache.
+    pub(crate) fn count_repeated(&self, content_bytes: u64) {
+        self.cache_hits.add();
+        self.cache_repeated.add();
+        self.cache_bytes.add_many(content_bytes);
+        self.bytes_downstream.add_many(content_bytes);
     }
 
     pub(crate) fn count_upstream_time(&self, time: Duration) {
@@ -258,6 +275,8 @@ impl Counters {
             connects_failed: self.sum(|shard| &shard.connects_failed),
             reuses: self.sum(|shard| &shard.reuses),
             retries: self.sum(|shard| &shard.retries),
+            requests_repeated: self.sum(|shard| &shard.requests_repeated),
+            answers_repeated: self.sum(|shard| &shard.answers_repeated),
             pool_idle: idle,
             pool_busy: self.sum(|shard| &shard.upstreams_open).saturating_sub(idle),
             bad_gateway: self.sum(|shard| &shard.bad_gateway),
@@ -270,6 +289,7 @@ impl Counters {
             requests_limited: 0,
             connections_limited: 0,
             cache_hits: self.sum(|shard| &shard.cache_hits),
+            cache_repeated: self.sum(|shard| &shard.cache_repeated),
             cache_stale: self.sum(|shard| &shard.cache_stale),
             cache_revalidated: self.sum(|shard| &shard.cache_revalidated),
             cache_collapsed: self.sum(|shard| &shard.cache_collapsed),

@@ -26,6 +26,8 @@
 //! | `health` | checks of the upstreams, beside all exchanges |
 //! | `purging` | requests to let stored answers go |
 //! | `pool` | servers that wait |
+//! | `familiar`, `repeating` | requests and answers whose heads came before, byte for byte |
+//! | `standing`, `hitting` | the same for answers out of the store |
 //! | `tables` | the records of all these |
 
 mod answering;
@@ -33,13 +35,17 @@ mod asking;
 mod caching;
 mod clients;
 mod ending;
-mod health;
+mod familiar;
 mod following;
+mod health;
+mod hitting;
 mod pool;
 mod purging;
 mod queueing;
+mod repeating;
 mod routing;
 mod servers;
+mod standing;
 mod tables;
 mod tunnels;
 
@@ -49,9 +55,11 @@ use breme_base::{Instant, Random, Timers};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
+use familiar::Familiar;
 use health::Checks;
 use pool::Pools;
 use slab::Slab;
+use standing::{Given, StandingAnswers};
 use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey, Owner, Server, ServerKey};
 
 use crate::counters::ShardCounts;
@@ -91,6 +99,8 @@ struct State {
     server_timers: Timers,
     exchange_timers: Timers,
     buffers: Vec<Vec<u8>>,
+    familiar: Familiar,
+    standing: StandingAnswers,
     /// Exchanges so far, so that a message for one is not taken for another's.
     exchange_count: u32,
     is_stopping: bool,
@@ -104,7 +114,15 @@ impl ProxyNode {
     }
 
     fn turn<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Turn<'a> {
-        Turn { shared: &self.shared, node: &mut self.state, now, actions, receiving: None }
+        Turn {
+            shared: &self.shared,
+            node: &mut self.state,
+            now,
+            actions,
+            receiving: None,
+            is_wanted: false,
+            given: None,
+        }
     }
 }
 
@@ -126,6 +144,8 @@ impl State {
             server_timers: Timers::new(),
             exchange_timers: Timers::new(),
             buffers: Vec::new(),
+            familiar: Familiar::new(shared.settings.seed),
+            standing: StandingAnswers::new(shared.settings.seed),
             exchange_count: 0,
             is_stopping: false,
         }
@@ -253,6 +273,9 @@ impl Node for ProxyNode {
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
         if message == RENEWED {
             self.shared = self.in_force.shared();
+            // What was written for them was written after the old settings.
+            self.state.familiar = Familiar::new(self.shared.settings.seed);
+            self.state.standing = StandingAnswers::new(self.shared.settings.seed);
         } else {
             self.turn(now, actions).handle_message(message);
         }
@@ -281,6 +304,10 @@ struct Turn<'a> {
     actions: &'a mut Actions,
     /// The client whose requests are being read in this turn: what comes behind an answer is read there.
     receiving: Option<ClientKey>,
+    /// The stored answer to the request that is being read should become familiar.
+    is_wanted: bool,
+    /// … and this was it.
+    given: Option<Given>,
 }
 
 impl Turn<'_> {

@@ -39,7 +39,15 @@ impl Parts {
     /// The least: settings and a calendar.
     #[must_use]
     pub fn new(settings: Settings, clock: WallClock) -> Self {
-        Self { settings, group: None, tls_clients: HashMap::new(), resolver: None, access_log: None, cache: None, clock }
+        Self {
+            settings,
+            group: None,
+            tls_clients: HashMap::new(),
+            resolver: None,
+            access_log: None,
+            cache: None,
+            clock,
+        }
     }
 }
 
@@ -80,7 +88,9 @@ impl fmt::Display for SettingsError {
                 write!(formatter, "`{name}` is no name for Via; write letters, digits, dots or dashes, as in `edge-1`")
             }
             Self::Host(host) => write!(formatter, "`{host}` is no Host; write a host with an optional port"),
-            Self::Network(text) | Self::PurgeFrom(text) => write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`"),
+            Self::Network(text) | Self::PurgeFrom(text) => {
+                write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`")
+            }
             Self::AllowedHost(text) => write!(
                 formatter,
                 "`{text}` is no host that can be allowed; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`"

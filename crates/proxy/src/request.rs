@@ -3,9 +3,6 @@
 //! Host by the rule; fields that concern the client's connection left out; Via continued; what the client says of those before it kept only if it is
 //! trusted (RFC 7239, 8.1). The rest is passed on as it came.
 
-use std::fmt::Write;
-use std::net::IpAddr;
-
 use breme_http1::{FieldBlock, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
 
 use crate::settings::Identity;
@@ -13,8 +10,9 @@ use crate::shared::{Role, Shared};
 
 /// What the proxy knows of the client that asks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
-    pub(crate) address: IpAddr,
+pub(crate) struct Asker<'a> {
+    /// Its address, without a port and without brackets.
+    pub(crate) address: &'a str,
     pub(crate) is_secured: bool,
     pub(crate) is_trusted: bool,
 }
@@ -24,7 +22,7 @@ pub(crate) struct Asker {
 pub(crate) struct Passing<'a> {
     /// The value of Host; none: it is not known yet who will be asked, and Host is to be the upstream's.
     pub(crate) authority: Option<&'a str>,
-    pub(crate) asker: Asker,
+    pub(crate) asker: Asker<'a>,
     /// The request to go on with another protocol is passed on.
     pub(crate) with_upgrade: bool,
     /// What Max-Forwards is to be from here on, if it is to change.
@@ -67,16 +65,13 @@ pub(crate) fn write(
             _ => true,
         }
     });
-    let mut text = String::new();
     if identity.via {
         writer.via(head.version, &shared.via_name);
     }
     if let Some(hops) = passing.hops_left {
-        text.clear();
-        let _ = write!(text, "{hops}");
-        writer.field("Max-Forwards", text.as_bytes())?;
+        writer.field("Max-Forwards", hops.to_string().as_bytes())?;
     }
-    write_identity(identity, head, &passing.asker, &mut writer, &mut text)?;
+    write_identity(identity, head, &passing.asker, &mut writer)?;
     if let Some(conditions) = passing.conditions {
         writer.block(conditions);
     }
@@ -147,58 +142,92 @@ fn joined(fields: Fields<'_, '_>, name: &str) -> Option<Vec<u8>> {
 fn write_identity(
     identity: &Identity,
     head: &RequestHead<'_, '_>,
-    asker: &Asker,
+    asker: &Asker<'_>,
     writer: &mut FieldWriter<'_>,
-    text: &mut String,
 ) -> Result<(), InvalidField> {
-    let address = asker.address.to_canonical();
-    let scheme = if asker.is_secured { "https" } else { "http" };
-    let kept = |name: &str| if asker.is_trusted { joined(head.fields, name) } else { None };
-    let continued = |before: Option<Vec<u8>>, own: &str| match before.filter(|before| !before.is_empty()) {
+    let own = OwnLines::of(identity, head.authority, asker.is_secured);
+    if !asker.is_trusted {
+        let mut lines = Vec::new();
+        own.write(asker, &mut lines);
+        return writer.lines(&lines);
+    }
+    let continued = |name: &str, own: &[u8]| match joined(head.fields, name).filter(|before| !before.is_empty()) {
         Some(mut value) => {
             value.extend_from_slice(b", ");
-            value.extend_from_slice(own.as_bytes());
+            value.extend_from_slice(own);
             value
         }
-        None => own.as_bytes().to_vec(),
+        None => own.to_vec(),
     };
     if identity.forwarded {
-        text.clear();
-        push_element(text, address, scheme, head.authority);
-        match kept("Forwarded") {
-            Some(before) => writer.field("Forwarded", &continued(Some(before), text))?,
-            None => writer.field("Forwarded", text.as_bytes())?,
-        }
+        let mut element = Vec::new();
+        own.push_element(asker, &mut element);
+        writer.field("Forwarded", &continued("Forwarded", &element))?;
     }
     if identity.x_forwarded {
-        text.clear();
-        let _ = write!(text, "{address}");
-        match kept("X-Forwarded-For") {
-            Some(before) => writer.field("X-Forwarded-For", &continued(Some(before), text))?,
-            None => writer.field("X-Forwarded-For", text.as_bytes())?,
-        }
+        writer.field("X-Forwarded-For", &continued("X-Forwarded-For", asker.address.as_bytes()))?;
         // These two tell what the one in front was asked, not what we were.
-        match (kept("X-Forwarded-Host"), head.authority) {
-            (Some(before), _) => writer.field("X-Forwarded-Host", &before)?,
-            (None, Some(authority)) => writer.field("X-Forwarded-Host", authority.as_bytes())?,
-            (None, None) => {}
+        let host =
+            joined(head.fields, "X-Forwarded-Host").or_else(|| head.authority.map(|host| host.as_bytes().to_vec()));
+        if let Some(host) = host {
+            writer.field("X-Forwarded-Host", &host)?;
         }
-        let before = kept("X-Forwarded-Proto");
-        writer.field("X-Forwarded-Proto", before.as_deref().unwrap_or(scheme.as_bytes()))?;
+        let before = joined(head.fields, "X-Forwarded-Proto");
+        writer.field("X-Forwarded-Proto", before.as_deref().unwrap_or(scheme(asker.is_secured).as_bytes()))?;
     }
     Ok(())
 }
 
-/// One element of Forwarded (RFC 7239, 4): an IPv6 address and a host with a port must be quoted.
-fn push_element(text: &mut String, address: IpAddr, scheme: &str, authority: Option<&str>) {
-    let _ = match address {
-        IpAddr::V4(address) => write!(text, "for={address};proto={scheme}"),
-        IpAddr::V6(address) => write!(text, "for=\"[{address}]\";proto={scheme}"),
-    };
-    if let Some(authority) = authority {
-        let is_token = authority.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
-        let quote = if is_token { "" } else { "\"" };
-        let _ = write!(text, ";host={quote}{authority}{quote}");
+fn scheme(is_secured: bool) -> &'static str {
+    if is_secured { "https" } else { "http" }
+}
+
+/// What an upstream is told of a client that nobody vouches for, but for its address: the same for all that ask in the same words.
+#[derive(Debug)]
+pub(crate) struct OwnLines {
+    /// Of the element of Forwarded, what stands behind the address; none: it is not said.
+    element_rest: Option<Vec<u8>>,
+    /// The lines behind X-Forwarded-For; none: that is not said.
+    x_rest: Option<Vec<u8>>,
+}
+
+impl OwnLines {
+    /// `authority` was checked when it was received. An IPv6 address and a host with a port must be quoted (RFC 7239, 4).
+    pub(crate) fn of(identity: &Identity, authority: Option<&str>, is_secured: bool) -> Self {
+        let scheme = scheme(is_secured);
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        let host = authority.map_or_else(String::new, |authority| match authority.bytes().all(is_token) {
+            true => format!(";host={authority}"),
+            false => format!(";host=\"{authority}\""),
+        });
+        let x_host = authority.map_or_else(String::new, |authority| format!("X-Forwarded-Host: {authority}\r\n"));
+        Self {
+            element_rest: identity.forwarded.then(|| format!(";proto={scheme}{host}").into_bytes()),
+            x_rest: identity.x_forwarded.then(|| format!("{x_host}X-Forwarded-Proto: {scheme}\r\n").into_bytes()),
+        }
+    }
+
+    /// Appends the lines.
+    pub(crate) fn write(&self, asker: &Asker<'_>, out: &mut Vec<u8>) {
+        if self.element_rest.is_some() {
+            out.extend_from_slice(b"Forwarded: ");
+            self.push_element(asker, out);
+            out.extend_from_slice(b"\r\n");
+        }
+        if let Some(rest) = &self.x_rest {
+            out.extend_from_slice(b"X-Forwarded-For: ");
+            out.extend_from_slice(asker.address.as_bytes());
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(rest);
+        }
+    }
+
+    fn push_element(&self, asker: &Asker<'_>, out: &mut Vec<u8>) {
+        let (open, close): (&[u8], &[u8]) = if asker.address.contains(':') { (b"\"[", b"]\"") } else { (b"", b"") };
+        out.extend_from_slice(b"for=");
+        for part in [open, asker.address.as_bytes(), close, self.element_rest.as_deref().unwrap_or_default()] {
+            out.extend_from_slice(part);
+        }
     }
 }
 
@@ -232,7 +261,7 @@ mod tests {
         Shared::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap()
     }
 
-    fn passed_by(shared: &Shared, asker: Asker, request: &str) -> String {
+    fn passed_by(shared: &Shared, asker: Asker<'_>, request: &str) -> String {
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
@@ -244,8 +273,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    fn asker(address: &str, is_secured: bool, is_trusted: bool) -> Asker {
-        Asker { address: address.parse().unwrap(), is_secured, is_trusted }
+    fn asker(address: &str, is_secured: bool, is_trusted: bool) -> Asker<'_> {
+        Asker { address, is_secured, is_trusted }
     }
 
     #[test]
@@ -274,7 +303,7 @@ mod tests {
             (settings.identity.via, settings.identity.forwarded, settings.identity.x_forwarded) = (false, false, false);
         });
         let request = "POST / HTTP/1.0\r\nExpect: x\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nConnection: keep-alive\r\n\r\n";
-        let untrusted = passed_by(&shared, asker("::ffff:192.0.2.7", false, false), request);
+        let untrusted = passed_by(&shared, asker("192.0.2.7", false, false), request);
         assert_eq!(untrusted, "POST / HTTP/1.1\r\nContent-Length: 0\r\nHost: up:1\r\n\r\n");
         let trusted = passed_by(&shared, asker("192.0.2.7", false, true), request);
         assert!(trusted.contains("Forwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\n"), "{trusted}");

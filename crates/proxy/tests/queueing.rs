@@ -11,11 +11,12 @@ use std::time::Duration;
 use breme_balance::{Group, GroupSettings};
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{
-    Accepted, Action, Actions, Close, CloseReason, Connected, ConnectionId, ListenerId, Node, Received, Shard, ShardId,
+    Accepted, Action, Actions, Close, CloseReason, Connected, ConnectionId, ListenerId, Node, Received, ShardId,
 };
-use breme_proxy::{Parts, Proxy, ProxyNode, QueueSettings, Settings};
+use breme_proxy::{Parts, Proxy, QueueSettings, Settings};
 use breme_sim::{Network, Simulation, seeds};
 use breme_testkit::{Client, Script, Surroundings};
+use support::driven::Driven;
 use support::{Acts, Play, head, silent, text, upstream_at};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
@@ -61,27 +62,6 @@ fn who_came_first_is_served_first() {
         Play { settings: queueing(10, SECOND * 9), group: one_at_a_time(), ..Play::new(clients, vec![upstream]) };
     let counts = play.run();
     assert_eq!((counts.requests_queued, counts.queue_length, counts.reuses), (3, 0, 3));
-}
-
-/// A node whose driver is the test.
-struct Driven(ProxyNode, Actions);
-
-impl Driven {
-    fn new(proxy: &Proxy, id: usize) -> Self {
-        Self(proxy.node(Shard { id: ShardId(id), count: 2 }), Actions::new())
-    }
-
-    fn receive(&mut self, id: ConnectionId, bytes: &str) -> Vec<Action> {
-        let received = Received { bytes: bytes.as_bytes(), ended: false, came: Instant::ZERO };
-        assert_eq!(self.0.handle_received(Instant::ZERO, id, received, &mut self.1), bytes.len());
-        self.wishes()
-    }
-
-    fn wishes(&mut self) -> Vec<Action> {
-        let wishes = (0..self.1.len()).map(|index| self.1.get(index).unwrap().clone()).collect();
-        self.1.clear(0);
-        wishes
-    }
 }
 
 #[test]

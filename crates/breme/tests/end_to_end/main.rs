@@ -16,6 +16,7 @@ mod hostile;
 mod laboratory;
 mod laboratory_ends;
 mod laboratory_harness;
+mod laboratory_repeats;
 mod loading;
 mod lost_server;
 mod peers;

@@ -77,7 +77,8 @@ impl Layout {
 
 impl Stored {
     /// `bytes` are key, variant and content, as `layout` says.
-    pub(crate) fn new(status: u16, block: FieldBlock, bytes: Bytes, layout: Layout, terms: Terms) -> Self {
+    pub(crate) fn new(status: u16, mut block: FieldBlock, bytes: Bytes, layout: Layout, terms: Terms) -> Self {
+        block.shrink_to_fit();
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let flags = flag(terms.forbids_stale, FORBIDS_STALE)
             | flag(terms.allows_authorization, ALLOWS_AUTHORIZATION)
@@ -180,9 +181,12 @@ impl Stored {
         self.fresh_for_ns(now) > 0
     }
 
-    /// Whole seconds until it is stale; below zero if it is.
+    /// Its lifetime less its age, in whole seconds; above zero while it is fresh, below zero when it is stale.
     pub(crate) fn ttl_s(&self, now: Instant) -> i64 {
-        self.fresh_for_ns(now).div_euclid(NANOS)
+        match self.fresh_for_ns(now) {
+            fresh_ns @ 1.. => (fresh_ns - 1) / NANOS + 1,
+            stale_ns => (stale_ns / NANOS).min(-1),
+        }
     }
 
     /// From now on it is stale (a soft purge).
@@ -265,11 +269,14 @@ mod tests {
     fn parts_and_times() {
         let start = Instant::ZERO + Duration::from_secs(100);
         let object = stored(Terms { received: start, initial_age_s: 5, fresh_for_s: 10, ..Terms::default() });
-        assert_eq!((object.key(), object.variant(), &object.content()[..]), (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8]));
+        assert_eq!(
+            (object.key(), object.variant(), &object.content()[..]),
+            (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8])
+        );
         let later = start + Duration::from_millis(9_500);
-        assert_eq!((object.age_s(later), object.ttl_s(later), object.is_fresh(later)), (14, 0, true));
+        assert_eq!((object.age_s(later), object.ttl_s(later), object.is_fresh(later)), (14, 1, true));
         let end = start + Duration::from_secs(10);
-        assert_eq!((object.age_s(end), object.ttl_s(end), object.is_fresh(end)), (15, 0, false));
+        assert_eq!((object.age_s(end), object.ttl_s(end), object.is_fresh(end)), (15, -1, false));
         object.make_stale(later);
         assert!(!object.is_fresh(later));
         object.make_stale(end);

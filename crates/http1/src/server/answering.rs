@@ -153,7 +153,7 @@ impl ServerConnection {
         self.complete_answer();
     }
 
-    fn complete_answer(&mut self) {
+    pub(super) fn complete_answer(&mut self) {
         self.answering = Answering::Nothing;
         self.exchange = Exchange::default();
         self.content_bytes = 0;

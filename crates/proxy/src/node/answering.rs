@@ -11,7 +11,7 @@ use crate::access_log::Ending;
 use crate::failure::Failure;
 
 /// Longer pieces of memory are handed over; shorter ones are cheaper to copy.
-const COPIED_BYTES_MAX: usize = 2048;
+pub(super) const COPIED_BYTES_MAX: usize = 2048;
 
 impl Turn<'_> {
     /// Reads as much of the answer as has come. Tells how many bytes were taken.
@@ -31,6 +31,10 @@ impl Turn<'_> {
         if let Some(exchange) = self.exchange(exchange_key) {
             exchange.is_answer_begun |= length > 0;
             exchange.progress = now;
+        }
+        if let Some((taken, keep_alive)) = self.repeat_answer(key, exchange_key, received.bytes) {
+            self.finish_repeated(exchange_key, keep_alive && taken == length);
+            return length;
         }
         let mut taken = 0;
         loop {
@@ -70,7 +74,7 @@ impl Turn<'_> {
                 AnswerStep::Taken(taken)
             }
             Ok(ClientProgress::Head { head, taken }) => {
-                self.pass_head(exchange_key, &head);
+                self.pass_head(key, exchange_key, &head, &input[..taken]);
                 AnswerStep::Taken(taken)
             }
             Ok(ClientProgress::End { taken, keep_alive }) => AnswerStep::Complete { taken, keep_alive },
@@ -113,7 +117,8 @@ impl Turn<'_> {
         self.node.exchanges.get(key.index())?.client
     }
 
-    fn pass_head(&mut self, key: ExchangeKey, head: &ResponseHead<'_, '_>) {
+    /// `bytes` are those of the head.
+    fn pass_head(&mut self, server: ServerKey, key: ExchangeKey, head: &ResponseHead<'_, '_>, bytes: &[u8]) {
         let now = self.now;
         let Some(exchange) = self.exchange(key) else { return };
         exchange.stage = Stage::Answering;
@@ -127,6 +132,9 @@ impl Turn<'_> {
         let shared = self.shared;
         let cache_status = self.cache_says(key);
         let has_date = head.fields.first("Date").is_some();
+        let lesson = self.may_learn_answer(key).filter(|_| has_date && set_affinity.is_none());
+        let start = self.listener(key).and_then(|client| self.client(client)).map(|client| client.id);
+        let start = start.map_or(0, |id| self.actions.send(id).len());
         self.begin_answer(key, head.status, framing(head), |writer, date| {
             writer.relay(head.fields, |_| true);
             if shared.settings.identity.via {
@@ -146,6 +154,9 @@ impl Turn<'_> {
                 let _ = writer.field("Cache-Control", b"private");
             }
         });
+        if lesson.is_some() {
+            self.learn_answer(server, key, head, bytes, start);
+        }
     }
 
     /// Begins the client's answer, if somebody listens. `fields` is given the current date.

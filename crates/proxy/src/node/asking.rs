@@ -16,10 +16,10 @@ use crate::settings::HostRule;
 use crate::shared::Role;
 
 impl Turn<'_> {
-    /// A request has come.
-    pub(super) fn handle_request(&mut self, client_key: ClientKey, head: &RequestHead<'_, '_>) {
+    /// A request has come, whose head is `bytes`.
+    pub(super) fn handle_request(&mut self, client_key: ClientKey, head: &RequestHead<'_, '_>, bytes: &[u8]) {
         let key = self.begin_exchange(client_key, head);
-        if let Err(failure) = self.prepare(key, client_key, head) {
+        if let Err(failure) = self.prepare(key, client_key, head, bytes) {
             self.fail(key, &failure);
         }
     }
@@ -57,7 +57,13 @@ impl Turn<'_> {
     }
 
     /// Judges the request, asks the cache, and else goes to find who takes it.
-    fn prepare(&mut self, key: ExchangeKey, client: ClientKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
+    fn prepare(
+        &mut self,
+        key: ExchangeKey,
+        client: ClientKey,
+        head: &RequestHead<'_, '_>,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
         self.judge_client(client)?;
         let hops_left = hops_left(head)?;
         self.judge(key, head)?;
@@ -77,16 +83,19 @@ impl Turn<'_> {
                     exchange.stage = Stage::Waiting;
                 }
                 self.set_exchange_deadline(key);
+                // What it follows may have begun long ago.
+                self.follow(key);
                 return Ok(());
             }
             Asking::Upstream { conditions } => conditions,
         };
         self.write_request(key, client, head, hops_left, conditions.as_ref())?;
+        self.learn_request(key, client, head, bytes);
         self.go_upstream_with(key, head.fields)
     }
 
     /// Whether the client may ask so much. Whoever is trusted asks for others.
-    fn judge_client(&mut self, client: ClientKey) -> Result<(), Failure> {
+    pub(super) fn judge_client(&mut self, client: ClientKey) -> Result<(), Failure> {
         let limits = &self.shared.settings.clients;
         match self.node.clients.get(client.index()) {
             Some(client) if !client.is_trusted => {
@@ -137,6 +146,7 @@ impl Turn<'_> {
         if head.method == Method::Connect {
             return Ok(());
         }
+        let mut buffer = self.node.take_buffer();
         let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
         let authority = match &self.shared.role {
             Role::Reverse { host: HostRule::Fixed(host), .. } => Some(host.as_str()),
@@ -145,12 +155,12 @@ impl Turn<'_> {
         };
         // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
         let scheme = if client.is_secured { Scheme::Https } else { Scheme::Http };
-        let normalised = authority.filter(|_| self.shared.cache.is_some()).map(|authority| normalise_authority(scheme, authority));
+        let normalised =
+            authority.filter(|_| self.shared.cache.is_some()).map(|authority| normalise_authority(scheme, authority));
         let authority = normalised.as_deref().or(authority);
-        let asker = Asker { address: client.peer.ip(), is_secured: client.is_secured, is_trusted: client.is_trusted };
+        let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
         let passing = Passing { authority, asker, with_upgrade, hops_left, conditions };
-        let mut buffer = self.node.take_buffer();
         let written = request::write(self.shared, head, &passing, &mut buffer);
         let key_hash = self.key_hash(head);
         if let Some(exchange) = self.exchange(key) {

@@ -17,7 +17,9 @@
 //! How followers read is in `following`.
 
 use breme_base::Instant;
-use breme_cache::{Answer, Asked, Cache, CacheStatus, Content, Follower, Forward, Moment, Request, Scheme, Verdict, Waiter, Wakes};
+use breme_cache::{
+    Answer, Asked, Cache, CacheStatus, Content, Follower, Forward, Moment, Request, Scheme, Verdict, Waiter, Wakes,
+};
 use breme_http1::{FieldBlock, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
 use breme_node::ShardId;
 use bytes::Bytes;
@@ -74,6 +76,11 @@ pub(super) enum Taking {
 }
 
 impl Turn<'_> {
+    /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a cache none becomes it.
+    pub(super) fn has_cache(&self) -> bool {
+        self.shared.cache.is_some()
+    }
+
     /// A request that the rules let pass.
     pub(super) fn ask_cache(&mut self, key: ExchangeKey, client: ClientKey, head: &RequestHead<'_, '_>) -> Asking {
         const PAST: Asking = Asking::Upstream { conditions: None };
@@ -107,7 +114,11 @@ impl Turn<'_> {
     }
 
     /// The request as the cache sees it; none if it names nothing that could be stored, or is about the connection.
-    pub(super) fn cache_request<'a, 'f>(&self, client: ClientKey, head: &RequestHead<'a, 'f>) -> Option<Request<'a, 'f>> {
+    pub(super) fn cache_request<'a, 'f>(
+        &self,
+        client: ClientKey,
+        head: &RequestHead<'a, 'f>,
+    ) -> Option<Request<'a, 'f>> {
         let is_secured = self.node.clients.get(client.index()).is_some_and(|client| client.is_secured);
         let (path, query, scheme) = match head.target {
             Target::Origin { path, query } => (path, query, is_secured),
@@ -157,7 +168,10 @@ impl Turn<'_> {
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         let fields = |writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]| write_fields(cache, answer, writer, date);
+        let client = self.exchange(key).and_then(|exchange| exchange.client).filter(|_| self.is_wanted);
+        let from = client.and_then(|client| self.sending_from(client));
         self.answer_from_memory(key, answer.status(), answer.framing(), fields, pieces(answer));
+        self.note_given(answer, from);
     }
 
     /// The same for an exchange whose server's answer is complete in a moment; whoever ends that ends the client's too.
@@ -165,7 +179,9 @@ impl Turn<'_> {
         self.note(key, answer.report(), answer.content_bytes());
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
-        self.begin_answer(key, answer.status(), answer.framing(), |writer, date| write_fields(cache, answer, writer, date));
+        self.begin_answer(key, answer.status(), answer.framing(), |writer, date| {
+            write_fields(cache, answer, writer, date)
+        });
         self.pass_pieces(key, pieces(answer));
     }
 
@@ -235,7 +251,9 @@ impl Turn<'_> {
 
     /// A part of its content.
     pub(super) fn take_content(&mut self, key: ExchangeKey, bytes: &[u8]) {
-        let Some(Exchange { caching: Part::Forward(forward), .. }) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(Exchange { caching: Part::Forward(forward), .. }) = self.node.exchanges.get_mut(key.index()) else {
+            return;
+        };
         if forward.wants_content() {
             let mut wakes = Wakes::new();
             forward.handle_content(bytes, &mut wakes);

@@ -30,7 +30,12 @@ impl Turn<'_> {
         self.receiving = Some(key);
         let mut taken = 0;
         while self.may_read(key) {
-            let step = self.step(key, &received.bytes[taken..], received.ended);
+            let input = &received.bytes[taken..];
+            let repeated = self.repeat_stored(key, input).or_else(|| self.repeat_request(key, input));
+            let step = match repeated {
+                Some(count) => Step::Taken(count),
+                None => self.step(key, input, received.ended),
+            };
             let (Step::Taken(count) | Step::Wait(count)) = step;
             taken += count;
             let Some(client) = self.client(key) else { return length };
@@ -70,7 +75,10 @@ impl Turn<'_> {
         match client.http.receive(input, ended, limits, &mut storage) {
             Ok(Progress::Head { head, taken }) => {
                 client.has_pending = taken < input.len();
-                self.handle_request(key, &head);
+                self.is_wanted = self.wants_given(&head, &input[..taken]);
+                self.handle_request(key, &head, &input[..taken]);
+                self.learn_stored(key, &head, &input[..taken]);
+                self.is_wanted = false;
                 Step::Taken(taken)
             }
             Ok(Progress::Content { bytes, taken }) => {

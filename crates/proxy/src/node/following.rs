@@ -46,7 +46,9 @@ impl Turn<'_> {
             Asked::Answer(answer) => self.give(key, &answer),
             Asked::Wait(follower) => self.look(key, Box::new(follower)),
             Asked::Forward(forward) => {
-                if let (Some(conditions), Some(exchange)) = (forward.conditions(), self.node.exchanges.get_mut(key.index())) {
+                if let (Some(conditions), Some(exchange)) =
+                    (forward.conditions(), self.node.exchanges.get_mut(key.index()))
+                {
                     request::replace_conditions(&mut exchange.request, conditions);
                 }
                 self.set_part(key, Part::Forward(Box::new(forward)));
@@ -118,7 +120,9 @@ impl Turn<'_> {
     pub(super) fn wait_no_more(&mut self, key: ExchangeKey) -> bool {
         let now = self.now;
         let exchange = self.node.exchanges.get(key.index());
-        let Some(Exchange { caching: Part::Follow(follower), stage: Stage::Waiting, .. }) = exchange else { return false };
+        let Some(Exchange { caching: Part::Follow(follower), stage: Stage::Waiting, .. }) = exchange else {
+            return false;
+        };
         if now < follower.deadline() {
             return false;
         }

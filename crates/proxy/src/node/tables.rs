@@ -10,6 +10,7 @@ use breme_http1::{ClientConnection, Limits, Method, RefusalReason, ServerConnect
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
 use super::caching;
+use super::familiar::KnownKey;
 use super::health::CheckNumber;
 
 macro_rules! keys {
@@ -64,6 +65,8 @@ pub(crate) struct Client {
     pub(crate) id: ConnectionId,
     pub(crate) http: ServerConnection,
     pub(crate) peer: SocketAddr,
+    /// Its address as it is written: an IPv4 address as one, without a port.
+    pub(crate) address: Box<str>,
     pub(crate) listener: ListenerId,
     /// Nobody can read it on the way.
     pub(crate) is_secured: bool,
@@ -143,6 +146,8 @@ pub(crate) struct Exchange {
     pub(crate) asked: Asked,
     /// What is to be added to the answer to bring the client back to its upstream.
     pub(crate) set_affinity: Option<Arc<str>>,
+    /// Its request is familiar.
+    pub(crate) known: Option<KnownKey>,
     /// The head that goes upstream, without its end; kept until it is sure that it need not be sent again.
     pub(crate) request: Vec<u8>,
     /// Host is to be the upstream's, and is added when that is known.
@@ -274,6 +279,7 @@ impl Client {
             id,
             http: ServerConnection::new(),
             peer: accepted.peer,
+            address: accepted.peer.ip().to_canonical().to_string().into(),
             listener: accepted.listener,
             is_secured: false,
             is_trusted: false,
@@ -314,6 +320,7 @@ impl Exchange {
             route: Route::None,
             asked,
             set_affinity: None,
+            known: None,
             request: Vec::new(),
             lacks_host: false,
             cookies: Vec::new(),
@@ -390,6 +397,6 @@ mod tests {
 
     #[test]
     fn an_idle_client_is_small() {
-        assert!(size_of::<Client>() <= 144, "{}", size_of::<Client>());
+        assert!(size_of::<Client>() <= 160, "{}", size_of::<Client>());
     }
 }

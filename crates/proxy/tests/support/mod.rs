@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
+pub mod driven;
 mod meter;
 mod names;
 mod upstream;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use breme_balance::{Group, GroupSettings, UpstreamSettings};
 use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_cache::Cache;
 use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Resolver, Settings};
 use breme_sim::{Network, Simulation};
 use breme_testkit::{Client, Script, Surroundings};
@@ -48,6 +50,7 @@ pub struct Play {
     pub names: Names,
     /// When the proxy is told to stop.
     pub stops_at: Option<Duration>,
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// What came of it.
@@ -71,6 +74,7 @@ impl Play {
             clients,
             names: Names::default(),
             stops_at: None,
+            cache: None,
         }
     }
 
@@ -109,7 +113,8 @@ impl Play {
         let addresses = list.iter().flat_map(|upstream| upstream.addresses.clone()).collect();
         let resolver: Arc<dyn Resolver> = Arc::new(self.names.resolver(addresses));
         let group = Group::new(self.group, list).ok().map(Arc::new);
-        let proxy = Proxy::new(Parts { group: group.clone(), resolver: Some(resolver), ..parts }).unwrap();
+        let proxy =
+            Proxy::new(Parts { group: group.clone(), resolver: Some(resolver), cache: self.cache, ..parts }).unwrap();
         let node = proxy.clone();
         let peak = Arc::new(AtomicU64::new(0));
         let server = simulation.serve("proxy", 1, |shard| {
