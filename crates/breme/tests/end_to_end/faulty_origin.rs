@@ -126,9 +126,9 @@ pub(crate) const FAULTS: &[Fault] = &[
         chunks(to, asked, false)?;
         Ok(false)
     }),
-    fault("chunk-size-is-none", ERROR_OR_CUT, |to, _| {
+    fault("chunk-size-is-none", ERROR_OR_CUT, |to, asked| {
         head(to, "Transfer-Encoding: chunked\r\n")?;
-        to.write_all(b"0x5\r\nhello\r\n0\r\n\r\n")?;
+        to.write_all(if asked.is_head { b"" } else { b"0x5\r\nhello\r\n0\r\n\r\n" })?;
         Ok(true)
     }),
     fault("garbage", ERROR, |to, _| {

@@ -36,6 +36,10 @@ impl Request {
         Self { fault, method, number: client * 1_000_000 + ordinal, length }
     }
 
+    fn name(&self) -> String {
+        format!("{} {} {} {}", self.method, self.fault.name, self.number, self.length)
+    }
+
     fn text(&self) -> Vec<u8> {
         let Self { fault, method, number, length } = self;
         let content = if *method == "POST" { "posted" } else { "" };
@@ -128,10 +132,8 @@ fn hear_all(caller: &mut Caller, requests: &[Request], seen: &mut Seen) -> bool 
         match request.judge(&heard, may_be_cut) {
             Ok(outcome) => *seen.outcomes.entry((request.fault.name, outcome)).or_default() += 1,
             Err(what) => {
-                seen.wrong.push(format!(
-                    "{} {} {} {}: {what}",
-                    request.method, request.fault.name, request.number, request.length
-                ));
+                let all: Vec<String> = requests.iter().map(Request::name).collect();
+                seen.wrong.push(format!("{}: {what}; asked together: {}", request.name(), all.join(", ")));
                 return false;
             }
         }
