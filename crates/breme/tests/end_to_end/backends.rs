@@ -137,7 +137,8 @@ fn nginx() -> Peer {
     );
     let path = folder.path().join("nginx.conf");
     fs::write(&path, configuration).unwrap();
-    let child = Command::new("nginx").arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn().unwrap();
+    let mut command = Command::new("nginx");
+    let child = command.arg("-c").arg(&path).arg("-p").arg(folder.path()).spawn().unwrap();
     wait_accepting("nginx", address);
     Peer { name: "nginx", child, address, count: Count::Status(status), _folder: folder }
 }
@@ -161,7 +162,8 @@ fn apache() -> Peer {
     );
     let path = folder.path().join("apache.conf");
     fs::write(&path, configuration).unwrap();
-    let child = Command::new("apache2").args(["-DFOREGROUND", "-f"]).arg(&path).spawn().unwrap();
+    // One process: workers would have a group of their own, and outlive it.
+    let child = Command::new("apache2").args(["-X", "-f"]).arg(&path).spawn().unwrap();
     wait_accepting("apache2", address);
     Peer { name: "Apache", child, address, count: Count::Log(log), _folder: folder }
 }
