@@ -107,7 +107,9 @@ impl Answer {
                 let lines = Lines::Own(validation::not_modified_lines(stored.block()));
                 return Self { status: 304, lines, length: 0, ..whole };
             }
-            if !look.is_head && let Some(selected) = ranges::select(request, stored.block(), stored.content_bytes(), look.ranges_max) {
+            if !look.is_head
+                && let Some(selected) = ranges::select(request, stored.block(), stored.content_bytes(), look.ranges_max)
+            {
                 return whole.partial(stored, selected);
             }
         }

@@ -119,7 +119,9 @@ impl FieldValues for Fields<'_, '_> {
 
 impl FieldValues for FieldBlock {
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
-        lines(self.as_bytes()).filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        lines(self.as_bytes())
+            .filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
     }
 }
 

@@ -39,9 +39,10 @@ impl InlineBytes {
     }
 
     pub(crate) fn extend_lowercase(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.push(byte.to_ascii_lowercase());
-        }
+        let start = self.as_slice().len();
+        self.extend(bytes);
+        let all = if self.is_spilled() { &mut self.spilled[..] } else { &mut self.inline[..self.length] };
+        all[start..].make_ascii_lowercase();
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {

@@ -98,7 +98,9 @@ impl RequestDirectives {
             () if is("only-if-cached") => self.only_if_cached = true,
             () if is("max-age") => least(&mut self.max_age_s, seconds(value)),
             () if is("min-fresh") => most(&mut self.min_fresh_s, value.and_then(number).unwrap_or(SECONDS_MAX)),
-            () if is("max-stale") => least(&mut self.max_stale_s, value.map_or(SECONDS_MAX, |value| seconds(Some(value)))),
+            () if is("max-stale") => {
+                least(&mut self.max_stale_s, value.map_or(SECONDS_MAX, |value| seconds(Some(value))));
+            }
             () if is("stale-if-error") => least(&mut self.stale_if_error_s, seconds(value)),
             () => {}
         }
@@ -111,14 +113,14 @@ impl RequestDirectives {
 }
 
 /// Names of fields that a response keeps from being stored or used without validation: `no-cache="a, b"`, `private="c"`.
-pub(crate) fn qualified_names<'s>(fields: &'s impl FieldValues) -> impl Iterator<Item = &'s [u8]> {
+pub(crate) fn qualified_names(fields: &impl FieldValues) -> impl Iterator<Item = &[u8]> {
     let qualifies = |name: &[u8]| name.eq_ignore_ascii_case(b"no-cache") || name.eq_ignore_ascii_case(b"private");
     let values = members(fields).filter(move |(name, value)| qualifies(name) && value.is_some());
     values.filter_map(|(_, value)| value).flat_map(|value| list_members(unquoted(value)))
 }
 
 /// All directives of all lines: name, and value if there is one.
-fn members<'s>(fields: &'s impl FieldValues) -> impl Iterator<Item = (&'s [u8], Option<&'s [u8]>)> {
+fn members(fields: &impl FieldValues) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
     fields.values("cache-control").flat_map(list_members).map(|member| {
         let equals = member.iter().position(|&byte| byte == b'=');
         equals.map_or((member, None), |equals| (&member[..equals], Some(&member[equals + 1..])))
@@ -139,7 +141,8 @@ pub(crate) fn number(value: &[u8]) -> Option<u32> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let number = digits.iter().fold(0_u64, |number, &digit| (number * 10 + u64::from(digit - b'0')).min(u64::from(SECONDS_MAX)));
+    let number =
+        digits.iter().fold(0_u64, |number, &digit| (number * 10 + u64::from(digit - b'0')).min(u64::from(SECONDS_MAX)));
     Some(number as u32)
 }
 
@@ -194,7 +197,10 @@ mod tests {
         assert!(found.public && found.must_understand && found.max_age_s.is_none());
         assert_eq!(response("x=\"no-store, private\", xno-store"), ResponseDirectives::default());
         let found = response("s-maxage=5, stale-while-revalidate=7, stale-if-error=9");
-        assert_eq!((found.s_maxage_s, found.stale_while_revalidate_s, found.stale_if_error_s), (Some(5), Some(7), Some(9)));
+        assert_eq!(
+            (found.s_maxage_s, found.stale_while_revalidate_s, found.stale_if_error_s),
+            (Some(5), Some(7), Some(9))
+        );
         assert!(found.forbids_stale() && found.allows_authorization());
     }
 
@@ -212,10 +218,17 @@ mod tests {
         let read = |value: &str| RequestDirectives::read(&block(&[("Cache-Control", value)]));
         let found = read("no-cache, no-store, only-if-cached, max-age=5, min-fresh=6, max-stale=7, stale-if-error=8");
         assert!(found.no_cache && found.no_store && found.only_if_cached && found.restricts());
-        assert_eq!((found.max_age_s, found.min_fresh_s, found.max_stale_s, found.stale_if_error_s), (Some(5), Some(6), Some(7), Some(8)));
+        assert_eq!(
+            (found.max_age_s, found.min_fresh_s, found.max_stale_s, found.stale_if_error_s),
+            (Some(5), Some(6), Some(7), Some(8))
+        );
         assert_eq!(read("max-stale").max_stale_s, Some(SECONDS_MAX));
         assert_eq!(read("max-stale=x").max_stale_s, Some(0));
-        assert_eq!(read("min-fresh=x").min_fresh_s, Some(SECONDS_MAX), "not understood: no stored response is fresh enough");
+        assert_eq!(
+            read("min-fresh=x").min_fresh_s,
+            Some(SECONDS_MAX),
+            "not understood: no stored response is fresh enough"
+        );
         assert!(!read("extension").restricts());
     }
 }

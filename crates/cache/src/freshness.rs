@@ -36,7 +36,10 @@ impl Freshness {
         settings: &Settings,
     ) -> Self {
         let date = date(fields, "date").unwrap_or(times.received.wall);
-        let explicit = directives.s_maxage_s.or(directives.max_age_s).or_else(|| if is_targeted { None } else { expires(fields, date) });
+        let explicit = directives
+            .s_maxage_s
+            .or(directives.max_age_s)
+            .or_else(|| if is_targeted { None } else { expires(fields, date) });
         let heuristic = || heuristic(status, fields, directives, date, settings);
         let lifetime = explicit.or_else(heuristic).unwrap_or(0);
         let lifetime_max = u32::try_from(settings.lifetime_max.as_secs()).unwrap_or(SECONDS_MAX);
@@ -49,7 +52,11 @@ impl Freshness {
 
     /// Seconds for which it is fresh from now on; not above 0 if it is stale.
     pub(crate) fn fresh_for_s(&self, spread_percent: u32, random: &mut Random) -> i64 {
-        let spread = if self.lifetime_s >= SPREAD_FROM_S { u64::from(self.lifetime_s) * u64::from(spread_percent.min(100)) / 100 } else { 0 };
+        let spread = if self.lifetime_s >= SPREAD_FROM_S {
+            u64::from(self.lifetime_s) * u64::from(spread_percent.min(100)) / 100
+        } else {
+            0
+        };
         i64::from(self.lifetime_s) - random.between(0, spread) as i64 - i64::from(self.initial_age_s)
     }
 }
@@ -85,7 +92,13 @@ fn expires(fields: &impl FieldValues, date: UnixSeconds) -> Option<u32> {
 }
 
 /// A share of the time since the last change (4.2.2).
-fn heuristic(status: u16, fields: &impl FieldValues, directives: &ResponseDirectives, date: UnixSeconds, settings: &Settings) -> Option<u32> {
+fn heuristic(
+    status: u16,
+    fields: &impl FieldValues,
+    directives: &ResponseDirectives,
+    date: UnixSeconds,
+    settings: &Settings,
+) -> Option<u32> {
     if !may_be_heuristic(status) && !directives.public {
         return None;
     }

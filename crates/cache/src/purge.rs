@@ -99,7 +99,9 @@ impl Cache {
 
     fn purge_everywhere(&self, is_meant: impl Fn(&[u8]) -> bool, manner: Manner, now: Instant) -> usize {
         match manner {
-            Manner::Hard => self.store.remove_everywhere(|stored| is_meant(stored.key()), |shard| purge_fills(shard, &is_meant)),
+            Manner::Hard => {
+                self.store.remove_everywhere(|stored| is_meant(stored.key()), |shard| purge_fills(shard, &is_meant))
+            }
             Manner::Soft => {
                 let mut count = 0;
                 self.store.at_each_shard(|shard| {
@@ -113,14 +115,18 @@ impl Cache {
 
     /// The groups' members are named by the hashes of their keys; whether one of these still belongs to them is looked at again.
     fn purge_groups(&self, groups: &[GroupId], manner: Manner, now: Instant) -> usize {
-        let is_member = |stored: &Stored| stored.has_groups() && self.store.groups.of(stored).iter().any(|group| groups.contains(group));
+        let is_member = |stored: &Stored| {
+            stored.has_groups() && self.store.groups.of(stored).iter().any(|group| groups.contains(group))
+        };
         let places = self.store.groups.purge(groups);
         let mut count = 0;
         for stored in self.store.with_places(&places).iter().filter(|stored| is_member(stored)) {
             let hash = self.store.hash(stored.key());
             let mut shard = self.store.write(hash);
             count += match manner {
-                Manner::Hard => self.store.remove_from(&mut shard, hash.place, stored.key(), |other| std::ptr::eq(other, &raw const **stored)),
+                Manner::Hard => self.store.remove_from(&mut shard, hash.place, stored.key(), |other| {
+                    std::ptr::eq(other, &raw const **stored)
+                }),
                 Manner::Soft => usize::from(!stored.is_gone() && soften(stored, now)),
             };
         }

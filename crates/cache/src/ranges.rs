@@ -20,7 +20,12 @@ pub(crate) enum Selected {
 }
 
 /// What the Range field selects; none: the whole is to be sent, as when If-Range names another representation.
-pub(crate) fn select(request: &impl FieldValues, stored: &FieldBlock, length: u64, ranges_max: usize) -> Option<Selected> {
+pub(crate) fn select(
+    request: &impl FieldValues,
+    stored: &FieldBlock,
+    length: u64,
+    ranges_max: usize,
+) -> Option<Selected> {
     let mut values = request.values("range");
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     if request.first_value("if-range").is_some_and(|value| !if_range_holds(value, stored)) {
@@ -116,7 +121,9 @@ mod tests {
 
     #[test]
     fn one_part() {
-        for (range, place, text) in [("0-1", "0-1", "01"), ("8-", "8-9", "89"), ("-3", "7-9", "789"), ("0-4,3-5", "0-5", "012345")] {
+        for (range, place, text) in
+            [("0-1", "0-1", "01"), ("8-", "8-9", "89"), ("-3", "7-9", "789"), ("0-4,3-5", "0-5", "012345")]
+        {
             let (status, lines, content) = asked(&[("Range", &format!("bytes={range}"))]).unwrap();
             assert_eq!((status, content.as_str()), (206, text));
             assert_eq!(lines.first_value("content-range"), Some(format!("bytes {place}/10").as_bytes()));
@@ -129,7 +136,9 @@ mod tests {
         let (status, lines, content) = asked(&[("Range", "bytes=0-1,5-5")]).unwrap();
         let media_type = String::from_utf8(lines.first_value("content-type").unwrap().to_vec()).unwrap();
         let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
-        let part = |place, text| format!("--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {place}/10\r\n\r\n{text}\r\n");
+        let part = |place, text| {
+            format!("--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {place}/10\r\n\r\n{text}\r\n")
+        };
         assert_eq!(status, 206);
         assert_eq!(content, format!("{}{}--{boundary}--\r\n", part("0-1", "01"), part("5-5", "5")));
     }

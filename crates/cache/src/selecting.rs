@@ -29,10 +29,12 @@ pub(crate) enum Vary {
 impl Vary {
     /// What the response says.
     pub(crate) fn of(fields: &impl FieldValues) -> Self {
-        let mut names: Vec<Vec<u8>> = fields.values("vary").flat_map(list_members).map(<[u8]>::to_ascii_lowercase).collect();
+        let mut names: Vec<Vec<u8>> =
+            fields.values("vary").flat_map(list_members).map(<[u8]>::to_ascii_lowercase).collect();
         names.sort_unstable();
         names.dedup();
-        let is_unknown = names.len() > NAMES_MAX || names.iter().any(|name| name == b"*" || std::str::from_utf8(name).is_err());
+        let is_unknown =
+            names.len() > NAMES_MAX || names.iter().any(|name| name == b"*" || std::str::from_utf8(name).is_err());
         if is_unknown { Self::Unknown } else { Self::Names(names) }
     }
 
@@ -214,7 +216,11 @@ mod tests {
             ("Foo", &[("Foo", "1, 2")][..], &[("Foo", "1"), ("foo", "2")][..]),
             ("foo", &[("Foo", "1,2")], &[("Foo", "1 ,\t2")]),
             ("Foo, Bar", &[("Foo", "1"), ("Other", "2")], &[("Foo", "1"), ("Other", "3")]),
-            ("Accept-Language", &[("Accept-Language", "en, DE")], &[("Accept-Language", "de"), ("Accept-Language", "en")]),
+            (
+                "Accept-Language",
+                &[("Accept-Language", "en, DE")],
+                &[("Accept-Language", "de"), ("Accept-Language", "en")],
+            ),
             ("Accept-Encoding", &[("Accept-Encoding", "gzip; q=0.5, br")], &[("Accept-Encoding", "br,GZIP;q=0.5")]),
             ("Cookie", &[("Cookie", "a=b; visitor=1")], &[("Cookie", "visitor=2;a=b")]),
             ("Cookie", &[("Cookie", "session=1")], &[("Cookie", "x=y; PHPSESSID=2")]),

@@ -53,7 +53,14 @@ impl CacheStatus {
     /// Answered from the store.
     #[must_use]
     pub const fn hit(ttl_s: i64) -> Self {
-        let none = Self { forwarded: None, forwarded_status: None, ttl_s: None, stored: false, collapsed: false, detail: None };
+        let none = Self {
+            forwarded: None,
+            forwarded_status: None,
+            ttl_s: None,
+            stored: false,
+            collapsed: false,
+            detail: None,
+        };
         Self { ttl_s: Some(ttl_s), ..none }
     }
 
@@ -121,8 +128,14 @@ mod tests {
             (CacheStatus::hit(-1), "breme; hit; ttl=-1"),
             (CacheStatus::forwarded(Forwarded::Method), "breme; fwd=method"),
             (CacheStatus { stored: true, ..CacheStatus::forwarded(Forwarded::UriMiss) }, "breme; fwd=uri-miss; stored"),
-            (CacheStatus { collapsed: true, ..CacheStatus::forwarded(Forwarded::VaryMiss) }, "breme; fwd=vary-miss; collapsed"),
-            (CacheStatus { forwarded_status: Some(304), ttl_s: Some(9), ..stale }, "breme; fwd=stale; fwd-status=304; ttl=9"),
+            (
+                CacheStatus { collapsed: true, ..CacheStatus::forwarded(Forwarded::VaryMiss) },
+                "breme; fwd=vary-miss; collapsed",
+            ),
+            (
+                CacheStatus { forwarded_status: Some(304), ttl_s: Some(9), ..stale },
+                "breme; fwd=stale; fwd-status=304; ttl=9",
+            ),
             (CacheStatus { detail: Some("shared"), ..CacheStatus::default() }, "breme; detail=shared"),
         ] {
             assert_eq!(text(status), expected);

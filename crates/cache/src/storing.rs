@@ -103,7 +103,13 @@ impl ResponseDirectives {
 
 /// What the directives mean for a response that is stored. An explicit word about staleness counts beside `s-maxage`, but not beside
 /// `must-revalidate`, which is about all of it.
-fn terms(directives: &ResponseDirectives, freshness: Freshness, times: Times, settings: &Settings, random: &mut Random) -> Terms {
+fn terms(
+    directives: &ResponseDirectives,
+    freshness: Freshness,
+    times: Times,
+    settings: &Settings,
+    random: &mut Random,
+) -> Terms {
     let is_strict = directives.no_cache || directives.must_revalidate || directives.proxy_revalidate;
     let fresh_for_s = freshness.fresh_for_s(settings.lifetime_spread_percent, random);
     Terms {
@@ -206,7 +212,9 @@ mod tests {
         }
         let modified = http_date(-1000);
         let heuristic = [("Last-Modified", modified.as_str())];
-        for (status, expected) in [(200, true), (204, true), (404, true), (405, true), (501, true), (201, false), (302, false), (503, false)] {
+        for (status, expected) in
+            [(200, true), (204, true), (404, true), (405, true), (501, true), (201, false), (302, false), (503, false)]
+        {
             assert_eq!(is_stored(PLAIN, status, &heuristic), expected, "{status}");
         }
         assert!(is_stored(PLAIN, 599, &[("Cache-Control", "public"), ("Last-Modified", &modified)]));
@@ -288,7 +296,9 @@ mod tests {
     fn fields_that_are_not_stored() {
         let fields = block(&[("Connection", "a, B"), ("Cache-Control", "no-cache=\"c\", private=\"d\"")]);
         let stored = StoredFields::of(&fields);
-        for name in ["A", "b", "C", "d", "Connection", "TE", "Set-Cookie", "Content-Length", "Proxy-Authenticate", "AGE"] {
+        for name in
+            ["A", "b", "C", "d", "Connection", "TE", "Set-Cookie", "Content-Length", "Proxy-Authenticate", "AGE"]
+        {
             assert!(!stored.has(name.as_bytes()), "{name}");
         }
         for name in ["e", "Date", "Cache-Control", "Content-Type", "CDN-Cache-Control", "Via"] {

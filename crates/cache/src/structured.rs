@@ -83,7 +83,9 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn of(fields: &impl FieldValues, key_fields: &[String]) -> Self {
         let is_blank = |byte: &u8| byte.is_ascii_whitespace();
-        let words = |value: &[u8]| value.split(is_blank).filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let words = |value: &[u8]| {
+            value.split(is_blank).filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
         let keys = key_fields.iter().flat_map(|name| fields.values(name).flat_map(words).collect::<Vec<_>>()).collect();
         Self { groups: strings(fields, "cache-groups"), keys }
     }
@@ -122,13 +124,18 @@ mod tests {
         let both = [("CDN-Cache-Control", "max-age=1"), ("Own-Cache-Control", "max-age=2")];
         assert_eq!(max_age(&both), Some(Some(2)));
         assert_eq!(max_age(&[("CDN-Cache-Control", "max-age=1"), ("Own-Cache-Control", "&")]), Some(Some(1)));
-        assert_eq!(max_age(&[("CDN-Cache-Control", "max-age=1"), ("CDN-Cache-Control", "public")]), Some(Some(1)), "lines are one value");
+        assert_eq!(
+            max_age(&[("CDN-Cache-Control", "max-age=1"), ("CDN-Cache-Control", "public")]),
+            Some(Some(1)),
+            "lines are one value"
+        );
         assert_eq!(max_age(&[("Cache-Control", "max-age=1")]), None);
     }
 
     #[test]
     fn words_are_true_unless_they_say_otherwise() {
-        let found = read(&[("CDN-Cache-Control", "no-store, private, no-cache=?0, must-revalidate, stale-if-error=9")]).unwrap();
+        let found = read(&[("CDN-Cache-Control", "no-store, private, no-cache=?0, must-revalidate, stale-if-error=9")])
+            .unwrap();
         assert!(found.no_store && found.private && !found.no_cache && found.must_revalidate);
         assert_eq!(found.stale_if_error_s, Some(9));
         let found = read(&[("CDN-Cache-Control", "no-cache=\"a\", no-store=?0")]).unwrap();

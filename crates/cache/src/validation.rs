@@ -22,8 +22,8 @@ pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Condi
         let tag = stored.first_value("etag").and_then(only_tag);
         any_tag(request.values("if-none-match"), |asked| tag.is_some_and(|tag| tag.is_weakly(asked)))
     } else {
-        let known = date(stored, "last-modified").or_else(|| date(stored, "date"));
-        matches!((date(request, "if-modified-since"), known), (Some(since), Some(known)) if known <= since)
+        let known = || date(stored, "last-modified").or_else(|| date(stored, "date"));
+        date(request, "if-modified-since").is_some_and(|since| known().is_some_and(|known| known <= since))
     };
     if is_unchanged { Conditional::NotModified } else { Conditional::Proceed }
 }
@@ -52,11 +52,14 @@ pub(crate) fn conditions(stored: &FieldBlock) -> Option<FieldBlock> {
 
 /// Whether the client asks under conditions that a cache looks at.
 pub(crate) fn is_conditional(request: &impl FieldValues) -> bool {
-    ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"].iter().any(|name| request.has(name))
+    ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"]
+        .iter()
+        .any(|name| request.has(name))
 }
 
 /// Fields of a representation, which a 304 does not repeat (RFC 9110, 15.4.5).
-const OF_CONTENT: [&str; 6] = ["content-type", "content-encoding", "content-language", "content-length", "content-range", "content-md5"];
+const OF_CONTENT: [&str; 6] =
+    ["content-type", "content-encoding", "content-language", "content-length", "content-range", "content-md5"];
 
 /// The lines of a 304 for a client that has the stored response.
 pub(crate) fn not_modified_lines(stored: &FieldBlock) -> FieldBlock {
@@ -160,7 +163,9 @@ mod tests {
 
     #[test]
     fn both_validators_are_sent() {
-        let text = |fields: &[(&str, &str)]| conditions(&block(fields)).map(|lines| String::from_utf8(lines.as_bytes().to_vec()).unwrap());
+        let text = |fields: &[(&str, &str)]| {
+            conditions(&block(fields)).map(|lines| String::from_utf8(lines.as_bytes().to_vec()).unwrap())
+        };
         let both = text(&[("Last-Modified", "then"), ("X", "y"), ("ETag", "W/\"a\"")]);
         assert_eq!(both.as_deref(), Some("If-None-Match: W/\"a\"\r\nIf-Modified-Since: then\r\n"));
         assert_eq!(text(&[("X", "y")]), None);
@@ -168,24 +173,40 @@ mod tests {
 
     #[test]
     fn a_304_changes_what_it_says() {
-        let stored = block(&[("ETag", "\"a\""), ("X", "1"), ("x", "2"), ("Content-Encoding", "gzip"), ("Y", "3"), ("Content-Type", "a/b")]);
+        let stored = block(&[
+            ("ETag", "\"a\""),
+            ("X", "1"),
+            ("x", "2"),
+            ("Content-Encoding", "gzip"),
+            ("Y", "3"),
+            ("Content-Type", "a/b"),
+        ]);
         let head = "HTTP/1.1 304 Not Modified\r\nETag: \"b\"\r\nX: 4\r\nContent-Encoding: br\r\nConnection: z\r\nZ: 5\r\nSet-Cookie: a=b\r\nContent-Type: c/d\r\n\r\n";
         let found = with_fields(head, |fields| freshened(&stored, fields));
-        let expected = block(&[("ETag", "\"a\""), ("Content-Encoding", "gzip"), ("Y", "3"), ("X", "4"), ("Content-Type", "c/d")]);
+        let expected =
+            block(&[("ETag", "\"a\""), ("Content-Encoding", "gzip"), ("Y", "3"), ("X", "4"), ("Content-Type", "c/d")]);
         assert_eq!(found, expected);
     }
 
     #[test]
     fn an_answer_to_head_must_agree() {
         let stored = block(&[("ETag", "\"a\"")]);
-        let check = |line: &str| with_fields(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n"), |fields| agrees(&stored, 5, fields));
+        let check = |line: &str| {
+            with_fields(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n"), |fields| agrees(&stored, 5, fields))
+        };
         assert!(check("X: y") && check("ETag: \"a\"") && check("Content-Length: 5") && check("Last-Modified: now"));
         assert!(!check("ETag: \"b\"") && !check("Content-Length: 6"));
     }
 
     #[test]
     fn a_304_has_no_fields_of_the_content() {
-        let stored = block(&[("Content-Type", "a/b"), ("ETag", "\"a\""), ("Content-Location", "/x"), ("Content-MD5", "q"), ("Vary", "v")]);
+        let stored = block(&[
+            ("Content-Type", "a/b"),
+            ("ETag", "\"a\""),
+            ("Content-Location", "/x"),
+            ("Content-MD5", "q"),
+            ("Vary", "v"),
+        ]);
         assert_eq!(not_modified_lines(&stored), block(&[("ETag", "\"a\""), ("Content-Location", "/x"), ("Vary", "v")]));
     }
 }

@@ -82,7 +82,12 @@ mod tests {
         assert_eq!(only_tag(b"\"a,b\""), Some(strong));
         let weak = only_tag(b"W/\"a,b\"").unwrap();
         assert_eq!((weak.weak, weak.opaque), (true, &b"\"a,b\""[..]));
-        assert!(weak.is_weakly(strong) && !weak.is_strongly(strong) && strong.is_strongly(strong) && !weak.is_strongly(weak));
+        assert!(
+            weak.is_weakly(strong)
+                && !weak.is_strongly(strong)
+                && strong.is_strongly(strong)
+                && !weak.is_strongly(weak)
+        );
         for other in ["", "*", "a", "\"a", "\"a\", \"b\"", ",\"a\"", "w/\"a\"", "\"a\"x"] {
             assert_eq!(only_tag(other.as_bytes()), None, "{other}");
         }

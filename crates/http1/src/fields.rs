@@ -150,6 +150,11 @@ impl FieldBlock {
         push_field_line(&mut self.bytes, name, value)
     }
 
+    /// Takes no more memory than its lines need.
+    pub fn shrink_to_fit(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
     /// Whether there is no line in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -4,11 +4,13 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use breme_balance::{Group, GroupSettings, HealthSettings, Standing};
 use breme_base::WallClock;
+use breme_cache::Cache;
 use breme_driver::{Clock, Kind, Listener, Running, Settings as DriverSettings, start};
 use breme_node::Node;
 use breme_proxy::{Parts, Proxy, ProxyCounts, Settings};
@@ -95,6 +97,66 @@ fn a_long_content_passes_both_ways_on_every_driver() {
         let upstream = Acts::new().expect(&request).send(&answer).expect_end();
         let counts = play(kind, silent(), &[client], &[upstream]);
         assert_eq!((counts.bytes_upstream, counts.bytes_downstream), (BYTES as u64, BYTES as u64), "{kind}");
+    }
+}
+
+/// Asks once and returns the content, on a connection of its own.
+fn fetch(address: std::net::SocketAddr, request: &str, content_bytes: usize) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let (mut answer, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        answer.extend_from_slice(&buffer[..count]);
+        let head_end = answer.windows(4).position(|window| window == b"\r\n\r\n").map(|place| place + 4);
+        if count == 0 || head_end.is_some_and(|end| answer.len() >= end + content_bytes) {
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", answer.escape_ascii());
+            return String::from_utf8(answer.split_off(head_end.unwrap())).unwrap();
+        }
+    }
+}
+
+/// Forty clients on four shards, on the pool of threads each on a shard of its own: whoever is not the first follows, or finds it stored.
+#[test]
+fn requests_on_all_shards_are_one_request_upstream() {
+    const CLIENTS: usize = 40;
+    const CONTENT_BYTES: usize = 300_000;
+    let request = head(&["GET /a HTTP/1.1", "Host: a.example"]);
+    let content = "0123456789".repeat(CONTENT_BYTES / 10);
+    let length = format!("Content-Length: {CONTENT_BYTES}");
+    let lines = ["HTTP/1.1 200 OK", &length, "Date: Sun, 06 Nov 1994 08:49:37 GMT", "Cache-Control: max-age=60"];
+    let acts = Acts::new().expect(&request).wait(Duration::from_millis(50)).send(head(&lines) + &content).expect_end();
+    for kind in kinds() {
+        let (upstream_address, upstream) = serve(Kind::Events, 1, |_| ScriptedUpstream::new(vec![acts.clone()]));
+        let cache = Cache::new(breme_cache::Settings::new(16 << 20)).unwrap();
+        let group = Group::new(GroupSettings::default(), vec![upstream_at("up.example:80", upstream_address)]).unwrap();
+        let parts = Parts::new(silent(), WallClock::starting_at(breme_base::UnixSeconds(support::THEN)));
+        let parts = Parts { group: Some(Arc::new(group)), cache: Some(cache.clone()), ..parts };
+        let proxy = Proxy::new(parts).unwrap();
+        let node = proxy.clone();
+        let (address, running) =
+            serve(kind, if kind == Kind::Threads { CLIENTS } else { 4 }, move |shard| node.node(shard));
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let request = request.clone();
+                #[allow(clippy::disallowed_methods, reason = "clients of their own")]
+                std::thread::spawn(move || fetch(address, &request, CONTENT_BYTES))
+            })
+            .collect();
+        for client in clients {
+            assert_eq!(client.join().unwrap(), content, "{kind}");
+        }
+        running.stopper().drain();
+        for node in running.join() {
+            node.unwrap_or_else(|panic| panic!("{kind}: {panic}"));
+        }
+        upstream.stopper().drain();
+        assert_eq!(upstream.join().remove(0).unwrap().failures(), [""; 0], "{kind}");
+        let counts = proxy.counts();
+        assert_eq!((counts.connects, counts.cache_misses), (1, 1), "{kind}: {counts:?}");
+        assert_eq!(counts.cache_collapsed + counts.cache_hits, CLIENTS as u64 - 1, "{kind}: {counts:?}");
+        assert_eq!(cache.statistics().fills, 0, "{kind}");
     }
 }
 

@@ -183,7 +183,13 @@ impl Store {
     }
 
     /// Takes out the responses of a key for which `is_meant` holds. The shard is locked by the caller.
-    pub(crate) fn remove_from(&self, shard: &mut Shard, place: u64, key: &[u8], is_meant: impl Fn(&Stored) -> bool) -> usize {
+    pub(crate) fn remove_from(
+        &self,
+        shard: &mut Shard,
+        place: u64,
+        key: &[u8],
+        is_meant: impl Fn(&Stored) -> bool,
+    ) -> usize {
         let gone = shard.remove_key(place, key, is_meant);
         self.settle(&gone);
         add(&self.counts.removed, gone.len());
@@ -191,7 +197,11 @@ impl Store {
     }
 
     /// Looks through all shards, one after the other: `at_shard` may do what it wants with each while it is locked, then what is meant goes.
-    pub(crate) fn remove_everywhere(&self, is_meant: impl Fn(&Stored) -> bool, mut at_shard: impl FnMut(&mut Shard)) -> usize {
+    pub(crate) fn remove_everywhere(
+        &self,
+        is_meant: impl Fn(&Stored) -> bool,
+        mut at_shard: impl FnMut(&mut Shard),
+    ) -> usize {
         let mut count = 0;
         for lock in &self.shards {
             let mut shard = write(lock);
@@ -211,7 +221,9 @@ impl Store {
 
     /// The responses whose keys have these hashes, each with its key's place, out of whichever shard.
     pub(crate) fn with_places(&self, places: &[u64]) -> Vec<Arc<Stored>> {
-        let of_shard = |shard: RwLockReadGuard<'_, Shard>| places.iter().flat_map(|&place| shard.with_place(place)).collect::<Vec<_>>();
+        let of_shard = |shard: RwLockReadGuard<'_, Shard>| {
+            places.iter().flat_map(|&place| shard.with_place(place)).collect::<Vec<_>>()
+        };
         self.each().flat_map(of_shard).collect()
     }
 

@@ -49,7 +49,11 @@ impl Nodes {
 
     /// What [`grow`](Self::grow) would take, in places and in bytes.
     pub(super) fn growth(&self) -> (usize, usize) {
-        let list = if self.chunks.len() == self.chunks.capacity() { self.chunks.capacity().max(4) * 2 * size_of::<Box<[Node]>>() } else { 0 };
+        let list = if self.chunks.len() == self.chunks.capacity() {
+            self.chunks.capacity().max(4) * 2 * size_of::<Box<[Node]>>()
+        } else {
+            0
+        };
         (CHUNK, CHUNK * size_of::<Node>() + list)
     }
 

@@ -125,7 +125,8 @@ impl Shard {
         let mut gone = Vec::new();
         let mut is_main = false;
         let chain = self.chain(self.first(hash.place, stored.key()));
-        let is_same = |&&index: &&u32| self.nodes.at(index).stored.as_ref().is_some_and(|old| old.variant() == stored.variant());
+        let is_same =
+            |&&index: &&u32| self.nodes.at(index).stored.as_ref().is_some_and(|old| old.variant() == stored.variant());
         let replaced = chain.iter().find(is_same).copied();
         if let Some(old) = replaced {
             is_main = self.nodes.at(old).is_main;
@@ -230,12 +231,18 @@ impl Shard {
 
     /// Takes out all responses for which `is_meant` holds.
     pub(super) fn remove_if(&mut self, is_meant: impl Fn(&Stored) -> bool) -> Vec<Arc<Stored>> {
-        let meant: Vec<u32> = self.nodes.iter().filter(|(_, stored)| is_meant(stored)).map(|(index, _)| index).collect();
+        let meant: Vec<u32> =
+            self.nodes.iter().filter(|(_, stored)| is_meant(stored)).map(|(index, _)| index).collect();
         meant.into_iter().filter_map(|index| self.remove(index)).collect()
     }
 
     /// Takes out all responses of a key for which `is_meant` holds.
-    pub(super) fn remove_key(&mut self, place: u64, key: &[u8], is_meant: impl Fn(&Stored) -> bool) -> Vec<Arc<Stored>> {
+    pub(super) fn remove_key(
+        &mut self,
+        place: u64,
+        key: &[u8],
+        is_meant: impl Fn(&Stored) -> bool,
+    ) -> Vec<Arc<Stored>> {
         let mut chain = self.chain(self.first(place, key));
         chain.retain(|&index| self.nodes.at(index).stored.as_ref().is_some_and(|stored| is_meant(stored)));
         chain.into_iter().filter_map(|index| self.remove(index)).collect()
@@ -243,7 +250,8 @@ impl Shard {
 
     /// All responses whose keys have this hash.
     pub(super) fn with_place(&self, place: u64) -> Vec<Arc<Stored>> {
-        let firsts: Vec<u32> = self.table.iter_hash(place).copied().filter(|&index| self.nodes.at(index).place == place).collect();
+        let firsts: Vec<u32> =
+            self.table.iter_hash(place).copied().filter(|&index| self.nodes.at(index).place == place).collect();
         let chains = firsts.into_iter().flat_map(|first| self.chain(Some(first)));
         chains.filter_map(|index| self.nodes.at(index).stored.clone()).collect()
     }
@@ -275,7 +283,11 @@ mod tests {
         for index in 0..10_000_u32 {
             let (before, growth) = (shard.structure_bytes(), shard.growth_bytes());
             shard.grow();
-            assert!(shard.structure_bytes() <= before + growth, "{index}: {} > {before} + {growth}", shard.structure_bytes());
+            assert!(
+                shard.structure_bytes() <= before + growth,
+                "{index}: {} > {before} + {growth}",
+                shard.structure_bytes()
+            );
             let stored = crate::testing::object(&format!("http://a/{index}"), 100);
             shard.insert(KeyHash { place: u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15), shard: 0 }, stored, 8);
             let after = shard.structure_bytes();

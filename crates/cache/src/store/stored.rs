@@ -77,7 +77,8 @@ impl Layout {
 
 impl Stored {
     /// `bytes` are key, variant and content, as `layout` says.
-    pub(crate) fn new(status: u16, block: FieldBlock, bytes: Bytes, layout: Layout, terms: Terms) -> Self {
+    pub(crate) fn new(status: u16, mut block: FieldBlock, bytes: Bytes, layout: Layout, terms: Terms) -> Self {
+        block.shrink_to_fit();
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let flags = flag(terms.forbids_stale, FORBIDS_STALE)
             | flag(terms.allows_authorization, ALLOWS_AUTHORIZATION)
@@ -268,7 +269,10 @@ mod tests {
     fn parts_and_times() {
         let start = Instant::ZERO + Duration::from_secs(100);
         let object = stored(Terms { received: start, initial_age_s: 5, fresh_for_s: 10, ..Terms::default() });
-        assert_eq!((object.key(), object.variant(), &object.content()[..]), (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8]));
+        assert_eq!(
+            (object.key(), object.variant(), &object.content()[..]),
+            (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8])
+        );
         let later = start + Duration::from_millis(9_500);
         assert_eq!((object.age_s(later), object.ttl_s(later), object.is_fresh(later)), (14, 1, true));
         let end = start + Duration::from_secs(10);

@@ -90,12 +90,16 @@ fn run(steps: &[Step], memory_bytes: u64) {
                     forward.handle_end(&mut world.wakes);
                     if let Asked::Answer(answer) = world.ask(&format!("GET /{page}"), "Foo: 9") {
                         let found: usize = got(&answer).content.split(':').next().unwrap().parse().unwrap();
-                        assert!(found >= purged[usize::from(page)], "page {page}: version {found} (now {version}) is older than a purge");
+                        assert!(
+                            found >= purged[usize::from(page)],
+                            "page {page}: version {found} (now {version}) is older than a purge"
+                        );
                     }
                 }
             }
             Step::PurgePage(page) => {
-                let _ = world.cache.purge(&Purge::Url(format!("http://a.example/{page}")), Manner::Hard, world.moment.now);
+                let _ =
+                    world.cache.purge(&Purge::Url(format!("http://a.example/{page}")), Manner::Hard, world.moment.now);
                 expected.retain(|(known, _), _| *known != page);
                 purged[usize::from(page)] = version;
                 assert!(!matches!(world.ask(&format!("GET /{page}"), "Foo: 0"), Asked::Answer(_)));

@@ -74,7 +74,12 @@ fn who_comes_late_reads_from_the_beginning() {
 
 #[test]
 fn private_answers_let_all_go_at_once_and_nobody_waits_for_the_next() {
-    for lines in ["Cache-Control: private", "Cache-Control: no-store", "Cache-Control: max-age=60\nSet-Cookie: a=b", "Cache-Control: max-age=60\nVary: *"] {
+    for lines in [
+        "Cache-Control: private",
+        "Cache-Control: no-store",
+        "Cache-Control: max-age=60\nSet-Cookie: a=b",
+        "Cache-Control: max-age=60\nVary: *",
+    ] {
         let mut world = World::new();
         let (forward, followers) = begin(&mut world, 10, lines, Some(3));
         assert_eq!(world.woken(), 10);
@@ -212,8 +217,14 @@ fn validation_is_collapsed_too() {
         Followed::Answer(answer) => got(&answer),
         other => panic!("{other:?}"),
     };
-    assert_eq!((followed(&mut plain).content.as_str(), followed(&mut plain).said.as_str()), ("one", "c; fwd=stale; ttl=10; collapsed"));
-    assert_eq!((followed(&mut conditional).status, followed(&mut part).status, followed(&mut head).content), (304, 206, String::new()));
+    assert_eq!(
+        (followed(&mut plain).content.as_str(), followed(&mut plain).said.as_str()),
+        ("one", "c; fwd=stale; ttl=10; collapsed")
+    );
+    assert_eq!(
+        (followed(&mut conditional).status, followed(&mut part).status, followed(&mut head).content),
+        (304, 206, String::new())
+    );
 }
 
 #[test]
@@ -232,7 +243,13 @@ fn all_get_the_stale_one_when_upstream_fails() {
 fn who_may_not_follow() {
     let mut world = World::new();
     let leader = world.miss("GET /", "");
-    for lines in ["Authorization: x", "Cache-Control: no-cache", "Cache-Control: no-store", "Range: bytes=0-1", "If-Match: \"a\""] {
+    for lines in [
+        "Authorization: x",
+        "Cache-Control: no-cache",
+        "Cache-Control: no-store",
+        "Range: bytes=0-1",
+        "If-Match: \"a\"",
+    ] {
         let own = world.miss("GET /", lines);
         drop(own);
     }

@@ -83,7 +83,8 @@ fn object_bytes() -> u64 {
 /// comparisons (in a release build).
 #[test]
 fn the_store_hits_more_often_than_an_lru_of_as_many_objects() {
-    let requests: usize = std::env::var("BREME_CACHE_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(REQUESTS);
+    let requests: usize =
+        std::env::var("BREME_CACHE_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(REQUESTS);
     let objects = requests / 5;
     let mut zipf = Zipf::new(objects, 1);
     let requests: Vec<usize> = (0..requests).map(|_| zipf.draw()).collect();

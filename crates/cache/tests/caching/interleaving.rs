@@ -5,8 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use breme_base::{Instant, Random, UnixSeconds};
-use breme_cache::{Answer, Asked, Cache, Content, Followed, Follower, Forward, Manner, Moment, Purge, Reading, Request, ResponseHead, Scheme, Settings, Waiter, Wakes};
-use breme_http1::{ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection};
+use breme_cache::{
+    Answer, Asked, Cache, Content, Followed, Follower, Forward, Manner, Moment, Purge, Reading, Request, ResponseHead,
+    Scheme, Settings, Waiter, Wakes,
+};
+use breme_http1::{
+    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
+};
 
 const PAGES: u64 = 6;
 const THREADS: u64 = 4;
@@ -25,7 +30,9 @@ impl Site {
     fn ask(&self, page: u64, waiter: Waiter) -> Asked {
         let text = format!("GET /{page} HTTP/1.1\r\nHost: a.example\r\n\r\n");
         let (mut connection, mut storage) = (ServerConnection::new(), FieldStorage::new());
-        let Ok(Progress::Head { head, .. }) = connection.receive(text.as_bytes(), false, &Limits::default(), &mut storage) else {
+        let Ok(Progress::Head { head, .. }) =
+            connection.receive(text.as_bytes(), false, &Limits::default(), &mut storage)
+        else {
             panic!("{text}")
         };
         let path = format!("/{page}");
@@ -48,7 +55,8 @@ impl Site {
     /// The origin changes a page, and purges it when that is done.
     fn change(&self, page: u64, by_key: bool) {
         let version = self.versions[page as usize].fetch_add(1, Ordering::SeqCst) + 1;
-        let purge = if by_key { Purge::Key(format!("k{page}")) } else { Purge::Url(format!("http://a.example/{page}")) };
+        let purge =
+            if by_key { Purge::Key(format!("k{page}")) } else { Purge::Url(format!("http://a.example/{page}")) };
         self.cache.purge(&purge, Manner::Hard, MOMENT.now).unwrap();
         self.purged[page as usize].fetch_max(version, Ordering::SeqCst);
     }
@@ -62,12 +70,18 @@ impl Site {
         let text = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nSurrogate-Key: k{page}\r\n{framed}\r\n");
         let (mut connection, mut storage) = (ClientConnection::new(), FieldStorage::new());
         connection.sent(Method::Get);
-        let Ok(ClientProgress::Head { head, .. }) = connection.receive(text.as_bytes(), false, &Limits::default(), &mut storage) else {
+        let Ok(ClientProgress::Head { head, .. }) =
+            connection.receive(text.as_bytes(), false, &Limits::default(), &mut storage)
+        else {
             panic!("{text}")
         };
         let added = FieldBlock::new();
         let length = (!framed.is_empty()).then_some(content.len() as u64);
-        forward.handle_head(MOMENT, &ResponseHead { status: 200, fields: head.fields, length, added: &added }, &mut wakes);
+        forward.handle_head(
+            MOMENT,
+            &ResponseHead { status: 200, fields: head.fields, length, added: &added },
+            &mut wakes,
+        );
         let fails = random.chance(0.1);
         for piece in content.as_bytes().chunks(4_000) {
             std::thread::yield_now();

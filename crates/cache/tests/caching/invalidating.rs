@@ -64,7 +64,11 @@ fn prefixes_and_everything() {
     }
     assert_eq!(purge(&world, &Purge::Prefix("http://A.example/a".to_owned()), Manner::Hard), 3);
     assert!(world.is_hit("GET /c", "") && world.is_hit("GET /a", "Host: a.example.org"));
-    assert_eq!(purge(&world, &Purge::Prefix("http://a.example".to_owned()), Manner::Hard), 1, "a host is no prefix of another");
+    assert_eq!(
+        purge(&world, &Purge::Prefix("http://a.example".to_owned()), Manner::Hard),
+        1,
+        "a host is no prefix of another"
+    );
     assert_eq!(purge(&world, &Purge::All, Manner::Hard), 4);
     assert!(world.cache.purge(&Purge::Url("/a".to_owned()), Manner::Hard, world.moment.now).is_err());
 }

@@ -99,7 +99,10 @@ fn a_304_freshens_what_is_stored() {
     let expected = format!("If-None-Match: \"a\"\r\nIf-Modified-Since: {modified}\r\n");
     assert_eq!(forward.conditions().unwrap().as_bytes(), expected.as_bytes(), "both validators, and not the client's");
     let found = world.answer(forward, 304, "Cache-Control: max-age=30\nX: 2\nETag: \"a\"", "");
-    assert_eq!((found.status, found.content.as_str(), found.field("x"), found.field("y")), (200, "one", Some("2"), Some("1")));
+    assert_eq!(
+        (found.status, found.content.as_str(), found.field("x"), found.field("y")),
+        (200, "one", Some("2"), Some("1"))
+    );
     assert_eq!((found.age, found.said.as_str()), (Some(0), "c; fwd=stale; fwd-status=304; ttl=30; stored"));
     world.wait(29);
     let hit = world.hit("GET /", "");
@@ -146,7 +149,10 @@ fn head_freshens_what_it_agrees_with() {
     world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
     world.wait(20);
     let mut head = world.miss("HEAD /", "");
-    assert_eq!(world.head(&mut head, 200, "Cache-Control: max-age=30\nETag: \"a\"\nX: 2\nContent-Length: 3", Some(0)), None);
+    assert_eq!(
+        world.head(&mut head, 200, "Cache-Control: max-age=30\nETag: \"a\"\nX: 2\nContent-Length: 3", Some(0)),
+        None
+    );
     head.handle_end(&mut breme_cache::Wakes::new());
     let hit = world.hit("GET /", "");
     assert_eq!((hit.content.as_str(), hit.field("x")), ("one", Some("2")));

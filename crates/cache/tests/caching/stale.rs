@@ -15,7 +15,10 @@ fn stale(value: &str) -> World {
 fn one_refresh_in_the_background() {
     let mut world = stale("stale-while-revalidate=30");
     let Asked::Answer(mut answer) = world.ask("GET /", "If-None-Match: \"x\"") else { panic!("stale for now") };
-    assert_eq!((got(&answer).content.as_str(), got(&answer).said.as_str(), got(&answer).age), ("one", "c; hit; ttl=-10", Some(20)));
+    assert_eq!(
+        (got(&answer).content.as_str(), got(&answer).said.as_str(), got(&answer).age),
+        ("one", "c; hit; ttl=-10", Some(20))
+    );
     let refresh = answer.take_refresh().expect("the first one refreshes");
     assert_eq!(refresh.conditions().unwrap().as_bytes(), b"If-None-Match: \"a\"\r\n");
     let Asked::Answer(mut second) = world.ask("GET /", "") else { panic!("stale for now") };
@@ -79,10 +82,17 @@ fn when_upstream_fails() {
                 Some(status) => world.head(&mut forward, status, "Cache-Control: max-age=60", Some(0)),
                 None => world.fail(forward),
             };
-            assert_eq!(found.as_ref().map(|got| got.content.as_str()), expected.then_some("one"), "{value}, {failure:?}, {more}");
+            assert_eq!(
+                found.as_ref().map(|got| got.content.as_str()),
+                expected.then_some("one"),
+                "{value}, {failure:?}, {more}"
+            );
             if let Some(got) = found {
                 let status = failure.map(|status| format!("; fwd-status={status}")).unwrap_or_default();
-                assert_eq!(got.said, format!("c; fwd=stale{status}; ttl={}; detail=upstream-failed", -10 - i64::from(more)));
+                assert_eq!(
+                    got.said,
+                    format!("c; fwd=stale{status}; ttl={}; detail=upstream-failed", -10 - i64::from(more))
+                );
             }
         }
     }
@@ -112,5 +122,9 @@ fn an_error_does_not_take_the_place_of_what_is_better() {
     let forward = world.miss("GET /", "");
     assert_eq!(world.fail(forward).unwrap().content, "one", "it is still there");
     world.fetch("GET /other", "", 503, "Cache-Control: max-age=60", "bad");
-    assert_eq!(world.hit("GET /other", "").status, 503, "where there is nothing better, an error that says so is stored");
+    assert_eq!(
+        world.hit("GET /other", "").status,
+        503,
+        "where there is nothing better, an error that says so is stored"
+    );
 }

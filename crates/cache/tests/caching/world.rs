@@ -4,8 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use breme_base::{Instant, UnixSeconds};
-use breme_cache::{Answer, Asked, Cache, Content, Follower, Forward, Moment, Request, ResponseHead, Scheme, Settings, Verdict, Waiter, Wakes};
-use breme_http1::{ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, ServerConnection, Target};
+use breme_cache::{
+    Answer, Asked, Cache, Content, Follower, Forward, Moment, Request, ResponseHead, Scheme, Settings, Verdict, Waiter,
+    Wakes,
+};
+use breme_http1::{
+    ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, ServerConnection,
+    Target,
+};
 
 const START: u64 = 1_600_000_000;
 
