@@ -4,7 +4,7 @@
 //! that tests and the simulation own the time. [`WallClock`] turns it into the calendar's time where a
 //! protocol needs that. [`Random`] is a small seeded generator: the same seed gives the same run.
 //! [`Timers`] keeps many deadlines and tells the nearest. [`Source`] finds line and column of what is wrong in a text that a person
-//! wrote, and [`nearest`] what was probably meant; [`parse_duration`] and [`parse_count`] read numbers with suffixes.
+//! wrote, and [`nearest`] what was probably meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] read numbers with suffixes.
 //!
 //! This crate reads no clock, opens nothing and starts nothing.
 
@@ -16,6 +16,6 @@ mod timers;
 
 pub use instant::{Instant, UnixSeconds, WallClock};
 pub use place::{Place, Source, nearest};
-pub use quantity::{group_digits, grouped, parse_count, parse_duration, plural, split_suffix};
+pub use quantity::{group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix};
 pub use random::Random;
 pub use timers::Timers;

@@ -42,6 +42,22 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Reads a number of bytes: `4096`, `64KiB`, `256MiB`, `1.5GiB`; also `64kB`, `10M` by thousands.
+///
+/// # Errors
+/// With a sentence that says what is expected.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let fault = || format!("{text:?} is no number of bytes; write a whole number, or 64KiB, 256MiB, 1GiB, 10kB, 5M");
+    let (number, unit) = split_suffix(text);
+    let Some((_, exponent)) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
+        let by_thousands = text.strip_suffix(['b', 'B']).filter(|rest| !rest.is_empty());
+        return parse_count(by_thousands.unwrap_or(text)).map_err(|_| fault());
+    };
+    let bytes = number.parse::<f64>().map_err(|_| fault())? * 2f64.powi(*exponent as i32);
+    if bytes.is_finite() && bytes.fract() == 0.0 && bytes < 1e18 { Ok(bytes as u64) } else { Err(fault()) }
+}
+
 /// Divides a number from the unit behind it.
 #[must_use]
 pub fn split_suffix(text: &str) -> (&str, &str) {
@@ -102,6 +118,18 @@ mod tests {
         }
         for bad in ["", "k", "-5", "1.5", "1.2345k", "10x", "18446744073709551616", "999999999999G"] {
             assert!(parse_count(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn bytes() {
+        let cases = [("0", 0), ("4096", 4_096), ("256MiB", 256 << 20), ("1.5kib", 1_536), ("1GiB", 1 << 30)];
+        let by_thousands = [("64kB", 64_000), ("10k", 10_000), ("5MB", 5_000_000), ("7B", 7)];
+        for (text, expected) in cases.into_iter().chain(by_thousands) {
+            assert_eq!(parse_bytes(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "B", "MiB", "-1MiB", "1.3B", "1 MiB", "1e3KiB", "9999999TiB", "10x"] {
+            assert!(parse_bytes(bad).is_err(), "{bad:?}");
         }
     }
 }

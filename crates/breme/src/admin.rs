@@ -6,9 +6,12 @@
 //! | `/health` | 200 while the process works |
 //! | `/ready` | 200 while it accepts, 503 once it drains |
 //!
+//! A role may add pages of its own ([`Api`]); those that change something need a token.
+//!
 //! It is a node on the `events` driver with one thread for itself, so that it answers when the server's own threads are all busy, and costs them
 //! nothing: they count in places of their own, which are added up when somebody asks. It outlives the server's drain.
 
+mod api;
 mod metrics;
 mod node;
 
@@ -17,9 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use breme_driver::{BindError, Clock, Kind, Listener, Running, Settings, StartError, start};
-pub use metrics::{ConnectionMetrics, Families, ProcessMetrics};
+pub use api::{Api, Call, Page, Token};
+use breme_driver::{BindError, Clock, Counting, Kind, Listener, Running, Settings, StartError, start};
+use metrics::ConnectionMetrics;
+pub use metrics::{Families, Label, ProcessMetrics, refusal_name};
 use node::Attendant;
+use prometheus_client::collector::Collector;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 /// Descriptors that it may need: its connections, listener, poll and waker.
@@ -40,6 +47,25 @@ impl Readiness {
     fn is_ready(&self) -> bool {
         !self.is_draining.load(Ordering::Acquire)
     }
+}
+
+/// What a server tells at `/metrics`: of its process and its connections, and what its role has counted.
+pub fn registry(
+    role: &str,
+    kind: Kind,
+    process: ProcessMetrics,
+    counting: Counting,
+    own: Box<dyn Collector>,
+) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process));
+    let ours = registry.sub_registry_with_prefix("breme");
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let build = [("role", role.to_owned()), ("driver", kind.to_string()), ("version", version)];
+    ours.register("build", "What runs here", Info::new(build.to_vec()));
+    ours.register_collector(Box::new(ConnectionMetrics::new(counting)));
+    ours.register_collector(own);
+    registry
 }
 
 /// Its address, before anybody is served. Who connects waits.
@@ -63,8 +89,9 @@ impl AdminListener {
         cpus: Vec<usize>,
         registry: Registry,
         readiness: Readiness,
+        api: Option<(Box<dyn Api>, Token)>,
     ) -> Result<Admin, StartError> {
-        let mut attendant = Some(Attendant::new(clock.wall_clock(), registry, readiness));
+        let mut attendant = Some(Attendant::new(clock.wall_clock(), registry, readiness, api));
         let node = |_| attendant.take().expect("there is one shard");
         start(Kind::Events, vec![self.0], &settings(cpus), clock, node).map(Admin)
     }

@@ -4,11 +4,15 @@
 //! gives them to a driver.
 
 mod admin;
+mod configuration;
 mod driver;
 mod failure;
+mod files;
 #[cfg(target_os = "linux")]
 mod laboratory;
 mod load;
+mod proxy;
+mod serving;
 mod site;
 mod tls;
 
@@ -30,6 +34,8 @@ enum Command {
     Load(Box<load::Args>),
     /// Serve a folder of files, fixed answers for a laboratory, or both.
     Site(Box<site::Args>),
+    /// Stand between clients and servers: forward or reverse, with a cache, a balancer, an access log.
+    Proxy(Box<proxy::Args>),
     /// Carry out experiments and answer their questions.
     #[cfg(target_os = "linux")]
     Run(laboratory::RunArgs),
@@ -52,6 +58,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Load(args) => load::run(*args),
         Command::Site(args) => site::run(*args),
+        Command::Proxy(args) => proxy::run(&args),
         #[cfg(target_os = "linux")]
         Command::Run(args) => laboratory::run(&args),
         #[cfg(target_os = "linux")]

@@ -1,11 +1,12 @@
 //! What the flags of TLS have in common: files that become an identity, and protocols by their names.
 
 use std::fmt::Write;
-use std::io::Read;
 use std::path::Path;
 
-use breme_driver::{Identity, IdentityError, Validity};
+use breme_driver::{Identity, IdentityError, Trust, Validity};
 use sha2::{Digest, Sha256};
+
+use crate::files::read_bounded;
 
 /// What a file of certificates or keys may hold: the authorities of a large system are some 300 kB.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -13,16 +14,9 @@ const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The protocols that are spoken on top of TLS (RFC 7301, 6), the preferred one first.
 pub const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
-/// Reads a file, of which nothing is believed but that it is not endless.
+/// Reads a file that a flag names.
 pub fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let fault = |problem: String| format!("{flag} {}: {problem}", path.display());
-    let file = std::fs::File::open(path).map_err(|error| fault(format!("cannot be read: {error}")))?;
-    let mut bytes = Vec::new();
-    let count = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
-    match count.map_err(|error| fault(format!("cannot be read: {error}")))? as u64 > FILE_BYTES_MAX {
-        true => Err(fault(format!("is longer than {FILE_BYTES_MAX} bytes, which no certificate is"))),
-        false => Ok(bytes),
-    }
+    read_bounded(path, FILE_BYTES_MAX).map_err(|error| format!("{flag} {}: cannot be read: {error}", path.display()))
 }
 
 /// Two files and the flags that name them; without a second one, the key stands in the first.
@@ -59,6 +53,21 @@ impl IdentityFiles<'_> {
         let (flag, path) = (self.certificate_flag, self.certificate.display());
         Some(format!("{flag} {path}: the certificate {problem}; peers that check it will refuse it"))
     }
+}
+
+/// The authorities in a file that a flag names.
+pub fn authorities(flag: &str, path: &Path) -> Result<Trust, String> {
+    let pem = read(flag, path)?;
+    Trust::of_pem(&pem).map_err(|error| format!("{flag} {}: {error}", path.display()))
+}
+
+/// Who we are for servers that ask; what should be known of it is told.
+pub fn own_identity(command: &str, files: IdentityFiles<'_>) -> Result<Identity, String> {
+    let identity = files.identity()?;
+    if let Some(warning) = files.warning(&identity) {
+        eprintln!("breme {command}: warning: {warning}");
+    }
+    Ok(identity)
 }
 
 /// The SHA-256 of a certificate, as browsers and `openssl x509 -fingerprint -sha256` show it.

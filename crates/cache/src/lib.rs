@@ -1,3 +1,58 @@
 //! A shared HTTP cache (RFC 9111): what may be stored and for how long, what a stored response may answer, and the bounded store itself.
 //!
-//! Pure: the instant and the seed are arguments, and what waits is woken by its caller.
+//! Pure: the instant and the seed are arguments, and what waits is woken by its caller. One [`Cache`] serves all shards of a process.
+//!
+//! ```text
+//!                        ┌─ Answer       out of the store; perhaps with a refresh to be done in the background (a Forward)
+//!   Cache::ask(Request) ─┼─ Forward      ask upstream, perhaps with other conditions; feed it the answer: head, content, end, or failure
+//!                        └─ Wait         another request is fetching it: a Follower, read like a stream, whose owner is woken
+//! ```
+//!
+//! Every request passes here, also those that no cache may answer: a POST's answer makes stored ones invalid. What is to be woken comes back as
+//! [`Wakes`]; whoever gets them turns them into wake-ups of shards.
+//!
+//! | file | says |
+//! |---|---|
+//! | `key` | what a request is for |
+//! | `directives`, `structured` | Cache-Control, and the fields that are written by RFC 9651 |
+//! | `freshness`, `storing` | for how long a response is fresh, and whether it may be stored at all |
+//! | `selecting` | which variant a request gets (Vary) |
+//! | `validation`, `ranges` | conditional requests and partial ones |
+//! | `invalidation`, `groups`, `purge` | what makes stored responses go before their time |
+//! | `store` | the bounded store: shards, S3-FIFO, the budget |
+//! | `filling`, `forward` | answers that are being fetched, and who waits for them |
+//! | `status` | Cache-Status |
+
+mod answer;
+mod asking;
+mod bytes_inline;
+mod cache;
+mod directives;
+mod filling;
+mod forward;
+mod freshness;
+mod groups;
+mod invalidation;
+mod key;
+mod purge;
+mod ranges;
+mod selecting;
+mod settings;
+mod status;
+mod store;
+mod storing;
+mod structured;
+mod validation;
+
+pub use answer::{Answer, Content, Standing};
+pub use asking::{Asked, Moment, Request, ResponseHead, Waiter, Wakes};
+pub use cache::{Cache, HotObject, SettingsError, Statistics};
+pub use filling::{Followed, Follower, Reading, StreamedHead};
+pub use forward::{Forward, Verdict};
+pub use key::{Scheme, normalise_authority};
+pub use purge::{Manner, Purge, PurgeError};
+pub use settings::Settings;
+pub use status::{CacheStatus, Forwarded};
+
+#[cfg(test)]
+mod testing;

@@ -44,6 +44,8 @@ struct Outstanding {
     heads: [u64; 2],
     /// The last one is CONNECT.
     connect_is_last: bool,
+    /// The last one asks for another protocol.
+    upgrade_is_last: bool,
 }
 
 /// What `receive` found at the start of the input.
@@ -58,6 +60,8 @@ pub enum ClientProgress<'a, 'f> {
     Interim {
         /// 100 to 199.
         status: u16,
+        /// The field section.
+        fields: Fields<'a, 'f>,
         /// Bytes used.
         taken: usize,
     },
@@ -65,6 +69,14 @@ pub enum ClientProgress<'a, 'f> {
     Head {
         /// The head.
         head: ResponseHead<'a, 'f>,
+        /// Bytes used.
+        taken: usize,
+    },
+    /// 101, which was [asked for](ClientConnection::sent_with_upgrade): what comes behind its head speaks another protocol, and this connection
+    /// is over.
+    Switched {
+        /// The field section.
+        fields: Fields<'a, 'f>,
         /// Bytes used.
         taken: usize,
     },
@@ -143,7 +155,10 @@ impl Outstanding {
     const PLACES: u32 = u64::BITS * 2;
 
     fn can_push(&self, method: Method<'_>) -> bool {
-        !self.connect_is_last && self.count < u32::MAX && (method != Method::Head || self.count < Self::PLACES)
+        !self.connect_is_last
+            && !self.upgrade_is_last
+            && self.count < u32::MAX
+            && (method != Method::Head || self.count < Self::PLACES)
     }
 
     fn push(&mut self, method: Method<'_>) {
@@ -151,12 +166,14 @@ impl Outstanding {
             self.heads[(self.count / u64::BITS) as usize] |= 1 << (self.count % u64::BITS);
         }
         self.connect_is_last = method == Method::Connect;
+        self.upgrade_is_last = false;
         self.count += 1;
     }
 
     fn pop(&mut self) {
         self.count -= 1;
         self.connect_is_last &= self.count > 0;
+        self.upgrade_is_last &= self.count > 0;
         self.heads[0] = self.heads[0] >> 1 | self.heads[1] << (u64::BITS - 1);
         self.heads[1] >>= 1;
     }
@@ -167,6 +184,10 @@ impl Outstanding {
 
     fn next_is_connect(&self) -> bool {
         self.connect_is_last && self.count == 1
+    }
+
+    fn next_is_upgrade(&self) -> bool {
+        self.upgrade_is_last && self.count == 1
     }
 }
 
@@ -200,6 +221,13 @@ impl ClientConnection {
         } else {
             self.receiving = Receiving::Over;
         }
+    }
+
+    /// As [`sent`](Self::sent), for a request that asks for another protocol (RFC 9110, 7.8). Nothing can be sent behind it before it is
+    /// answered.
+    pub fn sent_with_upgrade(&mut self, method: Method<'_>) {
+        self.sent(method);
+        self.outstanding.upgrade_is_last = true;
     }
 
     /// How many responses are due.
@@ -260,19 +288,29 @@ impl ClientConnection {
         };
         self.scan = HeadScan::default();
         match line.status {
+            101 if self.outstanding.next_is_upgrade() => {
+                self.outstanding.pop();
+                self.receiving = Receiving::Over;
+                Ok(ClientProgress::Switched { fields: Fields { headers }, taken })
+            }
             // Nothing was asked to be upgraded.
             101 => Err(ClientError::Unexpected),
-            100..200 => self.pass_interim(line.status, taken),
+            100..200 => self.pass_interim(line.status, Fields { headers }, taken),
             _ => self.begin_response(&line, headers).map(|head| ClientProgress::Head { head, taken }),
         }
     }
 
-    fn pass_interim<'a, 'f>(&mut self, status: u16, taken: usize) -> Result<ClientProgress<'a, 'f>, ClientError> {
+    fn pass_interim<'a, 'f>(
+        &mut self,
+        status: u16,
+        fields: Fields<'a, 'f>,
+        taken: usize,
+    ) -> Result<ClientProgress<'a, 'f>, ClientError> {
         if self.interim_count == Self::INTERIM_COUNT_MAX {
             return Err(ClientError::TooLarge);
         }
         self.interim_count += 1;
-        Ok(ClientProgress::Interim { status, taken })
+        Ok(ClientProgress::Interim { status, fields, taken })
     }
 
     /// The status line and the fields; none while the head is not complete.
@@ -369,4 +407,45 @@ fn tokenise<'a, 'f>(input: &'a [u8], limits: &Limits, storage: &'f mut FieldStor
     let Ok(httparse::Status::Complete(len)) = parsed else { return None };
     let headers = response.headers;
     lines_are_strict(&input[..len], headers).then_some((headers, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWITCH: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nraw";
+
+    fn asked() -> ClientConnection {
+        let mut client = ClientConnection::new();
+        client.sent_with_upgrade(Method::Get);
+        client
+    }
+
+    #[test]
+    fn a_switch_that_was_asked_for_ends_http() {
+        let (mut client, limits) = (asked(), Limits::default());
+        assert!(!client.can_send(Method::Get), "what is sent behind it may be read by another protocol");
+        let mut storage = FieldStorage::new();
+        let Ok(ClientProgress::Switched { fields, taken }) = client.receive(SWITCH, false, &limits, &mut storage)
+        else {
+            panic!("it was asked for")
+        };
+        assert_eq!(fields.first("upgrade"), Some(&b"x"[..]));
+        assert_eq!(&SWITCH[taken..], b"raw");
+        assert!(!client.can_send(Method::Get));
+    }
+
+    #[test]
+    fn a_server_may_decline_to_switch() {
+        let (mut client, limits) = (asked(), Limits::default());
+        let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+        let mut storage = FieldStorage::new();
+        let progress = client.receive(answer, false, &limits, &mut storage);
+        assert!(matches!(progress, Ok(ClientProgress::Head { .. })), "{progress:?}");
+        let progress = client.receive(b"", false, &limits, &mut storage);
+        assert!(matches!(progress, Ok(ClientProgress::End { keep_alive: true, .. })), "{progress:?}");
+        client.sent(Method::Get);
+        let progress = client.receive(SWITCH, false, &limits, &mut storage);
+        assert!(matches!(progress, Err(ClientError::Unexpected)), "{progress:?}");
+    }
 }

@@ -48,6 +48,17 @@ impl FamiliarHead {
         Some(WholeResponse { status: self.status, content, taken, keep_alive: self.keep_alive })
     }
 
+    /// Forgets it.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Whether there is one, so that what was learnt with it is of use.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
     fn learn(&mut self, bytes: &[u8], status: u16, content_bytes: usize, keep_alive: bool) {
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);

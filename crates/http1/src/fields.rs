@@ -78,6 +78,12 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 }
 
+/// The members of one value, read as a comma-separated list (RFC 9110, 5.6.1): trimmed, without empty ones. Commas inside quoted strings
+/// do not separate.
+pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    members(value)
+}
+
 /// A name or a value that cannot stand in a field: it would end the line or the section (RFC 9110, 5.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidField {
@@ -118,7 +124,7 @@ pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Re
 }
 
 /// A value that arrives as it was sent.
-fn is_sendable(value: &[u8]) -> bool {
+pub(crate) fn is_sendable(value: &[u8]) -> bool {
     let at_an_end = |byte: Option<&u8>| byte.is_some_and(|&byte| is_blank(byte));
     value_run(value) == value.len() && !at_an_end(value.first()) && !at_an_end(value.last())
 }
@@ -142,6 +148,11 @@ impl FieldBlock {
     /// If the name is not a token, or the value holds CR, LF, NUL or another control byte (HTAB is allowed), or begins or ends with white space.
     pub fn push(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
         push_field_line(&mut self.bytes, name, value)
+    }
+
+    /// Takes no more memory than its lines need.
+    pub fn shrink_to_fit(&mut self) {
+        self.bytes.shrink_to_fit();
     }
 
     /// Whether there is no line in it.

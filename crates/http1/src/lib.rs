@@ -12,7 +12,9 @@
 //!             └─► content    content out of its length or chunks; trailers checked and dropped
 //!   server, client           where the connection stands; refusals and errors
 //!   familiar                 responses whose head came before
+//!   byte_ranges, entity_tags  values that both caches and servers read
 //!   status, fields, encoder  messages ─► bytes; names and values checked at one place
+//!   relay                messages of others, passed on
 //! ```
 //!
 //! What can be read in two ways is refused (RFC 9112, 11.2), and every refusal has a [`RefusalReason`]. The verdict on a message
@@ -39,9 +41,11 @@
 //! # Ok::<(), breme_http1::InvalidField>(())
 //! ```
 
+mod byte_ranges;
 mod client;
 mod content;
 mod encoder;
+mod entity_tags;
 mod familiar;
 mod fields;
 mod head;
@@ -49,18 +53,23 @@ mod limits;
 mod meaning;
 mod message;
 mod refusal;
+mod relay;
 mod request_line;
 mod server;
 mod status;
 mod status_line;
 mod syntax;
 
+pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};
 pub use client::{ClientConnection, ClientError, ClientProgress};
 pub use encoder::RequestEncoder;
+pub use entity_tags::{EntityTag, any_tag, only_tag};
 pub use familiar::{FamiliarHead, WholeResponse};
-pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField};
+pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField, list_members};
 pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
 pub use refusal::{Refusal, RefusalReason};
+pub use relay::{FieldWriter, HopByHop, RelayedRequest, push_chunk, push_last_chunk};
+pub use request_line::is_authority;
 pub use server::{Content, Progress, ResponseWriter, ServerConnection};
 pub use status::reason_phrase;

@@ -17,6 +17,7 @@ pub(crate) struct RequestMeaning<'a> {
     pub(crate) framing: Framing,
     pub(crate) keep_alive: bool,
     pub(crate) expects_continue: bool,
+    pub(crate) asks_upgrade: bool,
 }
 
 /// What one pass over the fields finds, before it is judged.
@@ -32,6 +33,7 @@ struct Found<'a> {
     /// There is a field at which [`check_odd_fields`] must look.
     is_odd: bool,
     expect: bool,
+    upgrade: bool,
     options: ConnectionOptions,
 }
 
@@ -40,6 +42,7 @@ struct Found<'a> {
 struct ConnectionOptions {
     close: bool,
     keep_alive: bool,
+    upgrade: bool,
 }
 
 impl ConnectionOptions {
@@ -48,6 +51,7 @@ impl ConnectionOptions {
         for option in value.split(|&byte| byte == b',').map(trim) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
         }
     }
 
@@ -66,6 +70,7 @@ impl<'a> Found<'a> {
             match header.name.len() {
                 4 if is("Host") => found.several_hosts |= found.host.replace(header.value).is_some(),
                 6 if is("Expect") => found.expect = true,
+                7 if is("Upgrade") => found.upgrade = true,
                 10 if is("Connection") => found.options.read(header.value),
                 12 if is("Content-Type") => found.is_odd |= std::mem::replace(&mut found.content_type, true),
                 14 if is("Content-Length") => found.several_lengths |= found.length.replace(header.value).is_some(),
@@ -106,12 +111,16 @@ pub(crate) fn request<'a>(
     };
     // A server that speaks HTTP/1.0 only keeps a connection by the rule of that version.
     let rule = if limits.http10_only { Version::Http10 } else { version };
+    // RFC 9110, 7.8: the option must be there, and HTTP/1.0 does not know it.
+    let may_upgrade = version == Version::Http11 && method != Method::Connect && !limits.http10_only;
+    let is_empty = matches!(framing, Framing::None | Framing::Length(0));
     let expects_continue = found.expect && version == Version::Http11 && meets_expectations(headers, framing)?;
     Ok(RequestMeaning {
         authority,
         framing,
         keep_alive: found.options.persist(rule),
         expects_continue: expects_continue && !limits.http10_only,
+        asks_upgrade: found.upgrade && found.options.upgrade && may_upgrade && is_empty,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The parts of a message, borrowed from the received bytes.
 
 use crate::Fields;
-use crate::syntax::is_token;
+use crate::syntax::{decimal, is_token};
 
 /// The protocol version of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,6 +129,9 @@ pub struct RequestHead<'a, 'f> {
     pub framing: Framing,
     /// The client waits for 100 (Continue) before it sends the content.
     pub expects_continue: bool,
+    /// The client would go on with one of the protocols of Upgrade (RFC 9110, 7.8). Never with content: whether that would be read by the
+    /// old protocol or the new one must not be a question.
+    pub asks_upgrade: bool,
 }
 
 /// A response without its content.
@@ -159,6 +162,14 @@ impl ResponseHead<'_, '_> {
     #[must_use]
     pub fn has_content(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
+    }
+
+    /// The length that the fields tell, also where no content follows because the request was HEAD or the status is 304.
+    #[must_use]
+    pub fn announced_bytes(&self) -> Option<u64> {
+        let mut lengths = self.fields.all("Content-Length");
+        let first = lengths.next()?;
+        if lengths.all(|other| other == first) { decimal(first) } else { None }
     }
 }
 

@@ -177,6 +177,12 @@ fn absolute_form(target: &str, path_len: usize) -> Result<Target<'_>, RefusalRea
     Ok(Target::Absolute { scheme, authority, path, query })
 }
 
+/// Whether this is a host with an optional port, as it stands in Host or in a target (RFC 9110, 4.2.1 and 7.2).
+#[must_use]
+pub fn is_authority(text: &str) -> bool {
+    Authority::parse(text.as_bytes()).is_some()
+}
+
 /// What a valid authority (RFC 3986, 3.2, without user information) holds.
 pub(crate) struct Authority {
     /// A port that is not empty.

@@ -186,7 +186,7 @@ fn run_client(
                 down.start += taken;
                 return false;
             }
-            ClientProgress::Interim { status, taken } => {
+            ClientProgress::Interim { status, taken, .. } => {
                 assert_eq!(status, 100);
                 down.start += taken;
             }
@@ -200,6 +200,7 @@ fn run_client(
                 down.start += taken;
             }
             ClientProgress::End { taken, .. } => down.start += taken,
+            ClientProgress::Switched { .. } => panic!("nobody asked for it"),
             ClientProgress::Over => return true,
         }
     }

@@ -1,11 +1,12 @@
 //! Conditional requests (RFC 9110, 13): is what the client has still good?
 //!
 //! The order of 13.2.2 is in [`evaluate`]: If-Match, else If-Unmodified-Since; then If-None-Match, else If-Modified-Since. A date that
-//! cannot be read, or that stands there twice, is no condition (13.1.3). If-Range decides about [`range`](crate::range) alone.
+//! cannot be read, or that stands there twice, is no condition (13.1.3). If-Range decides about ranges alone.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use breme_base::UnixSeconds;
+use breme_http1::{EntityTag, any_tag, only_tag};
 
 /// What identifies a representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub(crate) enum Verdict {
 /// The order of RFC 9110, 13.2.2, for the methods that can be served from a file.
 pub(crate) fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> Verdict {
     if !conditions.if_match.is_empty() {
-        if !any_tag(&conditions.if_match, |tag| strong_match(tag, validators)) {
+        if !any_tag(conditions.if_match.iter().copied(), |tag| strong_match(tag, validators)) {
             return Verdict::Failed;
         }
     } else if let (Some(limit), Some(modified)) = (date(conditions.if_unmodified_since), validators.modified)
@@ -59,7 +60,7 @@ pub(crate) fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> 
     let unchanged = if conditions.if_none_match.is_empty() {
         matches!((date(conditions.if_modified_since), validators.modified), (Some(since), Some(modified)) if modified <= since)
     } else {
-        any_tag(&conditions.if_none_match, |tag| tag.opaque == validators.tag.as_bytes())
+        any_tag(conditions.if_none_match.iter().copied(), |tag| tag.opaque == validators.tag.as_bytes())
     };
     if unchanged { Verdict::NotModified } else { Verdict::Proceed }
 }
@@ -67,70 +68,14 @@ pub(crate) fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> 
 /// Whether a Range field counts: If-Range names exactly this representation, by a strong tag or by its exact date (13.1.5).
 pub(crate) fn if_range_holds(value: &[u8], validators: &Validators) -> bool {
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
-        return matches!(Tags::new(value).next(), Some(Member::Tag(tag)) if tag.length == value.len() && strong_match(tag, validators));
+        return only_tag(value).is_some_and(|tag| strong_match(tag, validators));
     }
     // A weak tag means that the file changed within the clock's resolution: then its date is weak as well (8.8.2.2).
     !validators.weak && validators.modified.is_some() && date(Some(value)) == validators.modified
 }
 
-/// An entity tag as received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tag<'a> {
-    weak: bool,
-    /// With its quotes.
-    opaque: &'a [u8],
-    /// With `W/`.
-    length: usize,
-}
-
-fn strong_match(tag: Tag<'_>, validators: &Validators) -> bool {
+fn strong_match(tag: EntityTag<'_>, validators: &Validators) -> bool {
     !tag.weak && !validators.weak && tag.opaque == validators.tag.as_bytes()
-}
-
-/// Whether a member of these lists is `*` or a tag for which `matches` holds.
-fn any_tag(lines: &[&[u8]], matches: impl Fn(Tag<'_>) -> bool) -> bool {
-    lines.iter().flat_map(|line| Tags::new(line)).any(|member| match member {
-        Member::Any => true,
-        Member::Tag(tag) => matches(tag),
-    })
-}
-
-enum Member<'a> {
-    Any,
-    Tag(Tag<'a>),
-}
-
-/// The members of one list, up to the first that is malformed. Commas may stand inside a tag (8.8.3), so that a split at commas would be wrong.
-struct Tags<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Tags<'a> {
-    const fn new(line: &'a [u8]) -> Self {
-        Self { rest: line }
-    }
-}
-
-impl<'a> Iterator for Tags<'a> {
-    type Item = Member<'a>;
-
-    fn next(&mut self) -> Option<Member<'a>> {
-        while let [b' ' | b'\t' | b',', rest @ ..] = self.rest {
-            self.rest = rest;
-        }
-        if self.rest == b"*" {
-            self.rest = b"";
-            return Some(Member::Any);
-        }
-        let weak = self.rest.starts_with(b"W/");
-        let prefix = if weak { 2 } else { 0 };
-        let quoted = &self.rest[prefix..];
-        let closing = quoted.strip_prefix(b"\"")?.iter().position(|&byte| byte == b'"')?;
-        let length = prefix + closing + 2;
-        let tag = Tag { weak, opaque: &quoted[..closing + 2], length };
-        self.rest = &self.rest[length..];
-        Some(Member::Tag(tag))
-    }
 }
 
 /// An HTTP date in any of the three formats (5.6.7).

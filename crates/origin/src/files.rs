@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use breme_http1::{FieldBlock, Fields};
+use breme_http1::{ByteRange, FieldBlock, Fields, Ranges, parse_ranges};
 use breme_node::FileRange;
 use bytes::Bytes;
 
@@ -10,7 +10,6 @@ use crate::answer::{Answer, Body, Caching, Lines, Part, representation};
 use crate::conditional::{Conditions, Verdict, evaluate, if_range_holds};
 use crate::encodings;
 use crate::entry::{Entry, Representation, SiteFile, StoredBody, line};
-use crate::range::{self, ByteRange, Ranges};
 
 /// Fields of a request that can change how a file is answered, found in one pass, so that most requests pay for that alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +58,7 @@ pub(crate) fn answer(
         }
     }
     if present.range && is_get && range_counts(fields, chosen) {
-        match fields.first("range").map_or(Ranges::Ignored, |value| range::parse(value, chosen.length)) {
+        match fields.first("range").map_or(Ranges::Ignored, |value| parse_ranges(value, chosen.length)) {
             Ranges::Ignored => {}
             Ranges::One(range) => return one_part(entry.clone(), index, chosen, range),
             Ranges::Several(ranges) => return several_parts(entry.clone(), index, chosen, &ranges, boundary()),

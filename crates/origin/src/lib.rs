@@ -36,7 +36,6 @@ mod listing;
 mod media_types;
 mod node;
 mod path;
-mod range;
 mod root;
 mod router;
 mod sending;

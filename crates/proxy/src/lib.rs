@@ -1,5 +1,27 @@
 //! The proxy as a node: forward and reverse, on every driver.
+//!
+//! A [`Proxy`] is what all shards share: settings, the choice of upstreams, the resolver, the log. [`Proxy::node`] makes the node of one shard,
+//! which a driver carries; [`Proxy::counts`] tells what all of them have counted.
 
+mod access_log;
+mod counters;
+mod date;
+mod failure;
+mod limits;
+mod networks;
+mod node;
+mod proxy;
+mod queue;
+mod renewal;
+mod request;
+mod resolver;
 mod settings;
+mod shared;
+mod targets;
 
-pub use settings::{ClientLimits, ForwardRules, HostRule, Identity, Mode, Pool, Settings, Times};
+pub use access_log::{AccessLog, Ending, Exchange};
+pub use counters::{Bucket, ProxyCounts, StatusCount, UPSTREAM_TIME_BOUNDS};
+pub use node::ProxyNode;
+pub use proxy::{Parts, Proxy, SettingsError};
+pub use resolver::{Requester, Resolution, ResolveError, Resolver};
+pub use settings::{ClientLimits, ForwardRules, HostRule, Identity, Mode, Pool, QueueSettings, Settings, Times};

@@ -26,10 +26,16 @@ pub struct Settings {
     pub upgrades: bool,
     /// What each client may take of the proxy.
     pub clients: ClientLimits,
+    /// Requests that wait while every upstream has as many as it may have.
+    pub queue: QueueSettings,
     /// Bytes of one exchange that wait in the proxy for a peer that is slower, in each direction; past it the faster one is held back.
     pub relay_bytes_max: usize,
     /// The listeners that speak TLS: the scheme of what comes there is `https`.
     pub secured_listeners: Vec<ListenerId>,
+    /// Requests with a field of this name have nothing to do with the cache.
+    pub cache_bypass_header: Option<String>,
+    /// Networks (`10.0.0.0/8`) whose members may let stored answers go, by the method PURGE; empty: the method is passed on.
+    pub purge_from: Vec<String>,
     /// For everything random.
     pub seed: u64,
 }
@@ -143,7 +149,8 @@ impl Default for Identity {
     }
 }
 
-/// What each client address may take; 0: any.
+/// What each client may take of the proxy; 0: any. A client is an address, of IPv6 a network of 64 bits. Those who are
+/// [trusted](Identity::trusted) are not limited: they ask for others.
 #[derive(Clone, Debug, Default)]
 pub struct ClientLimits {
     /// Connections at a time; past it new ones are closed at once.
@@ -152,6 +159,22 @@ pub struct ClientLimits {
     pub requests_per_second: u32,
     /// So many requests may come at once.
     pub burst: u32,
+}
+
+/// Requests that wait while every upstream has as many as [it may have](breme_balance::GroupSettings::outstanding_max), in all shards
+/// together.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueSettings {
+    /// So many wait; past it 503. 0: none.
+    pub requests_max: usize,
+    /// Longest time that one waits; past it 503.
+    pub timeout: Duration,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self { requests_max: 1024, timeout: Duration::from_secs(5) }
+    }
 }
 
 impl Settings {
@@ -168,8 +191,11 @@ impl Settings {
             retries_max: 1,
             upgrades: true,
             clients: ClientLimits::default(),
+            queue: QueueSettings::default(),
             relay_bytes_max: 64 * 1024,
             secured_listeners: Vec::new(),
+            cache_bypass_header: None,
+            purge_from: Vec::new(),
             seed: 0,
         }
     }

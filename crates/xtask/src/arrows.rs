@@ -62,7 +62,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("sim", &["testkit"]),
     ("origin", &["sim", "testkit", "sys"]),
     ("load", &["sim", "testkit", "origin"]),
-    ("proxy", &["sim", "testkit", "origin", "load"]),
+    ("proxy", &["sim", "testkit", "origin", "load", "driver"]),
     ("breme", &["conformance", "testkit", "sim"]),
 ];
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_driver::{Counting, End, ShardCounters};
+use breme_http1::RefusalReason;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -45,6 +46,27 @@ impl<'a> Families<'a> {
         for (labels, value) in values {
             let mut metric = family.encode_family(&labels)?;
             metric.encode_counter::<NoLabelSet, u64, f64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    /// Times in seconds, sorted into buckets; each has its upper bound and how many fell into it and into none before it.
+    pub fn histogram(&mut self, name: &str, help: &str, buckets: &[(f64, u64)], sum: f64) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        family.encode_histogram::<NoLabelSet>(sum, count, buckets, None)
+    }
+
+    /// Numbers that go up and down, told from each other by labels.
+    pub fn gauges<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([Label; N], u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in values {
+            family.encode_family(&labels)?.encode_gauge(&signed(value))?;
         }
         Ok(())
     }
@@ -155,5 +177,31 @@ impl Collector for ConnectionMetrics {
         ];
         let handshakes = handshakes.map(|(outcome, count)| ([("outcome", outcome.to_owned())], count));
         families.counters("tls_handshakes", "Handshakes of TLS, by how they went.", handshakes)
+    }
+}
+
+/// `BadHost` becomes `bad_host`.
+pub fn refusal_name(reason: RefusalReason) -> String {
+    let mut name = String::new();
+    for character in format!("{reason:?}").chars() {
+        if character.is_ascii_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(character.to_ascii_lowercase());
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_has_a_name_of_small_letters() {
+        assert_eq!(refusal_name(RefusalReason::SeveralContentLengths), "several_content_lengths");
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        for &reason in RefusalReason::ALL {
+            assert!(refusal_name(reason).bytes().all(is_plain));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The node that answers at `--admin`: three pages, few connections, and no client that can keep others out.
+//! The node that answers at `--admin`: few pages, few connections, and no client that can keep others out.
 //!
 //! There are [`CONNECTIONS_KEPT`] places. Who comes when all are taken gets that of the one who has been silent for the longest: a scraper
 //! sends its request at once, and so is served however many sit there and say nothing.
@@ -12,6 +12,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use super::Readiness;
+use super::api::{Api, Call, Page, Token};
 
 /// Connections at a time; past it one must go.
 const CONNECTIONS_KEPT: usize = 48;
@@ -21,9 +22,10 @@ pub(super) const CONNECTIONS_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes of a page that are expected, so that it is built without being moved.
 const PAGE_BYTES: usize = 16 * 1024;
+/// Content of a request; past it 413.
+const CONTENT_BYTES_MAX: u64 = 256 * 1024;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const PLAIN: &str = "text/plain; charset=utf-8";
 const INDEX: &str = "GET /metrics  counters and gauges (OpenMetrics)\n\
     GET /health   200 while the process works\n\
     GET /ready    200 while it accepts, 503 once it drains\n";
@@ -34,6 +36,8 @@ pub struct Attendant {
     clock: WallClock,
     registry: Registry,
     readiness: Readiness,
+    /// What the role adds.
+    api: Option<(Box<dyn Api>, Token)>,
     limits: Limits,
     connections: Vec<Option<Connection>>,
     timers: Timers,
@@ -46,49 +50,87 @@ struct Connection {
     /// When it came, or was answered last.
     since: Instant,
     is_open: bool,
+    /// A request whose content is still to come.
+    begun: Option<Begun>,
 }
 
-/// What is answered.
-#[derive(Debug, PartialEq, Eq)]
-struct Page {
-    status: u16,
-    media_type: &'static str,
-    text: String,
+/// A request that may change something.
+#[derive(Debug)]
+struct Begun {
+    method: String,
+    path: String,
+    query: Option<String>,
+    content: Vec<u8>,
 }
 
-impl Page {
-    fn plain(status: u16, text: &str) -> Self {
-        Self { status, media_type: PLAIN, text: text.to_owned() }
+impl Begun {
+    fn call(&self) -> Call<'_> {
+        let Self { method, path, query, content } = self;
+        Call { method, path, query: query.as_deref(), content }
     }
+}
+
+/// What becomes of a request when its head has come.
+enum Step {
+    Answer(Page),
+    /// Its content is wanted first.
+    Read(Begun),
 }
 
 impl Attendant {
-    pub(super) fn new(clock: WallClock, registry: Registry, readiness: Readiness) -> Self {
-        let limits = Limits { drain_bytes_max: 0, ..Limits::default() };
-        Self { clock, registry, readiness, limits, connections: Vec::new(), timers: Timers::new() }
+    pub(super) fn new(
+        clock: WallClock,
+        registry: Registry,
+        readiness: Readiness,
+        api: Option<(Box<dyn Api>, Token)>,
+    ) -> Self {
+        let limits = Limits { drain_bytes_max: 0, content_bytes_max: CONTENT_BYTES_MAX, ..Limits::default() };
+        Self { clock, registry, readiness, api, limits, connections: Vec::new(), timers: Timers::new() }
     }
 
-    fn page(&self, head: &RequestHead<'_, '_>) -> Page {
-        let path = match head.target {
-            Target::Origin { path, .. } | Target::Absolute { path, .. } => path,
-            Target::Asterisk | Target::Authority(_) => "",
+    fn step(&self, head: &RequestHead<'_, '_>) -> Step {
+        let (path, query) = match head.target {
+            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+            Target::Asterisk | Target::Authority(_) => ("", None),
         };
-        let is_known = matches!(path, "/" | "/metrics" | "/health" | "/ready");
+        let only_looks = matches!(head.method, Method::Get | Method::Head);
+        match (&self.api, path) {
+            (_, "/" | "/metrics" | "/health" | "/ready") => Step::Answer(self.page(path, only_looks)),
+            (None, _) => Step::Answer(Page::plain(404, self.index())),
+            (Some((api, _)), _) if only_looks => {
+                Step::Answer(api.answer(&Call { method: head.method.as_str(), path, query, content: b"" }))
+            }
+            (Some((api, token)), _) => match token.check(head.fields.first("authorization")) {
+                Err(page) => Step::Answer(page),
+                Ok(()) => {
+                    let (method, path) = (head.method.as_str().to_owned(), path.to_owned());
+                    let begun = Begun { method, path, query: query.map(str::to_owned), content: Vec::new() };
+                    if head.has_content() { Step::Read(begun) } else { Step::Answer(api.answer(&begun.call())) }
+                }
+            },
+        }
+    }
+
+    fn page(&self, path: &str, only_looks: bool) -> Page {
         match path {
-            _ if !is_known => Page::plain(404, INDEX),
-            _ if !matches!(head.method, Method::Get | Method::Head) => Page::plain(405, "GET or HEAD\n"),
+            _ if !only_looks => Page::not_allowed("GET, HEAD"),
             "/metrics" => self.metrics(),
             "/health" => Page::plain(200, "works\n"),
             "/ready" if self.readiness.is_ready() => Page::plain(200, "ready\n"),
             "/ready" => Page::plain(503, "draining\n"),
-            _ => Page::plain(200, INDEX),
+            _ => Page::plain(200, self.index()),
         }
+    }
+
+    fn index(&self) -> String {
+        let more = self.api.as_ref().map_or_else(String::new, |(api, _)| api.index());
+        format!("{INDEX}{more}")
     }
 
     fn metrics(&self) -> Page {
         let mut text = String::with_capacity(PAGE_BYTES);
         match text::encode(&mut text, &self.registry) {
-            Ok(()) => Page { status: 200, media_type: OPEN_METRICS, text },
+            Ok(()) => Page { media_type: OPEN_METRICS, ..Page::plain(200, text) },
             Err(_) => Page::plain(500, "the metrics cannot be written\n"),
         }
     }
@@ -139,9 +181,18 @@ impl Attendant {
             match connection.http.receive(input, received.ended, &self.limits, &mut storage) {
                 Ok(Progress::Head { head, taken: step }) => {
                     taken += step;
-                    self.answer(now, connection, &head, actions);
+                    self.handle_head(now, connection, &head, actions);
                 }
-                Ok(Progress::Content { taken: step, .. } | Progress::End { taken: step }) => taken += step,
+                Ok(Progress::Content { taken: step, bytes }) => {
+                    taken += step;
+                    connection.begun.iter_mut().for_each(|begun| begun.content.extend_from_slice(bytes));
+                }
+                Ok(Progress::End { taken: step }) => {
+                    taken += step;
+                    if let (Some(begun), Some((api, _))) = (connection.begun.take(), &self.api) {
+                        self.answer(now, connection, &api.answer(&begun.call()), actions);
+                    }
+                }
                 Ok(Progress::NeedMore { taken: step }) => return (taken + step, received.ended),
                 Ok(Progress::Blocked | Progress::Over) => return (received.bytes.len(), true),
                 Err(refusal) => {
@@ -153,19 +204,35 @@ impl Attendant {
         }
     }
 
-    fn answer(&self, now: Instant, connection: &mut Connection, head: &RequestHead<'_, '_>, actions: &mut Actions) {
+    fn handle_head(
+        &self,
+        now: Instant,
+        connection: &mut Connection,
+        head: &RequestHead<'_, '_>,
+        actions: &mut Actions,
+    ) {
+        match self.step(head) {
+            Step::Read(begun) => {
+                connection.http.send_continue(actions.send(connection.id));
+                connection.begun = Some(begun);
+            }
+            Step::Answer(page) => {
+                if head.has_content() {
+                    connection.http.close_after_this(); // nothing of it is wanted
+                }
+                self.answer(now, connection, &page, actions);
+            }
+        }
+    }
+
+    fn answer(&self, now: Instant, connection: &mut Connection, page: &Page, actions: &mut Actions) {
         connection.since = now;
-        if head.has_content() {
-            connection.http.close_after_this(); // nothing of it is wanted
-        }
-        let Page { status, media_type, text } = self.page(head);
+        let Page { status, media_type, text, field } = page;
         let out = actions.send(connection.id);
-        let mut writer = connection.http.respond(status, Framing::Length(text.len() as u64), &self.date(now), out);
-        for (name, value) in [("Content-Type", media_type), ("Cache-Control", "no-store")] {
+        let mut writer = connection.http.respond(*status, Framing::Length(text.len() as u64), &self.date(now), out);
+        let fields = [("Content-Type", *media_type), ("Cache-Control", "no-store")];
+        for (name, value) in fields.into_iter().chain(*field) {
             let _ = writer.field(name, value.as_bytes()); // constants of ours, which are fields
-        }
-        if status == 405 {
-            let _ = writer.field("Allow", b"GET, HEAD");
         }
         if writer.end() == Content::Expected {
             actions.send(connection.id).extend_from_slice(text.as_bytes());
@@ -181,7 +248,8 @@ impl Node for Attendant {
         if index >= self.connections.len() {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Connection { id, http: ServerConnection::new(), since: now, is_open: true });
+        self.connections[index] =
+            Some(Connection { id, http: ServerConnection::new(), since: now, is_open: true, begun: None });
         self.timers.set(id.key(), now + PATIENCE);
     }
 

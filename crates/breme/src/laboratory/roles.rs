@@ -7,9 +7,12 @@ use breme_experiment::plan::{Flag, Role, Roles};
 use clap::{Arg, Command, CommandFactory, Parser};
 
 use crate::Cli;
+use crate::configuration::in_a_line;
 
 /// The names of the servers among the subcommands.
-const SERVERS: [&str; 1] = ["site"];
+const SERVERS: [&str; 2] = ["site", "proxy"];
+/// Flags whose value is the URL of a server behind this one.
+const UPSTREAMS: [&str; 1] = ["upstream"];
 
 /// All servers with their flags.
 pub(super) fn roles() -> Roles {
@@ -31,7 +34,7 @@ fn flag(argument: &Arg) -> Flag {
         is_positional: argument.is_positional(),
         takes_value,
         is_path: argument.get_value_parser().type_id() == TypeId::of::<PathBuf>(),
-        is_upstream: false,
+        is_upstream: argument.get_long().is_some_and(|name| UPSTREAMS.contains(&name)),
         values: if takes_value { values.iter().map(|value| value.get_name().to_owned()).collect() } else { Vec::new() },
     }
 }
@@ -43,14 +46,6 @@ pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
         crate::Command::Load(args) => args.check_without_files().map_err(|failure| failure.message),
         _ => Ok(()),
     }
-}
-
-/// What clap has to say, without usage and colours.
-fn in_a_line(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let said: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    said.join("; ").trim_start_matches("error: ").to_owned()
 }
 
 #[cfg(test)]
@@ -66,6 +61,10 @@ mod tests {
         assert!(flag("tls-cert").is_path && flag("tls-cert").takes_value);
         assert!(flag("directory").is_positional && flag("directory").is_path);
         assert_eq!(flag("http").values, ["1.0", "1.1"]);
+        let proxy = &roles.0[1];
+        let upstreams: Vec<&str> =
+            proxy.flags.iter().filter(|flag| flag.is_upstream).map(|flag| flag.name.as_str()).collect();
+        assert_eq!((proxy.name.as_str(), upstreams), ("proxy", vec!["upstream"]));
     }
 
     /// The plan tells the place where a number stands; the generator knows which numbers it takes.

@@ -8,18 +8,14 @@ use breme_node::TlsFailure;
 
 use super::Args;
 use crate::failure::Failure;
-use crate::tls::{IdentityFiles, PROTOCOLS, read};
+use crate::tls::{IdentityFiles, PROTOCOLS, authorities, own_identity};
 
 /// How TLS is spoken with the server, if its URL says so. The files are read in any case, so that a wrong one is found.
 /// In the places of [`breme_load::TLS_CLIENT`] and [`breme_load::TLS_STRANGER`].
 pub(super) fn clients(args: &Args, authority: &Authority) -> Result<Vec<Arc<ClientTls>>, Failure> {
     let identity = identity(args)?;
-    let named = args.cacert.as_ref().map(|path| {
-        let fault = |problem: String| Failure::usage(format!("--cacert {}: {problem}", path.display()));
-        let pem = read("--cacert", path).map_err(Failure::usage)?;
-        Trust::of_pem(&pem).map_err(|error| fault(error.to_string()))
-    });
-    let named = named.transpose()?;
+    let named = args.cacert.as_ref().map(|path| authorities("--cacert", path)).transpose();
+    let named = named.map_err(Failure::usage)?;
     if !authority.is_tls {
         return Ok(Vec::new());
     }
@@ -49,11 +45,7 @@ fn identity(args: &Args) -> Result<Option<Identity>, Failure> {
     let Some(certificate) = &args.cert else { return Ok(None) };
     let key = args.key.as_deref();
     let files = IdentityFiles { certificate_flag: "--cert", certificate, key_flag: "--key", key };
-    let identity = files.identity().map_err(Failure::usage)?;
-    if let Some(warning) = files.warning(&identity) {
-        eprintln!("breme load: warning: {warning}");
-    }
-    Ok(Some(identity))
+    own_identity("load", files).map(Some).map_err(Failure::usage)
 }
 
 /// What the user can do about it.

@@ -15,6 +15,16 @@ pub fn count(text: &str) -> Result<u64, String> {
     breme_base::parse_count(text)
 }
 
+/// A number of bytes: `4096`, `64KiB`, `256MiB`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    breme_base::parse_bytes(text)
+}
+
+/// A number of bytes that fits the machine.
+pub fn memory(text: &str) -> Result<usize, String> {
+    usize::try_from(bytes(text)?).map_err(|_| format!("{text:?} is too large"))
+}
+
 /// A rate in arrivals per second: `100`, `0.5`, `20k`.
 pub fn rate(text: &str) -> Result<f64, String> {
     let fault = || format!("{text:?} is no rate; write a number a second: 100, 0.5, 20k");

@@ -1,17 +1,15 @@
 //! The flags, and what they mean to the origin server and to the driver.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_driver::Settings as DriverSettings;
-use breme_http1::{FieldStorage, Limits};
+use breme_http1::Limits;
 use breme_origin::{FileCacheLimits, Settings};
 
-use super::secured::Place;
-use crate::driver::DriverChoice;
 use crate::failure::Failure;
 use crate::load::units;
+use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of};
 
 /// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.
 const POOL_DEFAULT: usize = 512;
@@ -31,22 +29,12 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: Vec<String>,
 
-    /// Where to tell those who run it how it does: /metrics (OpenMetrics), /health, /ready; port 0 takes any that is free
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<String>,
-
-    /// Architecture: uring (io_uring: each thread serves many connections by completion), events (by readiness: epoll, kqueue),
-    /// threads (each serves one), or auto: uring where the kernel offers it, else events
-    #[arg(long, value_name = "DRIVER", default_value = "auto")]
-    pub driver: DriverChoice,
+    #[command(flatten)]
+    pub serving: ListenFlags,
 
     /// Threads [default: the processors for uring and events, 512 for threads]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<usize>,
-
-    /// Processors to run on, one thread after another: 0,2-3
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    cpus: Option<CpuList>,
 
     /// HTTP version; 1.0 has no chunked coding and no connection that stays without being asked
     #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
@@ -108,77 +96,15 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "visitors", help_heading = "Visitors")]
     pub visitor_key_file: Option<PathBuf>,
 
-    /// Speak TLS with the certificates of this PEM file, the own one first; SIGHUP reads it again
-    #[arg(long, value_name = "FILE", help_heading = "TLS")]
-    pub tls_cert: Option<PathBuf>,
+    #[command(flatten)]
+    pub tls: TlsFlags,
 
-    /// The certificate's key, PEM and not encrypted [default: it stands in the file of the certificate]
-    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
-    pub tls_key: Option<PathBuf>,
-
-    /// Speak TLS with a new self-signed certificate, for a laboratory; its fingerprint is told
-    #[arg(long, conflicts_with = "tls_cert", help_heading = "TLS")]
-    pub tls_self_signed: bool,
-
-    /// How long a handshake of TLS may take
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
-    handshake_timeout: Duration,
-
-    /// Connections of one thread (uring, events) [default: 16384, or what the limit of file descriptors allows]
-    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
-    max_connections: Option<usize>,
-
-    /// Bytes of a request's head
-    #[arg(long, value_name = "N", default_value = "16384", value_parser = at_least_one, help_heading = "Limits")]
-    max_head: usize,
-
-    /// Bytes of a request's target
-    #[arg(long, value_name = "N", default_value = "8192", value_parser = at_least_one, help_heading = "Limits")]
-    max_target: usize,
-
-    /// Fields of a request
-    #[arg(long, value_name = "N", default_value = "100", value_parser = field_count, help_heading = "Limits")]
-    max_fields: usize,
+    #[command(flatten)]
+    connections: ConnectionFlags,
 
     /// Bytes of a request's content
     #[arg(long, value_name = "N", default_value = "16777216", value_parser = units::count, help_heading = "Limits")]
     max_body: u64,
-
-    /// Requests of one connection [default: any number]
-    #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Limits")]
-    max_requests: Option<u64>,
-
-    /// Pipelined requests that are answered in one go
-    #[arg(long, value_name = "N", default_value = "256", value_parser = at_least_one, help_heading = "Limits")]
-    max_pipeline: usize,
-
-    /// From the first to the last byte of a head
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
-    head_timeout: Duration,
-
-    /// Longest silence inside a request's content
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::duration, help_heading = "Limits")]
-    body_timeout: Duration,
-
-    /// How long a connection may stay without a request
-    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::duration, help_heading = "Limits")]
-    idle_timeout: Duration,
-
-    /// How long a peer may read nothing of its answer
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = "Limits")]
-    send_timeout: Duration,
-
-    /// Bytes per second that a request's content must come with; 0 = any
-    #[arg(long, value_name = "N", default_value = "250", value_parser = units::count, help_heading = "Limits")]
-    min_rate: u64,
-
-    /// After SIGTERM: how long what was begun may take
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Limits")]
-    drain_timeout: Duration,
-
-    /// After SIGTERM: how long idle connections stay open for a request that may be on its way
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = units::duration, help_heading = "Limits")]
-    drain_linger: Duration,
 }
 
 impl Args {
@@ -205,144 +131,36 @@ impl Args {
                 trusted_for: self.cache_trust,
                 ..FileCacheLimits::default()
             },
-            stopping_linger: self.drain_linger,
+            stopping_linger: self.connections.drain_linger,
             ..Settings::default()
         })
     }
 
     fn limits(&self) -> Limits {
-        Limits {
-            head_bytes_max: self.max_head,
-            target_bytes_max: self.max_target,
-            field_count_max: self.max_fields,
-            content_bytes_max: self.max_body,
-            requests_max: self.max_requests.unwrap_or(u64::MAX),
-            pipeline_depth_max: self.max_pipeline,
-            head_timeout: self.head_timeout,
-            body_timeout: self.body_timeout,
-            idle_timeout: self.idle_timeout,
-            receive_rate_min: self.min_rate,
-            send_timeout: self.send_timeout,
-            http10_only: self.http == "1.0",
-            ..Limits::default()
-        }
+        Limits { content_bytes_max: self.max_body, http10_only: self.http == "1.0", ..self.connections.limits() }
     }
 
     /// For the driver, but for the number of connections.
     pub(super) fn driver_settings(&self) -> DriverSettings {
-        let defaults = DriverSettings::default();
-        DriverSettings {
-            threads: self.threads.unwrap_or_else(|| match &self.cpus {
-                _ if self.driver.is_threads() => POOL_DEFAULT,
-                Some(cpus) => cpus.0.len(),
-                None => defaults.threads,
-            }),
-            cpus: self.cpus.as_ref().map_or_else(Vec::new, |cpus| cpus.0.clone()),
-            // A head must be seen in one piece.
-            receive_bytes_max: defaults.receive_bytes_max.max(self.max_head * 2),
-            send_timeout: self.send_timeout,
-            stopping_timeout: self.drain_timeout,
-            handshake_timeout: self.handshake_timeout,
-            ..defaults
-        }
+        let threads = parallelism_of(self.threads, &self.serving, POOL_DEFAULT);
+        self.connections.driver_settings(&self.serving, threads)
     }
 
     /// Connections that a shard must be able to hold; none if that is left to us.
     pub(super) fn connections_of_shard(&self) -> Option<usize> {
-        if self.driver.is_threads() { Some(1) } else { self.max_connections }
-    }
-
-    pub(super) fn listener_count(&self) -> usize {
-        self.listen.len()
-    }
-
-    pub(super) fn has_admin(&self) -> bool {
-        self.admin.is_some()
-    }
-
-    pub(super) fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
-        let address = |text: &String| resolve("--admin", text.strip_prefix("http://").unwrap_or(text));
-        self.admin.as_ref().map(address).transpose()
-    }
-
-    fn has_tls(&self) -> bool {
-        self.tls_self_signed || self.tls_cert.is_some()
+        self.connections.connections_of_shard(&self.serving)
     }
 
     /// Where to listen, and how.
     pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
-        self.listen.iter().map(|text| self.place(text)).collect()
+        self.listen.iter().map(|text| Place::of(text, self.tls.has_tls())).collect()
     }
-
-    fn place(&self, text: &str) -> Result<Place, Failure> {
-        let (is_secured, address) = match text.split_once("://") {
-            None => (self.has_tls(), text),
-            Some(("http", address)) => (false, address),
-            Some(("https", address)) if self.has_tls() => (true, address),
-            Some(("https", _)) => {
-                return Err(Failure::usage(format!(
-                    "--listen {text}: TLS needs a certificate; add --tls-cert FILE --tls-key FILE, or --tls-self-signed"
-                )));
-            }
-            Some((scheme, _)) => {
-                return Err(Failure::usage(format!(
-                    "--listen {text}: {scheme} is not served here; write http or https"
-                )));
-            }
-        };
-        Ok(Place { address: resolve("--listen", address)?, is_secured })
-    }
-}
-
-fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
-    let text = text.trim_end_matches('/');
-    let fault = |why: String| {
-        Failure::usage(format!("{flag} {text}: {why}; write an address and a port, such as 127.0.0.1:8080 or [::1]:0"))
-    };
-    let mut found = text.to_socket_addrs().map_err(|error| fault(error.to_string()))?;
-    found.next().ok_or_else(|| fault("this name has no address".to_owned()))
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match units::size(text)? {
-        0 => Err("it must be at least 1".to_owned()),
-        number => Ok(number),
-    }
-}
-
-fn field_count(text: &str) -> Result<usize, String> {
-    let count = at_least_one(text)?;
-    if count <= FieldStorage::CAPACITY {
-        Ok(count)
-    } else {
-        Err(format!("it must be at most {}", FieldStorage::CAPACITY))
-    }
-}
-
-/// Processors by number, in the order in which threads take them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct CpuList(Vec<usize>);
-
-/// The highest number of a processor that Linux can be built for.
-const CPU_NUMBER_MAX: usize = 8191;
-
-fn cpu_list(text: &str) -> Result<CpuList, String> {
-    let fault = || format!("{text:?} is no list of processors; write numbers and ranges, such as 0,2-3");
-    let number = |text: &str| text.parse::<usize>().ok().filter(|&cpu| cpu <= CPU_NUMBER_MAX).ok_or_else(fault);
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        if last < first {
-            return Err(fault());
-        }
-        cpus.extend(first..=last);
-    }
-    Ok(CpuList(cpus))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use clap::Parser;
 
     use super::*;
@@ -384,7 +202,7 @@ mod tests {
 
     #[test]
     fn admin_has_an_address_of_its_own_or_none() {
-        let admin = |line: &str| parse(line).unwrap().admin().unwrap();
+        let admin = |line: &str| parse(line).unwrap().serving.admin().unwrap();
         assert_eq!(admin("site d"), None);
         for line in ["site d --admin 127.0.0.1:9", "site d --tls-self-signed --admin http://127.0.0.1:9/"] {
             assert_eq!(admin(line), Some(SocketAddr::from(([127, 0, 0, 1], 9))));
@@ -397,10 +215,6 @@ mod tests {
         assert_eq!(threads("site d --driver threads"), POOL_DEFAULT);
         assert_eq!(threads("site d --cpus 0,2-4"), 4);
         assert_eq!(threads("site d --cpus 0,2-4 --threads 2"), 2);
-        assert_eq!(cpu_list("3,0-1").unwrap().0, [3, 0, 1]);
-        for wrong in ["", "a", "1-", "3-1", "1,,2", "-1", "0-99999999999"] {
-            assert!(cpu_list(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]
@@ -422,7 +236,7 @@ mod tests {
             let message = parse(&format!("site d --listen {wrong}")).unwrap().places().unwrap_err().message;
             assert!(message.contains("127.0.0.1:8080"), "{message}");
         }
-        let message = parse("site d --admin 9090").unwrap().admin().unwrap_err().message;
+        let message = parse("site d --admin 9090").unwrap().serving.admin().unwrap_err().message;
         assert!(message.starts_with("--admin 9090: ") && message.contains("127.0.0.1:8080"), "{message}");
         let small = parse("site d --cache-bytes 1k").unwrap().settings().unwrap_err().message;
         assert!(small.contains("--cache-file-bytes 65536"), "{small}");

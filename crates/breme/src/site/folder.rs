@@ -1,7 +1,6 @@
 //! The site's folder, as the origin server wants to see it.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,14 +42,4 @@ fn told(error: &RootError) -> OpenError {
 fn listed(entry: FoundEntry) -> ListedEntry {
     let FoundEntry { name, is_directory, length, modified_ns } = entry;
     ListedEntry { name, is_directory, length, modified_ns }
-}
-
-/// The content of a small file.
-pub fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
-    File::open(path)?.take(bytes_max + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > bytes_max {
-        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
-    }
-    Ok(content)
 }

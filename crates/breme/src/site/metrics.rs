@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use breme_http1::{RefusalReason, Version};
+use breme_http1::Version;
 use breme_origin::{AnswerCount, Site, SiteCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 
-use crate::admin::Families;
+use crate::admin::{Families, refusal_name};
 
 /// Reads a site's counters.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Collector for SiteMetrics {
         families.counter("requests_pipelined", help, pipelined)?;
         let help = "Requests that were answered as the same ones before, without being read anew.";
         families.counter("requests_repeated", help, repeated)?;
-        let refusals = refusals.iter().map(|(reason, count)| ([("reason", name(*reason))], *count));
+        let refusals = refusals.iter().map(|(reason, count)| ([("reason", refusal_name(*reason))], *count));
         families.counters("refusals", "Requests that were refused, by reason.", refusals)?;
         if let Some(files) = files {
             families.counter("file_cache_hits", "Names that were asked for and known.", files.hits)?;
@@ -54,32 +54,5 @@ fn version(version: Option<Version>) -> &'static str {
         Some(Version::Http10) => "1.0",
         Some(Version::Http11) => "1.1",
         None => "unknown",
-    }
-}
-
-/// `BadHost` becomes `bad_host`.
-fn name(reason: RefusalReason) -> String {
-    let mut name = String::new();
-    for character in format!("{reason:?}").chars() {
-        if character.is_ascii_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.push(character.to_ascii_lowercase());
-    }
-    name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reason_has_a_name_of_small_letters() {
-        assert_eq!(name(RefusalReason::SeveralContentLengths), "several_content_lengths");
-        for &reason in RefusalReason::ALL {
-            assert!(
-                name(reason).bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-            );
-        }
     }
 }

@@ -10,7 +10,7 @@ use crate::harness::{DRIVERS, PATIENCE, Site, connect, get, pages, run};
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 
 /// The samples of `/metrics` by name and labels, after the form was checked (OpenMetrics 1.0).
-fn metrics(admin: SocketAddr) -> BTreeMap<String, f64> {
+pub(crate) fn metrics(admin: SocketAddr) -> BTreeMap<String, f64> {
     let answer = get(admin, "/metrics");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.field("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
@@ -28,7 +28,8 @@ fn metrics(admin: SocketAddr) -> BTreeMap<String, f64> {
             _ => {
                 let (name, value) = line.rsplit_once(' ').unwrap();
                 let sample = name.split('{').next().unwrap();
-                let family = sample.strip_suffix("_total").or(sample.strip_suffix("_info")).unwrap_or(sample);
+                let endings = ["_total", "_info", "_bucket", "_sum", "_count"];
+                let family = endings.iter().find_map(|ending| sample.strip_suffix(ending)).unwrap_or(sample);
                 let kind = types[family];
                 assert_eq!(kind == "counter", sample.ends_with("_total"), "{line} is a {kind}");
                 assert_eq!(samples.insert(name.to_owned(), value.parse().unwrap()), None, "{name} comes once");

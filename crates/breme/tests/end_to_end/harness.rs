@@ -27,7 +27,7 @@ pub(crate) fn many_per_thread() -> impl Iterator<Item = &'static str> {
     DRIVERS.iter().copied().filter(|&driver| driver != "threads")
 }
 
-/// A running `breme site`, ended with the value.
+/// A running `breme site` or `breme proxy`, ended with the value.
 pub(crate) struct Site {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -45,8 +45,12 @@ impl Site {
 
     /// The same, with its standard error where it is wanted.
     pub(crate) fn start_telling(arguments: &[&str], stderr: Stdio) -> Self {
+        Self::start_role("site", arguments, stderr)
+    }
+
+    pub(crate) fn start_role(role: &str, arguments: &[&str], stderr: Stdio) -> Self {
         let mut child = breme()
-            .arg("site")
+            .arg(role)
             .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())

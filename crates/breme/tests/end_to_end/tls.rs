@@ -22,6 +22,12 @@ pub(crate) struct Signed {
     key: PathBuf,
 }
 
+impl Signed {
+    pub(crate) fn files(&self) -> (&str, &str) {
+        (text(&self.certificate), text(&self.key))
+    }
+}
+
 impl Authority {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
 //! From an answer to bytes: its head, its framing, what it means for the connection.
 
 use super::{Answering, Exchange, Receiving, ServerConnection};
-use crate::fields::push_field_line;
 use crate::refusal::Refusal;
-use crate::status::{push_decimal, push_framing, push_hexadecimal, push_status_line};
-use crate::{FieldBlock, Framing, InvalidField};
+use crate::relay::{FieldWriter, push_chunk, push_last_chunk};
+use crate::status::{push_decimal, push_framing, push_status_line};
+use crate::{FieldBlock, Fields, Framing, InvalidField, Version};
 
 /// Room that is made at once for a response's head.
 const RESPONSE_HEAD_BYTES: usize = 256;
@@ -39,6 +39,13 @@ impl ServerConnection {
         date: &[u8; 29],
         out: &'o mut Vec<u8>,
     ) -> ResponseWriter<'_, 'o> {
+        let mut writer = self.relay(status, framing, out);
+        writer.date(date);
+        writer
+    }
+
+    /// As [`respond`](Self::respond), for a response that somebody else has made: without a date of its own.
+    pub fn relay<'o>(&mut self, status: u16, framing: Framing, out: &'o mut Vec<u8>) -> ResponseWriter<'_, 'o> {
         debug_assert_eq!(self.answering, Answering::Due, "respond: no request waits for an answer");
         debug_assert!((200..1000).contains(&status), "respond: {status} is not a final status");
         let (announced, answering) = self.shape(status, framing);
@@ -48,10 +55,32 @@ impl ServerConnection {
         push_status_line(out, status, self.http10_only);
         push_framing(out, announced);
         self.push_connection(out);
-        out.extend_from_slice(b"Date: ");
-        out.extend_from_slice(date);
-        out.extend_from_slice(b"\r\n");
-        ResponseWriter { connection: self, out }
+        ResponseWriter { connection: self, fields: FieldWriter::resume(out) }
+    }
+
+    /// Begins an interim response (1xx other than 101). None if the client would not understand it, or the final response was begun.
+    pub fn interim<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> Option<FieldWriter<'o>> {
+        debug_assert!((100..200).contains(&status) && status != 101, "interim: {status} is not an interim status");
+        if self.exchange.is_http10 || self.answering != Answering::Due {
+            return None;
+        }
+        self.exchange.continue_due &= status != 100;
+        push_status_line(out, status, false);
+        Some(FieldWriter::resume(out))
+    }
+
+    /// Begins the response with which this connection ceases to be one of HTTP: 101 to a request that
+    /// [asked for it](crate::RequestHead::asks_upgrade), or 2xx to CONNECT. What comes behind the request and what is sent behind this
+    /// head are the caller's.
+    pub fn begin_tunnel<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> FieldWriter<'o> {
+        debug_assert_eq!(self.answering, Answering::Due, "begin_tunnel: no request waits for an answer");
+        push_status_line(out, status, false);
+        if status == 101 {
+            out.extend_from_slice(b"Connection: upgrade\r\n");
+        }
+        self.close = true;
+        self.complete_answer();
+        FieldWriter::resume(out)
     }
 
     /// What is announced and what is sent (RFC 9110, 6.4.1 and 8.6; RFC 9112, 6.1 and 6.3).
@@ -108,12 +137,7 @@ impl ServerConnection {
     pub fn chunk(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         match self.answering {
             _ if bytes.is_empty() => {} // an empty chunk would be the last
-            Answering::Chunked => {
-                push_hexadecimal(out, bytes.len() as u64);
-                out.extend_from_slice(b"\r\n");
-                out.extend_from_slice(bytes);
-                out.extend_from_slice(b"\r\n");
-            }
+            Answering::Chunked => push_chunk(out, bytes),
             Answering::UntilClose => out.extend_from_slice(bytes),
             other => debug_assert!(false, "chunk: the response is {other:?}"),
         }
@@ -122,14 +146,14 @@ impl ServerConnection {
     /// Ends a chunked (or close-delimited) response: it is complete.
     pub fn end_chunks(&mut self, out: &mut Vec<u8>) {
         match self.answering {
-            Answering::Chunked => out.extend_from_slice(b"0\r\n\r\n"),
+            Answering::Chunked => push_last_chunk(out),
             Answering::UntilClose => {}
             other => return debug_assert!(false, "end_chunks: the response is {other:?}"),
         }
         self.complete_answer();
     }
 
-    fn complete_answer(&mut self) {
+    pub(super) fn complete_answer(&mut self) {
         self.answering = Answering::Nothing;
         self.exchange = Exchange::default();
         self.content_bytes = 0;
@@ -182,7 +206,7 @@ impl ServerConnection {
 #[must_use = "the head ends with `end`"]
 pub struct ResponseWriter<'c, 'o> {
     connection: &'c mut ServerConnection,
-    out: &'o mut Vec<u8>,
+    fields: FieldWriter<'o>,
 }
 
 impl ResponseWriter<'_, '_> {
@@ -191,19 +215,33 @@ impl ResponseWriter<'_, '_> {
     /// # Errors
     /// As [`FieldBlock::push`]; nothing is written then.
     pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
-        let frames = name.eq_ignore_ascii_case("Content-Length") || name.eq_ignore_ascii_case("Transfer-Encoding");
-        if frames { Err(InvalidField::new(name)) } else { push_field_line(self.out, name, value) }
+        self.fields.field(name, value)
     }
 
     /// Adds lines that were built before.
     pub fn block(&mut self, block: &FieldBlock) {
-        self.out.extend_from_slice(&block.bytes);
+        self.fields.block(block);
+    }
+
+    /// Passes on the fields of another response; see [`FieldWriter::relay`].
+    pub fn relay(&mut self, fields: Fields<'_, '_>, keeps: impl Fn(&str) -> bool) {
+        self.fields.relay(fields, keeps);
+    }
+
+    /// Adds a member to Via; see [`FieldWriter::via`].
+    pub fn via(&mut self, version: Version, name: &str) {
+        self.fields.via(version, name);
+    }
+
+    /// Adds the date.
+    pub fn date(&mut self, date: &[u8; 29]) {
+        self.fields.date(date);
     }
 
     /// Ends the head.
     #[must_use]
     pub fn end(self) -> Content {
-        self.out.extend_from_slice(b"\r\n");
+        self.fields.end();
         if self.connection.answering == Answering::Omitted {
             self.connection.complete_answer();
             return Content::Omitted;

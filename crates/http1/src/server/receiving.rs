@@ -181,7 +181,7 @@ impl ServerConnection {
     ) -> Result<RequestHead<'a, 'f>, RefusalReason> {
         let (target, version) = (line.target()?, line.version.spoken());
         let meaning = meaning::request(line.method, target, version, headers, limits)?;
-        let RequestMeaning { authority, framing, keep_alive, expects_continue } = meaning;
+        let RequestMeaning { authority, framing, keep_alive, expects_continue, asks_upgrade } = meaning;
         let head = RequestHead {
             method: line.method,
             target,
@@ -190,6 +190,7 @@ impl ServerConnection {
             fields: Fields { headers },
             framing,
             expects_continue,
+            asks_upgrade,
         };
         self.request_count = self.request_count.saturating_add(1);
         // Behind CONNECT a client may send what is meant for the tunnel, without waiting whether there is one.

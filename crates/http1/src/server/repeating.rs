@@ -4,7 +4,7 @@
 //! judged here, and its answer, may then give that answer again without reading the head anew. This file says when that holds, and
 //! takes the connection past such an exchange as if it had read and answered it.
 
-use super::{Answering, Receiving, ServerConnection};
+use super::{Answering, Exchange, Receiving, ServerConnection};
 use crate::{Framing, Limits, RequestHead, Version};
 
 impl ServerConnection {
@@ -28,6 +28,40 @@ impl ServerConnection {
     pub fn repeat_exchange(&mut self) {
         debug_assert!(self.receiving == Receiving::Head && self.answering == Answering::Nothing && !self.close);
         self.request_count += 1;
+    }
+}
+
+/// The two halves of an exchange, for those whose answer is not at hand when the request comes.
+impl ServerConnection {
+    /// Notes a request that was not read here; as [`repeat_exchange`](Self::repeat_exchange), but its answer is to follow. Not for HEAD, nor
+    /// for CONNECT.
+    #[inline]
+    pub fn repeat_request(&mut self) {
+        debug_assert!(self.receiving == Receiving::Head && self.answering == Answering::Nothing && !self.close);
+        self.request_count += 1;
+        self.content_bytes = 0;
+        self.exchange = Exchange::default();
+        self.answering = Answering::Due;
+        self.receiving = Receiving::Complete;
+    }
+
+    /// Whether the bytes of an answer follow from its status, fields and content alone: the request is complete, its method and version do not
+    /// change how it is answered, and the connection stays.
+    #[inline]
+    #[must_use]
+    pub fn may_repeat_answer(&self) -> bool {
+        let Exchange { is_head, is_connect, is_http10, .. } = self.exchange;
+        self.answering == Answering::Due
+            && self.receiving == Receiving::Complete
+            && !(self.close || self.http10_only || is_head || is_connect || is_http10)
+    }
+
+    /// Notes an answer that was not written here, to its last byte: its bytes are those that were written to another request on a connection
+    /// that [might repeat](Self::may_repeat_answer) them. Only while this connection may repeat them.
+    #[inline]
+    pub fn repeat_answer(&mut self) {
+        debug_assert!(self.may_repeat_answer());
+        self.complete_answer();
     }
 }
 
@@ -76,6 +110,41 @@ mod tests {
                 assert_eq!(format!("{repeating:?}"), format!("{reading:?}"));
             }
             assert!(!repeating.may_repeat(&limits), "the last one says that it is the last");
+        }
+    }
+
+    #[test]
+    fn repeated_halves_leave_what_a_read_exchange_leaves() {
+        let limits = Limits::default();
+        let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        let (mut reading, mut repeating) = (ServerConnection::new(), ServerConnection::new());
+        for _ in 0..2 {
+            let mut storage = FieldStorage::new();
+            assert!(matches!(reading.receive(request, false, &limits, &mut storage), Ok(Progress::Head { .. })));
+            assert!(repeating.may_repeat(&limits));
+            repeating.repeat_request();
+            assert_eq!(format!("{repeating:?}"), format!("{reading:?}"));
+            assert!(reading.may_repeat_answer() && repeating.may_repeat_answer());
+            let _ = reading.relay(200, Framing::Length(1), &mut Vec::new()).end();
+            reading.content_sent();
+            repeating.repeat_answer();
+            assert_eq!(format!("{repeating:?}"), format!("{reading:?}"));
+        }
+    }
+
+    #[test]
+    fn what_changes_an_answer_forbids_to_repeat_it() {
+        for request in [
+            "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n",
+            "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n",
+        ] {
+            let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
+            let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
+            assert!(matches!(progress, Ok(Progress::Head { .. })), "{request}");
+            assert!(!server.may_repeat_answer(), "{request}");
         }
     }
 

@@ -256,7 +256,7 @@ pub fn fetch(methods: &[Method<'_>], input: &[u8], cuts: &mut dyn Cuts, limits: 
                 ended = end == input.len();
                 end += cuts.next(input.len() - end).min(input.len() - end);
             }
-            Ok(ClientProgress::Interim { status, taken }) => {
+            Ok(ClientProgress::Interim { status, taken, .. }) => {
                 start += taken;
                 fetched.events.push(format!("interim {status}"));
             }
@@ -270,6 +270,10 @@ pub fn fetch(methods: &[Method<'_>], input: &[u8], cuts: &mut dyn Cuts, limits: 
                 };
                 let stays = if head.keep_alive { "stays" } else { "closes" };
                 fetched.events.push(format!("{} {framing} {stays}", head.status));
+            }
+            Ok(ClientProgress::Switched { .. }) => {
+                fetched.events.push("switched".to_owned());
+                return fetched;
             }
             Ok(ClientProgress::Content { bytes, taken }) => {
                 assert!(!bytes.is_empty());

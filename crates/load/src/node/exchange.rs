@@ -210,6 +210,8 @@ impl Load {
                 Step::Taken(taken)
             }
             Ok(ClientProgress::End { taken, keep_alive }) => Step::Answered { taken, keep_alive },
+            // No request asks for another protocol.
+            Ok(ClientProgress::Switched { .. }) => Step::Lost(Loss::Malformed),
             Ok(ClientProgress::Over) => Step::Lost(Loss::Over),
             Err(error) => Step::Lost(error.into()),
         }

@@ -5,24 +5,28 @@
 //! representation (the "Apache killer" of 2011).
 
 /// Ranges of one request, past which the field is ignored.
-pub(crate) const RANGE_COUNT_MAX: usize = 16;
+pub const RANGE_COUNT_MAX: usize = 16;
 
 /// The bytes from `start` up to and without `end`; never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ByteRange {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+pub struct ByteRange {
+    /// The first byte.
+    pub start: u64,
+    /// The one behind the last.
+    pub end: u64,
 }
 
 impl ByteRange {
-    pub(crate) const fn length(self) -> u64 {
+    /// How many bytes.
+    #[must_use]
+    pub const fn length(self) -> u64 {
         self.end - self.start
     }
 }
 
 /// What a Range field asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ranges {
+pub enum Ranges {
     /// Send the whole.
     Ignored,
     /// 206 with one part.
@@ -34,7 +38,8 @@ pub(crate) enum Ranges {
 }
 
 /// Reads `value` for a representation of `length` bytes.
-pub(crate) fn parse(value: &[u8], length: u64) -> Ranges {
+#[must_use]
+pub fn parse_ranges(value: &[u8], length: u64) -> Ranges {
     let Some(specs) = byte_specs(value) else { return Ranges::Ignored };
     let mut ranges = Vec::new();
     let mut spec_count = 0;
@@ -152,7 +157,7 @@ mod tests {
             ("bytes=-0", Ranges::Unsatisfiable),
         ];
         for (value, expected) in table {
-            assert_eq!(parse(value.as_bytes(), 100), expected, "{value}");
+            assert_eq!(parse_ranges(value.as_bytes(), 100), expected, "{value}");
         }
     }
 
@@ -175,21 +180,21 @@ mod tests {
             "bytes =0-1",
             &many,
         ] {
-            assert_eq!(parse(value.as_bytes(), 100), Ranges::Ignored, "{value}");
+            assert_eq!(parse_ranges(value.as_bytes(), 100), Ranges::Ignored, "{value}");
         }
-        assert_eq!(parse(b"bytes=\xff-", 100), Ranges::Ignored);
+        assert_eq!(parse_ranges(b"bytes=\xff-", 100), Ranges::Ignored);
     }
 
     #[test]
     fn an_empty_representation_has_no_range() {
-        assert_eq!(parse(b"bytes=0-", 0), Ranges::Unsatisfiable);
-        assert_eq!(parse(b"bytes=-1", 0), Ranges::Unsatisfiable);
+        assert_eq!(parse_ranges(b"bytes=0-", 0), Ranges::Unsatisfiable);
+        assert_eq!(parse_ranges(b"bytes=-1", 0), Ranges::Unsatisfiable);
     }
 
     proptest! {
         #[test]
         fn parts_lie_inside_and_never_exceed_the_whole(value in "bytes=([0-9]{0,3}-[0-9]{0,3},?){1,8}", length in 0_u64..500) {
-            let parts = match parse(value.as_bytes(), length) {
+            let parts = match parse_ranges(value.as_bytes(), length) {
                 Ranges::One(range) => vec![range],
                 Ranges::Several(ranges) => ranges,
                 _ => vec![],

@@ -1,11 +1,10 @@
-//! TLS for the site: whose certificate is shown, and how it is exchanged while the site serves.
+//! TLS for a server: whose certificate is shown, and how it is exchanged while the server works.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use breme_driver::{Identity, ServerTls};
 
-use super::Args;
+use super::{Place, TlsFlags};
 use crate::failure::Failure;
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 
@@ -13,22 +12,17 @@ use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 const PLAINTEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 58\r\n\
     Connection: close\r\n\r\nThis port speaks TLS only: ask for https:// and not http:\n";
 
-/// Where a listener is, and whether TLS is spoken there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) address: SocketAddr,
-    pub(super) is_secured: bool,
-}
-
-impl Place {
-    pub(super) fn scheme(self) -> &'static str {
-        if self.is_secured { "https" } else { "http" }
-    }
+/// How TLS is spoken, and the files that it came from, if they can be read again.
+#[derive(Debug)]
+pub struct Tls {
+    pub server: ServerTls,
+    pub reloading: Option<Reloading>,
 }
 
 /// The files, so that they can be read again.
 #[derive(Debug)]
-pub(super) struct Reloading {
+pub struct Reloading {
+    role: &'static str,
     tls: ServerTls,
     certificate: PathBuf,
     key: Option<PathBuf>,
@@ -36,33 +30,37 @@ pub(super) struct Reloading {
 
 impl Reloading {
     /// Reads the files again. Connections that there are go on.
-    pub(super) fn reload(&self) {
+    pub fn reload(&self) {
+        let role = self.role;
         let files = files(&self.certificate, self.key.as_ref());
         match files.identity() {
             Ok(identity) => {
-                warn(files.warning(&identity));
+                warn(role, files.warning(&identity));
                 self.tls.replace(&identity);
-                eprintln!("breme site: new certificate, SHA-256 {}", fingerprint(identity.certificate()));
+                eprintln!("breme {role}: new certificate, SHA-256 {}", fingerprint(identity.certificate()));
             }
-            Err(problem) => eprintln!("breme site: {problem}; the old certificate stays"),
+            Err(problem) => eprintln!("breme {role}: {problem}; the old certificate stays"),
         }
     }
 }
 
-/// How TLS is spoken, if it is.
-pub(super) fn of(args: &Args) -> Result<Option<(ServerTls, Option<Reloading>)>, Failure> {
-    if args.tls_self_signed {
-        let identity = self_signed(args)?;
-        eprintln!("breme site: self-signed certificate, SHA-256 {}", fingerprint(identity.certificate()));
-        return Ok(Some((server(&identity)?, None)));
+impl Tls {
+    /// How TLS is spoken at these places, if it is.
+    pub fn of(role: &'static str, flags: &TlsFlags, places: &[Place]) -> Result<Option<Self>, Failure> {
+        if flags.tls_self_signed {
+            let identity = self_signed(places)?;
+            eprintln!("breme {role}: self-signed certificate, SHA-256 {}", fingerprint(identity.certificate()));
+            return Ok(Some(Self { server: server(&identity)?, reloading: None }));
+        }
+        let Some(certificate) = &flags.tls_cert else { return Ok(None) };
+        let files = files(certificate, flags.tls_key.as_ref());
+        let identity = files.identity().map_err(Failure::run)?;
+        warn(role, files.warning(&identity));
+        let tls = server(&identity)?;
+        let (certificate, key) = (certificate.clone(), flags.tls_key.clone());
+        let reloading = Reloading { role, tls: tls.clone(), certificate, key };
+        Ok(Some(Self { server: tls, reloading: Some(reloading) }))
     }
-    let Some(certificate) = &args.tls_cert else { return Ok(None) };
-    let files = files(certificate, args.tls_key.as_ref());
-    let identity = files.identity().map_err(Failure::run)?;
-    warn(files.warning(&identity));
-    let tls = server(&identity)?;
-    let reloading = Reloading { tls: tls.clone(), certificate: certificate.clone(), key: args.tls_key.clone() };
-    Ok(Some((tls, Some(reloading))))
 }
 
 fn files<'a>(certificate: &'a PathBuf, key: Option<&'a PathBuf>) -> IdentityFiles<'a> {
@@ -74,16 +72,16 @@ fn server(identity: &Identity) -> Result<ServerTls, Failure> {
     Ok(server.answering_plaintext_with(PLAINTEXT_ANSWER))
 }
 
-fn warn(warning: Option<String>) {
+fn warn(role: &str, warning: Option<String>) {
     if let Some(warning) = warning {
-        eprintln!("breme site: warning: {warning}");
+        eprintln!("breme {role}: warning: {warning}");
     }
 }
 
 /// A new certificate for the names by which this machine is reached in a laboratory.
-fn self_signed(args: &Args) -> Result<Identity, Failure> {
+fn self_signed(places: &[Place]) -> Result<Identity, Failure> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    names.extend(args.places()?.into_iter().map(|place| place.address.ip().to_string()));
+    names.extend(places.iter().map(|place| place.address.ip().to_string()));
     names.extend(host_name());
     names.sort_unstable();
     names.dedup();

@@ -1,0 +1,113 @@
+//! Sets of status codes as people write them: `2xx`, `200-399,404`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// The statuses that there can be (RFC 9110, 15).
+const POSSIBLE: RangeInclusive<u16> = 100..=599;
+
+/// A set of status codes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusSet {
+    ranges: Vec<RangeInclusive<u16>>,
+}
+
+impl StatusSet {
+    /// These and all between them.
+    #[must_use]
+    pub fn from_range(range: RangeInclusive<u16>) -> Self {
+        Self { ranges: vec![range] }
+    }
+
+    /// Whether a status is one of them.
+    #[must_use]
+    pub fn contains(&self, status: u16) -> bool {
+        self.ranges.iter().any(|range| range.contains(&status))
+    }
+}
+
+/// A text that names no set of statuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusSetError {
+    part: String,
+}
+
+impl fmt::Display for StatusSetError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{:?} names no statuses; write 200, 200-399 or 2xx, several with commas between them, from 100 to 599",
+            self.part
+        )
+    }
+}
+
+impl std::error::Error for StatusSetError {}
+
+impl FromStr for StatusSet {
+    type Err = StatusSetError;
+
+    fn from_str(text: &str) -> Result<Self, StatusSetError> {
+        let parse = |part: &str| parse_range(part.trim()).ok_or_else(|| StatusSetError { part: part.to_owned() });
+        Ok(Self { ranges: text.split(',').map(parse).collect::<Result<_, _>>()? })
+    }
+}
+
+fn parse_range(part: &str) -> Option<RangeInclusive<u16>> {
+    if let [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] = *part.as_bytes() {
+        let first = u16::from(class - b'0') * 100;
+        return Some(first..=first + 99);
+    }
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    let (first, last) = (parse_status(first)?, parse_status(last)?);
+    (first <= last).then_some(first..=last)
+}
+
+fn parse_status(text: &str) -> Option<u16> {
+    let is_number = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|status| is_number && POSSIBLE.contains(status))
+}
+
+impl fmt::Display for StatusSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, range) in self.ranges.iter().enumerate() {
+            formatter.write_str(if index == 0 { "" } else { "," })?;
+            match (range.start(), range.end()) {
+                (first, last) if first == last => write!(formatter, "{first}")?,
+                (first, last) => write!(formatter, "{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_read_as_people_write_them() {
+        let check = |text: &str, inside: &[u16], outside: &[u16], written: &str| {
+            let set: StatusSet = text.parse().unwrap();
+            assert!(inside.iter().all(|&status| set.contains(status)), "{text}");
+            assert!(!outside.iter().any(|&status| set.contains(status)), "{text}");
+            assert_eq!(set.to_string(), written);
+        };
+        check("200", &[200], &[199, 201], "200");
+        check("2xx", &[200, 299], &[199, 300], "200-299");
+        check("200-399, 404", &[200, 301, 399, 404], &[400, 403, 405], "200-399,404");
+        check("5XX,100", &[100, 500, 599], &[101, 499], "500-599,100");
+    }
+
+    #[test]
+    fn what_names_no_status_is_refused() {
+        for text in
+            ["", "2x", "6xx", "0xx", "99", "600", "300-200", "200-", "-200", "200,,404", "+20", "2 0", "200-299-300"]
+        {
+            assert!(text.parse::<StatusSet>().is_err(), "{text:?}");
+        }
+        let told = "200,abc".parse::<StatusSet>().unwrap_err().to_string();
+        assert!(told.starts_with("\"abc\" names no statuses; write 200"), "{told}");
+    }
+}

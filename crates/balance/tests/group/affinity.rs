@@ -1,0 +1,151 @@
+//! Cookies that lead back, and what becomes of them when an upstream is out.
+
+use breme_balance::{Affinity, AffinityKey, Choice, GroupSettings, Hints, NoChoice, Outcome};
+
+use crate::world::{ANSWERED, World, upstreams};
+
+fn inserting() -> World {
+    world(GroupSettings::default())
+}
+
+fn world(settings: GroupSettings) -> World {
+    let key = AffinityKey::new("a key of thirty-two bytes or so.").unwrap();
+    let affinity = Affinity::Insert { cookie: "route".to_owned(), key, max_age: None };
+    World::new(GroupSettings { affinity: Some(affinity), ..settings }, &[1, 1, 1])
+}
+
+/// What a browser sends back.
+fn cookie(choice: &Choice) -> String {
+    choice.set_affinity.as_ref().unwrap().split(';').next().unwrap().to_owned()
+}
+
+fn with(world: &mut World, cookie: &str) -> Choice {
+    world.request(&Hints { cookies: &[cookie.as_bytes()], ..Hints::default() }, |_| ANSWERED)
+}
+
+fn new_client(world: &mut World) -> (String, Choice) {
+    let choice = world.request(&Hints::default(), |_| ANSWERED);
+    (cookie(&choice), choice)
+}
+
+#[test]
+fn clients_come_back_and_keep_their_cookie() {
+    let mut world = inserting();
+    assert!(world.group.reads_cookies());
+    let clients: Vec<_> = (0..3).map(|_| new_client(&mut world)).collect();
+    for (cookie, first) in clients.iter().cycle().take(30) {
+        let again = with(&mut world, cookie);
+        assert_eq!((again.upstream, again.set_affinity), (first.upstream, None));
+    }
+    let secured = world.request(&Hints { is_secured: true, ..Hints::default() }, |_| ANSWERED);
+    assert!(secured.set_affinity.unwrap().ends_with("; Path=/; HttpOnly; SameSite=Lax; Secure"));
+}
+
+#[test]
+fn a_client_of_an_ejected_upstream_moves_for_good() {
+    let mut world = inserting();
+    let (old, first) = new_client(&mut world);
+    for _ in 0..5 {
+        world.request(&Hints { cookies: &[old.as_bytes()], ..Hints::default() }, |_| Outcome::BrokeOff);
+    }
+    let moved = with(&mut world, &old);
+    assert_ne!(moved.upstream, first.upstream);
+    let new = cookie(&moved);
+    assert_eq!(with(&mut world, &new).upstream, moved.upstream);
+    assert_eq!(with(&mut world, &new).set_affinity, None, "one new cookie is enough");
+}
+
+#[test]
+fn a_retry_moves_the_client() {
+    let mut world = inserting();
+    let (old, first) = new_client(&mut world);
+    let hints = Hints { cookies: &[old.as_bytes()], tried: &[first.upstream], ..Hints::default() };
+    let moved = world.request(&hints, |_| ANSWERED);
+    assert_ne!(moved.upstream, first.upstream);
+    assert!(moved.set_affinity.is_some());
+}
+
+#[test]
+fn a_draining_upstream_keeps_its_clients_and_gets_no_new_ones() {
+    let mut world = inserting();
+    let (old, first) = new_client(&mut world);
+    assert!(world.group.drain(world.now, &first.name));
+    for _ in 0..30 {
+        let again = with(&mut world, &old);
+        assert_eq!((again.upstream, again.set_affinity), (first.upstream, None));
+        assert_ne!(new_client(&mut world).1.upstream, first.upstream);
+    }
+    // With all draining, those who have a session can still go there.
+    ["a", "b", "c"].iter().for_each(|name| assert!(world.group.drain(world.now, name)));
+    assert_eq!(with(&mut world, &old).upstream, first.upstream);
+    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NobodyAdmits);
+}
+
+#[test]
+fn a_draining_upstream_that_fails_loses_its_clients() {
+    let mut world = inserting();
+    let (old, first) = new_client(&mut world);
+    world.group.drain(world.now, &first.name);
+    for _ in 0..5 {
+        world.request(&Hints { cookies: &[old.as_bytes()], ..Hints::default() }, |_| Outcome::TimedOut);
+    }
+    assert_ne!(with(&mut world, &old).upstream, first.upstream);
+}
+
+#[test]
+fn a_full_upstream_keeps_its_clients_cookies() {
+    let mut world = world(GroupSettings { outstanding_max: 1, ..GroupSettings::default() });
+    let (old, first) = new_client(&mut world);
+    let hints = Hints { cookies: &[old.as_bytes()], ..Hints::default() };
+    let busy = world.choose(&hints).unwrap();
+    assert_eq!(busy.upstream, first.upstream);
+    let elsewhere = world.choose(&hints).unwrap();
+    assert_ne!(elsewhere.upstream, first.upstream);
+    assert_eq!(elsewhere.set_affinity, None, "its session is where it was");
+    world.finish(&busy, ANSWERED);
+    assert_eq!(with(&mut world, &old).upstream, first.upstream);
+}
+
+#[test]
+fn a_removed_upstreams_cookie_names_nobody() {
+    let mut world = inserting();
+    let (old, first) = new_client(&mut world);
+    let list = upstreams(&[1, 1, 1]).into_iter().filter(|upstream| *upstream.name != *first.name).collect();
+    world.group.replace(world.now, list).unwrap();
+    let moved = with(&mut world, &old);
+    assert_ne!(moved.name, first.name);
+    assert!(moved.set_affinity.is_some());
+    // It means the same upstream again when that comes back.
+    world.group.replace(world.now, upstreams(&[1, 1, 1])).unwrap();
+    assert_eq!(with(&mut world, &old).name, first.name);
+}
+
+#[test]
+fn forged_cookies_choose_nothing() {
+    let mut world = inserting();
+    for forged in ["route=a", "route=127.0.0.1:8097", "route=00000000000000000000000000000000", "route=", "route"] {
+        let names: Vec<String> = (0..3).map(|_| with(&mut world, forged).name.to_string()).collect();
+        let mut sorted = names.clone();
+        sorted.sort();
+        assert_eq!(sorted, ["a", "b", "c"], "{forged} is a client like any other: {names:?}");
+    }
+}
+
+#[test]
+fn an_applications_route_is_followed_until_its_node_is_out() {
+    let affinity = Affinity::Follow { cookie: "JSESSIONID".to_owned(), separator: '.' };
+    let mut world = World::new(GroupSettings { affinity: Some(affinity), ..GroupSettings::default() }, &[1, 1, 1]);
+    let mut list = upstreams(&[1, 1, 1]);
+    list.iter_mut().for_each(|upstream| upstream.route = Some(format!("node-{}", upstream.name)));
+    world.group.replace(world.now, list).unwrap();
+    let hints = Hints { cookies: &[b"lang=de; JSESSIONID=0A1B.node-b"], ..Hints::default() };
+    for _ in 0..5 {
+        let choice = world.request(&hints, |_| Outcome::BrokeOff);
+        assert_eq!((&*choice.name, choice.set_affinity), ("b", None));
+    }
+    for _ in 0..10 {
+        let choice = world.request(&hints, |_| ANSWERED);
+        assert_ne!(&*choice.name, "b");
+        assert_eq!(choice.set_affinity, None, "the application says where its session is now");
+    }
+}

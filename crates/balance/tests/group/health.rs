@@ -1,0 +1,264 @@
+//! Checks, ejection, slow start, and what is done when nobody is well.
+
+use std::time::Duration;
+
+use breme_balance::{
+    CHECKS_MAX, Check, CheckOutcome, EjectionSettings, GroupSettings, HealthSettings, Hints, Outcome, Policy, Standing,
+    UpstreamSettings,
+};
+use breme_base::Instant;
+
+use crate::world::{ANSWERED, World, told, upstream};
+
+const GOOD: CheckOutcome = CheckOutcome::Answered { status: 200 };
+const BAD: CheckOutcome = CheckOutcome::Answered { status: 500 };
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn checked(weights: &[u32]) -> World {
+    World::new(GroupSettings { health: Some(HealthSettings::default()), ..GroupSettings::default() }, weights)
+}
+
+/// Makes all checks that come until `end`, with what `outcome` says of each.
+fn check_until(world: &mut World, end: Instant, outcome: impl Fn(&Check) -> CheckOutcome) {
+    while let Some(next) = world.group.next_check().filter(|&next| next <= end) {
+        world.now = world.now.max(next);
+        for check in world.group.checks_due(world.now) {
+            world.group.check_done(world.now, check.id, outcome(&check));
+        }
+    }
+    world.now = end;
+}
+
+#[test]
+fn checks_take_out_and_bring_back() {
+    let mut world = checked(&[1, 1]);
+    let checks = world.group.checks_due(world.now);
+    assert_eq!(
+        checks.iter().map(|check| (&*check.name, check.address.port())).collect::<Vec<_>>(),
+        [("a", 8097), ("b", 8098)]
+    );
+    assert!(world.group.checks_due(world.now).is_empty(), "each is asked once at a time");
+    world.group.check_done(world.now, checks[0].id, BAD);
+    world.group.check_done(world.now, checks[1].id, GOOD);
+    assert_eq!(world.changes(), ["upstream a is down: its check was answered with 500"]);
+    assert_eq!(told(&world.shares(10)), "b 10");
+    let end = world.now + seconds(12);
+    check_until(&mut world, end, |_| GOOD);
+    assert_eq!(world.changes(), ["upstream a is up"]);
+    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+    let state = world.state("a");
+    assert_eq!((state.checks.failed, state.standing.name()), (1, "up"));
+}
+
+#[test]
+fn a_check_without_an_end_fails_when_its_time_is_over() {
+    let mut world = checked(&[1, 1]);
+    let asked = world.group.checks_due(world.now);
+    assert_eq!(world.group.next_check(), Some(asked[0].deadline));
+    world.now = asked[0].deadline;
+    assert!(world.group.checks_due(world.now).is_empty());
+    assert_eq!(
+        world.changes(),
+        [
+            "upstream a is down: its check had no answer in time",
+            "upstream b is down: its check had no answer in time",
+            "no upstream is well, so all are asked"
+        ]
+    );
+    world.group.check_done(world.now, asked[0].id, GOOD);
+    assert_eq!(world.standing("a"), Standing::Down, "what comes too late says nothing");
+}
+
+#[test]
+fn checks_are_spread_and_bounded() {
+    let mut world = checked(&[1]);
+    let many = (0..CHECKS_MAX + 10).map(|index| UpstreamSettings { name: format!("u{index}"), ..upstream("u", 1) });
+    world.group.replace(world.now, many.collect()).unwrap();
+    let first = world.group.checks_due(world.now);
+    assert_eq!(first.len(), CHECKS_MAX);
+    assert!(world.group.checks_due(world.now).is_empty());
+    assert!(world.group.next_check().unwrap() > world.now, "nothing to do until one of them ends");
+    world.group.check_done(world.now, first[0].id, GOOD);
+    assert_eq!(world.group.next_check(), Some(Instant::ZERO), "now there is room");
+    assert_eq!(world.group.checks_due(world.now).len(), 1);
+    for check in &first[1..] {
+        world.group.check_done(world.now, check.id, GOOD);
+    }
+    let mut moments = Vec::new();
+    let end = world.now + seconds(11);
+    while let Some(next) = world.group.next_check().filter(|&next| next <= end) {
+        world.now = world.now.max(next);
+        for check in world.group.checks_due(world.now) {
+            moments.push(world.now);
+            world.group.check_done(world.now, check.id, GOOD);
+        }
+    }
+    moments.dedup();
+    assert!(moments.len() > CHECKS_MAX, "each has its own moment: {}", moments.len());
+}
+
+#[test]
+fn an_ejected_upstream_comes_back_by_itself() {
+    let mut world = World::new(GroupSettings::default(), &[1, 1, 1]);
+    world.fail_at("b", Outcome::BrokeOff);
+    assert_eq!(world.changes(), ["upstream b is left out for 10 s: 5 failures in a row"]);
+    assert_eq!(told(&world.shares(10)), "a 5, c 5");
+    world.wait(seconds(10));
+    assert_eq!(told(&world.shares(9)), "a 3, b 3, c 3");
+    assert_eq!(world.changes(), ["upstream b is asked again"]);
+    world.fail_at("b", Outcome::Answered { status: 503, latency: Duration::ZERO });
+    assert_eq!(world.changes(), ["upstream b is left out for 20 s: 5 failures in a row"]);
+    let state = world.state("b");
+    assert_eq!((state.ejections, state.totals.failure_statuses, state.totals.broke_off), (2, 5, 5));
+}
+
+#[test]
+fn errors_of_an_application_eject_nobody() {
+    let mut world = World::new(GroupSettings::default(), &[1, 1]);
+    for _ in 0..100 {
+        world.request(&Hints::default(), |_| Outcome::Answered { status: 500, latency: Duration::ZERO });
+        world.request(&Hints::default(), |_| Outcome::Abandoned);
+    }
+    assert!(world.changes().is_empty());
+}
+
+#[test]
+fn a_share_of_failures_ejects_where_it_is_asked_for() {
+    let ejection = EjectionSettings { failures_in_row: 0, failure_percent: 30, ..EjectionSettings::default() };
+    let mut world = World::new(GroupSettings { ejection: Some(ejection), ..GroupSettings::default() }, &[1, 1, 1]);
+    for round in 0..100 {
+        for _ in 0..3 {
+            let fails = round % 3 == 0;
+            world.request(
+                &Hints::default(),
+                |choice| if fails && &*choice.name == "a" { Outcome::TimedOut } else { ANSWERED },
+            );
+        }
+    }
+    assert!(matches!(world.standing("a"), Standing::Ejected { .. }));
+    let changes = world.changes();
+    assert_eq!(changes.len(), 1);
+    assert!(
+        changes[0].starts_with("upstream a is left out for 10 s: 7 of 19 requests failed")
+            || changes[0].starts_with("upstream a is left out for 10 s: 8 of 22 requests failed"),
+        "{changes:?}"
+    );
+}
+
+#[test]
+fn not_more_than_the_bound_are_ejected_and_one_alone_never() {
+    let mut world = World::new(GroupSettings::default(), &[1; 5]);
+    for _ in 0..200 {
+        world.request(&Hints::default(), |_| Outcome::BrokeOff);
+    }
+    let states = world.group.states(world.now);
+    assert_eq!(states.iter().filter(|state| matches!(state.standing, Standing::Ejected { .. })).count(), 2);
+    let mut alone = World::new(GroupSettings::default(), &[1]);
+    for _ in 0..20 {
+        alone.request(&Hints::default(), |_| Outcome::BrokeOff);
+    }
+    assert!(alone.changes().is_empty());
+}
+
+#[test]
+fn when_nobody_is_well_all_are_asked() {
+    let mut world = checked(&[1, 1, 1]);
+    world.group.drain(world.now, "c");
+    let checks = world.group.checks_due(world.now);
+    for check in &checks {
+        world.group.check_done(world.now, check.id, CheckOutcome::ConnectFailed);
+    }
+    assert_eq!(told(&world.shares(10)), "a 5, b 5", "but who is drained is not");
+    assert!(world.changes().contains(&"no upstream is well, so all are asked".to_owned()));
+    let end = world.now + seconds(12);
+    check_until(&mut world, end, |check| if &*check.name == "b" { GOOD } else { BAD });
+    assert_eq!(told(&world.shares(10)), "b 10");
+    assert!(world.changes().contains(&"an upstream is well again, so only those that are well are asked".to_owned()));
+}
+
+#[test]
+fn a_slow_start_grows_by_tenths() {
+    let settings =
+        GroupSettings { slow_start: seconds(10), health: Some(HealthSettings::default()), ..GroupSettings::default() };
+    let mut world = World::new(settings, &[1, 1]);
+    assert_eq!(told(&world.shares(10)), "a 5, b 5", "who is there from the beginning has the whole share");
+    world.group.replace(world.now, vec![upstream("a", 1), upstream("b", 1), upstream("c", 1)]).unwrap();
+    for (share, at) in [("a 10, b 10, c 1", 0), ("a 10, b 10, c 5", 4), ("a 10, b 10, c 9", 8)] {
+        let total = share.split(", ").map(|part| part.split(' ').nth(1).unwrap().parse::<usize>().unwrap()).sum();
+        let start = world.now;
+        world.wait(seconds(at) + Duration::from_millis(1));
+        assert_eq!(told(&world.shares(total)), share);
+        world.now = start;
+    }
+    world.wait(seconds(5) + Duration::from_millis(1));
+    assert_eq!(world.state("c").weight_percent, 60);
+    world.wait(seconds(5));
+    assert_eq!(told(&world.shares(30)), "a 10, b 10, c 10");
+}
+
+#[test]
+fn consistent_hashing_starts_slowly_too() {
+    let settings =
+        GroupSettings { policy: Policy::ConsistentHash, slow_start: seconds(10), ..GroupSettings::default() };
+    let mut world = World::new(settings, &[1]);
+    world.group.replace(world.now, vec![upstream("a", 1), upstream("b", 1)]).unwrap();
+    let share_of_b = |world: &mut World| {
+        let keys = 0..5_500_u64;
+        let names = keys.map(|key| world.request(&Hints { key_hash: key, ..Hints::default() }, |_| ANSWERED).name);
+        names.filter(|name| &**name == "b").count()
+    };
+    assert!(share_of_b(&mut world).abs_diff(500) < 100, "1 of 11");
+    world.wait(seconds(10));
+    assert!(share_of_b(&mut world).abs_diff(2_750) < 150, "1 of 2");
+}
+
+#[test]
+fn who_comes_back_is_forgiven_and_starts_slowly() {
+    let settings = GroupSettings { slow_start: seconds(10), ..GroupSettings::default() };
+    let mut world = World::new(settings, &[1, 1, 1]);
+    world.fail_at("b", Outcome::BrokeOff);
+    world.wait(seconds(10));
+    assert_eq!(told(&world.shares(21)), "a 10, b 1, c 10");
+    world.fail_at("b", Outcome::BrokeOff);
+    world.changes();
+    world.wait(seconds(20));
+    let failing = |choice: &breme_balance::Choice| if &*choice.name == "b" { Outcome::BrokeOff } else { ANSWERED };
+    for _ in 0..4 * 21 {
+        world.request(&Hints::default(), failing);
+    }
+    assert_eq!(world.changes(), ["upstream b is asked again"], "four failures are not five");
+}
+
+#[test]
+fn a_check_that_cannot_connect_tries_the_next_address_next_time() {
+    let mut world = checked(&[1]);
+    let addresses = ["10.0.0.1:80".parse().unwrap(), "10.0.0.2:80".parse().unwrap()];
+    world.group.move_to(world.now, "a", &addresses);
+    let check = world.group.checks_due(world.now).remove(0);
+    assert_eq!(check.address, addresses[0]);
+    world.group.check_done(world.now, check.id, CheckOutcome::ConnectFailed);
+    world.now = world.group.next_check().unwrap();
+    assert_eq!(world.group.checks_due(world.now)[0].address, addresses[1]);
+}
+
+#[test]
+fn checks_that_are_good_again_end_an_ejection() {
+    let ejection = EjectionSettings { base: seconds(600), max: seconds(600), ..EjectionSettings::default() };
+    let health = Some(HealthSettings::default());
+    let mut world = World::new(GroupSettings { ejection: Some(ejection), health, ..GroupSettings::default() }, &[1, 1]);
+    let check_for = |world: &mut World, time, of_a| {
+        let end = world.now + seconds(time);
+        check_until(world, end, |check| if &*check.name == "a" { of_a } else { GOOD });
+    };
+    check_for(&mut world, 1, GOOD);
+    world.fail_at("a", Outcome::BrokeOff);
+    check_for(&mut world, 20, GOOD);
+    assert!(matches!(world.standing("a"), Standing::Ejected { .. }), "checks that were never bad say nothing new");
+    check_for(&mut world, 20, BAD);
+    assert_eq!(world.standing("a"), Standing::Down);
+    check_for(&mut world, 20, GOOD);
+    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+}

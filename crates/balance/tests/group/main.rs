@@ -1,0 +1,11 @@
+//! Groups as shards use them: by their public face, in virtual time.
+#![allow(clippy::unwrap_used)]
+
+mod affinity;
+mod concurrency;
+mod health;
+mod histories;
+mod latencies;
+mod membership;
+mod policies;
+mod world;

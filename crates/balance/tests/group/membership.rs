@@ -1,0 +1,123 @@
+//! Lists that change while requests are under way.
+
+use std::time::Duration;
+
+use breme_balance::{
+    GroupError, GroupSettings, Hints, NoChoice, Outcome, Policy, Replaced, Standing, UpstreamSettings,
+};
+
+use crate::world::{ANSWERED, World, told, upstream, upstreams};
+
+fn world(weights: &[u32]) -> World {
+    World::new(GroupSettings::default(), weights)
+}
+
+#[test]
+fn those_who_stay_keep_their_ids_counts_and_history() {
+    let mut world = world(&[1, 1, 1]);
+    let choices: Vec<_> = (0..6).map(|_| world.choose(&Hints::default()).unwrap()).collect();
+    let b = world.state("b");
+    let list = vec![upstream("d", 1), upstream("b", 4)];
+    assert_eq!(world.group.replace(world.now, list), Ok(Replaced { added: 1, removed: 2, kept: 1 }));
+    assert_eq!(world.changes(), ["upstream a was removed", "upstream c was removed", "upstream d was added"]);
+    let now = world.state("b");
+    assert_eq!((now.id, now.outstanding, now.weight), (b.id, 2, 4));
+    assert_eq!(world.standing("a"), Standing::Leaving);
+    assert_eq!(told(&world.shares(10)), "b 8, d 2");
+    for choice in &choices {
+        world.finish(choice, ANSWERED);
+    }
+    let states = world.group.states(world.now);
+    let left: Vec<_> = states.iter().map(|state| (&*state.name, state.outstanding)).collect();
+    assert_eq!(left, [("d", 0), ("b", 0)], "those who left are gone with their last request");
+}
+
+#[test]
+fn an_index_is_used_again_only_when_its_requests_have_ended() {
+    let mut world = world(&[1]);
+    let old = world.choose(&Hints::default()).unwrap();
+    world.group.replace(world.now, vec![upstream("b", 1)]).unwrap();
+    let b = world.choose(&Hints::default()).unwrap();
+    assert_ne!(b.upstream.index(), old.upstream.index());
+    world.finish(&old, ANSWERED);
+    world.group.replace(world.now, vec![upstream("b", 1), upstream("c", 1)]).unwrap();
+    let c = world.state("c").id;
+    assert_eq!(c.index(), old.upstream.index());
+    assert_ne!(c, old.upstream);
+    // A request that is told of too late, by an id that means somebody else's predecessor, harms nobody.
+    world.finish(&old, Outcome::BrokeOff);
+    assert_eq!((world.state("c").outstanding, world.state("b").outstanding), (0, 1));
+}
+
+#[test]
+fn a_wrong_list_changes_nothing() {
+    let mut world = world(&[1, 1]);
+    let twice = vec![upstream("c", 1), upstream("c", 1)];
+    assert_eq!(world.group.replace(world.now, twice), Err(GroupError::NamedTwice("c".to_owned())));
+    assert_eq!(world.group.replace(world.now, Vec::new()), Err(GroupError::NoUpstream));
+    let wrong = GroupSettings { hash_load_percent_max: 1, ..GroupSettings::default() };
+    assert!(world.group.reconfigure(world.now, wrong, upstreams(&[1, 1, 1])).is_err());
+    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+    assert!(world.changes().is_empty());
+}
+
+#[test]
+fn addresses_may_come_and_change() {
+    let mut world = world(&[1, 1]);
+    let unknown = UpstreamSettings { addresses: Vec::new(), ..upstream("c", 1) };
+    world.group.replace(world.now, vec![upstream("a", 1), unknown]).unwrap();
+    world.changes();
+    assert_eq!(world.standing("c"), Standing::Unresolved);
+    assert_eq!(told(&world.shares(10)), "a 10");
+    let address = "10.0.0.7:80".parse().unwrap();
+    assert!(world.group.move_to(world.now, "c", &[address]));
+    assert!(!world.group.move_to(world.now, "x", &[address]));
+    assert_eq!(world.changes(), ["upstream c is at other addresses"]);
+    assert_eq!(told(&world.shares(10)), "a 5, c 5");
+    assert!(world.group.move_to(world.now, "a", &[]));
+    assert_eq!(world.choose(&Hints::default()).unwrap().address, address);
+    assert!(world.group.move_to(world.now, "c", &[]));
+    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NobodyAdmits);
+}
+
+#[test]
+fn an_address_that_does_not_answer_gives_way_to_the_next() {
+    let mut world = world(&[1]);
+    let addresses = ["10.0.0.1:80".parse().unwrap(), "10.0.0.2:80".parse().unwrap()];
+    world.group.move_to(world.now, "a", &addresses);
+    let fails = |choice: &breme_balance::Choice| Outcome::ConnectFailed { address: choice.address };
+    assert_eq!(world.request(&Hints::default(), fails).address, addresses[0]);
+    assert_eq!(world.request(&Hints::default(), |_| ANSWERED).address, addresses[1]);
+    assert_eq!(world.request(&Hints::default(), fails).address, addresses[1]);
+    assert_eq!(world.request(&Hints::default(), |_| ANSWERED).address, addresses[0]);
+}
+
+#[test]
+fn other_settings_hold_at_once() {
+    let mut world = World::new(GroupSettings { outstanding_max: 1, ..GroupSettings::default() }, &[1]);
+    world.chosen();
+    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::AllFull);
+    let settings = GroupSettings { policy: Policy::LeastOutstanding, ..GroupSettings::default() };
+    world.group.reconfigure(world.now, settings, upstreams(&[1, 1])).unwrap();
+    assert_eq!(world.chosen(), "b", "a still has its request");
+}
+
+#[test]
+fn who_is_ejected_comes_back_when_ejection_is_turned_off() {
+    let mut world = world(&[1, 1]);
+    world.fail_at("a", Outcome::BrokeOff);
+    let settings = GroupSettings { ejection: None, ..GroupSettings::default() };
+    world.group.reconfigure(world.now, settings, upstreams(&[1, 1])).unwrap();
+    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+}
+
+#[test]
+fn a_shorter_list_does_not_have_too_many_ejected() {
+    let mut world = world(&[1, 1, 1, 1]);
+    world.fail_at("a", Outcome::BrokeOff);
+    world.wait(Duration::from_secs(1));
+    world.fail_at("b", Outcome::BrokeOff);
+    world.group.replace(world.now, upstreams(&[1, 1])).unwrap();
+    assert_eq!(world.standing("a"), Standing::Up, "the one who would come back first");
+    assert!(matches!(world.standing("b"), Standing::Ejected { .. }));
+}

@@ -1,0 +1,152 @@
+//! What a role lets those who run it ask and do at `--admin`, besides what every server answers there.
+//!
+//! Whoever reaches the address may look. To change anything one must show the token (RFC 6750), and where no token is set nothing can be
+//! changed: an address that only this machine can reach is still within reach of every program on it, and of every page in a browser.
+
+use std::fmt;
+use std::path::Path;
+
+use serde_json::Value;
+use subtle::ConstantTimeEq;
+
+/// A token shorter than that could be guessed.
+const TOKEN_BYTES_MIN: usize = 16;
+/// The longest file of a token.
+const TOKEN_FILE_BYTES_MAX: u64 = 4096;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// The pages of a role.
+pub trait Api: fmt::Debug + Send {
+    /// A line for each of them, for the page `/`.
+    fn index(&self) -> String;
+
+    /// Answers. What is not GET or HEAD comes only from those who have shown the token.
+    fn answer(&self, call: &Call<'_>) -> Page;
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    pub content: &'a [u8],
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub status: u16,
+    pub media_type: &'static str,
+    pub text: String,
+    /// A field that its status needs.
+    pub field: Option<(&'static str, &'static str)>,
+}
+
+impl Page {
+    pub fn plain(status: u16, text: impl Into<String>) -> Self {
+        Self { status, media_type: PLAIN, text: text.into(), field: None }
+    }
+
+    pub fn json(status: u16, value: &Value) -> Self {
+        Self { media_type: JSON, ..Self::plain(status, format!("{value:#}\n")) }
+    }
+
+    /// Something is wrong with the request.
+    pub fn fault(status: u16, problem: impl fmt::Display) -> Self {
+        Self::json(status, &serde_json::json!({ "error": problem.to_string() }))
+    }
+
+    /// The page does not know the method.
+    pub fn not_allowed(allowed: &'static str) -> Self {
+        Self { field: Some(("Allow", allowed)), ..Self::plain(405, format!("{}\n", allowed.replace(", ", " or "))) }
+    }
+}
+
+/// What must be shown to change anything; none: nothing can be changed.
+pub struct Token(Option<Vec<u8>>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.0.is_some() { "Token(…)" } else { "Token(none)" })
+    }
+}
+
+impl Token {
+    /// Reads it from the file that the flag names.
+    pub fn of_file(flag: &str, path: Option<&Path>) -> Result<Self, String> {
+        let Some(path) = path else { return Ok(Self(None)) };
+        let fault = |problem: String| format!("{flag} {}: {problem}", path.display());
+        let bytes = crate::files::read_bounded(path, TOKEN_FILE_BYTES_MAX)
+            .map_err(|error| fault(format!("cannot be read: {error}")))?;
+        let token = bytes.trim_ascii();
+        if token.len() < TOKEN_BYTES_MIN || !token.iter().all(u8::is_ascii_graphic) {
+            let remedy = "make one with `openssl rand -hex 32`";
+            return Err(fault(format!(
+                "a token has at least {TOKEN_BYTES_MIN} visible characters and no space; {remedy}"
+            )));
+        }
+        Ok(Self(Some(token.to_vec())))
+    }
+
+    /// Whether the value of an Authorization field shows the token. The time that it takes tells nothing of how much of it is right.
+    pub fn check(&self, authorization: Option<&[u8]>) -> Result<(), Page> {
+        let Some(token) = &self.0 else {
+            return Err(Page::fault(
+                403,
+                "nothing can be changed here: this program was started without --admin-token-file",
+            ));
+        };
+        let shown = authorization.and_then(bearer).unwrap_or_default();
+        if bool::from(shown.ct_eq(token)) {
+            return Ok(());
+        }
+        let page = Page::fault(401, "this needs the token: Authorization: Bearer TOKEN");
+        Err(Page { field: Some(("WWW-Authenticate", "Bearer")), ..page })
+    }
+}
+
+fn bearer(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(token: &Token, authorization: Option<&str>) -> u16 {
+        token.check(authorization.map(str::as_bytes)).map_or_else(|page| page.status, |()| 200)
+    }
+
+    #[test]
+    fn only_the_token_opens() {
+        let token = Token(Some(b"0123456789abcdef".to_vec()));
+        for good in ["Bearer 0123456789abcdef", "bearer  0123456789abcdef"] {
+            assert_eq!(status(&token, Some(good)), 200, "{good}");
+        }
+        let near = ["Bearer 0123456789abcdeg", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0"];
+        for wrong in near.into_iter().chain(["", "Bearer", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"]) {
+            assert_eq!(status(&token, Some(wrong)), 401, "{wrong}");
+        }
+        assert_eq!(status(&token, None), 401);
+        assert_eq!([None, Some("Bearer "), Some("Bearer x")].map(|shown| status(&Token(None), shown)), [403; 3]);
+    }
+
+    #[test]
+    fn a_token_that_could_be_guessed_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Token::of_file("--admin-token-file", Some(&path)).map(|token| token.0)
+        };
+        assert_eq!(read("0123456789abcdef\n"), Ok(Some(b"0123456789abcdef".to_vec())));
+        for wrong in ["", "short\n", "0123456789 abcdef", "0123456789\nabcdef"] {
+            let problem = read(wrong).unwrap_err();
+            assert!(problem.contains("--admin-token-file") && problem.contains("openssl rand"), "{problem}");
+        }
+    }
+}

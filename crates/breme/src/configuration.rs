@@ -1,0 +1,240 @@
+//! A configuration file (TOML) whose keys are the flags of its command: `--head-timeout 5s` is `head-timeout = "5s"`.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `keys` | which flags may stand in a file, and what kind of value each takes |
+//! | `reading` | text → flags; what is wrong, by line and column |
+//! | `printing` | what is in force → text that reads as the same |
+//! | `schema` | for editors |
+//!
+//! The flags are defined once, for the command line. Everything here is read from that definition, so that file, schema and help cannot
+//! differ from it. What the command line says wins over the file.
+
+mod keys;
+mod printing;
+mod reading;
+#[cfg(test)]
+mod schema;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use breme_experiment::plan::Faults;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+pub use keys::keys;
+pub use printing::print;
+#[cfg(test)]
+pub use schema::schema;
+
+use crate::failure::Failure;
+
+/// The longest file that is read.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// A flag of a file, with its values as the command line would have them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The name that the command knows it by.
+    id: String,
+    arguments: Vec<OsString>,
+}
+
+/// What a command line says, and what a file says of the rest. `words` begin with the name of the command.
+pub fn matches(command: &Command, words: &[OsString], file: Option<&Path>) -> Result<ArgMatches, Failure> {
+    let parse = |words: &[OsString]| {
+        command.clone().try_get_matches_from(words).map_err(|error| Failure::usage(in_a_line(&error)))
+    };
+    let said = parse(words)?;
+    let Some(path) = file else { return Ok(said) };
+    let mut all: Vec<OsString> = words.iter().take(1).cloned().collect();
+    for setting in read(command, path)? {
+        if said.value_source(&setting.id) != Some(ValueSource::CommandLine) {
+            all.extend(setting.arguments);
+        }
+    }
+    all.extend(words.iter().skip(1).cloned());
+    parse(&all).map_err(|failure| Failure::usage(format!("with --config {}: {}", path.display(), failure.message)))
+}
+
+fn read(command: &Command, path: &Path) -> Result<Vec<Setting>, Failure> {
+    let fault = |problem: String| Failure::usage(format!("--config {}: {problem}", path.display()));
+    let bytes =
+        crate::files::read_bounded(path, FILE_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| fault("it is not UTF-8, as TOML must be".to_owned()))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    reading::read(&text, folder, command)
+        .map_err(|faults: Faults| Failure::usage(format!("--config {} cannot be used:\n\n{faults}", path.display())))
+}
+
+/// The keys whose values differ.
+pub fn changed<'a>(command: &'a Command, before: &ArgMatches, after: &ArgMatches) -> Vec<&'a str> {
+    let differs = |argument: &Arg| values(argument, before) != values(argument, after);
+    keys(command).filter(|(_, argument)| differs(argument)).map(|(name, _)| name).collect()
+}
+
+fn values(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
+    let id = argument.get_id().as_str();
+    matches.get_raw(id).into_iter().flatten().map(ToOwned::to_owned).collect()
+}
+
+/// What clap has to say, without usage and colours.
+pub fn in_a_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let said: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
+    said.join("; ").trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::FromArgMatches;
+
+    use super::*;
+    use crate::proxy::{Args, command};
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    /// What is in force, as a file, or what is wrong.
+    fn in_force(line: &str, file: Option<&str>) -> Result<String, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file.map(|text| {
+            let path = folder.path().join("proxy.toml");
+            fs::write(&path, text).unwrap();
+            path
+        });
+        let command = command();
+        let matches = matches(&command, &words(line), path.as_deref());
+        let name = path.map(|path| path.display().to_string()).unwrap_or_default();
+        let matches = matches.map_err(|failure| failure.message.replace(&name, "proxy.toml"))?;
+        Args::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        Ok(print(&command, &matches).replace(&folder.path().display().to_string(), "FOLDER"))
+    }
+
+    fn line<'a>(text: &'a str, key: &str) -> &'a str {
+        let is_key = |line: &&str| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(" ="));
+        text.lines().find(is_key).unwrap_or_else(|| panic!("{key} is not in force:\n{text}"))
+    }
+
+    #[test]
+    fn the_keys_are_the_flags_and_flags_win() {
+        let file = "upstream = [\"http://10.0.0.1:80\", { url = \"http://10.0.0.2\", weight = 2 }]\n\
+            threads = 3\nhead-timeout = 5\nbetween-bytes-timeout = 2.5\nrelay-memory = \"128KiB\"\nno-via = true\n\
+            no-forwarded = false\ntls-cert = \"certificates/own.pem\"\naccess-log = \"-\"\n";
+        let text = in_force("proxy --threads 4 --upstream http://127.0.0.1:9 --retries=2", Some(file)).unwrap();
+        for (key, expected) in [
+            ("upstream", "upstream = [\"http://127.0.0.1:9\"]"),
+            ("threads", "threads = 4"),
+            ("retries", "retries = 2"),
+            ("head-timeout", "head-timeout = \"5\""),
+            ("between-bytes-timeout", "between-bytes-timeout = \"2.5\""),
+            ("relay-memory", "relay-memory = \"128KiB\""),
+            ("no-via", "no-via = true"),
+            ("no-forwarded", "no-forwarded = false"),
+            ("tls-cert", "tls-cert = \"FOLDER/certificates/own.pem\""),
+            ("access-log", "access-log = \"-\""),
+            ("idle-timeout", "idle-timeout = \"75s\""),
+        ] {
+            assert_eq!(line(&text, key), expected);
+        }
+        let text = in_force("proxy --threads 4", Some(file)).unwrap();
+        assert_eq!(line(&text, "upstream"), "upstream = [\"http://10.0.0.1:80\", \"http://10.0.0.2,weight=2\"]");
+    }
+
+    #[test]
+    fn what_is_printed_reads_as_the_same() {
+        let line = "proxy --upstream https://a.example,weight=2 --upstream http://[::1]:8080 --max-body 1GiB --trusted 10.0.0.0/8";
+        let printed = in_force(line, None).unwrap();
+        assert_eq!(in_force("proxy", Some(&printed)).unwrap(), printed);
+    }
+
+    #[test]
+    fn all_faults_are_told_with_their_places() {
+        let file = "upstream = \"127.0.0.1:8080\"\nhead-timout = \"5s\"\nidle_timeout = 5\nthreads = \"many\"\n\
+            no-via = \"yes\"\nthreads-of = 1\ndriver = \"fibers\"\nlog-format = \"jsn\"\nconfig = \"x\"\ncpus = [1, 2]\n\
+            retries = 1000\nbody-timeout = true\n";
+        let problem = in_force("proxy", Some(file)).unwrap_err();
+        let expected = r#"--config proxy.toml cannot be used:
+
+line 1, column 12: "127.0.0.1:8080" is no upstream: the scheme is missing; write http://HOST:PORT or https://HOST:PORT
+  1 | upstream = "127.0.0.1:8080"
+    |            ^^^^^^^^^^^^^^^^
+
+line 2, column 1: there is no key `head-timout`; did you mean `head-timeout`?
+  2 | head-timout = "5s"
+    | ^^^^^^^^^^^
+
+line 3, column 1: there is no key `idle_timeout`; write `idle-timeout`, as the flag is written
+  3 | idle_timeout = 5
+    | ^^^^^^^^^^^^
+
+line 4, column 11: "many" is no count; write a whole number, or 10k, 1.5M, 2G
+  4 | threads = "many"
+    |           ^^^^^^
+
+line 5, column 10: `no-via` takes true or false, not the text "yes"
+  5 | no-via = "yes"
+    |          ^^^^^
+
+line 6, column 1: there is no key `threads-of`; did you mean `threads`?
+  6 | threads-of = 1
+    | ^^^^^^^^^^
+
+line 7, column 10: there is no driver `fibers`: choose `uring`, `events` or `threads`, or let `auto` choose
+  7 | driver = "fibers"
+    |          ^^^^^^^^
+
+line 8, column 14: "jsn" is not one of combined, json; did you mean `json`?
+  8 | log-format = "jsn"
+    |              ^^^^^
+
+line 9, column 1: `config` has a meaning on the command line only
+  9 | config = "x"
+    | ^^^^^^
+
+line 10, column 8: `cpus` takes one value, not a list
+  10 | cpus = [1, 2]
+     |        ^^^^^^
+
+line 11, column 11: 1000 is not in 0..=255
+  11 | retries = 1000
+     |           ^^^^
+
+line 12, column 16: `body-timeout` takes a text such as "10s" or a number of seconds, not true
+  12 | body-timeout = true
+     |                ^^^^"#;
+        assert_eq!(problem, expected);
+    }
+
+    #[test]
+    fn what_is_no_toml_is_pointed_at() {
+        let problem = in_force("proxy", Some("upstream = [\nretries 2\n")).unwrap_err();
+        assert!(problem.contains("this is no TOML: ") && problem.contains("line 2, column "), "{problem}");
+        let problem = in_force("proxy", Some("retries = 1\nretries = 2\n")).unwrap_err();
+        assert!(problem.contains("line 2, column 1: this is no TOML: duplicate key"), "{problem}");
+    }
+
+    #[test]
+    fn flags_that_exclude_each_other_do_so_in_a_file_too() {
+        let problem = in_force("proxy --forward", Some("upstream = \"http://127.0.0.1:1\"")).unwrap_err();
+        assert!(problem.starts_with("with --config proxy.toml: ") && problem.contains("'--forward'"), "{problem}");
+        let missing = matches(&command(), &words("proxy"), Some(Path::new("/nowhere.toml"))).unwrap_err();
+        assert!(missing.message.starts_with("--config /nowhere.toml: cannot be read: "), "{}", missing.message);
+    }
+
+    #[test]
+    fn the_published_schema_is_that_of_the_flags() {
+        const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/proxy.schema.json");
+        let schema = serde_json::to_string_pretty(&schema(&command())).unwrap() + "\n";
+        if std::env::var_os("BREME_RENEW").is_some() {
+            fs::write(PATH, &schema).unwrap();
+        }
+        let published = fs::read_to_string(PATH).unwrap_or_default();
+        let renew = "BREME_RENEW=1 cargo test -p breme published_schema";
+        assert!(published == schema, "schemas/proxy.schema.json is stale; renew it with: {renew}");
+    }
+}

@@ -1,0 +1,57 @@
+//! What is in force, as a file that says the same: the defaults too, and behind `#` what is not set.
+
+use std::fmt::Write;
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::keys::{Kind, is_list, keys};
+
+/// The file. Each key comes with the first sentence of its help.
+pub fn print(command: &Command, matches: &ArgMatches) -> String {
+    let mut text = format!("#:schema {}\n", schema_url(command));
+    let mut headings: Vec<Option<&str>> = Vec::new();
+    for (_, argument) in keys(command) {
+        if !headings.contains(&argument.get_help_heading()) {
+            headings.push(argument.get_help_heading());
+        }
+    }
+    for heading in headings {
+        if let Some(heading) = heading {
+            let _ = write!(text, "\n# ── {heading}\n");
+        }
+        for (name, argument) in keys(command).filter(|(_, argument)| argument.get_help_heading() == heading) {
+            write_key(name, argument, matches, &mut text);
+        }
+    }
+    text
+}
+
+/// The schema's place in the repository.
+pub fn schema_url(command: &Command) -> String {
+    format!("schemas/{}.schema.json", command.get_name())
+}
+
+fn write_key(name: &str, argument: &Arg, matches: &ArgMatches, text: &mut String) {
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let _ = writeln!(text, "\n# {help}");
+    let kind = Kind::of(argument);
+    if kind == Kind::Switch {
+        let _ = writeln!(text, "{name} = {}", matches.get_flag(argument.get_id().as_str()));
+        return;
+    }
+    let raw = matches.get_raw(argument.get_id().as_str());
+    let values: Vec<String> = raw.into_iter().flatten().map(|value| written(kind, &value.to_string_lossy())).collect();
+    let _ = match values.as_slice() {
+        [] if is_list(argument) => writeln!(text, "# {name} = []"),
+        [] => writeln!(text, "# {name} ="),
+        [value] if !is_list(argument) => writeln!(text, "{name} = {value}"),
+        values => writeln!(text, "{name} = [{}]", values.join(", ")),
+    };
+}
+
+fn written(kind: Kind, value: &str) -> String {
+    match kind {
+        Kind::Count if value.parse::<i64>().is_ok() => value.to_owned(),
+        _ => toml::Value::from(value).to_string(),
+    }
+}

@@ -1,0 +1,177 @@
+//! From the text of a file to flags. Every fault is told, each with its place, the line itself and the likely remedy.
+
+use std::error::Error;
+use std::ops::Range;
+use std::path::Path;
+
+use breme_base::{Source, nearest};
+use breme_experiment::plan::{FAULTS_MAX, Fault, Faults};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Setting;
+use super::keys::{FLAGS_ONLY, Kind, is_list, keys};
+
+/// The flags that a file holds, in its order.
+pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>, Faults> {
+    let mut reader = Reader { source: Source(text), text, folder, command, faults: Vec::new() };
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let message = error.message().trim_end_matches('\n').replace('\n', "; ");
+        reader.note(error.span().unwrap_or(0..0), format!("this is no TOML: {message}"));
+    }
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    let settings = entries.into_iter().filter_map(|(key, value)| reader.setting(key.get_ref(), key.span(), value));
+    let settings: Vec<Setting> = settings.collect();
+    if reader.faults.is_empty() { Ok(settings) } else { Err(Faults(reader.faults)) }
+}
+
+struct Reader<'a> {
+    source: Source<'a>,
+    text: &'a str,
+    folder: &'a Path,
+    command: &'a Command,
+    faults: Vec<Fault>,
+}
+
+impl Reader<'_> {
+    fn note(&mut self, span: Range<usize>, problem: String) {
+        let place = self.source.place(span.start);
+        let written = self.text.get(span).unwrap_or_default();
+        let length = written.lines().next().unwrap_or_default().chars().count();
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(Fault {
+                place: Some(place),
+                problem,
+                line: self.source.line(place.line).to_owned(),
+                length,
+            });
+        }
+    }
+
+    fn setting(&mut self, key: &str, span: Range<usize>, value: &Spanned<DeValue<'_>>) -> Option<Setting> {
+        let command = self.command;
+        let Some((name, argument)) = keys(command).find(|(name, _)| *name == key) else {
+            let problem = self.unknown(key);
+            self.note(span, problem);
+            return None;
+        };
+        let values: Vec<&Spanned<DeValue<'_>>> = match value.get_ref() {
+            DeValue::Array(list) if is_list(argument) => list.iter().collect(),
+            _ => vec![value],
+        };
+        let before = self.faults.len();
+        let mut arguments = Vec::new();
+        for value in values {
+            match self.argument(name, argument, value.get_ref()) {
+                Ok(found) => arguments.extend(found.map(Into::into)),
+                Err(problem) => self.note(value.span(), problem),
+            }
+        }
+        (self.faults.len() == before).then(|| Setting { id: argument.get_id().to_string(), arguments })
+    }
+
+    fn unknown(&self, key: &str) -> String {
+        let names: Vec<&str> = keys(self.command).map(|(name, _)| name).collect();
+        if FLAGS_ONLY.contains(&key) {
+            return format!("`{key}` has a meaning on the command line only");
+        }
+        if let Some(name) = names.iter().find(|name| **name == key.replace('_', "-")) {
+            return format!("there is no key `{key}`; write `{name}`, as the flag is written");
+        }
+        match nearest(key, names) {
+            Some(name) => format!("there is no key `{key}`; did you mean `{name}`?"),
+            None => format!("there is no key `{key}`; keys are the flags that `--help` shows, without the dashes"),
+        }
+    }
+
+    /// The flag as a word of the command line; none for a switch that is off.
+    fn argument(&self, name: &str, argument: &Arg, value: &DeValue<'_>) -> Result<Option<String>, String> {
+        let kind = Kind::of(argument);
+        let wrong = || format!("`{name}` takes {}, not {}", kind.expected(), describe(value));
+        let text = match (kind, value) {
+            (Kind::Switch, DeValue::Boolean(is_on)) => return Ok(is_on.then(|| format!("--{name}"))),
+            (Kind::Switch, _) => return Err(wrong()),
+            (Kind::Path, DeValue::String(text)) => self.path(text),
+            (_, DeValue::String(text)) => text.to_string(),
+            (Kind::Count | Kind::Time, DeValue::Integer(number)) => {
+                let number = i64::from_str_radix(number.as_str(), number.radix());
+                number.map_err(|_| format!("`{name}` takes a smaller number"))?.to_string()
+            }
+            (Kind::Time, DeValue::Float(number)) => number.as_str().to_owned(),
+            (_, DeValue::Table(table)) if table.contains_key("url") => url_with_options(table)?,
+            (_, DeValue::Array(_)) => return Err(format!("`{name}` takes one value, not a list")),
+            _ => return Err(wrong()),
+        };
+        let word = format!("--{name}={text}");
+        self.check(&word)?;
+        Ok(Some(word))
+    }
+
+    /// A relative path is seen from the file, wherever the program is started; `-` is standard output.
+    fn path(&self, text: &str) -> String {
+        if text == "-" { text.to_owned() } else { self.folder.join(text).display().to_string() }
+    }
+
+    /// Whether the command takes the flag, looked at by itself.
+    fn check(&self, word: &str) -> Result<(), String> {
+        let Err(error) = self.command.clone().try_get_matches_from([self.command.get_name(), word]) else {
+            return Ok(());
+        };
+        match error.kind() {
+            ErrorKind::ValueValidation => {
+                let source = error.source().map(ToString::to_string);
+                Err(source.unwrap_or_else(|| super::in_a_line(&error)))
+            }
+            ErrorKind::InvalidValue => Err(not_among(&error)),
+            // What it needs besides may stand elsewhere; that is looked at when all is known.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A value that is none of the few there are.
+fn not_among(error: &clap::Error) -> String {
+    let (Some(ContextValue::String(wrong)), Some(ContextValue::Strings(right))) =
+        (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue))
+    else {
+        return super::in_a_line(error);
+    };
+    let near = nearest(wrong, right.iter().map(String::as_str));
+    let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    format!("{wrong:?} is not one of {}{near}", right.join(", "))
+}
+
+/// `{ url = "http://b:8080", weight = 2 }` is `http://b:8080,weight=2`.
+fn url_with_options(table: &DeTable<'_>) -> Result<String, String> {
+    let mut text = String::new();
+    let mut options = String::new();
+    for (key, value) in table.iter() {
+        let value = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) => number.to_string(),
+            DeValue::Boolean(is_on) => is_on.to_string(),
+            other => return Err(format!("`{}` takes a text or a number, not {}", key.get_ref(), describe(other))),
+        };
+        match key.get_ref().as_ref() {
+            "url" => text.push_str(&value),
+            option => options.extend([",", option, "=", &value]),
+        }
+    }
+    Ok(text + &options)
+}
+
+fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("the text {text:?}"),
+        DeValue::Integer(number) => format!("the number {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(boolean) => boolean.to_string(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}

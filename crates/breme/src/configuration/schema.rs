@@ -1,0 +1,52 @@
+//! The file's JSON schema, for editors.
+
+use clap::{Arg, Command};
+use serde_json::{Map, Value, json};
+
+use super::keys::{Kind, is_list, keys};
+
+/// What may stand in the file.
+pub fn schema(command: &Command) -> Value {
+    let properties: Map<String, Value> =
+        keys(command).map(|(name, argument)| (name.to_owned(), property(argument))).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": format!("breme {}", command.get_name()),
+        "description": format!("Configuration of `breme {0}`: `breme {0} --config FILE`.", command.get_name()),
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn property(argument: &Arg) -> Value {
+    let mut value = value(argument);
+    if is_list(argument) {
+        value = json!({ "anyOf": [value, { "type": "array", "items": value }] });
+    }
+    if let (Some(help), Some(object)) = (argument.get_help(), value.as_object_mut()) {
+        object.insert("description".to_owned(), json!(help.to_string()));
+    }
+    value
+}
+
+fn value(argument: &Arg) -> Value {
+    let names: Vec<String> = argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
+    match Kind::of(argument) {
+        Kind::Switch => json!({ "type": "boolean" }),
+        Kind::Count => json!({ "type": ["integer", "string"], "minimum": 0 }),
+        Kind::Time => json!({ "type": ["number", "string"], "minimum": 0 }),
+        Kind::Path => json!({ "type": "string" }),
+        Kind::Text if !names.is_empty() => json!({ "enum": names }),
+        Kind::Text if argument.get_long() == Some("upstream") => json!({ "anyOf": [{ "type": "string" }, {
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["url"],
+            "properties": {
+                "url": { "type": "string", "description": "http://HOST:PORT or https://HOST:PORT." },
+                "weight": { "type": "integer", "minimum": 1, "description": "Its share of the requests, beside the others' [default: 1]." }
+            }
+        }] }),
+        Kind::Text => json!({ "type": "string" }),
+    }
+}

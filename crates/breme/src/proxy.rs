@@ -1,0 +1,156 @@
+//! `breme proxy`: flags and a configuration file become the settings of a proxy, which a driver carries.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `arguments` | the flags |
+//! | `assembly` | from the flags to a proxy and what belongs to it |
+//! | `upstream`, `upstreams` | an upstream as a flag names it; all of them while the proxy runs |
+//! | `reloading` | what SIGHUP reads again |
+//! | `secured` | TLS toward upstreams |
+//! | `names` | addresses of hosts, for a forward proxy |
+//! | `access_log` | a line for each exchange |
+//! | `metrics`, `api` | what is told at `--admin`, and what can be done there |
+
+mod access_log;
+mod api;
+mod arguments;
+mod assembly;
+mod metrics;
+mod names;
+mod reloading;
+mod secured;
+mod upstream;
+mod upstreams;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+use access_log::Writer;
+use api::{Kept, ProxyApi};
+pub use arguments::Args;
+use assembly::Assembly;
+use breme_driver::{Clock, Settings as DriverSettings, start};
+use clap::{ArgMatches, Command, FromArgMatches};
+use metrics::ProxyMetrics;
+use reloading::Reloading;
+use upstreams::Upstreams;
+
+use crate::admin::{Admin, AdminListener, Api, ProcessMetrics, Readiness, Token, registry};
+use crate::configuration;
+use crate::failure::{Failure, exit};
+use crate::serving::{Descriptors, Place, announce, catch, listen, obey, panics, tell_handshakes};
+
+const ROLE: &str = "proxy";
+/// A client's connection, and one to an upstream for it.
+const DESCRIPTORS_OF_CONNECTION: u64 = 2;
+
+/// Carries out the command.
+pub fn run(args: &Args) -> ExitCode {
+    exit(ROLE, carry_out(args.config.as_deref()).map(|()| ExitCode::SUCCESS))
+}
+
+fn carry_out(config: Option<&Path>) -> Result<(), Failure> {
+    let (matches, args) = in_force(config)?;
+    if args.print_config {
+        print!("{}", configuration::print(&command(), &matches));
+        return Ok(());
+    }
+    serve(&args, matches)
+}
+
+/// The command by itself, as its file must know it.
+pub fn command() -> Command {
+    <Args as clap::Args>::augment_args(Command::new(ROLE))
+}
+
+/// What the command line says, and what the file says of the rest.
+fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let matches = configuration::matches(&command(), &words, config)?;
+    let args = Args::from_arg_matches(&matches).map_err(|error| Failure::usage(configuration::in_a_line(&error)))?;
+    args.check()?;
+    Ok((matches, args))
+}
+
+fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
+    let process = ProcessMetrics::starting_now();
+    let clock = Clock::start();
+    let Assembly { proxy, parts, mut driver } = Assembly::of(args, clock)?;
+    if args.check_config {
+        println!("breme proxy: this can work");
+        return Ok(());
+    }
+    driver.connections_max = connections_max(args, &driver, parts.places.len())?;
+    let (listeners, bound) = listen(parts.places, &driver, parts.tls.as_ref().map(|tls| &tls.server))?;
+    refuse_circles(parts.upstreams.as_ref(), &bound)?;
+    let admin = args.serving.admin()?.map(AdminListener::bind).transpose();
+    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    let readiness = Readiness::default();
+
+    // Before anybody is told that we are ready: a signal that comes then must find us listening.
+    let signals = catch(true)?;
+    let kind = args.serving.driver.resolve(ROLE);
+    let running = start(kind, listeners, &driver, clock, |shard| proxy.node(shard))
+        .map_err(|error| Failure::run(error.to_string()))?;
+    parts.names.iter().for_each(|names| names.tell_by(running.waker()));
+    if let Some(upstreams) = &parts.upstreams {
+        upstreams.follow().map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
+    }
+    let (counting, has_tls) = (running.counters(), parts.tls.is_some());
+    let (upstreams, cache, log) = (parts.upstreams, parts.cache, parts.log);
+    let lines = log.as_ref().map(Writer::log);
+    let mut reloading = Reloading {
+        config: args.config.clone(),
+        matches,
+        secrets: parts.secrets,
+        proxy: proxy.clone(),
+        waker: running.waker(),
+        shard_count: driver.threads,
+        head_bytes_max: args.max_head(),
+        upstreams: upstreams.clone(),
+        certificate: parts.tls.and_then(|tls| tls.reloading),
+        log: lines.clone(),
+    };
+    obey(signals, running.stopper(), readiness.clone(), move || reloading.reload())?;
+    let admin_address = admin.as_ref().map(AdminListener::address);
+    let metrics = ProxyMetrics { proxy, upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
+    let registry = registry(ROLE, kind, process, counting.clone(), Box::new(metrics));
+    let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, clock }) };
+    let api: (Box<dyn Api>, Token) = (Box::new(api), parts.token);
+    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose();
+    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    announce(admin_address, &bound);
+
+    let ended = running.join();
+    admin.into_iter().for_each(Admin::end);
+    log.into_iter().for_each(Writer::finish);
+    upstreams.iter().for_each(Upstreams::end);
+    if has_tls {
+        tell_handshakes(ROLE, &counting);
+    }
+    panics(ended)
+}
+
+fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), Failure> {
+    let addresses: Vec<SocketAddr> = bound.iter().map(|place| place.address).collect();
+    match upstreams.and_then(|upstreams| upstreams.own(&addresses)) {
+        Some(name) => {
+            Err(Failure::usage(format!("--upstream: {name} is this proxy itself; name the server behind it")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// As many connections on each shard as were asked for, or else as many as the limit of descriptors lets us have.
+fn connections_max(args: &Args, driver: &DriverSettings, listeners: usize) -> Result<usize, Failure> {
+    let descriptors = Descriptors {
+        shards: driver.threads,
+        listeners,
+        has_admin: args.serving.has_admin(),
+        kept: 0,
+        of_connection: DESCRIPTORS_OF_CONNECTION,
+    };
+    descriptors.connections_max(args.connections_of_shard(), driver.connections_max)
+}

@@ -1,0 +1,316 @@
+//! The access log: a line for each exchange, written by a thread of its own.
+//!
+//! The shards only put lines into a buffer, which costs no allocation and waits for no disk. The writer takes what has come together and
+//! writes it in one go. When the disk is slower than the requests the buffer is full at some time, and lines are dropped and counted: a log
+//! must not hold back what it is about.
+
+mod calendar;
+mod format;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use breme_proxy::{AccessLog, Exchange};
+pub use format::Format;
+
+/// Bytes of lines that wait for the writer; past it lines are dropped.
+const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// From here on the writer is woken at once, and does not wait for more.
+const BATCH_BYTES: usize = 64 * 1024;
+/// How long the writer waits for more lines, so that it writes them together.
+const GATHERING: Duration = Duration::from_millis(50);
+
+/// Where the lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    Output,
+    File(PathBuf),
+}
+
+impl Destination {
+    pub fn of(path: &Path) -> Self {
+        if path.as_os_str() == "-" { Self::Output } else { Self::File(path.to_owned()) }
+    }
+
+    fn open(&self) -> io::Result<Box<dyn Write + Send>> {
+        match self {
+            Self::Output => Ok(Box::new(io::stdout())),
+            Self::File(path) => Ok(Box::new(append(path)?)),
+        }
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Output => formatter.write_str("standard output"),
+            Self::File(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
+/// What the shards put their lines into.
+#[derive(Debug)]
+pub struct Log {
+    format: Format,
+    waiting: Mutex<Waiting>,
+    called: Condvar,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// Open the file anew before anything else is written.
+    is_rotated: bool,
+    is_over: bool,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    dropped: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What became of the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineCounts {
+    pub written: u64,
+    /// For want of room.
+    pub dropped: u64,
+    /// Since they could not be written.
+    pub failed: u64,
+}
+
+impl Log {
+    fn new(format: Format) -> Self {
+        Self { format, waiting: Mutex::default(), called: Condvar::new(), counts: Counts::default() }
+    }
+
+    pub fn counts(&self) -> LineCounts {
+        let Counts { written, dropped, failed } = &self.counts;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        LineCounts { written: load(written), dropped: load(dropped), failed: load(failed) }
+    }
+
+    /// The file has another name now: the next line begins a new one.
+    pub fn reopen(&self) {
+        self.lock().is_rotated = true;
+        self.called.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.lock();
+        let before = waiting.bytes.len();
+        if before + line.len() > WAITING_BYTES_MAX {
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        waiting.bytes.extend_from_slice(line);
+        let is_full = before < BATCH_BYTES && waiting.bytes.len() >= BATCH_BYTES;
+        drop(waiting);
+        if before == 0 || is_full {
+            self.called.notify_one();
+        }
+    }
+
+    /// Waits for lines, and then a little for more of them. They are exchanged for the empty `bytes`.
+    fn take(&self, bytes: &mut Vec<u8>) -> (bool, bool) {
+        let is_idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.is_rotated && !waiting.is_over;
+        let waiting = self.called.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        let may_gather =
+            |waiting: &mut Waiting| waiting.bytes.len() < BATCH_BYTES && !waiting.is_rotated && !waiting.is_over;
+        let gathered = self.called.wait_timeout_while(waiting, GATHERING, may_gather);
+        let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut waiting.bytes, bytes);
+        (std::mem::take(&mut waiting.is_rotated), waiting.is_over)
+    }
+}
+
+impl AccessLog for Log {
+    fn record(&self, exchange: &Exchange<'_>) {
+        thread_local! {
+            static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            self.format.write(exchange, line);
+            self.push(line);
+        });
+    }
+}
+
+/// The thread that writes.
+#[derive(Debug)]
+pub struct Writer {
+    log: Arc<Log>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    /// Opens the destination and begins to write what is put into [`Writer::log`].
+    pub fn start(destination: Destination, format: Format) -> Result<Self, String> {
+        let fault = |error: io::Error| {
+            format!(
+                "--access-log {destination}: {error}; name a file in a folder that this user may write to, or - for standard output"
+            )
+        };
+        let sink = destination.open().map_err(fault)?;
+        let log = Arc::new(Log::new(format));
+        let writing = Writing { log: Arc::clone(&log), destination, sink, has_told: false };
+        let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writing.run());
+        let thread = thread.map_err(|error| format!("cannot start a thread for the access log: {error}"))?;
+        Ok(Self { log, thread })
+    }
+
+    pub fn log(&self) -> Arc<Log> {
+        Arc::clone(&self.log)
+    }
+
+    /// Writes what is waiting, and ends.
+    pub fn finish(self) {
+        self.log.lock().is_over = true;
+        self.log.called.notify_one();
+        let _ = self.thread.join(); // if it panicked, its lines are lost, and it said so
+    }
+}
+
+struct Writing {
+    log: Arc<Log>,
+    destination: Destination,
+    sink: Box<dyn Write + Send>,
+    /// One line for each kind of trouble is enough.
+    has_told: bool,
+}
+
+impl Writing {
+    fn run(mut self) {
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            let (is_rotated, is_over) = self.log.take(&mut bytes);
+            if is_rotated {
+                self.reopen();
+            }
+            self.write(&bytes);
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    fn reopen(&mut self) {
+        match self.destination.open() {
+            Ok(sink) => {
+                self.sink = sink;
+                self.has_told = false;
+            }
+            Err(error) => {
+                eprintln!(
+                    "breme proxy: --access-log {}: cannot be opened anew: {error}; the old file stays in use",
+                    self.destination
+                );
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let lines = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        match self.sink.write_all(bytes).and_then(|()| self.sink.flush()) {
+            Ok(()) => drop(self.log.counts.written.fetch_add(lines, Ordering::Relaxed)),
+            Err(error) => {
+                self.log.counts.failed.fetch_add(lines, Ordering::Relaxed);
+                if !std::mem::replace(&mut self.has_told, true) {
+                    eprintln!(
+                        "breme proxy: --access-log {}: {error}; lines are lost until it can be written again",
+                        self.destination
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log() -> Log {
+        Log::new(Format::Combined)
+    }
+
+    #[test]
+    fn what_does_not_fit_is_dropped_and_counted() {
+        let log = log();
+        let line = [b'x'; 1024];
+        for _ in 0..WAITING_BYTES_MAX / line.len() + 3 {
+            log.push(&line);
+        }
+        assert_eq!(log.counts(), LineCounts { written: 0, dropped: 3, failed: 0 });
+        let mut taken = Vec::new();
+        log.take(&mut taken);
+        assert_eq!(taken.len(), WAITING_BYTES_MAX);
+        log.push(&line);
+        assert_eq!(log.counts().dropped, 3, "there is room again");
+    }
+
+    #[test]
+    fn all_lines_are_there_at_the_end_and_a_rotated_file_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
+        let writer = Writer::start(Destination::of(&path), Format::Combined).unwrap();
+        let log = writer.log();
+        log.push(b"first\n");
+        while log.counts().written == 0 {
+            std::thread::yield_now();
+        }
+        std::fs::rename(&path, &old).unwrap();
+        log.reopen();
+        while !path.exists() {
+            std::thread::yield_now();
+        }
+        log.push(b"second\n");
+        log.push(b"third\n");
+        writer.finish();
+        assert_eq!(std::fs::read(&old).unwrap(), b"first\n");
+        assert_eq!(std::fs::read(&path).unwrap(), b"second\nthird\n");
+        assert_eq!(log.counts(), LineCounts { written: 3, dropped: 0, failed: 0 });
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named_with_a_remedy() {
+        let problem = Writer::start(Destination::of(Path::new("/nowhere/at/all")), Format::Combined).unwrap_err();
+        assert!(
+            problem.starts_with("--access-log /nowhere/at/all: ") && problem.contains("standard output"),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_counted() {
+        let writer = Writer::start(Destination::of(Path::new("/dev/full")), Format::Combined).unwrap();
+        let log = writer.log();
+        log.push(b"a\nb\n");
+        writer.finish();
+        assert_eq!(log.counts().failed, 2);
+    }
+}

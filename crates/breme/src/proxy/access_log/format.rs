@@ -1,0 +1,147 @@
+//! The two forms of a line: the combined one that every tool for logs reads, and JSON.
+//!
+//! What clients send can hold anything. In the combined form a quotation mark, a backslash and every byte that is not printable ASCII are
+//! written as `\xHH`, so that nobody can forge a line or move a terminal's cursor; JSON has its own escapes.
+
+use std::io::Write;
+
+use breme_http1::Version;
+use breme_proxy::Exchange;
+use serde::Serialize;
+
+use super::calendar::Moment;
+
+/// The form of a line: as Apache and nginx write it, with the cache's status, the upstream and two times behind it; or an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    Combined,
+    Json,
+}
+
+impl Format {
+    /// Appends the line of an exchange.
+    pub fn write(self, exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Combined => write_combined(exchange, out),
+            Self::Json => write_json(exchange, out),
+        }
+        out.push(b'\n');
+    }
+}
+
+/// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT" "CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`
+fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let _ = write!(out, "{} - - [", exchange.client.ip().to_canonical());
+    Moment::of(exchange.began.0).write_common(out);
+    out.extend_from_slice(b"] \"");
+    escape(exchange.method.as_bytes(), out);
+    out.push(b' ');
+    escape(exchange.target.as_bytes(), out);
+    let _ = write!(out, " {}\" {} {} ", version(exchange.version), exchange.status, exchange.sent_bytes);
+    for text in [exchange.referer, exchange.user_agent, exchange.cache_status.map(str::as_bytes)] {
+        quote(text, out);
+        out.push(b' ');
+    }
+    match exchange.upstream {
+        Some(upstream) => escape(upstream.as_bytes(), out),
+        None => out.push(b'-'),
+    }
+    match exchange.upstream_duration {
+        Some(duration) => drop(write!(out, " {:.6}", duration.as_secs_f64())),
+        None => out.extend_from_slice(b" -"),
+    }
+    let _ = write!(out, " {:.6} {}", exchange.duration.as_secs_f64(), exchange.ending.as_str());
+}
+
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "HTTP/1.0",
+        Version::Http11 => "HTTP/1.1",
+    }
+}
+
+fn quote(text: Option<&[u8]>, out: &mut Vec<u8>) {
+    out.push(b'"');
+    match text {
+        Some(text) => escape(text, out),
+        None => out.push(b'-'),
+    }
+    out.push(b'"');
+}
+
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        match byte {
+            b' '..=b'~' if byte != b'"' && byte != b'\\' => out.push(byte),
+            _ => drop(write!(out, "\\x{byte:02X}")),
+        }
+    }
+}
+
+/// The object of a line. Keys are not left out, so that every line has the same columns.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    client: String,
+    method: &'a str,
+    scheme: &'a str,
+    authority: Option<&'a str>,
+    target: &'a str,
+    version: &'a str,
+    status: u16,
+    sent_bytes: u64,
+    received_bytes: u64,
+    duration_s: f64,
+    upstream: Option<&'a str>,
+    upstream_s: Option<f64>,
+    retries: u8,
+    cache: Option<&'a str>,
+    referer: Option<String>,
+    user_agent: Option<String>,
+    ending: &'a str,
+}
+
+fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
+    let mut time = Vec::new();
+    Moment::of(exchange.began.0).write_rfc3339(&mut time);
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let line = Line {
+        time: lossy(&time),
+        client: exchange.client.ip().to_canonical().to_string(),
+        method: exchange.method,
+        scheme: if exchange.is_secured { "https" } else { "http" },
+        authority: exchange.authority,
+        target: exchange.target,
+        version: version(exchange.version),
+        status: exchange.status,
+        sent_bytes: exchange.sent_bytes,
+        received_bytes: exchange.received_bytes,
+        duration_s: micros(exchange.duration),
+        upstream: exchange.upstream,
+        upstream_s: exchange.upstream_duration.map(micros),
+        retries: exchange.retries,
+        cache: exchange.cache_status,
+        referer: exchange.referer.map(lossy),
+        user_agent: exchange.user_agent.map(lossy),
+        ending: exchange.ending.as_str(),
+    };
+    let _ = serde_json::to_writer(out, &line); // it has no maps, and memory does not fail
+}
+
+/// Seconds, to the microsecond: more is noise.
+fn micros(duration: std::time::Duration) -> f64 {
+    duration.as_micros() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_forges_a_line() {
+        let mut out = Vec::new();
+        quote(Some(b"a\" 200 1\n\x1b[2J\\ \xe4 z"), &mut out);
+        quote(None, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), r#""a\x22 200 1\x0A\x1B[2J\x5C \xE4 z""-""#);
+    }
+}

@@ -1,0 +1,204 @@
+//! What those who run a proxy may ask and do at `--admin`.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `GET /upstreams` | tells how each upstream is |
+//! | `PUT /upstreams` | takes another list: `["http://a:8080", "http://b:8080,weight=2"]` |
+//! | `POST /upstreams/NAME/drain`, `…/undrain` | sends an upstream nobody new, or somebody again |
+
+mod kept;
+
+use breme_balance::{Standing, UpstreamState};
+use serde_json::{Value, json};
+
+pub use kept::Kept;
+
+use super::upstream::Upstream;
+use super::upstreams::Upstreams;
+use crate::admin::{Api, Call, Page};
+
+const INDEX: &str = "GET /upstreams                how each upstream is\n\
+    PUT /upstreams                another list: [\"http://a:8080\", \"http://b:8080,weight=2\"]\n\
+    POST /upstreams/NAME/drain    send it nobody new\n\
+    POST /upstreams/NAME/undrain  send it somebody again\n";
+const CACHE_INDEX: &str = "GET /cache/statistics         what is kept\n\
+    GET /cache/hottest?count=20   what of it is asked for most\n\
+    POST /cache/purge             {\"url\": \"http://…\"}, {\"prefix\": …}, {\"key\": …}, {\"all\": true}; with \"soft\": true it becomes stale\n";
+
+/// The pages of a proxy: about its upstreams if it is a reverse one, about its cache if it has one.
+#[derive(Debug)]
+pub struct ProxyApi {
+    pub upstreams: Option<Upstreams>,
+    pub cache: Option<Kept>,
+}
+
+impl Api for ProxyApi {
+    fn index(&self) -> String {
+        let upstreams = if self.upstreams.is_some() { INDEX } else { "" };
+        let cache = if self.cache.is_some() { CACHE_INDEX } else { "" };
+        format!("{upstreams}{cache}")
+    }
+
+    fn answer(&self, call: &Call<'_>) -> Page {
+        let steps: Vec<&str> = call.path.split('/').skip(1).collect();
+        let page = match (steps.as_slice(), &self.upstreams, &self.cache) {
+            (["upstreams"], Some(upstreams), _) => Some(list(upstreams, call)),
+            (["upstreams", name, deed @ ("drain" | "undrain")], Some(upstreams), _) => {
+                Some(drain(upstreams, name, deed, call))
+            }
+            (["cache", page], _, Some(kept)) => kept.answer(page, call),
+            _ => None,
+        };
+        page.unwrap_or_else(|| Page::plain(404, format!("there is no such page; these are:\n{}", self.index())))
+    }
+}
+
+fn list(upstreams: &Upstreams, call: &Call<'_>) -> Page {
+    match call.method {
+        "GET" | "HEAD" => Page::json(200, &told(upstreams)),
+        "PUT" => replace(upstreams, call.content),
+        _ => Page::not_allowed("GET, HEAD, PUT"),
+    }
+}
+
+fn replace(upstreams: &Upstreams, content: &[u8]) -> Page {
+    let texts: Vec<String> = match serde_json::from_slice(content) {
+        Ok(texts) => texts,
+        Err(error) => {
+            return Page::fault(400, format!("a list of URLs is expected, such as [\"http://a:8080\"]: {error}"));
+        }
+    };
+    let list: Result<Vec<Upstream>, String> = texts.iter().map(|text| text.parse()).collect();
+    match list.and_then(|list| upstreams.replace(list, None).map_err(|error| error.to_string())) {
+        Ok(_) => Page::json(200, &told(upstreams)),
+        Err(problem) => Page::fault(422, problem),
+    }
+}
+
+fn drain(upstreams: &Upstreams, name: &str, deed: &str, call: &Call<'_>) -> Page {
+    if call.method != "POST" {
+        return Page::not_allowed("POST");
+    }
+    let name = decoded(name);
+    let is_there = if deed == "drain" { upstreams.drain(&name) } else { upstreams.undrain(&name) };
+    if is_there {
+        return Page::json(200, &told(upstreams));
+    }
+    let names: Vec<String> = upstreams.states().iter().map(|state| state.name.to_string()).collect();
+    Page::fault(404, format!("there is no upstream {name}; there are {}", names.join(", ")))
+}
+
+fn told(upstreams: &Upstreams) -> Value {
+    Value::Array(upstreams.states().iter().map(state).collect())
+}
+
+fn state(state: &UpstreamState) -> Value {
+    let totals = &state.totals;
+    let addresses: Vec<String> = state.addresses.iter().map(ToString::to_string).collect();
+    json!({
+        "name": &*state.name,
+        "url": url(state),
+        "addresses": addresses,
+        "weight": state.weight,
+        "weight_percent": state.weight_percent,
+        "standing": state.standing.name(),
+        "is_up": matches!(state.standing, Standing::Up),
+        "draining": state.is_draining,
+        "outstanding": state.outstanding,
+        "latency_s": state.latency.map(|latency| latency.as_secs_f64()),
+        "requests": {
+            "answered": totals.answered,
+            "failure_statuses": totals.failure_statuses,
+            "connect_failed": totals.connect_failed,
+            "broke_off": totals.broke_off,
+            "timed_out": totals.timed_out,
+            "abandoned": totals.abandoned,
+        },
+        "checks": { "good": state.checks.good, "failed": state.checks.failed },
+        "ejections": state.ejections,
+    })
+}
+
+/// By its URL an upstream is known among all.
+pub fn url(state: &UpstreamState) -> String {
+    let scheme = if state.tls { "https" } else { "http" };
+    format!("{scheme}://{}", state.name)
+}
+
+/// With `%5B` and the like as what they stand for.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, more @ ..] = rest {
+        let code = match rest {
+            [b'%', high, low, ..] => hex(*high).zip(hex(*low)).map(|(high, low)| high * 16 + low),
+            _ => None,
+        };
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &rest[3..] } else { more };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use breme_balance::GroupSettings;
+    use breme_driver::Clock;
+
+    use super::*;
+
+    fn api() -> ProxyApi {
+        let list = vec!["http://127.0.0.1:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()];
+        let upstreams = Upstreams::new(GroupSettings::default(), list, Duration::ZERO, Clock::start()).unwrap();
+        ProxyApi { upstreams: Some(upstreams), cache: None }
+    }
+
+    fn call(api: &ProxyApi, method: &str, path: &str, content: &str) -> (u16, Value) {
+        let page = api.answer(&Call { method, path, query: None, content: content.as_bytes() });
+        (page.status, serde_json::from_str(&page.text).unwrap_or_default())
+    }
+
+    #[test]
+    fn upstreams_are_told_drained_and_exchanged() {
+        let api = api();
+        let (status, told) = call(&api, "GET", "/upstreams", "");
+        assert_eq!((status, &told[1]["name"], &told[1]["draining"]), (200, &json!("[::1]:2"), &json!(false)));
+        let (status, told) = call(&api, "POST", "/upstreams/%5b::1%5D:2/drain", "");
+        assert_eq!((status, &told[0]["draining"], &told[1]["draining"]), (200, &json!(false), &json!(true)));
+        let (_, told) = call(&api, "POST", "/upstreams/[::1]:2/undrain", "");
+        assert_eq!(told[1]["draining"], json!(false));
+        let (status, told) = call(&api, "PUT", "/upstreams", r#"["http://127.0.0.1:3,weight=2"]"#);
+        assert_eq!((status, &told[0]["weight"], told.as_array().map(Vec::len)), (200, &json!(2), Some(1)));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_told() {
+        let api = api();
+        for (method, path, content, status, words) in [
+            ("POST", "/upstreams/x:1/drain", "", 404, "there are 127.0.0.1:1, [::1]:2"),
+            ("PUT", "/upstreams", "{}", 400, "a list of URLs"),
+            ("PUT", "/upstreams", "[]", 422, "at least one upstream"),
+            ("PUT", "/upstreams", "[\"127.0.0.1:9\"]", 422, "the scheme is missing"),
+            ("PUT", "/upstreams", "[\"https://127.0.0.1:9\"]", 422, "restart"),
+        ] {
+            let (found, told) = call(&api, method, path, content);
+            let told = told["error"].as_str().unwrap_or_default();
+            assert!(found == status && told.contains(words), "{method} {path} {content}: {found} {told}");
+        }
+        for (method, path, status) in [
+            ("DELETE", "/upstreams", 405),
+            ("GET", "/upstreams/127.0.0.1:1/drain", 405),
+            ("GET", "/upstreams/127.0.0.1:1", 404),
+            ("GET", "/else", 404),
+        ] {
+            assert_eq!(call(&api, method, path, "").0, status, "{method} {path}");
+        }
+        assert_eq!(call(&api, "GET", "/upstreams", "").1.as_array().map(Vec::len), Some(2), "nothing was changed");
+    }
+}

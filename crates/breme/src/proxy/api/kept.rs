@@ -1,0 +1,173 @@
+//! The pages about the cache.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `GET /cache/statistics` | tells what is kept |
+//! | `GET /cache/hottest?count=20` | … and what of it is asked for most |
+//! | `POST /cache/purge` | lets go of `{"url": "http://…"}`, `{"prefix": "http://…"}`, `{"key": "…"}`, `{"origin": "http://…", "group": "…"}` or `{"all": true}`; with `"soft": true` it becomes stale |
+
+use std::sync::Arc;
+
+use breme_cache::{Cache, HotObject, Manner, Purge, Statistics};
+use breme_driver::Clock;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::admin::{Call, Page};
+
+/// Objects that are told where nothing is said.
+const HOTTEST_DEFAULT: usize = 20;
+/// The most objects that are told.
+const HOTTEST_MAX: usize = 1000;
+
+/// The cache, with the time that it must be told.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pub cache: Arc<Cache>,
+    pub clock: Clock,
+}
+
+/// What a purge may say.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    url: Option<String>,
+    prefix: Option<String>,
+    key: Option<String>,
+    origin: Option<String>,
+    group: Option<String>,
+    #[serde(default)]
+    all: bool,
+    #[serde(default)]
+    soft: bool,
+}
+
+impl Wish {
+    fn purge(self) -> Option<(Purge, Manner)> {
+        let manner = if self.soft { Manner::Soft } else { Manner::Hard };
+        let group = self.origin.zip(self.group).map(|(origin, name)| Purge::Group { origin, name });
+        let all = self.all.then_some(Purge::All);
+        let (url, prefix, key) = (self.url.map(Purge::Url), self.prefix.map(Purge::Prefix), self.key.map(Purge::Key));
+        let mut wishes = [url, prefix, key, group, all].into_iter().flatten();
+        let purge = wishes.next()?;
+        wishes.next().is_none().then_some((purge, manner))
+    }
+}
+
+impl Kept {
+    pub fn answer(&self, page: &str, call: &Call<'_>) -> Option<Page> {
+        let only_looks = matches!(call.method, "GET" | "HEAD");
+        Some(match page {
+            "statistics" if only_looks => Page::json(200, &statistics(&self.cache.statistics())),
+            "hottest" if only_looks => self.hottest(call.query),
+            "purge" if call.method == "POST" => self.purge(call.content),
+            "statistics" | "hottest" => Page::not_allowed("GET, HEAD"),
+            "purge" => Page::not_allowed("POST"),
+            _ => return None,
+        })
+    }
+
+    fn hottest(&self, query: Option<&str>) -> Page {
+        let count = match query.map(|query| query.strip_prefix("count=").map(str::parse)) {
+            None => HOTTEST_DEFAULT,
+            Some(Some(Ok(count))) => count,
+            Some(_) => return Page::fault(400, "only ?count=N may stand behind it"),
+        };
+        let objects = self.cache.hottest(count.min(HOTTEST_MAX), self.clock.now());
+        Page::json(200, &objects.iter().map(object).collect())
+    }
+
+    fn purge(&self, content: &[u8]) -> Page {
+        const EXPECTED: &str = "one of {\"url\": \"http://…\"}, {\"prefix\": \"http://…\"}, {\"key\": \"…\"}, {\"origin\": \"http://…\", \"group\": \"…\"} and {\"all\": true} is expected, perhaps with \"soft\": true";
+        let wish: Wish = match serde_json::from_slice(content) {
+            Ok(wish) => wish,
+            Err(error) => return Page::fault(400, format!("{EXPECTED}: {error}")),
+        };
+        let Some((purge, manner)) = wish.purge() else { return Page::fault(400, EXPECTED) };
+        match self.cache.purge(&purge, manner, self.clock.now()) {
+            Ok(count) => Page::json(200, &json!({ "purged": count })),
+            Err(error) => Page::fault(422, error),
+        }
+    }
+}
+
+fn statistics(statistics: &Statistics) -> Value {
+    let Statistics { objects, bytes, bytes_max, inserted, evicted, purged, fills } = *statistics;
+    json!({
+        "objects": objects,
+        "bytes": bytes,
+        "bytes_max": bytes_max,
+        "inserted": inserted,
+        "evicted": evicted,
+        "purged": purged,
+        "fills": fills,
+    })
+}
+
+fn object(object: &HotObject) -> Value {
+    let HotObject { url, hits, status, bytes, age_s, ttl_s } = object;
+    json!({ "url": url, "hits": hits, "status": status, "bytes": bytes, "age_s": age_s, "ttl_s": ttl_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_cache::Settings;
+
+    use super::*;
+
+    fn kept() -> Kept {
+        Kept { cache: Cache::new(Settings::new(1 << 20)).unwrap(), clock: Clock::start() }
+    }
+
+    fn call(kept: &Kept, method: &str, page: &str, query: Option<&str>, content: &str) -> Option<(u16, Value)> {
+        let page = kept.answer(page, &Call { method, path: "", query, content: content.as_bytes() })?;
+        Some((page.status, serde_json::from_str(&page.text).unwrap_or_default()))
+    }
+
+    #[test]
+    fn every_way_of_purging_is_understood() {
+        let kept = kept();
+        for content in [
+            r#"{"url": "http://a.example/x"}"#,
+            r#"{"prefix": "http://a.example/", "soft": true}"#,
+            r#"{"key": "news"}"#,
+            r#"{"origin": "https://a.example", "group": "news"}"#,
+            r#"{"all": true}"#,
+        ] {
+            let answered = call(&kept, "POST", "purge", None, content);
+            assert_eq!(answered, Some((200, json!({ "purged": 0 }))), "{content}");
+        }
+    }
+
+    #[test]
+    fn a_purge_that_could_mean_too_much_is_refused() {
+        let kept = kept();
+        for (content, status, words) in [
+            ("", 400, "is expected"),
+            ("{}", 400, "is expected"),
+            (r#"{"soft": true}"#, 400, "is expected"),
+            (r#"{"all": false}"#, 400, "is expected"),
+            (r#"{"url": "http://a/", "all": true}"#, 400, "is expected"),
+            (r#"{"group": "news"}"#, 400, "is expected"),
+            (r#"{"uri": "http://a/"}"#, 400, "unknown field `uri`"),
+            (r#"{"url": "/x"}"#, 422, "no absolute URL"),
+        ] {
+            let (found, told) = call(&kept, "POST", "purge", None, content).unwrap();
+            let told = told["error"].as_str().unwrap();
+            assert!(found == status && told.contains(words), "{content}: {found} {told}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_told() {
+        let kept = kept();
+        let (status, told) = call(&kept, "GET", "statistics", None, "").unwrap();
+        assert_eq!((status, &told["objects"]), (200, &json!(0)));
+        assert!(told["bytes_max"].as_u64().unwrap() > 0);
+        assert_eq!(call(&kept, "GET", "hottest", Some("count=5"), ""), Some((200, json!([]))));
+        assert_eq!(call(&kept, "GET", "hottest", Some("n=5"), "").unwrap().0, 400);
+        assert_eq!(call(&kept, "POST", "statistics", None, "").unwrap().0, 405);
+        assert_eq!(call(&kept, "GET", "purge", None, "").unwrap().0, 405);
+        assert_eq!(call(&kept, "GET", "else", None, ""), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! Flags about which of several upstreams is asked, and which is left out.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use breme_balance::{Affinity, AffinityKey, EjectionSettings, GroupError, GroupSettings, Policy, StatusSet};
+use breme_proxy::QueueSettings;
+
+use super::health::HealthFlags;
+use crate::failure::Failure;
+use crate::files::read_bounded;
+use crate::load::units;
+use crate::proxy::assembly::Secrets;
+
+const BALANCING: &str = "Balancing";
+/// The longest key that is read from a file.
+const KEY_BYTES_MAX: u64 = 4096;
+/// What stands before the route in the cookies of most applications.
+const SEPARATOR: char = '.';
+
+#[derive(Debug, clap::Args)]
+pub struct BalancingFlags {
+    /// Which upstream is asked: one after another; the one with the fewest requests outstanding; of two at random the one that is likely
+    /// to answer first; or always the same one for a URL
+    #[arg(long, value_name = "RULE", default_value = "round-robin", value_enum, help_heading = BALANCING)]
+    policy: PolicyName,
+
+    /// A client comes back to the upstream that served it: insert:COOKIE gives it a cookie of the proxy's own; follow:COOKIE reads the route
+    /// behind the last dot of an application's cookie (follow:COOKIE:! behind the last !)
+    #[arg(long, value_name = "HOW", value_parser = stickiness, help_heading = BALANCING)]
+    affinity: Option<Stickiness>,
+
+    /// Key of the cookies of insert:COOKIE, so that they stay good after a restart and at other proxies; at least 16 bytes
+    /// [default: a new one each time]
+    #[arg(long, value_name = "FILE", help_heading = BALANCING)]
+    affinity_key_file: Option<PathBuf>,
+
+    /// How long browsers keep that cookie [default: until they end]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = BALANCING)]
+    affinity_max_age: Option<Duration>,
+
+    /// Requests at a time at one upstream; 0 = any
+    #[arg(long, value_name = "N", default_value = "0", help_heading = BALANCING)]
+    max_outstanding: u32,
+
+    /// Requests that wait while every upstream has all that it may have; past it 503
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = units::size, help_heading = BALANCING)]
+    queue: usize,
+
+    /// How long one waits; past it 503
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = BALANCING)]
+    queue_timeout: Duration,
+
+    /// With consistent-hash: the most that an upstream gets, in percent of its share, from 101; 0 = any
+    #[arg(long, value_name = "PERCENT", default_value = "125", help_heading = BALANCING)]
+    hash_load: u32,
+
+    /// So long does the share of an upstream grow that has come, or come back; 0 = it has the whole at once
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = BALANCING)]
+    slow_start: Duration,
+
+    /// Failures in a row for which an upstream is left out (an answer of --eject-status, no connection, none in time); 0 = never
+    #[arg(long, value_name = "N", default_value = "5", help_heading = BALANCING)]
+    eject_after: u32,
+
+    /// Answers that are failures
+    #[arg(long, value_name = "LIST", default_value = "502-504", help_heading = BALANCING)]
+    eject_status: StatusSet,
+
+    /// How long it is left out the first time; each further time doubles it
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = BALANCING)]
+    eject_time: Duration,
+
+    /// … up to this
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration, help_heading = BALANCING)]
+    eject_time_max: Duration,
+
+    #[command(flatten)]
+    health: HealthFlags,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PolicyName {
+    RoundRobin,
+    LeastOutstanding,
+    TwoChoices,
+    ConsistentHash,
+}
+
+/// What `--affinity` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stickiness {
+    Insert(String),
+    Follow(String, char),
+}
+
+fn stickiness(text: &str) -> Result<Stickiness, String> {
+    let fault = || {
+        format!("{text:?} is no way of coming back; write insert:COOKIE, or follow:COOKIE with the name of a cookie")
+    };
+    match text.split_once(':') {
+        Some(("insert", cookie)) if !cookie.is_empty() => Ok(Stickiness::Insert(cookie.to_owned())),
+        Some(("follow", rest)) if !rest.is_empty() => match rest.split_once(':') {
+            None => Ok(Stickiness::Follow(rest.to_owned(), SEPARATOR)),
+            Some((cookie, separator)) => match separator.chars().collect::<Vec<char>>()[..] {
+                [separator] => Ok(Stickiness::Follow(cookie.to_owned(), separator)),
+                _ => Err(fault()),
+            },
+        },
+        _ => Err(fault()),
+    }
+}
+
+impl BalancingFlags {
+    /// The rules of a group.
+    pub fn settings(&self, secrets: &Secrets) -> Result<GroupSettings, Failure> {
+        let ejection = EjectionSettings {
+            failures_in_row: self.eject_after,
+            statuses: self.eject_status.clone(),
+            base: self.eject_time,
+            max: self.eject_time_max.max(self.eject_time),
+            ..EjectionSettings::default()
+        };
+        Ok(GroupSettings {
+            policy: match self.policy {
+                PolicyName::RoundRobin => Policy::RoundRobin,
+                PolicyName::LeastOutstanding => Policy::LeastOutstanding,
+                PolicyName::TwoChoices => Policy::TwoChoices,
+                PolicyName::ConsistentHash => Policy::ConsistentHash,
+            },
+            affinity: self.affinity(&secrets.key)?,
+            health: self.health.settings(),
+            ejection: (self.eject_after > 0).then_some(ejection),
+            slow_start: self.slow_start,
+            outstanding_max: self.max_outstanding,
+            hash_load_percent_max: self.hash_load,
+            seed: secrets.seed,
+        })
+    }
+
+    pub fn queue(&self) -> QueueSettings {
+        QueueSettings { requests_max: self.queue, timeout: self.queue_timeout }
+    }
+
+    fn affinity(&self, own_key: &[u8]) -> Result<Option<Affinity>, Failure> {
+        Ok(match &self.affinity {
+            None => None,
+            Some(Stickiness::Follow(cookie, separator)) => {
+                Some(Affinity::Follow { cookie: cookie.clone(), separator: *separator })
+            }
+            Some(Stickiness::Insert(cookie)) => Some(Affinity::Insert {
+                cookie: cookie.clone(),
+                key: self.key(own_key)?,
+                max_age: self.affinity_max_age,
+            }),
+        })
+    }
+
+    fn key(&self, own_key: &[u8]) -> Result<AffinityKey, Failure> {
+        let Some(path) = &self.affinity_key_file else {
+            return AffinityKey::new(own_key).map_err(|error| Failure::run(error.to_string()));
+        };
+        let fault = |problem: String| Failure::usage(format!("--affinity-key-file {}: {problem}", path.display()));
+        let bytes = read_bounded(path, KEY_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
+        AffinityKey::new(bytes).map_err(|error| fault(error.to_string()))
+    }
+}
+
+/// The flag that is at fault.
+pub fn locate_in_group(error: &GroupError) -> Failure {
+    let flag = match error {
+        GroupError::CookieName(_) | GroupError::Separator(_) => "--affinity",
+        GroupError::ShortKey => "--affinity-key-file",
+        GroupError::Senseless { setting, .. } => flag_of(setting),
+        _ => "--upstream",
+    };
+    let colon = if flag.is_empty() { "" } else { ": " };
+    Failure::usage(format!("{flag}{colon}{error}"))
+}
+
+/// The flag of a setting, by the balancer's own words for it.
+fn flag_of(setting: &str) -> &'static str {
+    const FLAGS: [(&str, &str); 9] = [
+        ("path of health", "--health-path"),
+        ("host of health", "--health-host"),
+        ("interval of health", "--health-interval"),
+        ("time-out of health", "--health-timeout"),
+        ("rise of health", "--health-rise"),
+        ("fall of health", "--health-fall"),
+        ("first ejection", "--eject-time"),
+        ("longest ejection", "--eject-time-max"),
+        ("consistent hashing", "--hash-load"),
+    ];
+    FLAGS.iter().find(|(words, _)| setting.contains(words)).map_or("", |(_, flag)| flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_balance::{Group, HealthSettings};
+
+    use super::*;
+
+    #[test]
+    fn numbers_that_make_no_sense_are_told_by_their_flags() {
+        let health = |change: fn(&mut HealthSettings)| {
+            let mut health = HealthSettings::default();
+            change(&mut health);
+            GroupSettings { health: Some(health), ..GroupSettings::default() }
+        };
+        let no_time = EjectionSettings { base: Duration::ZERO, ..EjectionSettings::default() };
+        for (settings, flag) in [
+            (health(|health| health.path = "x".to_owned()), "--health-path: "),
+            (health(|health| health.host = Some("a b".to_owned())), "--health-host: "),
+            (health(|health| health.interval = Duration::ZERO), "--health-interval: "),
+            (health(|health| health.timeout = Duration::ZERO), "--health-timeout: "),
+            (health(|health| health.rise = 0), "--health-rise: "),
+            (health(|health| health.fall = 0), "--health-fall: "),
+            (GroupSettings { ejection: Some(no_time), ..GroupSettings::default() }, "--eject-time: "),
+            (GroupSettings { hash_load_percent_max: 50, ..GroupSettings::default() }, "--hash-load: "),
+        ] {
+            let problem = locate_in_group(&Group::new(settings, Vec::new()).unwrap_err()).message;
+            assert!(problem.starts_with(flag), "{flag}: {problem}");
+        }
+    }
+
+    #[test]
+    fn a_client_comes_back_by_a_cookie_of_ours_or_of_an_application() {
+        assert_eq!(stickiness("insert:route"), Ok(Stickiness::Insert("route".to_owned())));
+        assert_eq!(stickiness("follow:JSESSIONID"), Ok(Stickiness::Follow("JSESSIONID".to_owned(), '.')));
+        assert_eq!(stickiness("follow:sid:!"), Ok(Stickiness::Follow("sid".to_owned(), '!')));
+        for wrong in ["", "insert", "insert:", "follow:", "follow:a:", "follow:a:xy", "cookie:a"] {
+            assert!(stickiness(wrong).unwrap_err().contains("insert:COOKIE"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Flags about what is kept of answers.
+
+use std::time::Duration;
+
+use breme_cache::Settings;
+
+use crate::load::units;
+
+const HEADING: &str = "Cache";
+
+#[derive(Debug, clap::Args)]
+pub struct CachingFlags {
+    /// Keep answers in so much memory, and answer from there (RFC 9111) [default: keep none]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = HEADING)]
+    cache_memory: Option<u64>,
+
+    /// Longer content is not kept [default: an eighth of the memory, at most 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = HEADING)]
+    cache_object: Option<u64>,
+
+    /// Answers of one URL that differ by Vary; past it the oldest goes
+    #[arg(long, value_name = "N", default_value = "32", value_parser = units::size, help_heading = HEADING)]
+    cache_variants: usize,
+
+    /// Requests with this field go past the cache, whatever its value
+    #[arg(long, value_name = "NAME", help_heading = HEADING)]
+    pub cache_bypass_header: Option<String>,
+
+    /// Do not heed what clients' Cache-Control asks of the cache, so that they cannot get past it
+    #[arg(long, help_heading = HEADING)]
+    cache_ignore_clients: bool,
+
+    /// How long a stale answer may be given when no upstream can be asked, if nobody says otherwise
+    #[arg(long, value_name = "TIME", default_value = "20m", value_parser = units::duration, help_heading = HEADING)]
+    cache_stale_on_failure: Duration,
+
+    /// How long a request waits for the head of the answer that another is fetching, before it asks for itself
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = HEADING)]
+    cache_follow: Duration,
+
+    /// Field of answers with the keys by which they may be purged; repeatable (Cache-Groups is always heeded)
+    #[arg(long, value_name = "NAME", default_values = ["Surrogate-Key", "xkey"], help_heading = HEADING)]
+    cache_key_field: Vec<String>,
+
+    /// Field of answers with directives for this cache, heeded before Cache-Control (RFC 9213); repeatable
+    #[arg(long, value_name = "NAME", default_value = "CDN-Cache-Control", help_heading = HEADING)]
+    cache_control_field: Vec<String>,
+
+    /// What stands in the names of cookies that say who somebody is: an answer that varies with such a cookie is not kept; repeatable
+    #[arg(long, value_name = "WORD", default_values = ["sess", "sid", "token", "auth", "login"], help_heading = HEADING)]
+    cache_session_cookie: Vec<String>,
+
+    /// Whoever connects from this network may let stored answers go by `PURGE URL`; repeatable [default: nobody; the method is passed on]
+    #[arg(long, value_name = "NET", help_heading = HEADING)]
+    pub purge_from: Vec<String>,
+}
+
+impl CachingFlags {
+    /// The settings of the cache, if there is to be one.
+    pub fn settings(&self, name: &str, seed: u64) -> Option<Settings> {
+        let defaults = Settings::new(self.cache_memory.filter(|bytes| *bytes > 0)?);
+        Some(Settings {
+            name: name.to_owned(),
+            object_bytes_max: self.cache_object.unwrap_or(defaults.object_bytes_max),
+            variants_max: self.cache_variants,
+            stale_on_failure: self.cache_stale_on_failure,
+            follow_max: self.cache_follow,
+            targeted_fields: self.cache_control_field.clone(),
+            key_fields: self.cache_key_field.clone(),
+            session_cookies: self.cache_session_cookie.clone(),
+            client_directives: !self.cache_ignore_clients,
+            seed,
+            ..defaults
+        })
+    }
+
+    /// A flag that says something only where there is a cache.
+    pub fn given(&self) -> Option<&'static str> {
+        match self {
+            Self { cache_memory: Some(_), .. } => None,
+            Self { cache_object: Some(_), .. } => Some("--cache-object"),
+            Self { cache_bypass_header: Some(_), .. } => Some("--cache-bypass-header"),
+            Self { purge_from, .. } if !purge_from.is_empty() => Some("--purge-from"),
+            Self { cache_ignore_clients: true, .. } => Some("--cache-ignore-clients"),
+            _ => None,
+        }
+    }
+}

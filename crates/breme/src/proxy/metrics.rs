@@ -1,0 +1,158 @@
+//! What a proxy tells at `/metrics` besides what every server does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use breme_balance::{Standing, UpstreamState};
+use breme_cache::{Cache, Statistics};
+use breme_proxy::{Proxy, ProxyCounts};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Unit;
+
+use super::access_log::{LineCounts, Log};
+use super::api::url;
+use super::upstreams::Upstreams;
+use crate::admin::{Families, Label, refusal_name};
+
+/// Reads what the proxy and its log have counted.
+#[derive(Debug)]
+pub struct ProxyMetrics {
+    pub proxy: Proxy,
+    pub upstreams: Option<Upstreams>,
+    pub cache: Option<Arc<Cache>>,
+    pub log: Option<Arc<Log>>,
+}
+
+impl Collector for ProxyMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families::new(encoder);
+        let counts = self.proxy.counts();
+        clients(&mut families, &counts)?;
+        upstreams(&mut families, &counts)?;
+        self.upstreams.as_ref().map_or(Ok(()), |upstreams| each(&mut families, &upstreams.states()))?;
+        self.cache.as_ref().map_or(Ok(()), |cache| stored(&mut families, &counts, &cache.statistics()))?;
+        self.log.as_ref().map_or(Ok(()), |log| lines(&mut families, log.counts()))
+    }
+}
+
+fn clients(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
+    let answers = counts.answers.iter().map(|kind| ([("status", format!("{}xx", kind.status_class))], kind.count));
+    families.counters("requests", "Requests that were answered completely, by status.", answers)?;
+    let help = "Requests that were passed on or answered as the same ones before, without being read anew.";
+    families.counter("requests_repeated", help, counts.requests_repeated + counts.cache_repeated)?;
+    families.gauge("requests_in_flight", "Requests that are under way, tunnels too.", counts.exchanges_open)?;
+    let refusals = counts.refusals.iter().map(|(reason, count)| ([("reason", refusal_name(*reason))], *count));
+    families.counters("refusals", "Requests that were refused for what they are, by reason.", refusals)?;
+    let cut = [("client-gone", counts.clients_gone), ("upstream-failed", counts.answers_cut)];
+    let cut = cut.map(|(reason, count)| ([("reason", reason.to_owned())], count));
+    families.counters("answers_cut", "Answers that were not handed over completely, by reason.", cut)?;
+    let limited = [("requests", counts.requests_limited), ("connections", counts.connections_limited)];
+    let limited = limited.map(|(kind, count)| ([("kind", kind.to_owned())], count));
+    families.counters("clients_limited", "Requests and connections past the limits of their client.", limited)?;
+    families.counter(
+        "requests_queued",
+        "Requests that had to wait while every upstream was full.",
+        counts.requests_queued,
+    )?;
+    families.gauge("queue_length", "Requests that wait for an upstream.", counts.queue_length)?;
+    let help = "Targets that the rules of a forward proxy refused.";
+    families.counter("targets_refused", help, counts.targets_refused)?;
+    families.counter("tunnels", "Tunnels that were opened, by CONNECT or Upgrade.", counts.tunnels)?;
+    families.gauge("tunnels_open", "Tunnels that are open.", counts.tunnels_open)
+}
+
+fn upstreams(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
+    families.counter("upstream_connects", "Connections to upstreams that were opened.", counts.connects)?;
+    let help = "Requests that went out on a connection that had carried others.";
+    families.counter("upstream_reuses", help, counts.reuses)?;
+    families.counter("upstream_retries", "Requests that were sent again.", counts.retries)?;
+    let errors = [
+        ("connect", counts.connects_failed),
+        ("502", counts.bad_gateway),
+        ("503", counts.unavailable),
+        ("504", counts.gateway_timeouts),
+    ];
+    let errors = errors.map(|(kind, count)| ([("kind", kind.to_owned())], count));
+    let help =
+        "Connections to upstreams that failed, and answers that the proxy gave in an upstream's stead, by status.";
+    families.counters("upstream_errors", help, errors)?;
+    let pool = [("idle", counts.pool_idle), ("busy", counts.pool_busy)];
+    let pool = pool.map(|(state, count)| ([("state", state.to_owned())], count));
+    families.gauges("upstream_connections", "Connections to upstreams that there are now.", pool)?;
+    let help = "Bytes of content that went to upstreams, and of tunnels.";
+    families.counter_of(&Unit::Bytes, "upstream_sent", help, counts.bytes_upstream)?;
+    let help = "Bytes of content that came from upstreams for clients, and of tunnels.";
+    families.counter_of(&Unit::Bytes, "downstream_sent", help, counts.bytes_downstream)?;
+    let buckets: Vec<(f64, u64)> = counts.upstream_times.iter().map(|bucket| (bucket.bound, bucket.count)).collect();
+    let help = "From a request sent to the head of its answer.";
+    families.histogram("upstream_response", help, &buckets, counts.upstream_seconds)
+}
+
+/// Each upstream by itself.
+fn each(families: &mut Families<'_>, states: &[UpstreamState]) -> fmt::Result {
+    let gauge = |value: fn(&UpstreamState) -> u64| states.iter().map(move |state| ([label(state)], value(state)));
+    let is_up = gauge(|state| u64::from(state.standing == Standing::Up));
+    families.gauges("upstream_up", "Whether an upstream is well, as far as is known.", is_up)?;
+    let is_draining = gauge(|state| u64::from(state.is_draining));
+    families.gauges("upstream_draining", "Whether an upstream gets nobody new.", is_draining)?;
+    let outstanding = gauge(|state| u64::from(state.outstanding));
+    families.gauges("upstream_outstanding", "Requests that are at an upstream.", outstanding)?;
+    let ejections = gauge(|state| state.ejections);
+    families.counters("upstream_ejections", "Times that an upstream was left out for its failures.", ejections)?;
+    let checks = states.iter().flat_map(|state| {
+        let outcomes = [("good", state.checks.good), ("failed", state.checks.failed)];
+        outcomes.map(|(outcome, count)| ([label(state), ("outcome", outcome.to_owned())], count))
+    });
+    families.counters("upstream_checks", "Questions how an upstream is, by how they ended.", checks)?;
+    let help = "Requests to an upstream, by how they ended.";
+    families.counters("upstream_requests", help, states.iter().flat_map(ends))
+}
+
+fn ends(state: &UpstreamState) -> [([Label; 2], u64); 6] {
+    let totals = &state.totals;
+    let ends = [
+        ("answered", totals.answered - totals.failure_statuses),
+        ("failure-status", totals.failure_statuses),
+        ("connect-failed", totals.connect_failed),
+        ("broke-off", totals.broke_off),
+        ("timed-out", totals.timed_out),
+        ("abandoned", totals.abandoned),
+    ];
+    ends.map(|(outcome, count)| ([label(state), ("outcome", outcome.to_owned())], count))
+}
+
+fn label(state: &UpstreamState) -> Label {
+    ("upstream", url(state))
+}
+
+/// What the cache does and holds.
+fn stored(families: &mut Families<'_>, counts: &ProxyCounts, statistics: &Statistics) -> fmt::Result {
+    let results = [
+        ("hit", counts.cache_hits),
+        ("stale", counts.cache_stale),
+        ("revalidated", counts.cache_revalidated),
+        ("collapsed", counts.cache_collapsed),
+        ("miss", counts.cache_misses),
+        ("bypass", counts.cache_bypassed),
+    ];
+    let results = results.map(|(result, count)| ([("result", result.to_owned())], count));
+    families.counters("cache_requests", "Requests by what the cache did.", results)?;
+    let help = "Bytes of content that came out of the cache.";
+    families.counter_of(&Unit::Bytes, "cache_sent", help, counts.cache_bytes)?;
+    families.gauge("cache_objects", "Stored answers.", statistics.objects)?;
+    families.gauge_of(&Unit::Bytes, "cache_used", "Memory that the cache uses.", statistics.bytes)?;
+    families.gauge_of(&Unit::Bytes, "cache_size", "Memory that the cache may use.", statistics.bytes_max)?;
+    families.counter("cache_inserted", "Answers that were stored.", statistics.inserted)?;
+    families.counter("cache_evicted", "Answers that went because others needed their memory.", statistics.evicted)?;
+    families.counter("cache_purged", "Answers that were purged or made invalid.", statistics.purged)?;
+    families.gauge("cache_fills", "Answers that are being fetched to be stored.", statistics.fills)
+}
+
+fn lines(families: &mut Families<'_>, counts: LineCounts) -> fmt::Result {
+    let LineCounts { written, dropped, failed } = counts;
+    let lines = [("written", written), ("dropped", dropped), ("failed", failed)];
+    let lines = lines.map(|(outcome, count)| ([("outcome", outcome.to_owned())], count));
+    let help = "Lines of the access log: written, dropped since the disk is too slow, or failed to be written.";
+    families.counters("access_log_lines", help, lines)
+}

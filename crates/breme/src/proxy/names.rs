@@ -1,0 +1,305 @@
+//! Names of hosts, for a forward proxy: looked up by a few threads, since asking the operating system takes time, and kept for a while.
+//!
+//! The system does not tell how long an answer is good for, so a name is kept for a fixed time: short enough to follow a host that moves, long
+//! enough that a page with a hundred parts asks once. Names that many want at the same time are asked for once.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use breme_driver::Waker;
+use breme_proxy::{Requester, Resolution, ResolveError, Resolver};
+
+/// Threads that ask; each waits for one answer at a time.
+const THREADS: usize = 8;
+/// Names that wait to be asked for; past it a question fails.
+const QUESTIONS_MAX: usize = 1024;
+/// Names that are remembered; past it the one that would be forgotten next goes.
+const NAMES_MAX: usize = 4096;
+/// How long an answer is good for.
+const KEPT: Duration = Duration::from_secs(30);
+/// … and the answer that there is none.
+const FAILURE_KEPT: Duration = Duration::from_secs(5);
+/// Addresses of one name that are used.
+const ADDRESSES_MAX: usize = 16;
+/// How long to wait before a shard whose mailbox is full is tried again.
+const MAILBOX_PAUSE: Duration = Duration::from_millis(1);
+
+type Outcome = Result<Vec<IpAddr>, ResolveError>;
+type Lookup = Box<dyn Fn(&str) -> Outcome + Send + Sync>;
+/// Tells a requester; false if it must be tried again.
+type Wake = Box<dyn Fn(Requester) -> bool + Send + Sync>;
+
+/// Looks names up. Copies share everything; the threads end with the last of them.
+#[derive(Clone, Debug)]
+pub struct Names {
+    shared: Arc<Shared>,
+    _end: Arc<End>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    asked: Condvar,
+    lookup: Lookup,
+    wake: OnceLock<Wake>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Shared")
+    }
+}
+
+#[derive(Default)]
+struct State {
+    known: HashMap<String, Known>,
+    questions: VecDeque<String>,
+    /// Who wants to know, of each name that is asked for.
+    waiting: HashMap<String, Vec<(Requester, u16)>>,
+    answers: HashMap<Requester, Result<Vec<SocketAddr>, ResolveError>>,
+    is_over: bool,
+}
+
+struct Known {
+    outcome: Outcome,
+    until: Instant,
+}
+
+/// Ends the threads when nobody is left who could ask.
+#[derive(Debug)]
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.asked.notify_all();
+    }
+}
+
+impl Names {
+    /// Starts the threads.
+    pub fn start() -> io::Result<Self> {
+        Self::start_with(Box::new(look_up))
+    }
+
+    fn start_with(lookup: Lookup) -> io::Result<Self> {
+        let shared = Arc::new(Shared { state: Mutex::default(), asked: Condvar::new(), lookup, wake: OnceLock::new() });
+        let names = Self { _end: Arc::new(End(Arc::clone(&shared))), shared };
+        for index in 0..THREADS {
+            let shared = Arc::clone(&names.shared);
+            std::thread::Builder::new().name(format!("names-{index}")).spawn(move || shared.work())?;
+        }
+        Ok(names)
+    }
+
+    /// How shards are told. Until this is known, answers wait.
+    pub fn tell_by(&self, waker: Waker) {
+        self.tell_with(Box::new(move |requester| waker.wake(requester.shard, requester.message).is_ok()));
+    }
+
+    fn tell_with(&self, wake: Wake) {
+        let _ = self.shared.wake.set(wake); // it is set once
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some(name) = self.next_question() {
+            let outcome = (self.lookup)(&name);
+            for requester in self.lock().learn(&name, &outcome, Instant::now()) {
+                let wake = self.wake.wait();
+                while !wake(requester) && !self.lock().is_over {
+                    std::thread::sleep(MAILBOX_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn next_question(&self) -> Option<String> {
+        let is_idle = |state: &mut State| state.questions.is_empty() && !state.is_over;
+        let mut state = self.asked.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        if state.is_over { None } else { state.questions.pop_front() }
+    }
+}
+
+impl State {
+    fn known(&self, name: &str, now: Instant) -> Option<&Outcome> {
+        self.known.get(name).filter(|known| known.until > now).map(|known| &known.outcome)
+    }
+
+    fn ask(&mut self, name: &str, port: u16, requester: Requester) -> bool {
+        if let Some(waiting) = self.waiting.get_mut(name) {
+            waiting.push((requester, port));
+            return true;
+        }
+        if self.questions.len() >= QUESTIONS_MAX {
+            return false;
+        }
+        self.questions.push_back(name.to_owned());
+        self.waiting.insert(name.to_owned(), vec![(requester, port)]);
+        true
+    }
+
+    /// Keeps an answer, and returns who waits for it.
+    fn learn(&mut self, name: &str, outcome: &Outcome, now: Instant) -> Vec<Requester> {
+        if self.known.len() >= NAMES_MAX && !self.known.contains_key(name) {
+            let first = self.known.iter().min_by_key(|(_, known)| known.until).map(|(name, _)| name.clone());
+            first.and_then(|first| self.known.remove(&first));
+        }
+        let until = now + if outcome.is_ok() { KEPT } else { FAILURE_KEPT };
+        self.known.insert(name.to_owned(), Known { outcome: outcome.clone(), until });
+        let waiting = self.waiting.remove(name).unwrap_or_default();
+        for &(requester, port) in &waiting {
+            self.answers.insert(requester, with_port(outcome, port));
+        }
+        waiting.into_iter().map(|(requester, _)| requester).collect()
+    }
+}
+
+impl Resolver for Names {
+    fn resolve(&self, host: &str, port: u16, requester: Requester) -> Resolution {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Resolution::Known(vec![SocketAddr::new(address, port)]);
+        }
+        let name = host.to_ascii_lowercase();
+        let mut state = self.shared.lock();
+        if let Some(outcome) = state.known(&name, Instant::now()) {
+            return with_port(outcome, port).map_or_else(Resolution::Failed, Resolution::Known);
+        }
+        if !state.ask(&name, port, requester) {
+            return Resolution::Failed(ResolveError::Busy);
+        }
+        drop(state);
+        self.shared.asked.notify_one();
+        Resolution::Asked
+    }
+
+    fn fetch(&self, requester: Requester) -> Option<Result<Vec<SocketAddr>, ResolveError>> {
+        self.shared.lock().answers.remove(&requester)
+    }
+
+    fn forget(&self, requester: Requester) {
+        let mut state = self.shared.lock();
+        state.answers.remove(&requester);
+        for waiting in state.waiting.values_mut() {
+            waiting.retain(|(one, _)| *one != requester);
+        }
+    }
+}
+
+fn with_port(outcome: &Outcome, port: u16) -> Result<Vec<SocketAddr>, ResolveError> {
+    let addresses = outcome.as_ref().map_err(Clone::clone)?;
+    Ok(addresses.iter().map(|&address| SocketAddr::new(address, port)).collect())
+}
+
+/// Asks the operating system, which also knows its file of hosts. It can take seconds.
+pub fn look_up(name: &str) -> Outcome {
+    let found = (name, 0).to_socket_addrs().map_err(|error| meaning(&error))?;
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in found.map(|address| address.ip()) {
+        if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() { Err(ResolveError::NoSuchName) } else { Ok(addresses) }
+}
+
+/// The system tells what went wrong in words only.
+fn meaning(error: &io::Error) -> ResolveError {
+    let text = error.to_string();
+    if ["not known", "No address associated", "nodename nor servname"].iter().any(|words| text.contains(words)) {
+        ResolveError::NoSuchName
+    } else if text.contains("Temporary failure") {
+        ResolveError::TimedOut
+    } else {
+        ResolveError::Other(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use breme_node::ShardId;
+
+    use super::*;
+
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+
+    fn requester(message: u64) -> Requester {
+        Requester { shard: ShardId(0), message }
+    }
+
+    /// Names that are looked up in a table, one permission at a time; and who is woken.
+    fn names(permissions: Receiver<()>) -> (Names, Receiver<Requester>) {
+        let permissions = Mutex::new(permissions);
+        let lookup = move |name: &str| {
+            let _ = permissions.lock().unwrap().recv();
+            if name == "here.example" { Ok(vec![ADDRESS]) } else { Err(ResolveError::NoSuchName) }
+        };
+        let names = Names::start_with(Box::new(lookup)).unwrap();
+        let (told, woken) = channel();
+        let told = Mutex::new(told);
+        names.tell_with(Box::new(move |requester| told.lock().unwrap().send(requester).is_ok()));
+        (names, woken)
+    }
+
+    #[test]
+    fn a_name_is_asked_for_once_and_then_known() {
+        let (permit, permissions) = channel();
+        let (names, woken) = names(permissions);
+        for message in 0..3 {
+            assert_eq!(names.resolve("Here.Example", 80 + message as u16, requester(message)), Resolution::Asked);
+        }
+        assert_eq!(names.fetch(requester(0)), None);
+        names.forget(requester(2));
+        permit.send(()).unwrap();
+        let mut told = [woken.recv().unwrap().message, woken.recv().unwrap().message];
+        told.sort_unstable();
+        assert_eq!(told, [0, 1]);
+        assert_eq!(names.fetch(requester(1)), Some(Ok(vec![SocketAddr::new(ADDRESS, 81)])));
+        assert_eq!(names.fetch(requester(1)), None, "it is told once");
+        let known = Resolution::Known(vec![SocketAddr::new(ADDRESS, 443)]);
+        assert_eq!(names.resolve("HERE.example", 443, requester(9)), known);
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_remembered_too() {
+        let (permit, permissions) = channel();
+        let (names, woken) = names(permissions);
+        assert_eq!(names.resolve("nowhere.example", 80, requester(1)), Resolution::Asked);
+        permit.send(()).unwrap();
+        assert_eq!(woken.recv(), Ok(requester(1)));
+        let failed = Resolution::Failed(ResolveError::NoSuchName);
+        assert_eq!(names.resolve("nowhere.example", 80, requester(2)), failed);
+        let literal = Resolution::Known(vec!["[::1]:80".parse().unwrap()]);
+        assert_eq!(names.resolve("::1", 80, requester(3)), literal, "an address needs nobody");
+    }
+
+    #[test]
+    fn questions_and_answers_are_bounded() {
+        let (_permit, permissions) = channel();
+        let (names, _woken) = names(permissions);
+        let asked = |number: usize| names.resolve(&format!("{number}.example"), 80, requester(number as u64));
+        let busy = (0..QUESTIONS_MAX + 2 * THREADS).map(asked).filter(|outcome| *outcome != Resolution::Asked);
+        let busy: Vec<Resolution> = busy.collect();
+        assert!((THREADS..=2 * THREADS).contains(&busy.len()), "{}", busy.len());
+        assert_eq!(busy[0], Resolution::Failed(ResolveError::Busy));
+
+        let (mut state, now) = (State::default(), Instant::now());
+        for number in 0..NAMES_MAX + 10 {
+            state.learn(&number.to_string(), &Ok(vec![ADDRESS]), now + Duration::from_nanos(number as u64));
+        }
+        assert_eq!(state.known.len(), NAMES_MAX);
+        assert!(state.known("9", now).is_none() && state.known("10", now).is_some());
+        assert!(state.known("10", now + KEPT * 2).is_none());
+    }
+}

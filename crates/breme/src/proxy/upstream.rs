@@ -1,0 +1,163 @@
+//! An upstream as a flag names it: `http://b:8080,weight=2`.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use breme_base::nearest;
+
+/// The words behind the URL.
+const OPTIONS: [&str; 2] = ["weight", "route"];
+
+/// A server that requests may go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    pub is_tls: bool,
+    /// A name, or an address without brackets.
+    pub host: String,
+    pub port: u16,
+    /// Its share of the requests, beside the others'.
+    pub weight: u32,
+    /// What the route part of an application's cookie calls it.
+    pub route: Option<String>,
+}
+
+impl Upstream {
+    /// Host and port as a URL has them: what it is called in messages and metrics.
+    pub fn name(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// Where it is, if that needs no name to be looked up.
+    pub fn literal(&self) -> Option<SocketAddr> {
+        self.host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, self.port))
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(formatter, "{scheme}://{},weight={}", self.name(), self.weight)?;
+        self.route.iter().try_for_each(|route| write!(formatter, ",route={route}"))
+    }
+}
+
+impl FromStr for Upstream {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split(',');
+        let url = words.next().unwrap_or_default();
+        let mut upstream = of_url(url)?;
+        for word in words {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            match name.trim() {
+                "weight" => upstream.weight = weight(value.trim())?,
+                "route" if !value.trim().is_empty() => upstream.route = Some(value.trim().to_owned()),
+                other => return Err(unknown_option(other)),
+            }
+        }
+        Ok(upstream)
+    }
+}
+
+fn weight(value: &str) -> Result<u32, String> {
+    let weight = value.parse().ok().filter(|weight| *weight > 0);
+    weight.ok_or_else(|| format!("{value:?} is no weight; write a whole number from 1, as in ,weight=2"))
+}
+
+fn unknown_option(name: &str) -> String {
+    match nearest(name, OPTIONS) {
+        Some(near) if near != name => format!("an upstream has no option {name:?}; did you mean `{near}`?"),
+        _ => format!("an upstream has no option {name:?}; behind the URL may stand ,weight=N and ,route=NAME"),
+    }
+}
+
+fn of_url(url: &str) -> Result<Upstream, String> {
+    let fault = |why: &str| format!("{url:?} is no upstream: {why}; write http://HOST:PORT or https://HOST:PORT");
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| fault("the scheme is missing"))?;
+    let is_tls = match scheme.to_ascii_lowercase().as_str() {
+        "http" => false,
+        "https" => true,
+        _ => return Err(fault("only http and https are spoken")),
+    };
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if !path.is_empty() {
+        return Err(fault("a path cannot stand here, since requests keep their own"));
+    }
+    if authority.contains(['@', '?', '#']) {
+        return Err(fault("a host and a port may stand here, nothing else"));
+    }
+    let (host, port) = host_and_port(authority).ok_or_else(|| fault("the host or the port is not right"))?;
+    let port = port.unwrap_or(if is_tls { 443 } else { 80 });
+    Ok(Upstream { is_tls, host, port, weight: 1, route: None })
+}
+
+/// `[::1]:8080`, `a.example`, `10.0.0.1:80`.
+fn host_and_port(authority: &str) -> Option<(String, Option<u16>)> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let is_host = !host.is_empty() && (authority.starts_with('[') || host.bytes().all(is_name));
+    let port = port.map(|port| port.parse::<u16>().ok().filter(|port| *port > 0));
+    match port {
+        Some(None) => None,
+        _ if !is_host => None,
+        port => Some((host.to_ascii_lowercase(), port.flatten())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (text, expected) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080,weight=1"),
+            ("HTTPS://B.example/", "https://b.example:443,weight=1"),
+            ("http://[::1],weight=3", "http://[::1]:80,weight=3"),
+            ("http://node_1:81,weight=2,route=n1", "http://node_1:81,weight=2,route=n1"),
+        ] {
+            let upstream: Upstream = text.parse().unwrap();
+            assert_eq!(upstream.to_string(), expected);
+            assert_eq!(expected.parse(), Ok(upstream));
+        }
+        let upstream: Upstream = "http://[::1]:9".parse().unwrap();
+        assert_eq!((upstream.name().as_str(), upstream.literal()), ("[::1]:9", Some("[::1]:9".parse().unwrap())));
+        assert_eq!("http://a".parse::<Upstream>().unwrap().literal(), None);
+    }
+
+    #[test]
+    fn faults_say_what_would_be_right() {
+        for (text, part) in [
+            ("127.0.0.1:8080", "the scheme is missing"),
+            ("ftp://a", "only http and https"),
+            ("http://a/wiki", "requests keep their own"),
+            ("http://a:b", "http://HOST:PORT"),
+            ("http://a:0", "http://HOST:PORT"),
+            ("http://:80", "http://HOST:PORT"),
+            ("http://[::1", "http://HOST:PORT"),
+            ("http://[x]:1", "http://HOST:PORT"),
+            ("http://u@a", "nothing else"),
+            ("http://a b", "http://HOST:PORT"),
+            ("http://a,weight=0", "from 1"),
+            ("http://a,weight=x", "from 1"),
+            ("http://a,wieght=2", "did you mean `weight`?"),
+            ("http://a,backup", ",weight=N"),
+        ] {
+            let problem = text.parse::<Upstream>().unwrap_err();
+            assert!(problem.contains(part), "{text}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The upstreams of a reverse proxy as those who run it see them: a list that can be changed, names that are looked up again and again, and
+//! a word on standard error for what becomes of each.
+//!
+//! A name that has no address at the start is no fault: in a system that starts all at once the proxy is often there first. Nothing goes to
+//! that upstream until it has one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use breme_balance::{Group, GroupError, GroupSettings, Replaced, UpstreamSettings, UpstreamState};
+use breme_driver::Clock;
+use breme_proxy::ResolveError;
+
+use super::names::look_up;
+use super::upstream::Upstream;
+
+/// How soon a change of an upstream is told.
+const TICK: Duration = Duration::from_millis(200);
+
+/// The upstreams, for the shards, for the admin API and for signals. Copies share everything.
+#[derive(Clone, Debug)]
+pub struct Upstreams {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    group: Arc<Group>,
+    clock: Clock,
+    /// Those that the driver can speak TLS to.
+    secured: Vec<String>,
+    state: Mutex<State>,
+    called: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    list: Vec<Upstream>,
+    /// What names have led to.
+    known: HashMap<String, Vec<IpAddr>>,
+    /// How often names are looked up; 0: only when they are new.
+    interval: Duration,
+    /// Names are to be looked up now.
+    is_stale: bool,
+    is_over: bool,
+}
+
+/// Why a list of upstreams cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListError {
+    Group(GroupError),
+    /// TLS to it would need a restart.
+    NoTlsClient(String),
+}
+
+impl std::fmt::Display for ListError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Group(error) => error.fmt(formatter),
+            Self::NoTlsClient(name) => {
+                write!(
+                    formatter,
+                    "https://{name} was no upstream when this proxy started; restart it to speak TLS to a new one"
+                )
+            }
+        }
+    }
+}
+
+impl From<GroupError> for ListError {
+    fn from(error: GroupError) -> Self {
+        Self::Group(error)
+    }
+}
+
+impl Upstreams {
+    /// Looks the names up once.
+    pub fn new(
+        settings: GroupSettings,
+        list: Vec<Upstream>,
+        interval: Duration,
+        clock: Clock,
+    ) -> Result<Self, GroupError> {
+        let mut known = HashMap::new();
+        for (host, found) in look_up_all(&list) {
+            match found {
+                Ok(addresses) => drop(known.insert(host, addresses)),
+                Err(error) => eprintln!("breme proxy: warning: the upstream {host} cannot be asked yet: {error}"),
+            }
+        }
+        let members = list.iter().map(|upstream| member(upstream, &known)).collect();
+        let group = Arc::new(Group::new(settings, members)?);
+        let secured = list.iter().filter(|upstream| upstream.is_tls).map(Upstream::name).collect();
+        let state = State { list, known, interval, is_stale: false, is_over: false };
+        Ok(Self {
+            shared: Arc::new(Shared { group, clock, secured, state: Mutex::new(state), called: Condvar::new() }),
+        })
+    }
+
+    /// What the shards ask.
+    pub fn group(&self) -> Arc<Group> {
+        Arc::clone(&self.shared.group)
+    }
+
+    /// Follows the names from now on, and tells what becomes of the upstreams.
+    pub fn follow(&self) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        std::thread::Builder::new().name("upstreams".to_owned()).spawn(move || shared.follow()).map(drop)
+    }
+
+    /// Ends the thread, which tells what there is to tell first.
+    pub fn end(&self) {
+        self.shared.lock().is_over = true;
+        self.shared.called.notify_all();
+        self.shared.tell_changes();
+    }
+
+    /// An upstream that is the proxy itself: its requests would go in a circle.
+    pub fn own(&self, listening: &[SocketAddr]) -> Option<String> {
+        let is_own = |address: &SocketAddr| {
+            let is_here = |ip: IpAddr| ip == address.ip() || (ip.is_unspecified() && address.ip().is_loopback());
+            listening.iter().any(|own| own.port() == address.port() && is_here(own.ip()))
+        };
+        let states = self.states();
+        let own = states.iter().find(|state| !state.addresses.is_empty() && state.addresses.iter().all(is_own));
+        own.map(|state| state.name.to_string())
+    }
+
+    pub fn states(&self) -> Vec<UpstreamState> {
+        self.shared.group.states(self.shared.clock.now())
+    }
+
+    /// Whether there is one of this name.
+    pub fn drain(&self, name: &str) -> bool {
+        self.shared.group.drain(self.shared.clock.now(), name)
+    }
+
+    /// Whether there is one of this name.
+    pub fn undrain(&self, name: &str) -> bool {
+        self.shared.group.undrain(self.shared.clock.now(), name)
+    }
+
+    /// Takes another list, and other rules if there are any. Requests that are under way notice nothing.
+    pub fn replace(
+        &self,
+        list: Vec<Upstream>,
+        rules: Option<(GroupSettings, Duration)>,
+    ) -> Result<Replaced, ListError> {
+        let Shared { group, clock, secured, called, .. } = &*self.shared;
+        let unknown = list.iter().find(|upstream| upstream.is_tls && !secured.contains(&upstream.name()));
+        if let Some(upstream) = unknown {
+            return Err(ListError::NoTlsClient(upstream.name()));
+        }
+        let mut state = self.shared.lock();
+        let members = list.iter().map(|upstream| member(upstream, &state.known)).collect();
+        let replaced = match rules {
+            None => group.replace(clock.now(), members)?,
+            Some((settings, interval)) => {
+                state.interval = interval;
+                group.reconfigure(clock.now(), settings, members)?
+            }
+        };
+        state.list = list;
+        state.is_stale = true;
+        called.notify_all();
+        Ok(replaced)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn follow(&self) {
+        let mut looked = Instant::now();
+        loop {
+            let waits = |state: &mut State| !state.is_over && !state.is_stale;
+            let waited = self.called.wait_timeout_while(self.lock(), TICK, waits);
+            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.is_over {
+                return;
+            }
+            let is_due = !state.interval.is_zero() && looked.elapsed() >= state.interval;
+            let list = (is_due || std::mem::take(&mut state.is_stale)).then(|| state.list.clone());
+            drop(state);
+            if let Some(list) = list {
+                looked = Instant::now();
+                self.learn(&list, look_up_all(&list));
+            }
+            self.tell_changes();
+        }
+    }
+
+    /// An upstream whose name has no address any more stays where it was: names fail more often than servers move to nowhere.
+    fn learn(&self, list: &[Upstream], found: BTreeMap<String, Result<Vec<IpAddr>, ResolveError>>) {
+        for (host, addresses) in found {
+            let Ok(addresses) = addresses else { continue };
+            for upstream in list.iter().filter(|upstream| upstream.host == host) {
+                let addresses = with_port(&addresses, upstream.port);
+                self.group.move_to(self.clock.now(), &upstream.name(), &addresses);
+            }
+            self.lock().known.insert(host, addresses);
+        }
+        self.lock().known.retain(|host, _| list.iter().any(|upstream| upstream.host == *host));
+    }
+
+    fn tell_changes(&self) {
+        for change in self.group.take_changes() {
+            eprintln!("breme proxy: {change}");
+        }
+    }
+}
+
+/// Where the names of a list lead, those that are addresses left out.
+fn look_up_all(list: &[Upstream]) -> BTreeMap<String, Result<Vec<IpAddr>, ResolveError>> {
+    let names = list.iter().filter(|upstream| upstream.literal().is_none()).map(|upstream| upstream.host.clone());
+    names.map(|host| (host.clone(), look_up(&host))).collect()
+}
+
+fn member(upstream: &Upstream, known: &HashMap<String, Vec<IpAddr>>) -> UpstreamSettings {
+    let addresses = match upstream.literal() {
+        Some(address) => vec![address],
+        None => known.get(&upstream.host).map_or_else(Vec::new, |found| with_port(found, upstream.port)),
+    };
+    let Upstream { is_tls, weight, route, .. } = upstream.clone();
+    UpstreamSettings { name: upstream.name(), tls: is_tls, addresses, weight, route }
+}
+
+fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    addresses.iter().map(|&address| SocketAddr::new(address, port)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(texts: &[&str]) -> Vec<Upstream> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn upstreams(texts: &[&str]) -> Upstreams {
+        Upstreams::new(GroupSettings::default(), list(texts), Duration::ZERO, Clock::start()).unwrap()
+    }
+
+    fn standings(upstreams: &Upstreams) -> Vec<(String, &'static str, bool)> {
+        let states = upstreams.states().into_iter();
+        states.map(|state| (state.name.to_string(), state.standing.name(), state.is_draining)).collect()
+    }
+
+    #[test]
+    fn a_list_is_changed_and_drained_at_run_time() {
+        let upstreams = upstreams(&["http://127.0.0.1:1", "https://127.0.0.1:2"]);
+        assert!(upstreams.drain("127.0.0.1:1") && !upstreams.drain("127.0.0.1:9"));
+        let replaced = upstreams.replace(list(&["http://127.0.0.1:1", "http://127.0.0.1:3"]), None);
+        assert_eq!(replaced, Ok(Replaced { added: 1, removed: 1, kept: 1 }));
+        let expected = [("127.0.0.1:1".to_owned(), "up", true), ("127.0.0.1:3".to_owned(), "up", false)];
+        assert_eq!(standings(&upstreams), expected);
+        assert!(upstreams.undrain("127.0.0.1:1"));
+        assert!(!standings(&upstreams)[0].2);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_leaves_the_old_one() {
+        let upstreams = upstreams(&["https://127.0.0.1:2"]);
+        let unknown = upstreams.replace(list(&["https://127.0.0.1:3"]), None).unwrap_err().to_string();
+        assert!(unknown.contains("https://127.0.0.1:3") && unknown.contains("restart"), "{unknown}");
+        assert_eq!(upstreams.replace(Vec::new(), None), Err(ListError::Group(GroupError::NoUpstream)));
+        assert_eq!(standings(&upstreams).len(), 1);
+    }
+
+    #[test]
+    fn a_circle_is_seen() {
+        let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81"]);
+        let own = |address: &str| upstreams.own(&[address.parse().unwrap()]);
+        assert_eq!([own("127.0.0.1:81"), own("0.0.0.0:80")].map(Option::unwrap), ["127.0.0.1:81", "127.0.0.1:80"]);
+        assert_eq!([own("127.0.0.1:82"), own("127.0.0.2:81")], [None, None]);
+    }
+
+    #[test]
+    fn a_name_without_an_address_is_waited_for() {
+        let upstreams = upstreams(&["http://nowhere.invalid", "http://localhost:8"]);
+        let found = standings(&upstreams);
+        assert_eq!([found[0].1, found[1].1], ["unresolved", "up"]);
+        let addresses = vec!["127.0.0.1".parse().unwrap()];
+        let found = BTreeMap::from([("nowhere.invalid".to_owned(), Ok(addresses))]);
+        let list = upstreams.shared.lock().list.clone();
+        upstreams.shared.learn(&list, found);
+        assert_eq!(upstreams.states()[0].addresses, ["127.0.0.1:80".parse().unwrap()]);
+        let gone = BTreeMap::from([("nowhere.invalid".to_owned(), Err(ResolveError::NoSuchName))]);
+        upstreams.shared.learn(&list, gone);
+        assert_eq!(upstreams.states()[0].addresses.len(), 1, "it stays where it was");
+    }
+}

@@ -1,0 +1,153 @@
+//! What the servers of this program have in common: where they listen and how, whose certificate they show, how many connections they can
+//! hold, what they say at their start, and how signals end them. The roles differ in what they answer, and in nothing of this.
+
+mod flags;
+mod place;
+mod secured;
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use breme_driver::{Counting, Listener, ServerTls, Settings as DriverSettings, ShardPanic, Stopper};
+use breme_node::ListenerId;
+pub use flags::{ConnectionFlags, ListenFlags, TlsFlags, at_least_one, parallelism_of};
+pub use place::Place;
+pub use secured::{Reloading, Tls};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::admin::{self, Readiness};
+use crate::failure::Failure;
+
+/// What is open besides connections and kept files: standard streams, the folder, the driver's own.
+const DESCRIPTORS_BESIDES: u64 = 64;
+/// For each shard: its poll or ring, its bell, its copy of a listener.
+const DESCRIPTORS_OF_SHARD: u64 = 4;
+/// Fewer connections than that on a shard are not worth serving.
+const CONNECTIONS_MIN: u64 = 16;
+
+/// What takes descriptors.
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptors {
+    pub shards: usize,
+    pub listeners: usize,
+    pub has_admin: bool,
+    /// Files that are kept open, and the like.
+    pub kept: usize,
+    /// For each connection of a client: itself, and perhaps one that is opened for it.
+    pub of_connection: u64,
+}
+
+impl Descriptors {
+    /// As many connections on each shard as were asked for, or else as many as the limit of descriptors lets us have.
+    pub fn connections_max(self, asked: Option<usize>, default: usize) -> Result<usize, Failure> {
+        let shards = self.shards as u64;
+        let admin = if self.has_admin { admin::DESCRIPTORS } else { 0 };
+        let of_shards = shards * (DESCRIPTORS_OF_SHARD + self.listeners as u64);
+        let besides = DESCRIPTORS_BESIDES + admin + self.kept as u64 + of_shards;
+        let of_each = shards * self.of_connection;
+        let allowed = breme_sys::raise_descriptor_limit().soft;
+        let least = asked.map_or(CONNECTIONS_MIN, |asked| asked as u64);
+        breme_sys::descriptors_needed(besides + of_each * least).map_err(|error| Failure::run(error.to_string()))?;
+        let room = usize::try_from((allowed - besides) / of_each).unwrap_or(usize::MAX);
+        Ok(asked.unwrap_or_else(|| default.min(room)))
+    }
+}
+
+/// The driver numbers listeners by their place.
+pub fn secured_listeners(places: &[Place]) -> Vec<ListenerId> {
+    let numbered = places.iter().enumerate().filter(|(_, place)| place.is_secured);
+    numbered.map(|(index, _)| ListenerId(index)).collect()
+}
+
+/// Listens at all places; port 0 becomes the one that was free.
+pub fn listen(
+    places: Vec<Place>,
+    driver: &DriverSettings,
+    tls: Option<&ServerTls>,
+) -> Result<(Vec<Listener>, Vec<Place>), Failure> {
+    let mut listeners = Vec::new();
+    let mut bound = Vec::new();
+    for place in places {
+        let listener = Listener::bind(place.address, driver).map_err(|error| Failure::run(error.to_string()))?;
+        bound.push(Place { address: listener.address(), ..place });
+        listeners.push(match tls {
+            Some(tls) if place.is_secured => listener.secured_by(tls.clone()),
+            _ => listener,
+        });
+    }
+    Ok((listeners, bound))
+}
+
+/// From now on these signals wait for [`obey`]; SIGHUP among them only if there is something to read again.
+pub fn catch(reloads: bool) -> Result<Signals, Failure> {
+    let mut caught = vec![SIGINT, SIGTERM];
+    caught.extend(reloads.then_some(SIGHUP));
+    Signals::new(caught).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))
+}
+
+/// SIGHUP reads again what can be read again. The first other signal asks the driver to finish what was begun, a second one ends the program.
+pub fn obey(
+    mut signals: Signals,
+    stopper: Stopper,
+    readiness: Readiness,
+    mut reload: impl FnMut() + Send + 'static,
+) -> Result<(), Failure> {
+    let obey = move || {
+        let mut is_stopping = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGHUP => reload(),
+                _ if !is_stopping => {
+                    is_stopping = true;
+                    readiness.drain();
+                    stopper.drain();
+                }
+                _ => {
+                    stopper.abort();
+                    std::process::exit(128 + signal);
+                }
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(obey);
+    thread.map(drop).map_err(|error| Failure::run(format!("cannot start a thread: {error}")))
+}
+
+/// One line for each address, for people and for the programs that started us. Nobody needs to read it.
+pub fn announce(admin: Option<SocketAddr>, bound: &[Place]) {
+    let mut output = std::io::stdout().lock();
+    if let Some(address) = admin {
+        let _ = writeln!(output, "admin on http://{address}");
+    }
+    for place in bound {
+        let _ = writeln!(output, "listening on {}://{}", place.scheme(), place.address);
+    }
+    let _ = output.flush();
+}
+
+/// What ended shards before their time.
+pub fn panics<N>(ended: Vec<Result<N, ShardPanic>>) -> Result<(), Failure> {
+    let panics: Vec<String> = ended.into_iter().filter_map(|node| node.err().map(|panic| panic.to_string())).collect();
+    if panics.is_empty() { Ok(()) } else { Err(Failure::run(panics.join("; "))) }
+}
+
+/// What became of TLS, of which no request tells.
+pub fn tell_handshakes(role: &str, counting: &Counting) {
+    let shards = counting.all();
+    let sum = |count: fn(&breme_driver::ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();
+    eprintln!(
+        "breme {role}: {} handshakes of TLS, {} of them resumed; {} failed",
+        sum(|shard| shard.handshakes),
+        sum(|shard| shard.handshakes_resumed),
+        sum(|shard| shard.handshakes_failed)
+    );
+}
+
+/// For seeds and keys.
+pub fn random_bits() -> Result<u128, Failure> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::run(format!("the operating system gives no random numbers: {error}")))?;
+    Ok(u128::from_ne_bytes(bytes))
+}

@@ -1,0 +1,226 @@
+//! The flags of every server, and what they mean to its driver and to its connections.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use breme_driver::Settings as DriverSettings;
+use breme_http1::{FieldStorage, Limits};
+
+use super::place::resolve;
+use crate::driver::DriverChoice;
+use crate::failure::Failure;
+use crate::load::units;
+
+/// Where and on what a server runs.
+#[derive(Debug, clap::Args)]
+pub struct ListenFlags {
+    /// Where to tell those who run it how it does: /metrics (OpenMetrics), /health, /ready; port 0 takes any that is free
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+
+    /// Architecture: uring (io_uring: each thread serves many connections by completion), events (by readiness: epoll, kqueue),
+    /// threads (each serves one), or auto: uring where the kernel offers it, else events
+    #[arg(long, value_name = "DRIVER", default_value = "auto")]
+    pub driver: DriverChoice,
+
+    /// Processors to run on, one thread after another: 0,2-3
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<CpuList>,
+}
+
+/// Whose certificate is shown.
+#[derive(Debug, clap::Args)]
+pub struct TlsFlags {
+    /// Speak TLS with the certificates of this PEM file, the own one first; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The certificate's key, PEM and not encrypted [default: it stands in the file of the certificate]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Speak TLS with a new self-signed certificate, for a laboratory; its fingerprint is told
+    #[arg(long, conflicts_with = "tls_cert", help_heading = "TLS")]
+    pub tls_self_signed: bool,
+}
+
+/// What clients may ask of their connections.
+#[derive(Debug, clap::Args)]
+pub struct ConnectionFlags {
+    /// How long a handshake of TLS may take
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
+    handshake_timeout: Duration,
+
+    /// Connections of one thread (uring, events) [default: 16384, or what the limit of file descriptors allows]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
+    max_connections: Option<usize>,
+
+    /// Bytes of a request's head
+    #[arg(long, value_name = "N", default_value = "16384", value_parser = at_least_one, help_heading = "Limits")]
+    max_head: usize,
+
+    /// Bytes of a request's target
+    #[arg(long, value_name = "N", default_value = "8192", value_parser = at_least_one, help_heading = "Limits")]
+    max_target: usize,
+
+    /// Fields of a request
+    #[arg(long, value_name = "N", default_value = "100", value_parser = field_count, help_heading = "Limits")]
+    max_fields: usize,
+
+    /// Requests of one connection [default: any number]
+    #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Limits")]
+    max_requests: Option<u64>,
+
+    /// Pipelined requests that are answered in one go
+    #[arg(long, value_name = "N", default_value = "256", value_parser = at_least_one, help_heading = "Limits")]
+    max_pipeline: usize,
+
+    /// From the first to the last byte of a head
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
+    head_timeout: Duration,
+
+    /// Longest silence inside a request's content
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::duration, help_heading = "Limits")]
+    body_timeout: Duration,
+
+    /// How long a connection may stay without a request
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::duration, help_heading = "Limits")]
+    idle_timeout: Duration,
+
+    /// How long a peer may read nothing of its answer
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = "Limits")]
+    send_timeout: Duration,
+
+    /// Bytes per second that a request's content must come with; 0 = any
+    #[arg(long, value_name = "N", default_value = "250", value_parser = units::count, help_heading = "Limits")]
+    min_rate: u64,
+
+    /// After SIGTERM: how long what was begun may take
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Limits")]
+    drain_timeout: Duration,
+
+    /// After SIGTERM: how long idle connections stay open for a request that may be on its way
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = units::duration, help_heading = "Limits")]
+    pub drain_linger: Duration,
+}
+
+impl ListenFlags {
+    pub fn has_admin(&self) -> bool {
+        self.admin.is_some()
+    }
+
+    pub fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
+        let address = |text: &String| resolve("--admin", text.strip_prefix("http://").unwrap_or(text));
+        self.admin.as_ref().map(address).transpose()
+    }
+
+    fn cpus(&self) -> Vec<usize> {
+        self.cpus.as_ref().map_or_else(Vec::new, |cpus| cpus.0.clone())
+    }
+}
+
+/// As many threads as were asked for; else the pool of the driver `threads`, or one for each processor.
+pub fn parallelism_of(asked: Option<usize>, flags: &ListenFlags, pool: usize) -> usize {
+    asked.unwrap_or_else(|| match &flags.cpus {
+        _ if flags.driver.is_threads() => pool,
+        Some(cpus) => cpus.0.len(),
+        None => DriverSettings::default().threads,
+    })
+}
+
+impl TlsFlags {
+    pub fn has_tls(&self) -> bool {
+        self.tls_self_signed || self.tls_cert.is_some()
+    }
+}
+
+impl ConnectionFlags {
+    pub fn limits(&self) -> Limits {
+        Limits {
+            head_bytes_max: self.max_head,
+            target_bytes_max: self.max_target,
+            field_count_max: self.max_fields,
+            requests_max: self.max_requests.unwrap_or(u64::MAX),
+            pipeline_depth_max: self.max_pipeline,
+            head_timeout: self.head_timeout,
+            body_timeout: self.body_timeout,
+            idle_timeout: self.idle_timeout,
+            receive_rate_min: self.min_rate,
+            send_timeout: self.send_timeout,
+            ..Limits::default()
+        }
+    }
+
+    /// For the driver, but for the number of connections.
+    pub fn driver_settings(&self, listen: &ListenFlags, threads: usize) -> DriverSettings {
+        let defaults = DriverSettings::default();
+        DriverSettings {
+            threads,
+            cpus: listen.cpus(),
+            // A head must be seen in one piece.
+            receive_bytes_max: defaults.receive_bytes_max.max(self.max_head * 2),
+            send_timeout: self.send_timeout,
+            stopping_timeout: self.drain_timeout,
+            handshake_timeout: self.handshake_timeout,
+            ..defaults
+        }
+    }
+
+    /// Connections that a shard must be able to hold; none if that is left to us.
+    pub fn connections_of_shard(&self, listen: &ListenFlags) -> Option<usize> {
+        if listen.driver.is_threads() { Some(1) } else { self.max_connections }
+    }
+}
+
+/// A number that is not 0.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    match units::size(text)? {
+        0 => Err("it must be at least 1".to_owned()),
+        number => Ok(number),
+    }
+}
+
+fn field_count(text: &str) -> Result<usize, String> {
+    let count = at_least_one(text)?;
+    if count <= FieldStorage::CAPACITY {
+        Ok(count)
+    } else {
+        Err(format!("it must be at most {}", FieldStorage::CAPACITY))
+    }
+}
+
+/// Processors by number, in the order in which threads take them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CpuList(Vec<usize>);
+
+/// The highest number of a processor that Linux can be built for.
+const CPU_NUMBER_MAX: usize = 8191;
+
+fn cpu_list(text: &str) -> Result<CpuList, String> {
+    let fault = || format!("{text:?} is no list of processors; write numbers and ranges, such as 0,2-3");
+    let number = |text: &str| text.parse::<usize>().ok().filter(|&cpu| cpu <= CPU_NUMBER_MAX).ok_or_else(fault);
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if last < first {
+            return Err(fault());
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(CpuList(cpus))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_are_numbers_and_ranges() {
+        assert_eq!(cpu_list("3,0-1").unwrap().0, [3, 0, 1]);
+        for wrong in ["", "a", "1-", "3-1", "1,,2", "-1", "0-99999999999"] {
+            assert!(cpu_list(wrong).is_err(), "{wrong}");
+        }
+    }
+}

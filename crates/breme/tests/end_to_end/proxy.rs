@@ -1,0 +1,278 @@
+//! `breme proxy` in front of `breme site`: what a user of the command line sees.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Instant;
+
+use breme_conformance::{Answer, read_answers};
+
+use crate::admin::metrics;
+use crate::harness::{DRIVERS, PATIENCE, Site, breme, free_address, get, run};
+use crate::tls::Authority;
+
+/// Starts `breme proxy` on a free port.
+pub(crate) fn start_proxy(arguments: &[&str]) -> Site {
+    Site::start_role("proxy", arguments, Stdio::inherit())
+}
+
+/// A proxy in front of a server.
+pub(crate) fn before(upstream: &Site, arguments: &[&str]) -> Site {
+    start_proxy(&[&["--upstream", &upstream.url("")], arguments].concat())
+}
+
+fn ask(server: &Site, request: &str) -> Answer {
+    read_answers(&server.exchange(request.as_bytes()), |_| false).unwrap().remove(0)
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// The lines of a log, when there are so many of them.
+fn lines_when(path: &Path, count: usize) -> Vec<String> {
+    let begun = Instant::now();
+    loop {
+        let lines = lines(path);
+        if lines.len() >= count {
+            return lines;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{count} lines are expected: {lines:#?}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn it_relays_counts_and_writes_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    for driver in DRIVERS.iter().copied() {
+        let site = Site::lab("events");
+        let log = folder.path().join(driver);
+        let arguments = ["--driver", driver, "--admin", "127.0.0.1:0", "--access-log", log.to_str().unwrap()];
+        let proxy = before(&site, &arguments);
+        let content =
+            run("curl", &["-sS", "--fail", "-A", "a \"b\"", "-e", "http://r.example/", &proxy.url("/bytes/13")]);
+        assert_eq!(content.len(), 13);
+        assert_eq!(run("curl", &["-sS", "--fail", "-d", "0123456789", &proxy.url("/any")]), "0123456789");
+        let missing = ask(&proxy, "GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert_eq!(missing.status, 404);
+        assert_eq!(missing.field("via"), Some("1.1 breme"));
+
+        let lines = lines_when(&log, 3);
+        let (name, expected) =
+            (site.address, "\"GET /bytes/13 HTTP/1.1\" 200 13 \"http://r.example/\" \"a \\x22b\\x22\" \"-\" ");
+        assert!(
+            lines[0].starts_with("127.0.0.1 - - [") && lines[0].contains(&format!("{expected}{name} ")),
+            "{}",
+            lines[0]
+        );
+        assert!(lines[0].ends_with(" complete"), "{}", lines[0]);
+        assert!(lines[1].contains("\"POST /any HTTP/1.1\" 200 10 ") && lines[2].contains(" 404 "), "{lines:#?}");
+
+        let metrics = metrics(proxy.admin.unwrap());
+        for (name, count) in [
+            ("breme_requests_total{status=\"2xx\"}", 2.0),
+            ("breme_requests_total{status=\"4xx\"}", 1.0),
+            ("breme_upstream_response_seconds_count", 3.0),
+            ("breme_upstream_response_seconds_bucket{le=\"+Inf\"}", 3.0),
+            ("breme_access_log_lines_total{outcome=\"written\"}", 3.0),
+            ("breme_access_log_lines_total{outcome=\"dropped\"}", 0.0),
+        ] {
+            assert_eq!(metrics.get(name), Some(&count), "{driver}: {name}\n{metrics:#?}");
+        }
+        let connections = metrics["breme_upstream_connects_total"] + metrics["breme_upstream_reuses_total"];
+        assert_eq!(connections, 3.0, "{driver}: {metrics:#?}");
+        assert!(metrics.keys().any(|key| key.starts_with("breme_build_info{") && key.contains("role=\"proxy\"")));
+    }
+}
+
+#[test]
+fn lines_of_json_on_standard_output() {
+    let site = Site::lab("events");
+    let mut proxy = before(&site, &["--access-log", "-", "--log-format", "json"]);
+    assert_eq!(proxy.get("/status/418?x=%22").0, 418);
+    let line: serde_json::Value = serde_json::from_str(&proxy.next_line()).unwrap();
+    for (key, expected) in [
+        ("client", "127.0.0.1".into()),
+        ("method", "GET".into()),
+        ("target", "/status/418?x=%22".into()),
+        ("authority", "test".into()),
+        ("scheme", "http".into()),
+        ("status", 418.into()),
+        ("upstream", site.address.to_string().into()),
+        ("retries", 0.into()),
+        ("cache", serde_json::Value::Null),
+        ("ending", "complete".into()),
+    ] {
+        assert_eq!(line[key], expected, "{key}: {line:#}");
+    }
+    assert!(line["duration_s"].as_f64().unwrap() >= line["upstream_s"].as_f64().unwrap(), "{line:#}");
+}
+
+#[test]
+fn an_upstream_that_is_not_there_is_named() {
+    for driver in DRIVERS.iter().copied() {
+        let nobody = free_address();
+        let proxy = start_proxy(&["--driver", driver, "--upstream", &format!("http://{nobody}")]);
+        let (status, content) = proxy.get("/");
+        let text = String::from_utf8(content).unwrap();
+        assert!(status == 502 && text.contains(&nobody.to_string()), "{driver}: {status} {text}");
+    }
+}
+
+#[test]
+fn sigterm_finishes_what_was_begun_and_the_log_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for driver in DRIVERS.iter().copied() {
+        let site = Site::lab("events");
+        let log = folder.path().join(driver);
+        let mut proxy = before(&site, &["--driver", driver, "--access-log", log.to_str().unwrap()]);
+        let mut busy = proxy.connect();
+        let before = site.counter();
+        busy.write_all(b"GET /delay/300 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        // The site counts what it has answered; what it holds back shows in the connections. So ask until the slow one is under way.
+        for _ in 0..20 {
+            assert_eq!(proxy.get("/bytes/1").0, 200);
+        }
+        assert!(site.counter() >= before + 20);
+        proxy.signal("TERM");
+        let mut answer = String::new();
+        busy.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{driver}: {answer:?}");
+        drop(busy);
+        let (status, _) = proxy.wait();
+        assert_eq!(status.code(), Some(0), "{driver}");
+        let lines = lines(&log);
+        assert_eq!(lines.len(), 21, "{driver}: {lines:#?}");
+        assert!(lines.iter().any(|line| line.contains("/delay/300") && line.ends_with(" complete")), "{lines:#?}");
+    }
+}
+
+#[test]
+fn sighup_begins_a_new_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, old) = (folder.path().join("log"), folder.path().join("log.1"));
+    let site = Site::lab("events");
+    let proxy = before(&site, &["--access-log", log.to_str().unwrap()]);
+    assert_eq!(proxy.get("/bytes/1").0, 200);
+    lines_when(&log, 1);
+    fs::rename(&log, &old).unwrap();
+    proxy.signal("HUP");
+    let begun = Instant::now();
+    while !log.exists() {
+        assert!(begun.elapsed() < PATIENCE, "the log was not opened anew");
+        std::thread::yield_now();
+    }
+    assert_eq!(proxy.get("/bytes/2").0, 200);
+    assert!(lines_when(&log, 1)[0].contains("/bytes/2"));
+    assert_eq!(lines(&old).len(), 1);
+}
+
+#[test]
+fn tls_on_both_sides() {
+    let authority = Authority::new();
+    let signed = authority.server();
+    let files = signed.files();
+    for driver in DRIVERS.iter().copied() {
+        let site = Site::start(&["--lab", "--tls-cert", files.0, "--tls-key", files.1]);
+        let (upstream, ca) = (format!("https://localhost:{}", site.address.port()), authority.file());
+        let tls = ["--driver", driver, "--upstream", &upstream, "--tls-cert", files.0, "--tls-key", files.1];
+        let proxy = start_proxy(&[&tls[..], &["--upstream-ca", &ca]].concat());
+        let curl = |proxy: &Site| run("curl", &["-sS", "--cacert", &ca, "-w", " %{http_code}", &proxy.url("/bytes/3")]);
+        assert_eq!(curl(&proxy), "012 200", "{driver}");
+        let strict = start_proxy(&tls);
+        let told = curl(&strict);
+        assert!(
+            told.ends_with(" 502") && told.contains("localhost"),
+            "{driver}: an unknown authority is not believed: {told}"
+        );
+    }
+}
+
+fn proxy_says(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = breme().arg("proxy").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn what_cannot_work_is_told_before_it_starts() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let upstream = ["--upstream", "http://127.0.0.1:9"];
+    let with = |more: &[&'static str]| [&upstream[..], more].concat();
+    for (arguments, code, words) in [
+        (vec![], 2, vec!["--upstream http://HOST:PORT", "--forward"]),
+        (vec!["--upstream", "127.0.0.1"], 2, vec!["127.0.0.1", "the scheme is missing"]),
+        (with(&["--forward"]), 2, vec!["--forward", "--upstream"]),
+        (with(&["--allow-private"]), 2, vec!["--allow-private", "--forward"]),
+        (with(&["--trusted", "10.0.0.0/99"]), 2, vec!["--trusted: ", "10.0.0.0/8"]),
+        (with(&["--host", "a b"]), 2, vec!["--host: ", "a b"]),
+        (with(&["--via-name", "a b"]), 2, vec!["--via-name: ", "a b"]),
+        (with(&["--access-log", "/nowhere/log"]), 1, vec!["--access-log /nowhere/log", "standard output"]),
+        (with(&["--admin-token-file", "x"]), 2, vec!["--admin-token-file", "--admin ADDR"]),
+        (with(&["--upstream-ca", "/nowhere"]), 2, vec!["--upstream-ca /nowhere", "read"]),
+        (with(&["--config", "/nowhere"]), 2, vec!["--config /nowhere", "read"]),
+        ([&upstream[..], &["--listen", &taken]].concat(), 1, vec![&taken, "in use"]),
+    ] {
+        let (found, _, told) = proxy_says(&arguments);
+        assert_eq!(found, Some(code), "{arguments:?}: {told}");
+        for word in words {
+            assert!(told.contains(word), "{arguments:?} does not mention {word:?}:\n{told}");
+        }
+        assert!(!told.contains("panicked"), "{told}");
+    }
+}
+
+#[test]
+fn a_file_says_what_flags_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.toml");
+    let site = Site::lab("events");
+    let text = format!("upstream = \"{}\"\naccess-log = \"log\"\nvia-name = \"edge\"\nmax-body = 5\n", site.url(""));
+    fs::write(&path, text).unwrap();
+    let config = ["--config", path.to_str().unwrap()];
+    assert_eq!(proxy_says(&[&config[..], &["--check-config"]].concat()).0, Some(0));
+    assert!(!folder.path().join("log").exists(), "a check writes nothing");
+    let (_, printed, _) = proxy_says(&[&config[..], &["--print-config", "--via-name", "other"]].concat());
+    assert!(printed.contains("\nvia-name = \"other\"\n") && printed.contains("\nmax-body = 5\n"), "{printed}");
+
+    let proxy = start_proxy(&config);
+    let answer = ask(&proxy, "GET /bytes/1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!((answer.status, answer.field("via")), (200, Some("1.1 edge")));
+    let long = ask(&proxy, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nConnection: close\r\n\r\n123456");
+    assert_eq!(long.status, 413);
+    lines_when(&folder.path().join("log"), 1);
+
+    fs::write(&path, "upstraem = 5\nthreads = \"many\"").unwrap();
+    let (code, _, told) = proxy_says(&config);
+    assert_eq!(code, Some(2));
+    for words in ["line 1, column 1: ", "did you mean `upstream`?", "line 2, column 11: \"many\" is no count"] {
+        assert!(told.contains(words), "{told}");
+    }
+}
+
+#[test]
+fn a_reader_of_the_log_that_goes_away_ends_nothing() {
+    let site = Site::lab("events");
+    let mut child = breme()
+        .args(["proxy", "--listen", "127.0.0.1:0", "--upstream", &site.url(""), "--access-log", "-"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
+    drop(output);
+    assert_eq!(get(address, "/bytes/1").status, 200);
+    let mut told = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
+    assert!(told.contains("--access-log standard output: ") && told.contains("lines are lost"), "{told}");
+    assert_eq!(get(address, "/bytes/1").status, 200);
+    let _ = child.kill();
+    let _ = child.wait();
+}

@@ -1,0 +1,346 @@
+//! What those who run a proxy may ask and change while it works: the admin API and SIGHUP.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{ChildStderr, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::admin::metrics;
+use crate::harness::{DRIVERS, PATIENCE, Site, free_address, get, run};
+
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// A file with the token, in a folder that goes with the value.
+pub(crate) fn token_file() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    fs::write(&path, format!("{TOKEN}\n")).unwrap();
+    let path = path.display().to_string();
+    (folder, path)
+}
+
+/// A request with curl: the status, and the answer as JSON if it is some.
+pub(crate) fn call(
+    admin: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    content: Option<&str>,
+) -> (u16, Value) {
+    let mut arguments = vec!["-sS", "-g", "-X", method, "-w", "\n%{http_code}"];
+    let authorization = token.map(|token| format!("Authorization: Bearer {token}"));
+    arguments.extend(authorization.iter().flat_map(|field| ["-H", field.as_str()]));
+    arguments.extend(content.iter().flat_map(|content| ["--data-binary", content]));
+    let url = format!("http://{admin}{path}");
+    arguments.push(&url);
+    let text = run("curl", &arguments);
+    let (content, status) = text.rsplit_once('\n').unwrap();
+    (status.parse().unwrap(), serde_json::from_str(content).unwrap_or_default())
+}
+
+/// How many of `count` requests each of two sites got, the looks at the counters left out.
+fn shares(proxy: &Site, sites: [&Site; 2], count: u64) -> [u64; 2] {
+    let before = sites.map(Site::counter);
+    for _ in 0..count {
+        assert_eq!(proxy.get("/bytes/1").0, 200);
+    }
+    let after = sites.map(Site::counter);
+    [after[0] - before[0] - 1, after[1] - before[1] - 1]
+}
+
+#[test]
+fn nothing_is_changed_without_the_token() {
+    let (folder, token) = token_file();
+    let site = Site::lab("events");
+    let open = ["--upstream", &site.url(""), "--admin", "127.0.0.1:0"];
+    let proxy = Site::start_role("proxy", &[&open[..], &["--admin-token-file", &token]].concat(), Stdio::inherit());
+    let admin = proxy.admin.unwrap();
+    let drain = format!("/upstreams/{}/drain", site.address);
+    assert_eq!(call(admin, "GET", "/upstreams", None, None).0, 200, "to look needs none");
+    for wrong in [None, Some("0123456789abcdef0123456789abcdeg"), Some("")] {
+        assert_eq!(call(admin, "POST", &drain, wrong, None).0, 401, "{wrong:?}");
+        assert_eq!(call(admin, "PUT", "/upstreams", wrong, Some("[]")).0, 401, "{wrong:?}");
+    }
+    let (_, told) = call(admin, "GET", "/upstreams", None, None);
+    assert_eq!(told[0]["draining"], json!(false));
+    assert_eq!(call(admin, "POST", &drain, Some(TOKEN), None).0, 200);
+    let long = folder.path().join("long");
+    fs::write(&long, "x".repeat(300_000)).unwrap();
+    let long = format!("@{}", long.display());
+    assert_eq!(call(admin, "PUT", "/upstreams", Some(TOKEN), Some(&long)).0, 413);
+
+    let without = Site::start_role("proxy", &open, Stdio::inherit());
+    let (status, told) = call(without.admin.unwrap(), "POST", &drain, Some(TOKEN), None);
+    assert!(status == 403 && told["error"].as_str().unwrap().contains("--admin-token-file"), "{told}");
+    assert_eq!(
+        call(Site::start(&["--lab", "--admin", "127.0.0.1:0"]).admin.unwrap(), "POST", "/upstreams", None, None).0,
+        404
+    );
+}
+
+#[test]
+fn upstreams_are_drained_and_exchanged_while_requests_go_on() {
+    let (_folder, token) = token_file();
+    for driver in DRIVERS.iter().copied() {
+        let sites = [Site::lab("events"), Site::lab("events")];
+        let urls = [sites[0].url(""), sites[1].url("")];
+        let admin = ["--driver", driver, "--admin", "127.0.0.1:0", "--admin-token-file", &token];
+        let both = [&["--upstream", &urls[0], "--upstream", &urls[1]], &admin[..]].concat();
+        let proxy = Site::start_role("proxy", &both, Stdio::null());
+        let (admin, pair) = (proxy.admin.unwrap(), [&sites[0], &sites[1]]);
+        assert_eq!(shares(&proxy, pair, 10), [5, 5], "{driver}");
+        let first = sites[0].address;
+        assert_eq!(call(admin, "POST", &format!("/upstreams/{first}/drain"), Some(TOKEN), None).0, 200);
+        assert_eq!(shares(&proxy, pair, 10), [0, 10], "{driver}: drained");
+        assert_eq!(call(admin, "POST", &format!("/upstreams/{first}/undrain"), Some(TOKEN), None).0, 200);
+        assert_eq!(shares(&proxy, pair, 10), [5, 5], "{driver}: back");
+        let list = json!([urls[0]]).to_string();
+        let (status, told) = call(admin, "PUT", "/upstreams", Some(TOKEN), Some(&list));
+        assert_eq!((status, told.as_array().unwrap().len()), (200, 1), "{driver}: {told}");
+        assert_eq!(shares(&proxy, pair, 10), [10, 0], "{driver}: exchanged");
+        assert_eq!(call(admin, "PUT", "/upstreams", Some(TOKEN), Some("[]")).0, 422);
+
+        let metrics = metrics(admin);
+        let labels = format!("{{upstream=\"{}\"", urls[0]);
+        assert_eq!(metrics[&format!("breme_upstream_up{labels}}}")], 1.0, "{driver}");
+        let answered = metrics[&format!("breme_upstream_requests_total{labels},outcome=\"answered\"}}")];
+        assert_eq!(answered, 20.0, "{driver}");
+    }
+}
+
+#[test]
+fn a_dead_upstream_is_left_out_and_told() {
+    let site = Site::lab("events");
+    let nobody = format!("http://{}", free_address());
+    let arguments =
+        ["--upstream", &nobody, "--upstream", &site.url(""), "--eject-after", "2", "--admin", "127.0.0.1:0"];
+    let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
+    let mut told = proxy.stderr();
+    for _ in 0..20 {
+        assert_eq!(proxy.get("/bytes/1").0, 200, "another is asked");
+    }
+    let line = line_with(&mut told, "is left out");
+    assert!(line.contains(nobody.strip_prefix("http://").unwrap()), "{line}");
+    let up = metrics(proxy.admin.unwrap())[&format!("breme_upstream_up{{upstream=\"{nobody}\"}}")];
+    assert_eq!(up, 0.0);
+}
+
+#[test]
+fn an_upstream_whose_checks_fail_gets_nothing_until_they_are_good() {
+    for driver in DRIVERS.iter().copied() {
+        let site = Site::lab("events");
+        let absent = free_address();
+        let (url, other) = (site.url(""), format!("http://{absent}"));
+        let both =
+            ["--driver", driver, "--upstream", &url, "--upstream", &other, "--eject-after", "0", "--retries", "0"];
+        let health =
+            ["--health-path", "/bytes/1", "--health-interval", "20ms", "--health-fall", "1", "--health-rise", "1"];
+        let mut proxy = Site::start_role("proxy", &[&both[..], &health].concat(), Stdio::piped());
+        let mut told = proxy.stderr();
+        let line = line_with(&mut told, "is down");
+        assert!(line.contains(&absent.to_string()), "{driver}: {line}");
+        for _ in 0..10 {
+            assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: only the one that is well is asked");
+        }
+        let late = Site::start(&["--lab", "--listen", &absent.to_string()]);
+        let line = line_with(&mut told, "is up");
+        assert!(line.contains(&absent.to_string()), "{driver}: {line}");
+        let counted = || get(absent, "/counter").content;
+        let before: u64 = String::from_utf8(counted()).unwrap().trim().parse().unwrap();
+        for _ in 0..10 {
+            assert_eq!(proxy.get("/status/418").0, 418);
+        }
+        let after: u64 = String::from_utf8(counted()).unwrap().trim().parse().unwrap();
+        assert!(after - before > 5, "{driver}: it is asked again");
+        drop(late);
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_too_much_is_told_to_wait() {
+    let site = Site::lab("events");
+    let limits = ["--client-rate", "1", "--client-burst", "3", "--admin", "127.0.0.1:0"];
+    let proxy = Site::start_role("proxy", &[&["--upstream", &site.url("")], &limits[..]].concat(), Stdio::inherit());
+    let statuses: Vec<u16> = (0..6).map(|_| proxy.get("/bytes/1").0).collect();
+    assert!(statuses.starts_with(&[200, 200, 200]) && statuses.contains(&429), "{statuses:?}");
+    let answer = get(proxy.address, "/bytes/1");
+    assert!(answer.status == 200 || answer.field("retry-after").is_some(), "{}", answer.status);
+    let limited = metrics(proxy.admin.unwrap())["breme_clients_limited_total{kind=\"requests\"}"];
+    assert!(limited >= 1.0, "{limited}");
+
+    let few = Site::start_role("proxy", &["--upstream", &site.url(""), "--client-connections", "2"], Stdio::inherit());
+    let mut kept = [few.connect(), few.connect()];
+    for stream in &mut kept {
+        assert_eq!(status_on(stream, "GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
+    }
+    let mut third = few.connect();
+    let mut nothing = Vec::new();
+    let _ = third.read_to_end(&mut nothing); // it may be reset
+    assert!(nothing.is_empty(), "a third connection is not served");
+    drop(kept);
+}
+
+/// A cookie brings a client back to the upstream that served it.
+#[test]
+fn clients_come_back_by_a_cookie() {
+    let sites = [Site::lab("events"), Site::lab("events")];
+    let arguments = ["--upstream", &sites[0].url(""), "--upstream", &sites[1].url(""), "--affinity", "insert:route"];
+    let proxy = Site::start_role("proxy", &arguments, Stdio::inherit());
+    let first = get(proxy.address, "/bytes/1");
+    let cookie = first.field("set-cookie").expect("a new client gets a cookie").split(';').next().unwrap().to_owned();
+    assert!(cookie.starts_with("route="), "{cookie}");
+    let before = sites.each_ref().map(Site::counter);
+    let mut stream = proxy.connect();
+    for _ in 0..10 {
+        let request = format!("GET /bytes/1 HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
+        assert_eq!(status_on(&mut stream, &request), 200);
+    }
+    let after = sites.each_ref().map(Site::counter);
+    let shares = [after[0] - before[0] - 1, after[1] - before[1] - 1];
+    assert!(shares == [10, 0] || shares == [0, 10], "{shares:?}");
+}
+
+/// Reads what is told until a line has these words.
+fn line_with(told: &mut BufReader<ChildStderr>, words: &str) -> String {
+    let mut all = String::new();
+    loop {
+        let mut line = String::new();
+        assert_ne!(told.read_line(&mut line).unwrap(), 0, "{words:?} was never said, but:\n{all}");
+        if line.contains(words) {
+            return line;
+        }
+        all += &line;
+    }
+}
+
+#[test]
+fn sighup_reads_the_file_again() {
+    const LONG: &str = "POST /any HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n123456";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.toml");
+    for driver in DRIVERS.iter().copied() {
+        let sites = [Site::lab("events"), Site::lab("events")];
+        let write = |site: &Site, more: &str| {
+            fs::write(&path, format!("upstream = \"{}\"\n{more}", site.url(""))).unwrap();
+        };
+        write(&sites[0], "");
+        let arguments = ["--driver", driver, "--config", path.to_str().unwrap()];
+        let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
+        let mut told = proxy.stderr();
+        let pair = [&sites[0], &sites[1]];
+        assert_eq!(shares(&proxy, pair, 4), [4, 0], "{driver}");
+
+        // A connection that is open stays, and has the new rules for its next request.
+        let mut kept = proxy.connect();
+        assert_eq!(status_on(&mut kept, LONG), 200);
+        write(&sites[1], "max-body = 5\nresponse-timeout = \"7s\"\nthreads = 3\n");
+        proxy.signal("HUP");
+        let line = line_with(&mut told, "read again");
+        assert!(
+            line.contains("in force now: upstream, response-timeout, max-body; only after a restart: threads"),
+            "{line}"
+        );
+        assert_eq!(shares(&proxy, pair, 4), [0, 4], "{driver}");
+        // Each shard takes them when its turn comes.
+        let begun = Instant::now();
+        while status_on(&mut kept, LONG) != 413 {
+            assert!(begun.elapsed() < PATIENCE, "{driver}: the old limit stays");
+        }
+
+        fs::write(&path, "upstraem = 1\n").unwrap();
+        proxy.signal("HUP");
+        let line = line_with(&mut told, "did you mean");
+        assert!(line.contains("line 1, column 1") && line.contains("`upstream`"), "{line}");
+        assert!(line_with(&mut told, "old settings stay").contains("stay"));
+        assert_eq!(shares(&proxy, pair, 4), [0, 4], "{driver}: the old list");
+    }
+}
+
+/// What a shard remembers of requests that came before was written by the old rules.
+#[test]
+fn a_request_that_came_before_has_the_new_rules_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.toml");
+    for driver in DRIVERS.iter().copied() {
+        let site = Site::lab("events");
+        let upstream = format!("upstream = \"{}\"\n", site.url(""));
+        fs::write(&path, &upstream).unwrap();
+        let arguments = ["--driver", driver, "--config", path.to_str().unwrap()];
+        let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
+        let mut told = proxy.stderr();
+        // What the upstream was sent comes back as the content.
+        let says_via = |stream: &mut std::net::TcpStream| {
+            let content = content_on(stream, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+            content.to_ascii_lowercase().contains("via: 1.1 breme")
+        };
+        let mut kept = proxy.connect();
+        for _ in 0..5 {
+            assert!(says_via(&mut kept), "{driver}");
+        }
+        fs::write(&path, upstream + "no-via = true\n").unwrap();
+        proxy.signal("HUP");
+        line_with(&mut told, "in force now: no-via");
+        let begun = Instant::now();
+        while says_via(&mut kept) {
+            assert!(begun.elapsed() < PATIENCE, "{driver}: the old rule stays");
+        }
+        for _ in 0..5 {
+            assert!(!says_via(&mut kept), "{driver}");
+        }
+    }
+}
+
+/// Sends a request and reads one answer whose content is short.
+fn status_on(stream: &mut std::net::TcpStream, request: &str) -> u16 {
+    answer_on(stream, request).0
+}
+
+fn content_on(stream: &mut std::net::TcpStream, request: &str) -> String {
+    answer_on(stream, request).1
+}
+
+fn answer_on(stream: &mut std::net::TcpStream, request: &str) -> (u16, String) {
+    std::io::Write::write_all(stream, request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    let head = String::from_utf8(answer).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).unwrap();
+    (head[9..12].parse().unwrap(), String::from_utf8(content).unwrap())
+}
+
+/// The list is exchanged again and again under load: no request may fail of it.
+#[test]
+fn no_request_is_lost_while_the_list_changes() {
+    let (_folder, token) = token_file();
+    let sites = [Site::lab("events"), Site::lab("events")];
+    let urls = [sites[0].url(""), sites[1].url("")];
+    let arguments = ["--upstream", &urls[0], "--admin", "127.0.0.1:0", "--admin-token-file", &token];
+    let proxy = Site::start_role("proxy", &arguments, Stdio::null());
+    let url = proxy.url("/bytes/100");
+    let load = std::thread::spawn(move || crate::harness::load_json(&["-c", "20", "-d", "1s", &url]));
+    let begun = Instant::now();
+    let mut turn = 0;
+    while !load.is_finished() {
+        assert!(begun.elapsed() < PATIENCE);
+        let list = if turn % 3 == 2 { json!(urls) } else { json!([urls[turn % 2]]) };
+        assert_eq!(call(proxy.admin.unwrap(), "PUT", "/upstreams", Some(TOKEN), Some(&list.to_string())).0, 200);
+        turn += 1;
+    }
+    let result = load.join().unwrap();
+    assert!(turn > 3, "the list was changed {turn} times");
+    assert!(
+        result["errors"].as_object().is_none_or(|errors| errors.values().all(|count| count == 0)),
+        "{}",
+        result["errors"]
+    );
+    assert_eq!(get(proxy.address, "/bytes/1").status, 200);
+}

@@ -1,0 +1,145 @@
+//! The cache of `breme proxy` as its users and those who run it see it. What it may store is tested where it is decided.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use breme_conformance::Answer;
+use serde_json::{Value, json};
+
+use crate::admin::metrics;
+use crate::harness::{DRIVERS, Site, get};
+use crate::proxy::{before, start_proxy};
+use crate::proxy_admin::{TOKEN, call, token_file};
+
+/// A laboratory whose answers may be stored.
+fn cacheable() -> Site {
+    Site::start(&["--lab", "--cache-control", "max-age=600"])
+}
+
+fn ask(server: &Site, method: &str, path: &str, fields: &str) -> Answer {
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: edge.example\r\nConnection: close\r\n{fields}\r\n");
+    breme_conformance::read_answers(&server.exchange(request.as_bytes()), |_| method == "HEAD").unwrap().remove(0)
+}
+
+/// Asks, and tells whether the answer came out of the cache.
+fn is_hit(proxy: &Site, path: &str) -> bool {
+    let answer = ask(proxy, "GET", path, "");
+    let status = answer.field("cache-status").unwrap();
+    assert_eq!((answer.status, answer.content.len()), (200, 5), "{status}");
+    assert_eq!(answer.field("age").is_some(), status.contains("; hit"), "{status}");
+    status.contains("; hit")
+}
+
+#[test]
+fn what_is_stored_is_answered_without_the_origin() {
+    for driver in DRIVERS.iter().copied() {
+        let site = cacheable();
+        let memory = ["--driver", driver, "--cache-memory", "16MiB", "--cache-bypass-header", "X-Direct"];
+        let mut proxy = before(&site, &[&memory[..], &["--admin", "127.0.0.1:0", "--access-log", "-"]].concat());
+        let counted = site.counter();
+        assert!(!is_hit(&proxy, "/bytes/5"), "{driver}");
+        for _ in 0..5 {
+            assert!(is_hit(&proxy, "/bytes/5"), "{driver}");
+        }
+        assert_eq!(site.counter() - counted, 2, "{driver}: the first, and the look at the counter");
+        let direct = ask(&proxy, "GET", "/bytes/5", "X-Direct: 1\r\n");
+        assert!(direct.field("cache-status").unwrap().contains("fwd=bypass"), "{:?}", direct.field("cache-status"));
+        assert_eq!(site.counter() - counted, 4, "{driver}: past the cache");
+
+        let line = proxy.next_line();
+        assert!(line.contains("\"fwd=uri-miss; stored"), "{line}");
+        let line = proxy.next_line();
+        assert!(line.contains("\"hit; ttl=") && line.contains("\" - - "), "{line}: no upstream was asked");
+
+        let metrics = metrics(proxy.admin.unwrap());
+        for (name, count) in [
+            ("breme_cache_requests_total{result=\"hit\"}", 5.0),
+            ("breme_cache_requests_total{result=\"miss\"}", 1.0),
+            ("breme_cache_requests_total{result=\"bypass\"}", 1.0),
+            ("breme_cache_sent_bytes_total", 25.0),
+            ("breme_cache_objects", 1.0),
+            ("breme_cache_evicted_total", 0.0),
+            ("breme_cache_size_bytes", f64::from(16 << 20)),
+        ] {
+            assert_eq!(metrics.get(name), Some(&count), "{driver}: {name}\n{metrics:#?}");
+        }
+    }
+}
+
+fn purge(admin: SocketAddr, wish: &Value) -> u64 {
+    let (status, told) = call(admin, "POST", "/cache/purge", Some(TOKEN), Some(&wish.to_string()));
+    assert_eq!(status, 200, "{told}");
+    told["purged"].as_u64().unwrap()
+}
+
+#[test]
+fn those_who_run_it_see_and_purge() {
+    let (_folder, token) = token_file();
+    let site = cacheable();
+    let arguments = ["--cache-memory", "16MiB", "--admin", "127.0.0.1:0", "--admin-token-file", &token];
+    let proxy = before(&site, &arguments);
+    let admin = proxy.admin.unwrap();
+    let fill = || ["/bytes/5?a", "/bytes/5?b", "/bytes/5"].map(|path| is_hit(&proxy, path));
+    assert_eq!(fill(), [false; 3]);
+    assert_eq!(fill(), [true; 3]);
+    assert!(is_hit(&proxy, "/bytes/5"));
+    let (_, hottest) = call(admin, "GET", "/cache/hottest?count=2", None, None);
+    assert_eq!(hottest.as_array().unwrap().len(), 2, "{hottest}");
+    assert_eq!(hottest[0]["url"], json!("http://edge.example/bytes/5"), "{hottest}");
+    let (_, statistics) = call(admin, "GET", "/cache/statistics", None, None);
+    assert_eq!(statistics["objects"], json!(3), "{statistics}");
+
+    let all = json!({ "all": true });
+    assert_eq!(call(admin, "POST", "/cache/purge", None, Some(&all.to_string())).0, 401);
+    assert_eq!(fill(), [true; 3], "nobody purges without the token");
+    assert_eq!(purge(admin, &json!({ "url": "http://edge.example/bytes/5?a" })), 1);
+    assert_eq!(fill(), [false, true, true]);
+    assert_eq!(purge(admin, &json!({ "prefix": "http://edge.example/bytes/5?" })), 2);
+    assert_eq!(fill(), [false, false, true]);
+    assert_eq!(purge(admin, &all), 3);
+    assert_eq!(fill(), [false; 3]);
+    assert_eq!(purge(admin, &json!({ "url": "http://edge.example/bytes/5", "soft": true })), 1);
+    assert_eq!(fill()[..2], [true, true]);
+}
+
+#[test]
+fn purge_is_for_those_who_may() {
+    for driver in DRIVERS.iter().copied() {
+        let site = cacheable();
+        let memory = ["--driver", driver, "--cache-memory", "16MiB"];
+        let mine = before(&site, &[&memory[..], &["--purge-from", "127.0.0.0/8"]].concat());
+        assert_eq!([is_hit(&mine, "/bytes/5?x"), is_hit(&mine, "/bytes/5?x")], [false, true], "{driver}");
+        let answer = ask(&mine, "PURGE", "/bytes/5?x", "");
+        assert_eq!((answer.status, answer.content.as_slice()), (200, &b"purged: 1\n"[..]), "{driver}");
+        assert!(!is_hit(&mine, "/bytes/5?x"), "{driver}");
+        let other = before(&site, &[&memory[..], &["--purge-from", "10.0.0.0/8"]].concat());
+        assert_eq!([is_hit(&other, "/bytes/5"), is_hit(&other, "/bytes/5")], [false, true], "{driver}");
+        assert_eq!(ask(&other, "PURGE", "/bytes/5", "").status, 403, "{driver}");
+        assert!(is_hit(&other, "/bytes/5"), "{driver}");
+        let passing = before(&site, &memory);
+        assert_eq!(ask(&passing, "PURGE", "/bytes/5", "").status, 501, "{driver}: the origin's own answer");
+    }
+}
+
+#[test]
+fn without_memory_there_is_no_cache() {
+    let site = cacheable();
+    let proxy = start_proxy(&["--upstream", &site.url(""), "--admin", "127.0.0.1:0"]);
+    assert_eq!(ask(&proxy, "GET", "/bytes/5", "").field("cache-status"), None);
+    assert_eq!(get(proxy.admin.unwrap(), "/cache/statistics").status, 404);
+    assert!(!metrics(proxy.admin.unwrap()).keys().any(|key| key.starts_with("breme_cache")));
+    for (arguments, words) in [
+        (["--cache-bypass-header", "X"], "--cache-memory"),
+        (["--purge-from", "10.0.0.0/8"], "--cache-memory"),
+        (["--cache-memory", "1k"], "--cache-memory: a cache of 1000 bytes"),
+    ] {
+        let output = crate::harness::breme()
+            .args(["proxy", "--upstream", "http://127.0.0.1:9"])
+            .args(arguments)
+            .stdout(Stdio::null())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(words), "{arguments:?}: {told}");
+    }
+}

@@ -1,0 +1,211 @@
+//! May what is stored be used, and if not: wait for another request, or ask upstream (RFC 9111, 4).
+
+use std::sync::Arc;
+
+use breme_base::Instant;
+use breme_http1::FieldBlock;
+
+use super::{AskedFor, Cache};
+use crate::asking::{Asked, FieldValues, Moment, Waiter};
+use crate::directives::RequestDirectives;
+use crate::filling::{FILL_BYTES, FillState, Follower, look};
+use crate::forward::Role;
+use crate::key::KeyHash;
+use crate::selecting::{Cookies, matches, same_names};
+use crate::status::{CacheStatus, Forwarded};
+use crate::store::{Charge, Shard, Stored};
+use crate::validation::conditions;
+use crate::{Answer, Forward};
+
+/// What a stored response is good for.
+pub(super) enum Use {
+    /// The answer.
+    Fresh,
+    /// The answer, although it is stale: the client said so.
+    Stale,
+    /// The answer, while a fresh one is fetched.
+    StaleForNow,
+    /// Ask upstream whether it is still right.
+    Validate(Forwarded),
+    /// Ask upstream as if it were not there.
+    Ignore(Forwarded),
+    /// Others' answers are of no use here, and waiting for them neither.
+    Pass,
+}
+
+impl Cache {
+    /// What is to be done with a request that could not be answered at once, or with one that waited in vain. Without a waiter, it follows nobody.
+    pub(crate) fn decide(
+        self: &Arc<Self>,
+        mut asked: Box<AskedFor>,
+        moment: Moment,
+        waiter: Option<(Waiter, Instant)>,
+    ) -> Asked {
+        asked.at = moment.now;
+        let cookies = Cookies::new(&self.settings);
+        let charge = self.store.reserve(FILL_BYTES);
+        let mut shard = self.store.write(asked.hash);
+        let stored = find(&shard, asked.hash, asked.key.as_slice(), &asked.kept, cookies);
+        let newest = shard.variants(asked.hash.place, asked.key.as_slice()).next().cloned();
+        let (use_, stored) = match stored {
+            Some((stored, _)) => (self.assess(&stored, &asked.kept, asked.directives, moment.now), Some(stored)),
+            None => (Use::Ignore(if newest.is_some() { Forwarded::VaryMiss } else { Forwarded::UriMiss }), None),
+        };
+        let stale = stored.filter(|stored| !stored.is_pass());
+        if let (Use::Fresh | Use::Stale | Use::StaleForNow, Some(stored)) = (&use_, &stale) {
+            let is_refreshed = matches!(use_, Use::StaleForNow) && !asked.is_head && !is_filling(&shard, &asked);
+            let refresh = if is_refreshed {
+                self.lead(&mut shard, asked.clone(), stale.clone(), newest, &use_, charge)
+            } else {
+                None
+            };
+            drop(shard);
+            return Asked::Answer(self.answer(stored, &asked, moment, refresh));
+        }
+        if asked.directives.only_if_cached {
+            return Asked::Answer(Answer::not_cached(CacheStatus {
+                detail: Some("only-if-cached"),
+                ..CacheStatus::default()
+            }));
+        }
+        if let Some((waiter, deadline)) = waiter
+            && let Some(follower) = self.follow(&shard, &asked, &use_, waiter, deadline)
+        {
+            return Asked::Wait(follower);
+        }
+        match self.lead(&mut shard, asked, stale, newest, &use_, charge) {
+            Some(forward) => Asked::Forward(forward),
+            None => Asked::Forward(Forward::pass(use_.why())),
+        }
+    }
+
+    fn answer(&self, stored: &Arc<Stored>, asked: &AskedFor, moment: Moment, refresh: Option<Forward>) -> Answer {
+        stored.count_hits(1);
+        let report = CacheStatus::hit(stored.ttl_s(moment.now));
+        Answer::of(stored, &asked.kept, look(asked, moment, &self.settings), report).with_refresh(refresh)
+    }
+
+    /// RFC 9111, 4: may it be used, and how.
+    pub(super) fn assess(
+        &self,
+        stored: &Stored,
+        request: &impl FieldValues,
+        directives: RequestDirectives,
+        now: Instant,
+    ) -> Use {
+        if stored.is_pass() {
+            return if stored.is_fresh(now) { Use::Pass } else { Use::Ignore(Forwarded::UriMiss) };
+        }
+        if directives.no_store || (request.has("authorization") && !stored.allows_authorization()) {
+            return Use::Ignore(Forwarded::Request);
+        }
+        if request.has("if-match") || request.has("if-unmodified-since") {
+            return Use::Ignore(Forwarded::Request);
+        }
+        let (age_s, ttl_s) = (stored.age_s(now), stored.ttl_s(now));
+        let is_too_old = directives.max_age_s.is_some_and(|max| age_s > u64::from(max) || max == 0);
+        let is_too_stale = directives.min_fresh_s.is_some_and(|min| ttl_s < i64::from(min));
+        if directives.no_cache || is_too_old || is_too_stale {
+            return Use::Validate(Forwarded::Request);
+        }
+        if stored.is_fresh(now) {
+            return Use::Fresh;
+        }
+        let may_be_stale_for = |seconds: u32| -ttl_s <= i64::from(seconds);
+        if directives.max_stale_s.is_some_and(may_be_stale_for) && !stored.forbids_stale() {
+            return Use::Stale;
+        }
+        if !directives.restricts()
+            && stored.stale_while_revalidate_s() > 0
+            && may_be_stale_for(stored.stale_while_revalidate_s())
+        {
+            return Use::StaleForNow;
+        }
+        Use::Validate(Forwarded::Stale)
+    }
+
+    /// Sits down with another request that is being answered, if there is one whose answer may be for this one too.
+    fn follow(
+        self: &Arc<Self>,
+        shard: &Shard,
+        asked: &AskedFor,
+        use_: &Use,
+        waiter: Waiter,
+        deadline: Instant,
+    ) -> Option<Follower> {
+        let may_follow = !asked.directives.restricts() && !asked.traits.has_authorization && !asked.is_for_origin;
+        // A part of something long is not worth waiting for the whole.
+        let is_waiting_of_use = !asked.has_range || matches!(use_, Use::Validate(_));
+        if !may_follow || !is_waiting_of_use || matches!(use_, Use::Pass) {
+            return None;
+        }
+        let cookies = Cookies::new(&self.settings);
+        let fills = shard.fills.get(&asked.hash.place)?;
+        fills.iter().filter(|fill| *fill.key == *asked.key.as_slice()).find_map(|fill| {
+            let seat = fill.join(&asked.kept, cookies, &self.store.groups, waiter)?;
+            let report = CacheStatus::forwarded(use_.why());
+            Some(Follower::new(self, fill, seat, Box::new(asked.clone()), report, deadline))
+        })
+    }
+
+    /// Asks upstream. None if there is no memory to note it.
+    fn lead(
+        self: &Arc<Self>,
+        shard: &mut Shard,
+        asked: Box<AskedFor>,
+        stale: Option<Arc<Stored>>,
+        newest: Option<Arc<Stored>>,
+        use_: &Use,
+        charge: Option<Charge>,
+    ) -> Option<Forward> {
+        let may_use = matches!(use_, Use::Validate(_) | Use::StaleForNow);
+        let stale = stale.filter(|_| may_use);
+        let is_refresh = matches!(use_, Use::StaleForNow);
+        let conditions =
+            stale.as_ref().and_then(|stored| conditions(stored.block())).or(is_refresh.then(FieldBlock::new));
+        let report = CacheStatus::forwarded(use_.why());
+        if asked.is_head {
+            return Some(Forward::new(self, Role::Head, asked, None, stale, None, report));
+        }
+        let is_whole = conditions.is_some() || asked.is_plain();
+        let is_open = is_whole
+            && !matches!(use_, Use::Pass)
+            && !asked.traits.has_authorization
+            && !asked.traits.no_store
+            && !asked.is_for_origin;
+        let expected = newest.map(|newest| same_names(newest.variant(), &asked.kept, Cookies::new(&self.settings)));
+        let expected = expected.as_ref().map_or(&b""[..], |expected| expected.as_slice());
+        let fill = FillState::new(asked.key.as_slice(), expected, self.store.groups.purges(), is_open, charge?);
+        shard.fills.entry(asked.hash.place).or_default().push(Arc::clone(&fill));
+        Some(Forward::new(self, Role::Get, asked, conditions, stale, Some(fill), report))
+    }
+}
+
+impl Use {
+    fn why(&self) -> Forwarded {
+        match self {
+            Self::Validate(why) | Self::Ignore(why) => *why,
+            Self::Pass => Forwarded::UriMiss,
+            Self::Fresh | Self::Stale | Self::StaleForNow => Forwarded::Stale,
+        }
+    }
+}
+
+/// The newest response that a request may get, with the state in which it was found.
+pub(super) fn find(
+    shard: &Shard,
+    hash: KeyHash,
+    key: &[u8],
+    request: &impl FieldValues,
+    cookies: Cookies<'_>,
+) -> Option<(Arc<Stored>, u32)> {
+    let stored = shard.variants(hash.place, key).find(|stored| matches(stored.variant(), request, cookies))?;
+    // Read while the shard is locked, so that what comes later is seen.
+    Some((Arc::clone(stored), stored.state()))
+}
+
+/// Whether an answer for this key is being fetched that others may use.
+fn is_filling(shard: &Shard, asked: &AskedFor) -> bool {
+    let fills = shard.fills.get(&asked.hash.place);
+    fills.is_some_and(|fills| fills.iter().any(|fill| *fill.key == *asked.key.as_slice() && fill.is_open()))
+}

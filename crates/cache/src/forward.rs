@@ -1,0 +1,216 @@
+//! What is asked upstream, and what its answer does to the store.
+//!
+//! Every request that is not answered out of the store has one of these, whatever its method. It is told what comes back and says what the client
+//! gets: upstream's answer, or something else instead.
+
+mod collecting;
+mod judging;
+
+use std::sync::Arc;
+
+use breme_http1::FieldBlock;
+
+use crate::asking::{Moment, ResponseHead, Wakes};
+use crate::cache::{AskedFor, Cache};
+use crate::filling::{FillState, Outcome};
+use crate::key::Key;
+use crate::status::{CacheStatus, Forwarded};
+use crate::store::{Shard, Stored};
+use crate::{Answer, invalidation};
+
+/// A client that leaves does not end the fetching of an answer of which no more than this is missing.
+const WORTH_FINISHING_BYTES: u64 = 256 * 1024;
+/// A request that goes upstream.
+#[derive(Debug)]
+pub struct Forward {
+    work: Work,
+    conditions: Option<FieldBlock>,
+    report: CacheStatus,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// Nothing: the answer is passed on.
+    Pass,
+    /// It changes something: a good answer makes stored ones invalid.
+    Unsafe { cache: Arc<Cache>, key: Box<Key> },
+    /// GET or HEAD.
+    Fetch(Box<Fetch>),
+}
+
+/// What is fetched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To be stored.
+    Get,
+    /// What is stored may be freshened.
+    Head,
+}
+
+#[derive(Debug)]
+struct Fetch {
+    cache: Arc<Cache>,
+    role: Role,
+    asked: Box<AskedFor>,
+    /// What is stored and may not be used as it is.
+    stale: Option<Arc<Stored>>,
+    /// Present until it is finished.
+    fill: Option<Arc<FillState>>,
+    has_head: bool,
+    filled: Option<Filled>,
+}
+
+/// How far the content has come.
+#[derive(Clone, Copy, Debug)]
+struct Filled {
+    length: Option<u64>,
+    /// Of the content.
+    bytes: u64,
+    /// Key and variant, which come before it.
+    lead_bytes: usize,
+    capacity: usize,
+    is_overlong: bool,
+}
+
+/// What the client gets.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Upstream's answer.
+    Relay,
+    /// This instead. Upstream's content is of no use to anybody.
+    Instead(Box<Answer>),
+}
+
+impl Forward {
+    pub(crate) const fn pass(why: Forwarded) -> Self {
+        Self { work: Work::Pass, conditions: None, report: CacheStatus::forwarded(why) }
+    }
+
+    pub(crate) fn unsafe_method(cache: &Arc<Cache>, key: Key, why: Forwarded) -> Self {
+        let work = Work::Unsafe { cache: Arc::clone(cache), key: Box::new(key) };
+        Self { work, conditions: None, report: CacheStatus::forwarded(why) }
+    }
+
+    pub(crate) fn new(
+        cache: &Arc<Cache>,
+        role: Role,
+        asked: Box<AskedFor>,
+        conditions: Option<FieldBlock>,
+        stale: Option<Arc<Stored>>,
+        fill: Option<Arc<FillState>>,
+        report: CacheStatus,
+    ) -> Self {
+        let fetch = Fetch { cache: Arc::clone(cache), role, asked, stale, fill, has_head: false, filled: None };
+        Self { work: Work::Fetch(Box::new(fetch)), conditions, report }
+    }
+
+    /// If present, the client's own conditions and ranges (If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Range) are not
+    /// sent upstream, and these lines are. If not, the request goes as it came.
+    #[must_use]
+    pub const fn conditions(&self) -> Option<&FieldBlock> {
+        self.conditions.as_ref()
+    }
+
+    /// What the cache says of an answer that is relayed. Known when [`handle_head`](Self::handle_head) was called.
+    #[must_use]
+    pub const fn report(&self) -> CacheStatus {
+        self.report
+    }
+
+    /// The head of the final answer has come.
+    pub fn handle_head(&mut self, moment: Moment, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> Verdict {
+        let has_conditions = self.conditions.is_some();
+        match &mut self.work {
+            Work::Pass => Verdict::Relay,
+            Work::Unsafe { cache, key } => {
+                invalidation::after(cache, key, head);
+                Verdict::Relay
+            }
+            Work::Fetch(fetch) => {
+                fetch.has_head = true;
+                match fetch.handle_head(moment, head, has_conditions, &mut self.report, wakes) {
+                    Some(answer) => Verdict::Instead(Box::new(answer)),
+                    None => Verdict::Relay,
+                }
+            }
+        }
+    }
+
+    /// Whether the content is to be given to [`handle_content`](Self::handle_content) as it comes.
+    #[must_use]
+    pub fn wants_content(&self) -> bool {
+        matches!(&self.work, Work::Fetch(fetch) if fetch.fill.is_some() && fetch.filled.is_some())
+    }
+
+    /// A piece of the content has come.
+    pub fn handle_content(&mut self, bytes: &[u8], wakes: &mut Wakes) {
+        if let Work::Fetch(fetch) = &mut self.work {
+            fetch.handle_content(bytes, wakes);
+        }
+    }
+
+    /// The answer is complete.
+    pub fn handle_end(mut self, wakes: &mut Wakes) {
+        if let Work::Fetch(fetch) = &mut self.work {
+            fetch.handle_end(wakes);
+        }
+    }
+
+    /// There is no answer, or it broke off. Before its head, what comes back may be given to the client instead of an error.
+    pub fn handle_failure(mut self, moment: Moment, wakes: &mut Wakes) -> Option<Answer> {
+        match &mut self.work {
+            Work::Fetch(fetch) => fetch.handle_failure(moment, self.report, wakes),
+            _ => None,
+        }
+    }
+
+    /// Whether to go on although the client has gone: others read what comes, or little is missing for the store. If not: `handle_failure`.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        let Work::Fetch(fetch) = &self.work else { return false };
+        let is_almost_there = |filled: Filled| {
+            filled.length.is_some_and(|length| length.saturating_sub(filled.bytes) <= WORTH_FINISHING_BYTES)
+        };
+        let is_followed = |fill: &Arc<FillState>| fill.has_followers() || fetch.filled.is_some_and(is_almost_there);
+        fetch.fill.as_ref().is_some_and(is_followed)
+    }
+}
+impl Fetch {
+    fn handle_failure(&mut self, moment: Moment, report: CacheStatus, wakes: &mut Wakes) -> Option<Answer> {
+        let answer = if self.has_head { None } else { self.stale_answer(moment, None, report, wakes) };
+        self.finish(Outcome::Failed, wakes);
+        answer
+    }
+
+    /// The fill is over, one way or another. The first word counts.
+    fn finish(&mut self, outcome: Outcome, wakes: &mut Wakes) {
+        self.leave_shard();
+        if let Some(fill) = self.fill.take() {
+            fill.finish(outcome, wakes);
+        }
+    }
+
+    /// Nobody finds the fill any more.
+    fn leave_shard(&self) {
+        if let Some(fill) = &self.fill {
+            fill.close();
+            leave(&mut self.cache.store.write(self.asked.hash), self.asked.hash.place, fill);
+        }
+    }
+}
+
+/// Who forgets to say how it ended has failed. Nobody is woken then: those who wait find out at their deadlines.
+impl Drop for Fetch {
+    fn drop(&mut self) {
+        self.finish(Outcome::Failed, &mut Wakes::new());
+    }
+}
+
+fn leave(shard: &mut Shard, place: u64, fill: &Arc<FillState>) {
+    if let Some(fills) = shard.fills.get_mut(&place) {
+        fills.retain(|other| !Arc::ptr_eq(other, fill));
+        if fills.is_empty() {
+            shard.fills.remove(&place);
+        }
+    }
+}

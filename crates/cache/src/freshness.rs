@@ -1,0 +1,207 @@
+//! For how long a response is fresh, and how old it was when it came (RFC 9111, 4.2).
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use breme_base::{Instant, Random, UnixSeconds};
+use breme_http1::list_members;
+
+use crate::Settings;
+use crate::asking::{FieldValues, Moment};
+use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
+
+/// Statuses whose responses may be fresh without saying so (RFC 9110, 15.1), without 206.
+const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+/// Shorter lifetimes are not shortened.
+const SPREAD_FROM_S: u32 = 60;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Freshness {
+    /// corrected_initial_age (4.2.3).
+    pub(crate) initial_age_s: u32,
+    /// freshness_lifetime (4.2.1); 0 if nothing says that it is fresh.
+    pub(crate) lifetime_s: u32,
+    /// The response says itself for how long.
+    pub(crate) is_explicit: bool,
+}
+
+impl Freshness {
+    /// What a response says. `is_targeted`: only `directives` count, and not what else stands in the response (RFC 9213, 2.2).
+    pub(crate) fn read(
+        status: u16,
+        fields: &impl FieldValues,
+        directives: &ResponseDirectives,
+        is_targeted: bool,
+        times: Times,
+        settings: &Settings,
+    ) -> Self {
+        let date = date(fields, "date").unwrap_or(times.received.wall);
+        let explicit = directives
+            .s_maxage_s
+            .or(directives.max_age_s)
+            .or_else(|| if is_targeted { None } else { expires(fields, date) });
+        let heuristic = || heuristic(status, fields, directives, date, settings);
+        let lifetime = explicit.or_else(heuristic).unwrap_or(0);
+        let lifetime_max = u32::try_from(settings.lifetime_max.as_secs()).unwrap_or(SECONDS_MAX);
+        Self {
+            initial_age_s: initial_age(age(fields), date, times),
+            lifetime_s: lifetime.min(lifetime_max),
+            is_explicit: explicit.is_some(),
+        }
+    }
+
+    /// Seconds for which it is fresh from now on; not above 0 if it is stale.
+    pub(crate) fn fresh_for_s(&self, spread_percent: u32, random: &mut Random) -> i64 {
+        let spread = if self.lifetime_s >= SPREAD_FROM_S {
+            u64::from(self.lifetime_s) * u64::from(spread_percent.min(100)) / 100
+        } else {
+            0
+        };
+        i64::from(self.lifetime_s) - random.between(0, spread) as i64 - i64::from(self.initial_age_s)
+    }
+}
+
+/// When a response was asked for and when its head came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) asked: Instant,
+    pub(crate) received: Moment,
+}
+
+/// corrected_initial_age (4.2.3): by the response's own date, or by the Age that earlier caches gave it and the time that it was on its way.
+fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> u32 {
+    let apparent = times.received.wall.0.saturating_sub(date.0);
+    let delay = times.received.now.since(times.asked).as_secs();
+    let corrected = u64::from(age_s) + delay;
+    u32::try_from(apparent.max(corrected)).unwrap_or(SECONDS_MAX).min(SECONDS_MAX)
+}
+
+/// The first member of the Age field; what is no number says nothing (RFC 9111, 5.1).
+fn age(fields: &impl FieldValues) -> u32 {
+    let first = fields.values("age").flat_map(list_members).next();
+    first.filter(|value| value.first().is_some_and(u8::is_ascii_digit)).and_then(number).unwrap_or(0)
+}
+
+/// Expires, less Date. What cannot be read is in the past (5.3), as `0` is.
+fn expires(fields: &impl FieldValues, date: UnixSeconds) -> Option<u32> {
+    if !fields.has("expires") {
+        return None;
+    }
+    let until = self::date(fields, "expires").unwrap_or(UnixSeconds(0));
+    Some(u32::try_from(until.0.saturating_sub(date.0)).unwrap_or(SECONDS_MAX))
+}
+
+/// A share of the time since the last change (4.2.2).
+fn heuristic(
+    status: u16,
+    fields: &impl FieldValues,
+    directives: &ResponseDirectives,
+    date: UnixSeconds,
+    settings: &Settings,
+) -> Option<u32> {
+    if !may_be_heuristic(status) && !directives.public {
+        return None;
+    }
+    let modified = self::date(fields, "last-modified")?;
+    let share = Duration::from_secs(date.0.saturating_sub(modified.0)) * settings.heuristic_percent.min(100) / 100;
+    u32::try_from(share.min(settings.heuristic_max).as_secs()).ok()
+}
+
+pub(crate) fn may_be_heuristic(status: u16) -> bool {
+    HEURISTIC.contains(&status)
+}
+
+/// The date in a field that stands there once, in any of the three formats (RFC 9110, 5.6.7).
+pub(crate) fn date(fields: &impl FieldValues, name: &str) -> Option<UnixSeconds> {
+    let mut lines = fields.values(name);
+    let (Some(value), None) = (lines.next(), lines.next()) else { return None };
+    parse_date(value)
+}
+
+pub(crate) fn parse_date(value: &[u8]) -> Option<UnixSeconds> {
+    let time = httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
+    Some(UnixSeconds(time.duration_since(UNIX_EPOCH).ok()?.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{DAY, NOON, block, http_date};
+
+    fn read(status: u16, fields: &[(&str, String)]) -> Freshness {
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let fields = block(&fields);
+        let received = Moment { now: Instant::ZERO + Duration::from_secs(3), wall: NOON };
+        let times = Times { asked: Instant::ZERO + Duration::from_secs(1), received };
+        Freshness::read(status, &fields, &ResponseDirectives::read(&fields), false, times, &Settings::new(1))
+    }
+
+    fn at(offset: i64) -> String {
+        http_date(offset)
+    }
+
+    #[test]
+    fn lifetimes() {
+        let cc = |value: &str| ("Cache-Control", value.to_owned());
+        for (fields, expected) in [
+            (vec![cc("max-age=60")], (60, true)),
+            (vec![cc("max-age=60, s-maxage=30")], (30, true)),
+            (vec![cc("max-age=60"), ("Expires", at(10))], (60, true)),
+            (vec![("Date", at(0)), ("Expires", at(10))], (10, true)),
+            (vec![("Expires", at(10))], (10, true)),
+            (vec![("Date", at(100)), ("Expires", at(10))], (0, true)),
+            (vec![("Date", "never".to_owned()), ("Expires", at(10))], (10, true)),
+            (vec![("Expires", "0".to_owned())], (0, true)),
+            (vec![("Expires", at(10)), ("Expires", at(10))], (0, true)),
+            (vec![("Date", at(0)), ("Last-Modified", at(-1000))], (100, false)),
+            (vec![("Last-Modified", at(-1000))], (100, false)),
+            (vec![("Last-Modified", at(-100 * DAY))], (DAY as u32, false)),
+            (vec![("Last-Modified", at(1000))], (0, false)),
+            (vec![cc("max-age=x"), ("Last-Modified", at(-1000))], (0, true)),
+            (vec![], (0, false)),
+        ] {
+            let found = read(200, &fields);
+            assert_eq!((found.lifetime_s, found.is_explicit), expected, "{fields:?}");
+        }
+        let modified = ("Last-Modified", at(-1000));
+        assert_eq!(read(302, std::slice::from_ref(&modified)).lifetime_s, 0);
+        assert_eq!(read(302, &[modified, cc("public")]).lifetime_s, 100);
+    }
+
+    #[test]
+    fn ages() {
+        let age = |value: &str| ("Age", value.to_owned());
+        let fresh = ("Cache-Control", "max-age=60".to_owned());
+        for (fields, expected) in [
+            (vec![], (2, 60)),
+            (vec![("Date", at(0))], (2, 60)),
+            (vec![age("30")], (32, 60)),
+            (vec![("Date", at(-50)), age("30")], (50, 60)),
+            (vec![("Date", at(50)), age("30")], (32, 60)),
+            (vec![age("99999999999999")], (SECONDS_MAX, 60)),
+            (vec![age("abc")], (2, 60)),
+            (vec![age("-1")], (2, 60)),
+            (vec![age("7.0")], (2, 60)),
+            (vec![age("\"7\"")], (2, 60)),
+            (vec![age("7;a=b")], (2, 60)),
+            (vec![age("7, 0")], (9, 60)),
+            (vec![age("0, 7")], (2, 60)),
+            (vec![age("7"), age("0")], (9, 60)),
+            (vec![age("abc, 7")], (2, 60)),
+        ] {
+            let found = read(200, &[vec![fresh.clone()], fields.clone()].concat());
+            assert_eq!((found.initial_age_s, found.lifetime_s), expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn lifetimes_of_a_minute_are_spread() {
+        let fresh = |lifetime_s| Freshness { initial_age_s: 10, lifetime_s, is_explicit: true };
+        let mut random = Random::new(1);
+        let drawn: Vec<i64> = (0..1000).map(|_| fresh(1000).fresh_for_s(5, &mut random)).collect();
+        assert!(drawn.iter().all(|&seconds| (940..=990).contains(&seconds)));
+        assert!(drawn.iter().any(|&seconds| seconds < 950) && drawn.iter().any(|&seconds| seconds > 980));
+        assert!((0..100).all(|_| fresh(59).fresh_for_s(5, &mut random) == 49));
+        assert_eq!(fresh(5).fresh_for_s(5, &mut random), -5);
+    }
+}

@@ -1,0 +1,173 @@
+//! Responses that belong together: Cache-Groups (RFC 9875) and surrogate keys, so that a purge of a group finds its members without looking at
+//! everything.
+//!
+//! A group of RFC 9875 is one of an origin: the name on another origin is another group. A surrogate key is one of the whole cache, and purging a key
+//! by the admin's hand reaches the groups of that name on all origins. The index holds hashes only; who is found is asked again by name.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use breme_http1::FieldBlock;
+
+use crate::key::KeyHasher;
+use crate::store::Stored;
+use crate::structured::Names;
+
+/// Groups and keys of one response; RFC 9875, 2.1, asks for at least 32. A response with more is not stored: it could not be purged.
+pub(crate) const GROUPS_MAX: usize = 128;
+/// What a membership costs at worst: a group of its own, in two tables that have just grown.
+const MEMBERSHIP_BYTES: u64 = 256;
+/// Purges of groups that are remembered for answers that are on their way; when there are more, such answers are not stored.
+const PURGES_MAX: usize = 4096;
+
+/// The hash of a group's name and of where it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GroupId(u64);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    hasher: KeyHasher,
+    key_fields: Vec<String>,
+    index: Mutex<Index>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    /// Members by the hashes of their keys; several variants of one key may belong to it.
+    members: HashMap<GroupId, HashMap<u64, u32>>,
+    /// When each group was last purged, as far as that is remembered.
+    purged: HashMap<GroupId, u64>,
+    purges: u64,
+    /// Purges up to this one are no longer remembered each by itself.
+    forgotten: u64,
+}
+
+impl Groups {
+    pub(crate) fn new(seed: u64, key_fields: &[String]) -> Self {
+        Self { hasher: KeyHasher::new(seed ^ 0x6_7075), key_fields: key_fields.to_vec(), index: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What so many memberships cost.
+    pub(crate) const fn cost_bytes(count: usize) -> u64 {
+        count as u64 * MEMBERSHIP_BYTES
+    }
+
+    /// The group of this name at this origin (RFC 9875).
+    pub(crate) fn at_origin(&self, origin: &[u8], name: &[u8]) -> GroupId {
+        self.id(origin, name)
+    }
+
+    /// The surrogate key of this name.
+    pub(crate) fn key(&self, name: &[u8]) -> GroupId {
+        self.id(b"", name)
+    }
+
+    fn id(&self, origin: &[u8], name: &[u8]) -> GroupId {
+        GroupId(self.hasher.hash(&[origin, b"\n", name].concat()).place)
+    }
+
+    /// All that a stored response belongs to.
+    pub(crate) fn of(&self, stored: &Stored) -> Vec<GroupId> {
+        self.ids(stored.key(), stored.block())
+    }
+
+    /// All that a response with these lines belongs to.
+    pub(crate) fn ids(&self, key: &[u8], lines: &FieldBlock) -> Vec<GroupId> {
+        let names = Names::of(lines, &self.key_fields);
+        let mut ids: Vec<GroupId> = names.keys.iter().chain(&names.groups).map(|name| self.key(name)).collect();
+        let origin = origin_of(key);
+        ids.extend(names.groups.iter().map(|name| self.at_origin(origin, name)));
+        ids.sort_unstable_by_key(|id| id.0);
+        ids.dedup();
+        ids
+    }
+
+    /// A response is being put in that was asked for when so many `purges` had been. False if one of its groups was purged since: it may not
+    /// go in. The check and the entry are one step, so that no purge comes between them.
+    pub(crate) fn admit(&self, groups: &[GroupId], place: u64, purges: u64) -> bool {
+        if groups.is_empty() {
+            return true;
+        }
+        let mut index = self.lock();
+        if index.was_purged_since(groups, purges) {
+            return false;
+        }
+        for &group in groups {
+            *index.members.entry(group).or_default().entry(place).or_default() += 1;
+        }
+        true
+    }
+
+    /// A response is gone. Tells what its memberships cost.
+    pub(crate) fn forget(&self, stored: &Stored, place: u64) -> u64 {
+        let groups = self.of(stored);
+        let mut index = self.lock();
+        for group in &groups {
+            let Some(members) = index.members.get_mut(group) else { continue };
+            if let Some(count) = members.get_mut(&place) {
+                *count -= 1;
+                if *count == 0 {
+                    members.remove(&place);
+                }
+            }
+            if members.is_empty() {
+                index.members.remove(group);
+            }
+        }
+        Self::cost_bytes(groups.len())
+    }
+
+    /// Purges groups: the hashes of their members' keys. Answers on their way that belong to one of them will not be stored.
+    pub(crate) fn purge(&self, groups: &[GroupId]) -> Vec<u64> {
+        let mut index = self.lock();
+        let mut places = Vec::new();
+        for &group in groups {
+            index.note(group);
+            places.extend(index.members.get(&group).into_iter().flat_map(|members| members.keys().copied()));
+        }
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// Whether an answer that was asked for when so many `purges` had been is older than a purge that means it. As long as it is not known what it
+    /// belongs to, every purge may mean it.
+    pub(crate) fn is_older(&self, groups: Option<&[GroupId]>, purges: u64) -> bool {
+        let index = self.lock();
+        groups.map_or(index.purges > purges, |groups| index.was_purged_since(groups, purges))
+    }
+
+    /// The number of purges so far: an answer that is asked for now is younger than all of them.
+    pub(crate) fn purges(&self) -> u64 {
+        self.lock().purges
+    }
+}
+
+impl Index {
+    fn was_purged_since(&self, groups: &[GroupId], purges: u64) -> bool {
+        let is_purged = |group: &GroupId| self.purged.get(group).is_some_and(|&purged| purged > purges);
+        !groups.is_empty() && (self.forgotten > purges || groups.iter().any(is_purged))
+    }
+
+    fn note(&mut self, group: GroupId) {
+        self.purges += 1;
+        if self.purged.len() >= PURGES_MAX && !self.purged.contains_key(&group) {
+            self.purged.clear();
+            self.forgotten = self.purges;
+        }
+        self.purged.insert(group, self.purges);
+    }
+}
+
+/// `scheme://authority` of a key.
+pub(crate) fn origin_of(key: &[u8]) -> &[u8] {
+    const BEFORE_AUTHORITY: usize = 3;
+    let authority = key.iter().position(|&byte| byte == b':').map_or(0, |colon| colon + BEFORE_AUTHORITY);
+    let end = key[authority..].iter().position(|&byte| byte == b'/').map_or(key.len(), |slash| authority + slash);
+    &key[..end]
+}

@@ -1,0 +1,296 @@
+//! What a request is for: scheme, authority, path and query, in one byte string that no two different targets share.
+//!
+//! The whole key is compared, the hash only finds the place. Scheme and authority are in it always: a key without them let one site's
+//! answers be given for another's (CVE-2026-2836). What has no meaning in the authority is taken out (case, the default port, a dot at
+//! the end of the name; RFC 9110, 4.2.3), and [`normalise_authority`] does the same for what is sent upstream, so that both mean one thing.
+//! Path and query stay byte for byte as they were sent.
+
+use std::borrow::Cow;
+use std::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+
+use crate::bytes_inline::InlineBytes;
+
+/// How a target is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// `http`
+    Http,
+    /// `https`
+    Https,
+}
+
+impl Scheme {
+    /// As it stands in a URL.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    const fn default_port(self) -> &'static str {
+        match self {
+            Self::Http => "80",
+            Self::Https => "443",
+        }
+    }
+}
+
+/// The target of a request, as a URL without what has no meaning.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    bytes: InlineBytes,
+    origin_bytes: usize,
+}
+
+impl Key {
+    pub(crate) fn new(scheme: Scheme, authority: &str, path: &str, query: Option<&str>) -> Self {
+        let mut key = Self::origin(scheme, authority);
+        key.bytes.extend(path.as_bytes());
+        if let Some(query) = query {
+            key.bytes.push(b'?');
+            key.bytes.extend(query.as_bytes());
+        }
+        key
+    }
+
+    fn origin(scheme: Scheme, authority: &str) -> Self {
+        let mut bytes = InlineBytes::new();
+        bytes.extend(scheme.as_str().as_bytes());
+        bytes.extend(b"://");
+        let (host, port) = parts(scheme, authority);
+        bytes.extend_lowercase(host.as_bytes());
+        if let Some(port) = port {
+            bytes.push(b':');
+            bytes.extend(port.as_bytes());
+        }
+        let origin_bytes = bytes.as_slice().len();
+        Self { bytes, origin_bytes }
+    }
+
+    /// The key of an absolute URL (`http://host/path?query`); none if it is not one that could have been asked for. A fragment is left out.
+    pub(crate) fn of_url(url: &str) -> Option<Self> {
+        let (scheme, rest) = url.split_once("://")?;
+        let scheme = match scheme {
+            _ if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
+            _ if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
+            _ => return None,
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        if authority.is_empty() || authority.contains('@') {
+            return None;
+        }
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        Some(Self::new(scheme, authority, if path.is_empty() { "/" } else { path }, query))
+    }
+
+    /// `scheme://authority/path?query`
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.bytes.as_slice()
+    }
+
+    /// `scheme://authority`: within it, one response may make another invalid.
+    pub(crate) fn as_origin(&self) -> &[u8] {
+        &self.as_slice()[..self.origin_bytes]
+    }
+
+    /// The URL that a reference in a field of the response means (RFC 3986, 5.2), if it is of the same origin.
+    pub(crate) fn same_origin(&self, reference: &[u8]) -> Option<Self> {
+        let reference = std::str::from_utf8(reference).ok()?;
+        let key = self.resolve(reference)?;
+        (key.as_origin() == self.as_origin()).then_some(key)
+    }
+
+    fn resolve(&self, reference: &str) -> Option<Self> {
+        let reference = reference.split('#').next().unwrap_or_default();
+        if has_scheme(reference) {
+            return Self::of_url(reference);
+        }
+        let own = std::str::from_utf8(self.as_slice()).ok()?;
+        let (origin, target) = own.split_at(self.origin_bytes);
+        if let Some(rest) = reference.strip_prefix("//") {
+            let scheme = origin.split_once(':')?.0;
+            return Self::of_url(&format!("{scheme}://{rest}"));
+        }
+        let path = target.split('?').next().unwrap_or_default();
+        let target = match reference.as_bytes().first() {
+            None => target.to_owned(),
+            Some(b'/') => without_dots(reference),
+            Some(b'?') => format!("{path}{reference}"),
+            Some(_) => without_dots(&format!("{}{reference}", &path[..=path.rfind('/')?])),
+        };
+        Self::of_url(&format!("{origin}{target}"))
+    }
+}
+
+/// Whether a reference begins with `scheme:` (RFC 3986, 3.1).
+fn has_scheme(reference: &str) -> bool {
+    let Some((scheme, _)) = reference.split_once(':') else { return false };
+    let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(is_scheme)
+}
+
+/// Takes `.` and `..` out of a path (RFC 3986, 5.2.4).
+fn without_dots(target: &str) -> String {
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
+    let mut kept: Vec<&str> = Vec::new();
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    for (index, &segment) in segments.iter().enumerate() {
+        let is_last = index + 1 == segments.len();
+        match segment {
+            ".." => {
+                kept.pop();
+            }
+            "." => {}
+            _ => kept.push(segment),
+        }
+        if is_last && matches!(segment, "." | "..") {
+            kept.push("");
+        }
+    }
+    format!("/{}{query}", kept.join("/"))
+}
+
+/// Host and port that mean something: no default port, no dot at the end of the name.
+fn parts(scheme: Scheme, authority: &str) -> (&str, Option<&str>) {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
+        _ => (authority, ""),
+    };
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let digits = port.trim_start_matches('0');
+    let is_default = port.is_empty() || digits == scheme.default_port();
+    (host, (!is_default).then_some(if digits.is_empty() { "0" } else { digits }))
+}
+
+/// An authority without what has no meaning in it: lower case, no default port, no dot at the end of the name. Keys of stored responses are made
+/// the same way, so an upstream that is told this is asked for what is stored.
+#[must_use]
+pub fn normalise_authority(scheme: Scheme, authority: &str) -> Cow<'_, str> {
+    let (host, port) = parts(scheme, authority);
+    let is_lowercase = !host.bytes().any(|byte| byte.is_ascii_uppercase());
+    let bytes = host.len() + port.map_or(0, |port| port.len() + 1);
+    if is_lowercase && bytes == authority.len() {
+        return Cow::Borrowed(authority);
+    }
+    let host = host.to_ascii_lowercase();
+    Cow::Owned(match port {
+        Some(port) => format!("{host}:{port}"),
+        None => host,
+    })
+}
+
+/// Where a key's place is. Keyed with secret numbers, so that nobody can choose targets that meet in one place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyHasher {
+    keys: (u64, u64),
+}
+
+impl KeyHasher {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = breme_base::Random::stream(seed, 0xca_c4e);
+        Self { keys: (random.next_u64(), random.next_u64()) }
+    }
+
+    pub(crate) fn hash(&self, bytes: &[u8]) -> KeyHash {
+        let mut hasher = SipHasher13::new_with_keys(self.keys.0, self.keys.1);
+        hasher.write(bytes);
+        let hash = hasher.finish128();
+        KeyHash { place: hash.h1, shard: hash.h2 }
+    }
+}
+
+/// 128 bits of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct KeyHash {
+    /// Finds the place in a shard's table.
+    pub(crate) place: u64,
+    /// Finds the shard, and stands for what was there in the ghost queue.
+    pub(crate) shard: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(key: &Key) -> &str {
+        std::str::from_utf8(key.as_slice()).unwrap()
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_not_in_the_key() {
+        let key = |scheme, authority: &str| text(&Key::new(scheme, authority, "/A", Some("b?c=D"))).to_owned();
+        for (scheme, authority, expected) in [
+            (Scheme::Http, "Example.ORG", "http://example.org/A?b?c=D"),
+            (Scheme::Http, "example.org:80", "http://example.org/A?b?c=D"),
+            (Scheme::Http, "example.org:080", "http://example.org/A?b?c=D"),
+            (Scheme::Http, "example.org:", "http://example.org/A?b?c=D"),
+            (Scheme::Http, "example.org.:80", "http://example.org/A?b?c=D"),
+            (Scheme::Http, "example.org:443", "http://example.org:443/A?b?c=D"),
+            (Scheme::Https, "example.org.:443", "https://example.org/A?b?c=D"),
+            (Scheme::Https, "[2001:DB8::1]", "https://[2001:db8::1]/A?b?c=D"),
+            (Scheme::Https, "[2001:DB8::1]:8443", "https://[2001:db8::1]:8443/A?b?c=D"),
+        ] {
+            assert_eq!(key(scheme, authority), expected);
+            let sent = normalise_authority(scheme, authority);
+            assert_eq!(key(scheme, &sent), expected, "what is sent upstream means the same");
+            assert!(expected.contains(&format!("://{sent}/")));
+        }
+        assert!(matches!(normalise_authority(Scheme::Http, "example.org:8080"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn different_targets_have_different_keys() {
+        let targets = [
+            (Scheme::Http, "a", "/", None),
+            (Scheme::Https, "a", "/", None),
+            (Scheme::Http, "a:8080", "/", None),
+            (Scheme::Http, "b", "/", None),
+            (Scheme::Http, "a", "//", None),
+            (Scheme::Http, "a", "/", Some("")),
+            (Scheme::Http, "a", "/%41", None),
+            (Scheme::Http, "a", "/A", None),
+            (Scheme::Http, "a", "/a", None),
+        ];
+        let keys: std::collections::HashSet<_> = targets
+            .map(|(scheme, authority, path, query)| text(&Key::new(scheme, authority, path, query)).to_owned())
+            .into();
+        assert_eq!(keys.len(), targets.len());
+    }
+
+    #[test]
+    fn references_of_the_same_origin() {
+        let base = Key::new(Scheme::Http, "a.example:8080", "/b/c/d", Some("q"));
+        for (reference, expected) in [
+            ("http://A.example:8080/x", Some("http://a.example:8080/x")),
+            ("http://a.example:8080", Some("http://a.example:8080/")),
+            ("http://a.example:8080?x", Some("http://a.example:8080/?x")),
+            ("//a.example:8080/x#f", Some("http://a.example:8080/x")),
+            ("/x/../y", Some("http://a.example:8080/y")),
+            ("x", Some("http://a.example:8080/b/c/x")),
+            ("x:y", None),
+            ("./x:y", Some("http://a.example:8080/b/c/x:y")),
+            ("../x/./y?z=../..", Some("http://a.example:8080/b/x/y?z=../..")),
+            ("..", Some("http://a.example:8080/b/")),
+            ("?r", Some("http://a.example:8080/b/c/d?r")),
+            ("", Some("http://a.example:8080/b/c/d?q")),
+            ("../../../../x", Some("http://a.example:8080/x")),
+            ("http://b.example/x", None),
+            ("https://a.example:8080/x", None),
+            ("//b.example/x", None),
+            ("http://u@a.example:8080/x", None),
+            ("mailto:a@b", None),
+        ] {
+            let found = base.same_origin(reference.as_bytes());
+            assert_eq!(found.as_ref().map(text), expected, "{reference:?}");
+        }
+    }
+}

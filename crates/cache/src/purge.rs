@@ -1,0 +1,151 @@
+//! Responses that go before their time, by somebody's word.
+//!
+//! A purge is done when the call returns: what it meant is gone from every shard, and an answer that was asked for before it will not be stored. Those who
+//! asked before may still get it.
+
+use std::sync::Arc;
+
+use breme_base::Instant;
+
+use crate::cache::Cache;
+use crate::groups::GroupId;
+use crate::key::Key;
+use crate::store::{Shard, Stored};
+
+/// What goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purge {
+    /// All responses of an absolute URL.
+    Url(String),
+    /// All URLs that begin with an absolute URL, compared as text behind the authority.
+    Prefix(String),
+    /// Everything with this surrogate key, and the cache groups of this name on all origins.
+    Key(String),
+    /// The cache group of this name at one origin (`https://example.org`; RFC 9875).
+    Group {
+        /// Scheme and authority.
+        origin: String,
+        /// The group's name.
+        name: String,
+    },
+    /// Everything.
+    All,
+}
+
+/// How it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// It is gone.
+    Hard,
+    /// It is stale from now on: validated, and served where stale responses may be.
+    Soft,
+}
+
+/// A purge that cannot be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeError {
+    /// What was given for a URL.
+    pub url: String,
+}
+
+impl std::fmt::Display for PurgeError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{:?} is no absolute URL; write http://host/path or https://host/path", self.url)
+    }
+}
+
+impl std::error::Error for PurgeError {}
+
+impl Cache {
+    /// Purges, and tells how many responses that were.
+    ///
+    /// # Errors
+    /// If a URL is none.
+    pub fn purge(&self, purge: &Purge, manner: Manner, now: Instant) -> Result<usize, PurgeError> {
+        Ok(match purge {
+            Purge::Url(url) => self.purge_key(&key(url)?, manner, now),
+            Purge::Prefix(prefix) => {
+                let prefix = key(prefix)?;
+                self.purge_everywhere(|key| key.starts_with(prefix.as_slice()), manner, now)
+            }
+            Purge::Key(name) => self.purge_groups(&[self.store.groups.key(name.as_bytes())], manner, now),
+            Purge::Group { origin, name } => {
+                let origin = key(origin)?;
+                self.purge_groups(&[self.store.groups.at_origin(origin.as_origin(), name.as_bytes())], manner, now)
+            }
+            Purge::All => self.purge_everywhere(|_| true, manner, now),
+        })
+    }
+
+    /// What is stored for this is no longer right.
+    pub(crate) fn invalidate(&self, key: &Key) {
+        self.purge_key(key, Manner::Hard, Instant::ZERO);
+    }
+
+    pub(crate) fn invalidate_groups(&self, origin: &[u8], names: &[Vec<u8>]) {
+        let groups: Vec<GroupId> = names.iter().map(|name| self.store.groups.at_origin(origin, name)).collect();
+        self.purge_groups(&groups, Manner::Hard, Instant::ZERO);
+    }
+
+    fn purge_key(&self, key: &Key, manner: Manner, now: Instant) -> usize {
+        let hash = self.store.hash_of(key);
+        let mut shard = self.store.write(hash);
+        purge_fills(&mut shard, |filling| filling == key.as_slice());
+        match manner {
+            Manner::Hard => self.store.remove_from(&mut shard, hash.place, key.as_slice(), |_| true),
+            Manner::Soft => shard.variants(hash.place, key.as_slice()).filter(|stored| soften(stored, now)).count(),
+        }
+    }
+
+    fn purge_everywhere(&self, is_meant: impl Fn(&[u8]) -> bool, manner: Manner, now: Instant) -> usize {
+        match manner {
+            Manner::Hard => {
+                self.store.remove_everywhere(|stored| is_meant(stored.key()), |shard| purge_fills(shard, &is_meant))
+            }
+            Manner::Soft => {
+                let mut count = 0;
+                self.store.at_each_shard(|shard| {
+                    purge_fills(shard, &is_meant);
+                    count += shard.iter().filter(|stored| is_meant(stored.key()) && soften(stored, now)).count();
+                });
+                count
+            }
+        }
+    }
+
+    /// The groups' members are named by the hashes of their keys; whether one of these still belongs to them is looked at again.
+    fn purge_groups(&self, groups: &[GroupId], manner: Manner, now: Instant) -> usize {
+        let is_member = |stored: &Stored| {
+            stored.has_groups() && self.store.groups.of(stored).iter().any(|group| groups.contains(group))
+        };
+        let places = self.store.groups.purge(groups);
+        let mut count = 0;
+        for stored in self.store.with_places(&places).iter().filter(|stored| is_member(stored)) {
+            let hash = self.store.hash(stored.key());
+            let mut shard = self.store.write(hash);
+            count += match manner {
+                Manner::Hard => self.store.remove_from(&mut shard, hash.place, stored.key(), |other| {
+                    std::ptr::eq(other, &raw const **stored)
+                }),
+                Manner::Soft => usize::from(!stored.is_gone() && soften(stored, now)),
+            };
+        }
+        count
+    }
+}
+
+fn key(url: &str) -> Result<Key, PurgeError> {
+    Key::of_url(url).ok_or_else(|| PurgeError { url: url.to_owned() })
+}
+
+/// Passing on is a matter of the fetching; there is nothing to make stale.
+fn soften(stored: &Arc<Stored>, now: Instant) -> bool {
+    stored.make_stale(now);
+    !stored.is_pass()
+}
+
+fn purge_fills(shard: &mut Shard, is_meant: impl Fn(&[u8]) -> bool) {
+    for fills in shard.fills.values_mut() {
+        fills.iter().filter(|fill| is_meant(&fill.key)).for_each(|fill| fill.purge());
+    }
+}

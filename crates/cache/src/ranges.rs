@@ -1,0 +1,167 @@
+//! Parts of a stored response (RFC 9110, 14; RFC 9111, 3.4). Only complete responses are stored, so every part of one can be given.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use breme_http1::{ByteRange, FieldBlock, Ranges, parse_ranges};
+use bytes::Bytes;
+
+use crate::asking::{FieldValues, lines};
+use crate::validation::if_range_holds;
+
+/// What a request gets instead of the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selected {
+    /// 206 with one part.
+    One(ByteRange),
+    /// 206 with `multipart/byteranges`.
+    Several(Vec<ByteRange>),
+    /// 416.
+    Unsatisfiable,
+}
+
+/// What the Range field selects; none: the whole is to be sent, as when If-Range names another representation.
+pub(crate) fn select(
+    request: &impl FieldValues,
+    stored: &FieldBlock,
+    length: u64,
+    ranges_max: usize,
+) -> Option<Selected> {
+    let mut values = request.values("range");
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    if request.first_value("if-range").is_some_and(|value| !if_range_holds(value, stored)) {
+        return None;
+    }
+    match parse_ranges(value, length) {
+        Ranges::Ignored => None,
+        Ranges::One(range) => Some(Selected::One(range)),
+        Ranges::Several(ranges) if ranges.len() > ranges_max => None,
+        Ranges::Several(ranges) => Some(Selected::Several(ranges)),
+        Ranges::Unsatisfiable => Some(Selected::Unsatisfiable),
+    }
+}
+
+/// Status, lines and content of a partial answer.
+pub(crate) fn partial(stored: &FieldBlock, content: &Bytes, selected: Selected) -> (u16, FieldBlock, Vec<Bytes>) {
+    let length = content.len() as u64;
+    match selected {
+        Selected::One(range) => {
+            let lines = with(stored, &[("Content-Range", content_range(range, length))]);
+            (206, lines, vec![slice(content, range)])
+        }
+        Selected::Several(ranges) => several(stored, content, &ranges),
+        Selected::Unsatisfiable => {
+            let mut lines = FieldBlock::new();
+            if let Some(date) = stored.first_value("date") {
+                let _ = lines.push("Date", date);
+            }
+            let _ = lines.push("Content-Range", format!("bytes */{length}").as_bytes());
+            (416, lines, Vec::new())
+        }
+    }
+}
+
+/// RFC 9110, 14.6.
+fn several(stored: &FieldBlock, content: &Bytes, ranges: &[ByteRange]) -> (u16, FieldBlock, Vec<Bytes>) {
+    let boundary = boundary(stored);
+    let media_type = stored.first_value("content-type").map(|value| String::from_utf8_lossy(value).into_owned());
+    let type_line = media_type.map(|media_type| format!("Content-Type: {media_type}\r\n")).unwrap_or_default();
+    let mut pieces = Vec::with_capacity(ranges.len() * 2 + 1);
+    for (index, &range) in ranges.iter().enumerate() {
+        let before = if index == 0 { "" } else { "\r\n" };
+        let place = content_range(range, content.len() as u64);
+        pieces.push(format!("{before}--{boundary}\r\n{type_line}Content-Range: {place}\r\n\r\n").into());
+        pieces.push(slice(content, range));
+    }
+    pieces.push(format!("\r\n--{boundary}--\r\n").into());
+    let lines = with(stored, &[("Content-Type", format!("multipart/byteranges; boundary={boundary}"))]);
+    (206, lines, pieces)
+}
+
+/// The same for the same response, so that equal requests get equal answers.
+fn boundary(stored: &FieldBlock) -> String {
+    let mut hasher = DefaultHasher::new();
+    stored.as_bytes().hash(&mut hasher);
+    format!("breme-{:016x}", hasher.finish())
+}
+
+fn content_range(range: ByteRange, length: u64) -> String {
+    format!("bytes {}-{}/{length}", range.start, range.end - 1)
+}
+
+fn slice(content: &Bytes, range: ByteRange) -> Bytes {
+    content.slice(range.start as usize..range.end as usize)
+}
+
+/// The stored lines, with these in the place of those of the same names.
+fn with(stored: &FieldBlock, new: &[(&str, String)]) -> FieldBlock {
+    let mut out = FieldBlock::new();
+    let is_new = |name: &[u8]| new.iter().any(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
+    for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_new(name)) {
+        let _ = out.push(std::str::from_utf8(name).unwrap_or_default(), value);
+    }
+    for (name, value) in new {
+        let _ = out.push(name, value.as_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::block;
+
+    const STORED: &[(&str, &str)] = &[("ETag", "\"a\""), ("Content-Type", "text/plain")];
+
+    fn asked(fields: &[(&str, &str)]) -> Option<(u16, FieldBlock, String)> {
+        let (stored, content) = (block(STORED), Bytes::from_static(b"0123456789"));
+        let selected = select(&block(fields), &stored, 10, 3)?;
+        let (status, lines, pieces) = partial(&stored, &content, selected);
+        Some((status, lines, String::from_utf8(pieces.concat()).unwrap()))
+    }
+
+    #[test]
+    fn one_part() {
+        for (range, place, text) in
+            [("0-1", "0-1", "01"), ("8-", "8-9", "89"), ("-3", "7-9", "789"), ("0-4,3-5", "0-5", "012345")]
+        {
+            let (status, lines, content) = asked(&[("Range", &format!("bytes={range}"))]).unwrap();
+            assert_eq!((status, content.as_str()), (206, text));
+            assert_eq!(lines.first_value("content-range"), Some(format!("bytes {place}/10").as_bytes()));
+            assert_eq!(lines.first_value("etag"), Some(&b"\"a\""[..]));
+        }
+    }
+
+    #[test]
+    fn several_parts() {
+        let (status, lines, content) = asked(&[("Range", "bytes=0-1,5-5")]).unwrap();
+        let media_type = String::from_utf8(lines.first_value("content-type").unwrap().to_vec()).unwrap();
+        let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
+        let part = |place, text| {
+            format!("--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {place}/10\r\n\r\n{text}\r\n")
+        };
+        assert_eq!(status, 206);
+        assert_eq!(content, format!("{}{}--{boundary}--\r\n", part("0-1", "01"), part("5-5", "5")));
+    }
+
+    #[test]
+    fn the_whole_where_that_is_better() {
+        for fields in [
+            &[][..],
+            &[("Range", "bytes=0-0,2-2,4-4,6-6")],
+            &[("Range", "lines=1-2")],
+            &[("Range", "bytes=0-1"), ("Range", "bytes=2-3")],
+            &[("Range", "bytes=0-1"), ("If-Range", "\"b\"")],
+            &[("Range", "bytes=0-1"), ("If-Range", "W/\"a\"")],
+        ] {
+            assert_eq!(asked(fields), None, "{fields:?}");
+        }
+        assert!(asked(&[("Range", "bytes=0-1"), ("If-Range", "\"a\"")]).is_some());
+    }
+
+    #[test]
+    fn nothing_to_give() {
+        let (status, lines, content) = asked(&[("Range", "bytes=10-")]).unwrap();
+        assert_eq!((status, content.as_str()), (416, ""));
+        assert_eq!(lines.first_value("content-range"), Some(&b"bytes */10"[..]));
+    }
+}

@@ -1,0 +1,266 @@
+//! Which of a URL's responses a request gets (RFC 9111, 4.1): Vary names request fields, and their values must be the same.
+//!
+//! Values are compared as far as they mean the same: several lines are one list, blanks around commas mean nothing, and of the fields that negotiate
+//! neither case nor order does. A variant is written down as bytes, `name NUL value LF` or `name LF` where the field was absent; no name or value can
+//! hold NUL or LF. So two variants are the same if their bytes are.
+
+use breme_http1::list_members;
+
+use crate::Settings;
+use crate::asking::FieldValues;
+use crate::bytes_inline::InlineBytes;
+
+/// A response that varies with more fields is not stored.
+const NAMES_MAX: usize = 16;
+/// Members of a list that are put in order; longer lists stay as they are.
+const SORTED_MAX: usize = 32;
+/// What all that say who they are have in common, so that what is said of one counts for all of them.
+const PERSONAL: &[u8] = b"\x01";
+
+/// Which request fields a response varies with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Vary {
+    /// These; sorted, in lower case; perhaps none.
+    Names(Vec<Vec<u8>>),
+    /// With something that nobody knows (`*`), or with too many.
+    Unknown,
+}
+
+impl Vary {
+    /// What the response says.
+    pub(crate) fn of(fields: &impl FieldValues) -> Self {
+        let mut names: Vec<Vec<u8>> =
+            fields.values("vary").flat_map(list_members).map(<[u8]>::to_ascii_lowercase).collect();
+        names.sort_unstable();
+        names.dedup();
+        let is_unknown =
+            names.len() > NAMES_MAX || names.iter().any(|name| name == b"*" || std::str::from_utf8(name).is_err());
+        if is_unknown { Self::Unknown } else { Self::Names(names) }
+    }
+
+    pub(crate) fn has_cookie(&self) -> bool {
+        matches!(self, Self::Names(names) if names.iter().any(|name| name == b"cookie"))
+    }
+}
+
+/// How cookies are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cookies<'s> {
+    session: &'s [String],
+    ignored: &'s [String],
+}
+
+impl<'s> Cookies<'s> {
+    pub(crate) fn new(settings: &'s Settings) -> Self {
+        Self { session: &settings.session_cookies, ignored: &settings.ignored_cookies }
+    }
+
+    /// Whether a request says who it is from.
+    pub(crate) fn are_personal(self, request: &impl FieldValues) -> bool {
+        pairs(request).any(|pair| self.is_personal(pair))
+    }
+
+    fn is_personal(self, pair: &[u8]) -> bool {
+        let name = cookie_name(pair);
+        !self.is_ignored(pair) && self.session.iter().any(|word| contains_ignoring_case(name, word.as_bytes()))
+    }
+
+    fn is_ignored(self, pair: &[u8]) -> bool {
+        self.ignored.iter().any(|name| name.as_bytes() == cookie_name(pair))
+    }
+}
+
+fn pairs(request: &impl FieldValues) -> impl Iterator<Item = &[u8]> {
+    let pairs = request.values("cookie").flat_map(|value| value.split(|&byte| byte == b';'));
+    pairs.map(<[u8]>::trim_ascii).filter(|pair| !pair.is_empty())
+}
+
+fn cookie_name(pair: &[u8]) -> &[u8] {
+    pair.split(|&byte| byte == b'=').next().unwrap_or_default().trim_ascii()
+}
+
+fn contains_ignoring_case(text: &[u8], word: &[u8]) -> bool {
+    !word.is_empty() && text.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
+}
+
+/// The variant that a response with this Vary is, by the request that it answers.
+pub(crate) fn variant(names: &[Vec<u8>], request: &impl FieldValues, cookies: Cookies<'_>) -> InlineBytes {
+    let mut out = InlineBytes::new();
+    for name in names {
+        write(name, request, cookies, &mut out);
+    }
+    out
+}
+
+/// Whether a request gets this variant.
+pub(crate) fn matches(variant: &[u8], request: &impl FieldValues, cookies: Cookies<'_>) -> bool {
+    if variant.is_empty() {
+        return true;
+    }
+    let mut own = InlineBytes::new();
+    for name in names_of(variant) {
+        write(name, request, cookies, &mut own);
+    }
+    own.as_slice() == variant
+}
+
+/// The variant of a request by the names of another one.
+pub(crate) fn same_names(variant: &[u8], request: &impl FieldValues, cookies: Cookies<'_>) -> InlineBytes {
+    let mut own = InlineBytes::new();
+    for name in names_of(variant) {
+        write(name, request, cookies, &mut own);
+    }
+    own
+}
+
+fn names_of(variant: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let entries = variant.split(|&byte| byte == b'\n').filter(|entry| !entry.is_empty());
+    entries.filter_map(|entry| entry.split(|&byte| byte == 0).next())
+}
+
+fn write(name: &[u8], request: &impl FieldValues, cookies: Cookies<'_>, out: &mut InlineBytes) {
+    out.extend(name);
+    let text = std::str::from_utf8(name).unwrap_or_default();
+    if request.has(text) {
+        out.push(0);
+        match text {
+            "cookie" => write_cookies(request, cookies, out),
+            "accept" | "accept-charset" | "accept-encoding" | "accept-language" => write_sorted(request, text, out),
+            _ => write_list(request, text, out),
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Cookies in their order, without those that nothing depends on.
+fn write_cookies(request: &impl FieldValues, cookies: Cookies<'_>, out: &mut InlineBytes) {
+    if cookies.are_personal(request) {
+        return out.extend(PERSONAL);
+    }
+    for pair in pairs(request).filter(|pair| !cookies.is_ignored(pair)) {
+        out.extend(pair);
+        out.push(b';');
+    }
+}
+
+/// Members in order, in lower case and without blanks: `en;q=0.5, DE` is `de,en;q=0.5`.
+fn write_sorted(request: &impl FieldValues, name: &str, out: &mut InlineBytes) {
+    let mut sorted: [&[u8]; SORTED_MAX] = [b""; SORTED_MAX];
+    let mut members = request.values(name).flat_map(list_members);
+    let mut count = 0;
+    for (slot, member) in sorted.iter_mut().zip(members.by_ref()) {
+        *slot = member;
+        count += 1;
+    }
+    if members.next().is_some() {
+        return write_list(request, name, out);
+    }
+    let sorted = &mut sorted[..count];
+    sorted.sort_unstable_by(|a, b| lowercase_without_blanks(a).cmp(lowercase_without_blanks(b)));
+    for member in sorted {
+        lowercase_without_blanks(member).for_each(|byte| out.push(byte));
+        out.push(b',');
+    }
+}
+
+fn lowercase_without_blanks(member: &[u8]) -> impl Iterator<Item = u8> {
+    member.iter().filter(|byte| !matches!(byte, b' ' | b'\t')).map(u8::to_ascii_lowercase)
+}
+
+/// All lines as one list, without the blanks around commas. What stands in quotes stays as it is.
+fn write_list(request: &impl FieldValues, name: &str, out: &mut InlineBytes) {
+    for (index, value) in request.values(name).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_without_blanks(value.trim_ascii(), out);
+    }
+}
+
+fn write_without_blanks(value: &[u8], out: &mut InlineBytes) {
+    let (mut is_quoted, mut is_escaped, mut before) = (false, false, b',');
+    for (index, &byte) in value.iter().enumerate() {
+        let is_blank = !is_quoted && matches!(byte, b' ' | b'\t');
+        let next = || value[index..].iter().find(|byte| !matches!(byte, b' ' | b'\t')).copied();
+        if is_blank && (before == b',' || next() == Some(b',')) {
+            continue;
+        }
+        is_quoted ^= byte == b'"' && !is_escaped;
+        is_escaped = is_quoted && byte == b'\\' && !is_escaped;
+        before = byte;
+        out.push(byte);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::block;
+
+    fn is_same(vary: &str, first: &[(&str, &str)], second: &[(&str, &str)]) -> bool {
+        let settings = Settings { ignored_cookies: vec!["visitor".to_owned()], ..Settings::new(1) };
+        let cookies = Cookies::new(&settings);
+        let Vary::Names(names) = Vary::of(&block(&[("Vary", vary)])) else { panic!("{vary} is known") };
+        let (first, second) = (block(first), block(second));
+        let own = variant(&names, &first, cookies);
+        assert!(matches(own.as_slice(), &first, cookies), "a request gets its own variant");
+        assert_eq!(same_names(own.as_slice(), &first, cookies).as_slice(), own.as_slice());
+        let found = matches(own.as_slice(), &second, cookies);
+        assert_eq!(found, variant(&names, &second, cookies).as_slice() == own.as_slice());
+        found
+    }
+
+    #[test]
+    fn values_that_mean_the_same() {
+        for (vary, first, second) in [
+            ("Foo", &[("Foo", "1, 2")][..], &[("Foo", "1"), ("foo", "2")][..]),
+            ("foo", &[("Foo", "1,2")], &[("Foo", "1 ,\t2")]),
+            ("Foo, Bar", &[("Foo", "1"), ("Other", "2")], &[("Foo", "1"), ("Other", "3")]),
+            (
+                "Accept-Language",
+                &[("Accept-Language", "en, DE")],
+                &[("Accept-Language", "de"), ("Accept-Language", "en")],
+            ),
+            ("Accept-Encoding", &[("Accept-Encoding", "gzip; q=0.5, br")], &[("Accept-Encoding", "br,GZIP;q=0.5")]),
+            ("Cookie", &[("Cookie", "a=b; visitor=1")], &[("Cookie", "visitor=2;a=b")]),
+            ("Cookie", &[("Cookie", "session=1")], &[("Cookie", "x=y; PHPSESSID=2")]),
+            ("", &[("Foo", "1")], &[]),
+        ] {
+            assert!(is_same(vary, first, second), "{vary}: {first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_do_not() {
+        for (vary, first, second) in [
+            ("Foo", &[("Foo", "1")][..], &[("Foo", "2")][..]),
+            ("Foo", &[("Foo", "1")], &[]),
+            ("Foo", &[("Foo", "")], &[]),
+            ("Foo", &[("Foo", "a b")], &[("Foo", "ab")]),
+            ("Foo", &[("Foo", "a, b")], &[("Foo", "b, a")]),
+            ("Foo", &[("Foo", "\"a, b\"")], &[("Foo", "\"a,b\"")]),
+            ("Foo", &[("Foo", "a,,b")], &[("Foo", "a,b")]),
+            ("Foo", &[("Foo", "A")], &[("Foo", "a")]),
+            ("Foo, Bar", &[("Foo", "1"), ("Bar", "2")], &[("Foo", "1"), ("Bar", "3")]),
+            ("Foo, Bar", &[("Foo", "1")], &[("Bar", "1")]),
+            ("Accept-Language", &[("Accept-Language", "en;q=0.5, de")], &[("Accept-Language", "en, de;q=0.5")]),
+            ("Cookie", &[("Cookie", "lang=de")], &[("Cookie", "lang=en")]),
+            ("Cookie", &[("Cookie", "session=1")], &[("Cookie", "a=b")]),
+        ] {
+            assert!(!is_same(vary, first, second), "{vary}: {first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_known() {
+        let vary = |lines: &[(&str, &str)]| Vary::of(&block(lines));
+        assert_eq!(vary(&[]), Vary::Names(vec![]));
+        assert_eq!(vary(&[("Vary", "Foo, bar"), ("vary", "foo")]), Vary::Names(vec![b"bar".to_vec(), b"foo".to_vec()]));
+        for unknown in ["*", "*, *", "Foo, *", "*, Foo"] {
+            assert_eq!(vary(&[("Vary", unknown)]), Vary::Unknown);
+        }
+        let many: Vec<String> = (0..=NAMES_MAX).map(|index| format!("n{index}")).collect();
+        assert_eq!(vary(&[("Vary", &many.join(","))]), Vary::Unknown);
+        assert!(vary(&[("Vary", "Accept, COOKIE")]).has_cookie() && !vary(&[("Vary", "Cookie2")]).has_cookie());
+    }
+}

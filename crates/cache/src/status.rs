@@ -1,0 +1,145 @@
+//! Cache-Status: what the cache did with a request, in words that every cache shares (RFC 9211).
+
+use std::io::Write as _;
+
+/// What the cache did with a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStatus {
+    /// Answered from the store, without asking upstream; otherwise why not.
+    pub forwarded: Option<Forwarded>,
+    /// What upstream answered, where that is not what the client gets.
+    pub forwarded_status: Option<u16>,
+    /// Seconds for which the answer is still fresh; negative if it is stale.
+    pub ttl_s: Option<i64>,
+    /// Upstream's answer goes into the store.
+    pub stored: bool,
+    /// Another request's answer served this one.
+    pub collapsed: bool,
+    /// What the other words cannot say.
+    pub detail: Option<&'static str>,
+}
+
+/// Why upstream was asked (RFC 9211, 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Forwarded {
+    /// The cache was told to stand aside.
+    Bypass,
+    /// The method is not one that a cache answers.
+    Method,
+    /// Nothing is stored for the URL.
+    UriMiss,
+    /// What is stored for the URL was chosen for other requests.
+    VaryMiss,
+    /// What is stored may not be used for this request.
+    Request,
+    /// What is stored is stale.
+    Stale,
+}
+
+impl Forwarded {
+    const fn token(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Method => "method",
+            Self::UriMiss => "uri-miss",
+            Self::VaryMiss => "vary-miss",
+            Self::Request => "request",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+impl CacheStatus {
+    /// Answered from the store.
+    #[must_use]
+    pub const fn hit(ttl_s: i64) -> Self {
+        let none = Self {
+            forwarded: None,
+            forwarded_status: None,
+            ttl_s: None,
+            stored: false,
+            collapsed: false,
+            detail: None,
+        };
+        Self { ttl_s: Some(ttl_s), ..none }
+    }
+
+    /// Upstream was asked.
+    #[must_use]
+    pub const fn forwarded(why: Forwarded) -> Self {
+        Self { forwarded: Some(why), ttl_s: None, ..Self::hit(0) }
+    }
+
+    /// Whether it was answered without asking upstream, and fresh.
+    #[must_use]
+    pub fn is_fresh_hit(&self) -> bool {
+        self.forwarded.is_none() && self.ttl_s.is_some_and(|ttl| ttl >= 0)
+    }
+
+    /// Appends the value of the field. `name` is a token.
+    pub fn write(&self, name: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(name.as_bytes());
+        match self.forwarded {
+            None if self.ttl_s.is_some() => out.extend_from_slice(b"; hit"),
+            None => {}
+            Some(why) => {
+                out.extend_from_slice(b"; fwd=");
+                out.extend_from_slice(why.token().as_bytes());
+            }
+        }
+        // Writing to memory does not fail.
+        let _ = self.write_parameters(out);
+    }
+
+    fn write_parameters(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        if let Some(status) = self.forwarded_status {
+            write!(out, "; fwd-status={status}")?;
+        }
+        if let Some(ttl) = self.ttl_s {
+            write!(out, "; ttl={ttl}")?;
+        }
+        if self.stored {
+            write!(out, "; stored")?;
+        }
+        if self.collapsed {
+            write!(out, "; collapsed")?;
+        }
+        match self.detail {
+            Some(detail) => write!(out, "; detail={detail}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_field() {
+        let text = |status: CacheStatus| {
+            let mut out = Vec::new();
+            status.write("breme", &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        let stale = CacheStatus::forwarded(Forwarded::Stale);
+        for (status, expected) in [
+            (CacheStatus::hit(376), "breme; hit; ttl=376"),
+            (CacheStatus::hit(-1), "breme; hit; ttl=-1"),
+            (CacheStatus::forwarded(Forwarded::Method), "breme; fwd=method"),
+            (CacheStatus { stored: true, ..CacheStatus::forwarded(Forwarded::UriMiss) }, "breme; fwd=uri-miss; stored"),
+            (
+                CacheStatus { collapsed: true, ..CacheStatus::forwarded(Forwarded::VaryMiss) },
+                "breme; fwd=vary-miss; collapsed",
+            ),
+            (
+                CacheStatus { forwarded_status: Some(304), ttl_s: Some(9), ..stale },
+                "breme; fwd=stale; fwd-status=304; ttl=9",
+            ),
+            (CacheStatus { detail: Some("shared"), ..CacheStatus::default() }, "breme; detail=shared"),
+        ] {
+            assert_eq!(text(status), expected);
+        }
+        assert!(CacheStatus::hit(0).is_fresh_hit() && !CacheStatus::hit(-1).is_fresh_hit() && !stale.is_fresh_hit());
+    }
+}

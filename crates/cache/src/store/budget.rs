@@ -1,0 +1,97 @@
+//! The memory that the cache may use, in bytes: taken before anything is made, given back when it goes. So the bound is never passed, not even
+//! for a moment.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    used: AtomicU64,
+    max: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { used: AtomicU64::new(0), max })
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Acquire)
+    }
+
+    pub(crate) const fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// Takes so many bytes, if there are.
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.max);
+        self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
+        Some(Charge { budget: Arc::clone(self), bytes })
+    }
+
+    /// Gives back what a [kept](Charge::keep) charge had taken.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Ordering::AcqRel);
+        debug_assert!(before >= bytes, "{bytes} bytes given back of {before}");
+    }
+}
+
+/// Bytes that were taken; given back when this goes.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Charge {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Charge {
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Both together.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.bytes += other.keep();
+    }
+
+    /// Divides so many bytes from it, as many as there are.
+    pub(crate) fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { budget: Arc::clone(&self.budget), bytes }
+    }
+
+    /// From now on whoever gets the number must give the bytes back.
+    pub(crate) fn keep(mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_there_is() {
+        let budget = Budget::new(100);
+        let mut first = budget.take(60).unwrap();
+        assert!(budget.take(41).is_none() && budget.take(u64::MAX).is_none());
+        let second = budget.take(40).unwrap();
+        assert_eq!(budget.used(), 100);
+        first.join(second);
+        let part = first.split(30);
+        assert_eq!((first.bytes(), part.bytes()), (70, 30));
+        drop(part);
+        assert_eq!(budget.used(), 70);
+        budget.give_back(first.keep());
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,140 @@
+//! What was thrown out a short while ago: fingerprints only, so that a response which comes back is known to be wanted.
+//!
+//! A table of small buckets instead of a queue and a set: each place holds a fingerprint and the number of the insertion. What is older than the
+//! table is long counts as forgotten. Eight bytes each, no allocation but the table.
+
+/// Places that one hash may have.
+const BUCKET: usize = 4;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    fingerprint: u32,
+    /// 0: never used.
+    inserted: u32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Ghost {
+    places: Vec<Place>,
+    insertions: u32,
+}
+
+impl Ghost {
+    /// Bytes of a table for so many fingerprints.
+    pub(crate) const fn bytes_for(capacity: usize) -> usize {
+        if capacity == 0 { 0 } else { rounded(capacity) * size_of::<Place>() }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Makes room for so many. What was in it is put into the larger table.
+    pub(crate) fn grow(&mut self, capacity: usize) {
+        if capacity <= self.places.len() {
+            return;
+        }
+        let old = std::mem::take(&mut self.places);
+        self.places = vec![Place::default(); rounded(capacity)];
+        for place in old.into_iter().filter(|place| place.inserted != 0) {
+            *self.slot(place.fingerprint) = place;
+        }
+    }
+
+    pub(crate) fn insert(&mut self, hash: u64) {
+        if self.places.is_empty() {
+            return;
+        }
+        // After four thousand million insertions the oldest look young once; nothing depends on it.
+        self.insertions = self.insertions.wrapping_add(1).max(1);
+        let place = Place { fingerprint: fingerprint(hash), inserted: self.insertions };
+        *self.slot(place.fingerprint) = place;
+    }
+
+    /// Whether it was thrown out among the last `depth` ones. It is forgotten then.
+    pub(crate) fn take(&mut self, hash: u64, depth: usize) -> bool {
+        if self.places.is_empty() {
+            return false;
+        }
+        let fingerprint = fingerprint(hash);
+        let insertions = self.insertions;
+        let bucket = self.bucket(fingerprint);
+        let found = bucket.iter_mut().find(|place| place.inserted != 0 && place.fingerprint == fingerprint);
+        let Some(place) = found else { return false };
+        let is_recent = insertions.wrapping_sub(place.inserted) as usize <= depth;
+        *place = Place::default();
+        is_recent
+    }
+
+    /// Its own place, an empty one, or the oldest of its bucket.
+    fn slot(&mut self, fingerprint: u32) -> &mut Place {
+        let insertions = self.insertions;
+        let bucket = self.bucket(fingerprint);
+        let age = |place: &Place| if place.inserted == 0 { u32::MAX } else { insertions.wrapping_sub(place.inserted) };
+        let own = bucket.iter().position(|place| place.inserted != 0 && place.fingerprint == fingerprint);
+        let oldest = || (0..BUCKET).max_by_key(|&index| age(&bucket[index])).unwrap_or_default();
+        let index = own.unwrap_or_else(oldest);
+        &mut bucket[index]
+    }
+
+    fn bucket(&mut self, fingerprint: u32) -> &mut [Place] {
+        let buckets = self.places.len() / BUCKET;
+        let start = fingerprint as usize % buckets * BUCKET;
+        &mut self.places[start..start + BUCKET]
+    }
+}
+
+const fn rounded(capacity: usize) -> usize {
+    let power = capacity.next_power_of_two();
+    if power < BUCKET { BUCKET } else { power }
+}
+
+/// Other bits than those that chose the shard.
+const fn fingerprint(hash: u64) -> u32 {
+    (hash >> 16) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use breme_base::Random;
+
+    #[test]
+    fn what_went_lately_is_known_once() {
+        let mut ghost = Ghost::default();
+        assert!(!ghost.take(1 << 16, 9), "without room nothing is remembered");
+        ghost.grow(1024);
+        let mut random = Random::new(1);
+        let hashes: Vec<u64> = (0..512).map(|_| random.next_u64()).collect();
+        for &hash in &hashes {
+            ghost.insert(hash);
+        }
+        let known = hashes.iter().filter(|&&hash| ghost.take(hash, 512)).count();
+        assert!(known > 490, "{known}: only full buckets lose some");
+        assert!(!hashes.iter().any(|&hash| ghost.take(hash, 512)), "each is known once");
+    }
+
+    #[test]
+    fn what_went_long_ago_is_forgotten() {
+        let mut ghost = Ghost::default();
+        ghost.grow(4096);
+        let mut random = Random::new(2);
+        let old = random.next_u64();
+        ghost.insert(old);
+        (0..100).for_each(|_| ghost.insert(random.next_u64()));
+        ghost.grow(8192);
+        assert!(!ghost.take(old, 99));
+        ghost.insert(old);
+        assert!(ghost.take(old, 99));
+    }
+
+    #[test]
+    fn bytes_are_told_before() {
+        for capacity in [1, 3, 4, 5, 1000, 1024] {
+            let mut ghost = Ghost::default();
+            ghost.grow(capacity);
+            assert_eq!(ghost.places.capacity() * size_of::<Place>(), Ghost::bytes_for(capacity));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The bounded store: shards by the hash of keys, one budget for all of them.
+//!
+//! A lookup takes one hash and the read lock of one shard. Whatever is put in has its bytes [reserved](Store::reserve) before; eviction goes round the shards,
+//! so that a large response does not empty a small one.
+
+mod budget;
+mod ghost;
+mod nodes;
+mod shard;
+mod stored;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+pub(crate) use budget::{Budget, Charge};
+pub(crate) use shard::Shard;
+pub(crate) use stored::{Layout, Stored, Terms};
+
+use crate::Settings;
+use crate::groups::Groups;
+use crate::key::{Key, KeyHash, KeyHasher};
+
+/// More shards than cores, so that two seldom meet in one.
+const SHARDS_MAX: usize = 64;
+/// A shard has at least so many bytes to work with.
+const SHARD_BYTES_MIN: u64 = 1 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Store {
+    shards: Box<[RwLock<Shard>]>,
+    pub(crate) budget: Arc<Budget>,
+    hasher: KeyHasher,
+    pub(crate) groups: Groups,
+    /// The shard that loses something next.
+    hand: AtomicUsize,
+    variants_max: usize,
+    pub(crate) counts: Counts,
+}
+
+/// What has happened.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) inserted: AtomicU64,
+    pub(crate) evicted: AtomicU64,
+    pub(crate) removed: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, count: usize) {
+    counter.fetch_add(count as u64, Ordering::Relaxed);
+}
+
+impl Store {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let Settings { memory_bytes, variants_max, seed, .. } = *settings;
+        let shards = (memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX as u64) as usize;
+        Self {
+            shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
+            budget: Budget::new(memory_bytes),
+            hasher: KeyHasher::new(seed),
+            groups: Groups::new(seed, &settings.key_fields),
+            hand: AtomicUsize::new(0),
+            variants_max,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
+        self.hasher.hash(key)
+    }
+
+    fn shard(&self, hash: KeyHash) -> &RwLock<Shard> {
+        &self.shards[(hash.shard >> 32) as usize % self.shards.len()]
+    }
+
+    pub(crate) fn read(&self, hash: KeyHash) -> RwLockReadGuard<'_, Shard> {
+        read(self.shard(hash))
+    }
+
+    pub(crate) fn write(&self, hash: KeyHash) -> RwLockWriteGuard<'_, Shard> {
+        write(self.shard(hash))
+    }
+
+    /// Each shard in turn, for those who look at all of them.
+    pub(crate) fn each(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Shard>> {
+        self.shards.iter().map(read)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.each().map(|shard| shard.len()).sum()
+    }
+
+    /// Takes bytes from the budget; for them, other responses may have to go. No shard may be locked by the caller.
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<Charge> {
+        loop {
+            if let Some(charge) = self.budget.take(bytes) {
+                return Some(charge);
+            }
+            if bytes > self.budget.max() || !self.evict() {
+                return None;
+            }
+        }
+    }
+
+    /// Whether the memory is all in use, so that what comes in drives something out.
+    pub(crate) fn is_full(&self, bytes: u64) -> bool {
+        self.budget.used() + bytes > self.budget.max()
+    }
+
+    fn evict(&self) -> bool {
+        (0..self.shards.len()).any(|_| {
+            let turn = self.hand.fetch_add(1, Ordering::Relaxed);
+            let mut shard = write(&self.shards[turn % self.shards.len()]);
+            let Some(gone) = shard.evict() else { return false };
+            self.settle(&[gone]);
+            add(&self.counts.evicted, 1);
+            true
+        })
+    }
+
+    /// Gives back what responses took that are no longer in the store. Their shard is still locked, so that nobody puts them in again meanwhile.
+    fn settle(&self, gone: &[Arc<Stored>]) {
+        for stored in gone {
+            let mut bytes = stored.cost_bytes();
+            if stored.has_groups() {
+                bytes += self.groups.forget(stored, self.hash(stored.key()).place);
+            }
+            self.budget.give_back(bytes);
+        }
+    }
+
+    /// Puts a response in, for which `charge` was reserved, if `may_stay` holds when its shard is locked, and if none of its groups was purged
+    /// since there had been `purges` of groups.
+    pub(crate) fn insert(
+        &self,
+        hash: KeyHash,
+        stored: Arc<Stored>,
+        mut charge: Charge,
+        purges: u64,
+        mut may_stay: impl FnMut(&mut Shard) -> bool,
+    ) -> bool {
+        let groups = if stored.has_groups() { self.groups.of(&stored) } else { Vec::new() };
+        let cost = stored.cost_bytes() + Groups::cost_bytes(groups.len());
+        let lacking = cost.saturating_sub(charge.bytes());
+        match self.reserve(lacking) {
+            Some(more) => charge.join(more),
+            None => return false,
+        }
+        let mut growth: Option<Charge> = None;
+        loop {
+            let mut shard = self.write(hash);
+            let (needed, reserved) = (shard.growth_bytes(), growth.as_ref().map_or(0, Charge::bytes));
+            if needed > reserved {
+                drop(shard);
+                match self.reserve(needed - reserved) {
+                    Some(more) => growth = Some(joined(growth, more)),
+                    None => return false,
+                }
+                continue;
+            }
+            if !may_stay(&mut shard) || !self.groups.admit(&groups, hash.place, purges) {
+                return false;
+            }
+            self.grow(&mut shard, growth.take());
+            self.settle(&shard.insert(hash, stored, self.variants_max));
+            charge.split(cost).keep();
+            add(&self.counts.inserted, 1);
+            return true;
+        }
+    }
+
+    /// The growth of a shard's tables stays with it; what was reserved beyond it goes back.
+    fn grow(&self, shard: &mut Shard, reserved: Option<Charge>) {
+        let before = shard.structure_bytes();
+        shard.grow();
+        let after = shard.structure_bytes();
+        if let Some(mut reserved) = reserved {
+            reserved.split(after.saturating_sub(before)).keep();
+        }
+        if before > after {
+            self.budget.give_back(before - after);
+        }
+    }
+
+    /// Takes out the responses of a key for which `is_meant` holds. The shard is locked by the caller.
+    pub(crate) fn remove_from(
+        &self,
+        shard: &mut Shard,
+        place: u64,
+        key: &[u8],
+        is_meant: impl Fn(&Stored) -> bool,
+    ) -> usize {
+        let gone = shard.remove_key(place, key, is_meant);
+        self.settle(&gone);
+        add(&self.counts.removed, gone.len());
+        gone.len()
+    }
+
+    /// Looks through all shards, one after the other: `at_shard` may do what it wants with each while it is locked, then what is meant goes.
+    pub(crate) fn remove_everywhere(
+        &self,
+        is_meant: impl Fn(&Stored) -> bool,
+        mut at_shard: impl FnMut(&mut Shard),
+    ) -> usize {
+        let mut count = 0;
+        for lock in &self.shards {
+            let mut shard = write(lock);
+            at_shard(&mut shard);
+            let gone = shard.remove_if(&is_meant);
+            self.settle(&gone);
+            count += gone.len();
+        }
+        add(&self.counts.removed, count);
+        count
+    }
+
+    /// Does something with each shard while nobody else may change it.
+    pub(crate) fn at_each_shard(&self, mut act: impl FnMut(&mut Shard)) {
+        self.shards.iter().for_each(|lock| act(&mut write(lock)));
+    }
+
+    /// The responses whose keys have these hashes, each with its key's place, out of whichever shard.
+    pub(crate) fn with_places(&self, places: &[u64]) -> Vec<Arc<Stored>> {
+        let of_shard = |shard: RwLockReadGuard<'_, Shard>| {
+            places.iter().flat_map(|&place| shard.with_place(place)).collect::<Vec<_>>()
+        };
+        self.each().flat_map(of_shard).collect()
+    }
+
+    pub(crate) fn hash_of(&self, key: &Key) -> KeyHash {
+        self.hash(key.as_slice())
+    }
+}
+
+fn joined(first: Option<Charge>, mut second: Charge) -> Charge {
+    if let Some(first) = first {
+        second.join(first);
+    }
+    second
+}
+
+/// A thread that panicked while it held a shard left tables that are whole: every change of them is complete before anything can panic.
+fn read(lock: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(lock: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

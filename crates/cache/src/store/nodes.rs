@@ -1,0 +1,168 @@
+//! The places of stored responses in a shard, and the queues through them.
+//!
+//! Places are given out of chunks, so that growing moves nothing and what a shard's tables cost is known before. A queue is a list through the
+//! places: what leaves it early (replaced, purged) leaves nothing behind.
+
+use std::sync::Arc;
+
+use super::Stored;
+
+/// Places in one allocation.
+const CHUNK: usize = 64;
+/// No place.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The place of a stored response.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) stored: Option<Arc<Stored>>,
+    /// The hash of its key.
+    pub(super) place: u64,
+    previous: u32,
+    /// In its queue, or in the list of free places.
+    next: u32,
+    /// The next, older, response of the same key.
+    pub(super) next_variant: u32,
+    pub(super) is_main: bool,
+}
+
+/// All places of a shard.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    chunks: Vec<Box<[Node]>>,
+    free: u32,
+    pub(super) len: usize,
+}
+
+impl Nodes {
+    pub(super) const fn new() -> Self {
+        Self { chunks: Vec::new(), free: NONE, len: 0 }
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.chunks.len() * CHUNK
+    }
+
+    pub(super) const fn is_full(&self) -> bool {
+        self.free == NONE
+    }
+
+    /// What [`grow`](Self::grow) would take, in places and in bytes.
+    pub(super) fn growth(&self) -> (usize, usize) {
+        let list = if self.chunks.len() == self.chunks.capacity() {
+            self.chunks.capacity().max(4) * 2 * size_of::<Box<[Node]>>()
+        } else {
+            0
+        };
+        (CHUNK, CHUNK * size_of::<Node>() + list)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.capacity() * size_of::<Node>() + self.chunks.capacity() * size_of::<Box<[Node]>>()
+    }
+
+    /// Makes more places.
+    pub(super) fn grow(&mut self) {
+        if self.chunks.len() == self.chunks.capacity() {
+            let capacity = self.chunks.capacity().max(4) * 2;
+            self.chunks.reserve_exact(capacity - self.chunks.len());
+        }
+        let first = self.capacity() as u32;
+        let empty = |index: usize| {
+            let next = if index + 1 == CHUNK { self.free } else { first + index as u32 + 1 };
+            Node { stored: None, place: 0, previous: NONE, next, next_variant: NONE, is_main: false }
+        };
+        let chunk = (0..CHUNK).map(empty).collect();
+        self.chunks.push(chunk);
+        self.free = first;
+    }
+
+    /// Puts a response into a free place. There is one: see [`is_full`](Self::is_full).
+    pub(super) fn insert(&mut self, place: u64, stored: Arc<Stored>) -> u32 {
+        let index = self.free;
+        let node = self.at_mut(index);
+        node.stored = Some(stored);
+        node.place = place;
+        node.next_variant = NONE;
+        let next_free = node.next;
+        self.free = next_free;
+        self.len += 1;
+        index
+    }
+
+    /// Empties a place that is in no queue any more.
+    pub(super) fn remove(&mut self, index: u32) -> Option<Arc<Stored>> {
+        let free = self.free;
+        let node = self.at_mut(index);
+        node.next = free;
+        let stored = node.stored.take();
+        self.free = index;
+        self.len -= 1;
+        stored
+    }
+
+    pub(super) fn at(&self, index: u32) -> &Node {
+        &self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Node {
+        &mut self.chunks[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    /// All responses.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Stored>)> {
+        let nodes = self.chunks.iter().flat_map(|chunk| chunk.iter()).enumerate();
+        nodes.filter_map(|(index, node)| node.stored.as_ref().map(|stored| (index as u32, stored)))
+    }
+
+    fn cost(&self, index: u32) -> u64 {
+        self.at(index).stored.as_ref().map_or(0, |stored| stored.cost_bytes())
+    }
+}
+
+/// First in, first out.
+#[derive(Debug)]
+pub(super) struct Queue {
+    head: u32,
+    tail: u32,
+    pub(super) bytes: u64,
+    pub(super) len: usize,
+}
+
+impl Queue {
+    pub(super) const fn new() -> Self {
+        Self { head: NONE, tail: NONE, bytes: 0, len: 0 }
+    }
+
+    /// The one that came first.
+    pub(super) fn first(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    pub(super) fn push(&mut self, nodes: &mut Nodes, index: u32) {
+        let tail = std::mem::replace(&mut self.tail, index);
+        let node = nodes.at_mut(index);
+        (node.previous, node.next) = (tail, NONE);
+        if tail == NONE {
+            self.head = index;
+        } else {
+            nodes.at_mut(tail).next = index;
+        }
+        self.bytes += nodes.cost(index);
+        self.len += 1;
+    }
+
+    pub(super) fn unlink(&mut self, nodes: &mut Nodes, index: u32) {
+        let (previous, next) = (nodes.at(index).previous, nodes.at(index).next);
+        match previous {
+            NONE => self.head = next,
+            previous => nodes.at_mut(previous).next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            next => nodes.at_mut(next).previous = previous,
+        }
+        self.bytes -= nodes.cost(index);
+        self.len -= 1;
+    }
+}

@@ -1,0 +1,298 @@
+//! One shard of the store: a table from keys to responses, two queues that decide what goes when memory is needed, and the answers that are
+//! being fetched for its keys.
+//!
+//! S3-FIFO (Yang et al., SOSP 2023): what is new enters the small queue, a tenth of the bytes. What was used there by the time it
+//! gets to its end moves on to the main queue; the rest goes and leaves its fingerprint. What comes back while that is remembered enters the main
+//! queue at once. At the end of the main queue, what was used goes round again with one use less. A hit changes a counter of two bits and nothing else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::Stored;
+use super::ghost::Ghost;
+use super::nodes::{NONE, Nodes, Queue};
+use crate::filling::FillState;
+use crate::key::KeyHash;
+
+/// The small queue's share of a shard's bytes: one in so many.
+const SMALL_SHARE: u64 = 10;
+/// Uses in the small queue that keep a response. (The paper takes two. On requests by Zipf's law, with memory for half of the objects, two hit as
+/// often as an LRU, one half a percent more often.)
+const USES_TO_STAY: u8 = 1;
+/// Places of the smallest table.
+const TABLE_MIN: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    nodes: Nodes,
+    /// The newest response of each key; the others hang behind it.
+    table: HashTable<u32>,
+    small: Queue,
+    main: Queue,
+    ghost: Ghost,
+    /// Answers that are being fetched, by the hash of their keys.
+    pub(crate) fills: HashMap<u64, Vec<Arc<FillState>>>,
+}
+
+impl Shard {
+    pub(super) fn new() -> Self {
+        Self {
+            nodes: Nodes::new(),
+            table: HashTable::new(),
+            small: Queue::new(),
+            main: Queue::new(),
+            ghost: Ghost::default(),
+            fills: HashMap::new(),
+        }
+    }
+
+    /// All responses of a key, the newest first.
+    pub(crate) fn variants<'s>(&'s self, place: u64, key: &[u8]) -> impl Iterator<Item = &'s Arc<Stored>> + use<'s> {
+        let mut next = self.first(place, key);
+        std::iter::from_fn(move || {
+            let node = self.nodes.at(next?);
+            next = (node.next_variant != NONE).then_some(node.next_variant);
+            node.stored.as_ref()
+        })
+    }
+
+    fn first(&self, place: u64, key: &[u8]) -> Option<u32> {
+        self.table.find(place, |&index| self.has_key(index, place, key)).copied()
+    }
+
+    fn has_key(&self, index: u32, place: u64, key: &[u8]) -> bool {
+        let node = self.nodes.at(index);
+        node.place == place && node.stored.as_ref().is_some_and(|stored| stored.key() == key)
+    }
+
+    fn chain(&self, first: Option<u32>) -> Vec<u32> {
+        let next = |index: &u32| Some(self.nodes.at(*index).next_variant).filter(|&next| next != NONE);
+        std::iter::successors(first, next).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Stored>> {
+        self.nodes.iter().map(|(_, stored)| stored)
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.nodes.len
+    }
+
+    /// Bytes of the tables, which stay when responses go.
+    pub(super) fn structure_bytes(&self) -> u64 {
+        (self.nodes.bytes() + self.table.allocation_size() + Ghost::bytes_for(self.ghost.capacity())) as u64
+    }
+
+    /// Bytes that must be there, beside what the response itself takes, before one more can be put in. While tables are made larger, the old
+    /// ones are there too.
+    pub(super) fn growth_bytes(&self) -> u64 {
+        let mut bytes = 0;
+        if self.nodes.is_full() {
+            let (places, node_bytes) = self.nodes.growth();
+            let capacity = self.nodes.capacity() + places;
+            bytes += node_bytes;
+            if capacity > self.ghost.capacity() {
+                bytes += Ghost::bytes_for(capacity);
+            }
+        }
+        if self.is_table_full() {
+            bytes += table_bytes((self.table.num_buckets() * 2).max(TABLE_MIN));
+        }
+        bytes as u64
+    }
+
+    fn is_table_full(&self) -> bool {
+        self.table.len() == self.table.capacity()
+    }
+
+    pub(super) fn grow(&mut self) {
+        if self.nodes.is_full() {
+            self.nodes.grow();
+            self.ghost.grow(self.nodes.capacity());
+        }
+        if self.is_table_full() {
+            let nodes = &self.nodes;
+            self.table.reserve(1, |&index| nodes.at(index).place);
+        }
+    }
+
+    /// Puts a response in, in the place of the one for the same requests if there is one. There is room: see [`growth_bytes`](Self::growth_bytes).
+    /// What it takes the place of, and what is one variant too many, comes back.
+    pub(super) fn insert(&mut self, hash: KeyHash, stored: Arc<Stored>, variants_max: usize) -> Vec<Arc<Stored>> {
+        let mut gone = Vec::new();
+        let mut is_main = false;
+        let chain = self.chain(self.first(hash.place, stored.key()));
+        let is_same =
+            |&&index: &&u32| self.nodes.at(index).stored.as_ref().is_some_and(|old| old.variant() == stored.variant());
+        let replaced = chain.iter().find(is_same).copied();
+        if let Some(old) = replaced {
+            is_main = self.nodes.at(old).is_main;
+            gone.extend(self.remove(old).inspect(|old| stored.inherit(old)));
+        } else {
+            is_main |= self.ghost.take(hash.place, self.main.len.max(self.small.len));
+            let too_many = chain.len().saturating_sub(variants_max.max(1) - 1);
+            let oldest: Vec<u32> = chain.iter().rev().take(too_many).copied().collect();
+            gone.extend(oldest.into_iter().filter_map(|index| self.remove(index)));
+        }
+        self.disturb(hash.place, stored.key());
+        self.link(hash.place, stored, is_main);
+        gone
+    }
+
+    /// Whoever remembers another response of this key must look again.
+    fn disturb(&self, place: u64, key: &[u8]) {
+        self.variants(place, key).for_each(|other| other.disturb());
+    }
+
+    fn link(&mut self, place: u64, stored: Arc<Stored>, is_main: bool) {
+        let first = self.first(place, stored.key());
+        let index = self.nodes.insert(place, stored);
+        self.nodes.at_mut(index).is_main = is_main;
+        match first {
+            Some(first) => {
+                self.nodes.at_mut(index).next_variant = first;
+                if let Some(slot) = self.table.find_mut(place, |&known| known == first) {
+                    *slot = index;
+                }
+            }
+            None => {
+                let nodes = &self.nodes;
+                self.table.insert_unique(place, index, |&index| nodes.at(index).place);
+            }
+        }
+        let queue = if is_main { &mut self.main } else { &mut self.small };
+        queue.push(&mut self.nodes, index);
+    }
+
+    /// Takes a response out of everything.
+    fn remove(&mut self, index: u32) -> Option<Arc<Stored>> {
+        let queue = if self.nodes.at(index).is_main { &mut self.main } else { &mut self.small };
+        queue.unlink(&mut self.nodes, index);
+        self.unchain(index);
+        let stored = self.nodes.remove(index)?;
+        stored.retire();
+        Some(stored)
+    }
+
+    fn unchain(&mut self, index: u32) {
+        let place = self.nodes.at(index).place;
+        let next = self.nodes.at(index).next_variant;
+        if let Ok(entry) = self.table.find_entry(place, |&known| known == index) {
+            if next == NONE {
+                entry.remove();
+            } else {
+                *entry.into_mut() = next;
+            }
+            return;
+        }
+        let Some(stored) = self.nodes.at(index).stored.clone() else { return };
+        let chain = self.chain(self.first(place, stored.key()));
+        if let Some(before) = chain.iter().position(|&known| known == index).and_then(|at| at.checked_sub(1)) {
+            self.nodes.at_mut(chain[before]).next_variant = next;
+        }
+    }
+
+    /// Takes out the response that is worth least.
+    pub(super) fn evict(&mut self) -> Option<Arc<Stored>> {
+        loop {
+            let is_small_due = self.small.bytes * SMALL_SHARE >= self.small.bytes + self.main.bytes;
+            let (index, is_small) = match (self.small.first(), self.main.first()) {
+                (Some(index), main) if is_small_due || main.is_none() => (index, true),
+                (_, Some(index)) => (index, false),
+                _ => return None,
+            };
+            let uses = self.nodes.at(index).stored.as_ref().map_or(0, |stored| stored.uses());
+            if is_small && uses >= USES_TO_STAY {
+                self.small.unlink(&mut self.nodes, index);
+                self.keep(index, 0);
+            } else if !is_small && uses > 0 {
+                self.main.unlink(&mut self.nodes, index);
+                self.keep(index, uses - 1);
+            } else {
+                if is_small {
+                    self.ghost.insert(self.nodes.at(index).place);
+                }
+                return self.remove(index);
+            }
+        }
+    }
+
+    fn keep(&mut self, index: u32, uses: u8) {
+        let node = self.nodes.at_mut(index);
+        node.is_main = true;
+        if let Some(stored) = &node.stored {
+            stored.set_uses(uses);
+        }
+        self.main.push(&mut self.nodes, index);
+    }
+
+    /// Takes out all responses for which `is_meant` holds.
+    pub(super) fn remove_if(&mut self, is_meant: impl Fn(&Stored) -> bool) -> Vec<Arc<Stored>> {
+        let meant: Vec<u32> =
+            self.nodes.iter().filter(|(_, stored)| is_meant(stored)).map(|(index, _)| index).collect();
+        meant.into_iter().filter_map(|index| self.remove(index)).collect()
+    }
+
+    /// Takes out all responses of a key for which `is_meant` holds.
+    pub(super) fn remove_key(
+        &mut self,
+        place: u64,
+        key: &[u8],
+        is_meant: impl Fn(&Stored) -> bool,
+    ) -> Vec<Arc<Stored>> {
+        let mut chain = self.chain(self.first(place, key));
+        chain.retain(|&index| self.nodes.at(index).stored.as_ref().is_some_and(|stored| is_meant(stored)));
+        chain.into_iter().filter_map(|index| self.remove(index)).collect()
+    }
+
+    /// All responses whose keys have this hash.
+    pub(super) fn with_place(&self, place: u64) -> Vec<Arc<Stored>> {
+        let firsts: Vec<u32> =
+            self.table.iter_hash(place).copied().filter(|&index| self.nodes.at(index).place == place).collect();
+        let chains = firsts.into_iter().flat_map(|first| self.chain(Some(first)));
+        chains.filter_map(|index| self.nodes.at(index).stored.clone()).collect()
+    }
+
+    /// Whether a response that was thrown out a short while ago has come back.
+    pub(crate) fn is_remembered(&mut self, place: u64) -> bool {
+        let depth = self.main.len.max(self.small.len);
+        let is_remembered = self.ghost.take(place, depth);
+        if is_remembered {
+            self.ghost.insert(place);
+        }
+        is_remembered
+    }
+}
+
+/// What a table with so many places takes: a number and a control byte each, and what stands behind them.
+const fn table_bytes(buckets: usize) -> usize {
+    const GROUP_BYTES: usize = 16;
+    buckets * (size_of::<u32>() + 1) + 2 * GROUP_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_growth_is_told_before() {
+        let mut shard = Shard::new();
+        for index in 0..10_000_u32 {
+            let (before, growth) = (shard.structure_bytes(), shard.growth_bytes());
+            shard.grow();
+            assert!(
+                shard.structure_bytes() <= before + growth,
+                "{index}: {} > {before} + {growth}",
+                shard.structure_bytes()
+            );
+            let stored = crate::testing::object(&format!("http://a/{index}"), 100);
+            shard.insert(KeyHash { place: u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15), shard: 0 }, stored, 8);
+            let after = shard.structure_bytes();
+            assert!(after <= before + growth, "{index}: inserting took what was not told");
+        }
+        assert_eq!(shard.len(), 10_000);
+    }
+}

@@ -1,0 +1,311 @@
+//! A stored response: immutable, its fields already serialised, with holes for Age and Cache-Status.
+//!
+//! Key, variant and content lie in one piece of memory, so that an object costs three allocations: this one, its fields, its bytes. What changes
+//! on a hit is two counters; what changes otherwise says that it is over.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
+
+use breme_base::Instant;
+use breme_http1::FieldBlock;
+use bytes::Bytes;
+
+/// Hits that are remembered for eviction: two bits (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
+const USES_MAX: u8 = 3;
+/// What an allocation costs beyond its bytes.
+const ALLOCATION_BYTES: usize = 16;
+const GONE: u32 = 1 << 31;
+
+/// What a stored response may be used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) received: Instant,
+    pub(crate) initial_age_s: u32,
+    /// From the moment it was received; negative: it was stale already.
+    pub(crate) fresh_for_s: i64,
+    pub(crate) stale_while_revalidate_s: u32,
+    /// None: as the settings say.
+    pub(crate) stale_if_error_s: Option<u32>,
+    pub(crate) forbids_stale: bool,
+    pub(crate) allows_authorization: bool,
+    pub(crate) has_groups: bool,
+    /// Not a response: what is asked for here is passed on.
+    pub(crate) is_pass: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Key, variant, content.
+    bytes: Bytes,
+    block: FieldBlock,
+    received: Instant,
+    /// On the run's clock; below zero if it was over before the run began.
+    fresh_until_ns: AtomicI64,
+    initial_age_s: u32,
+    stale_while_revalidate_s: u32,
+    stale_if_error_s: u32,
+    key_bytes: u32,
+    variant_bytes: u32,
+    hits: AtomicU32,
+    /// Its highest bit says that it is gone; the others count what should make one look again.
+    state: AtomicU32,
+    status: u16,
+    flags: u8,
+    uses: AtomicU8,
+}
+
+const FORBIDS_STALE: u8 = 1;
+const ALLOWS_AUTHORIZATION: u8 = 2;
+const HAS_GROUPS: u8 = 4;
+const IS_PASS: u8 = 8;
+/// As the settings say.
+const UNSET_S: u32 = u32::MAX;
+const NANOS: i64 = 1_000_000_000;
+
+/// Where key and variant end in the bytes of a stored response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) key_bytes: u32,
+    pub(crate) variant_bytes: u32,
+}
+
+impl Layout {
+    pub(crate) const fn content_at(self) -> usize {
+        self.key_bytes as usize + self.variant_bytes as usize
+    }
+}
+
+impl Stored {
+    /// `bytes` are key, variant and content, as `layout` says.
+    pub(crate) fn new(status: u16, mut block: FieldBlock, bytes: Bytes, layout: Layout, terms: Terms) -> Self {
+        block.shrink_to_fit();
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let flags = flag(terms.forbids_stale, FORBIDS_STALE)
+            | flag(terms.allows_authorization, ALLOWS_AUTHORIZATION)
+            | flag(terms.has_groups, HAS_GROUPS)
+            | flag(terms.is_pass, IS_PASS);
+        let received_ns = i64::try_from(terms.received.as_nanos()).unwrap_or(i64::MAX);
+        Self {
+            bytes,
+            block,
+            received: terms.received,
+            fresh_until_ns: AtomicI64::new(received_ns.saturating_add(terms.fresh_for_s.saturating_mul(NANOS))),
+            initial_age_s: terms.initial_age_s,
+            stale_while_revalidate_s: terms.stale_while_revalidate_s,
+            stale_if_error_s: terms.stale_if_error_s.unwrap_or(UNSET_S),
+            key_bytes: layout.key_bytes,
+            variant_bytes: layout.variant_bytes,
+            hits: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            status,
+            flags,
+            uses: AtomicU8::new(0),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_bytes as usize]
+    }
+
+    /// What requests it is for, as [`crate::selecting`] writes it; empty: all.
+    pub(crate) fn variant(&self) -> &[u8] {
+        &self.bytes[self.key_bytes as usize..self.content_at()]
+    }
+
+    const fn content_at(&self) -> usize {
+        self.layout().content_at()
+    }
+
+    pub(crate) const fn layout(&self) -> Layout {
+        Layout { key_bytes: self.key_bytes, variant_bytes: self.variant_bytes }
+    }
+
+    /// Key, variant and content, shared.
+    pub(crate) fn shared_bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
+    pub(crate) fn content(&self) -> Bytes {
+        self.bytes.slice(self.content_at()..)
+    }
+
+    pub(crate) fn content_bytes(&self) -> u64 {
+        (self.bytes.len() - self.content_at()) as u64
+    }
+
+    pub(crate) const fn block(&self) -> &FieldBlock {
+        &self.block
+    }
+
+    pub(crate) const fn status(&self) -> u16 {
+        self.status
+    }
+
+    pub(crate) const fn is_pass(&self) -> bool {
+        self.flags & IS_PASS != 0
+    }
+
+    pub(crate) const fn has_groups(&self) -> bool {
+        self.flags & HAS_GROUPS != 0
+    }
+
+    pub(crate) const fn allows_authorization(&self) -> bool {
+        self.flags & ALLOWS_AUTHORIZATION != 0
+    }
+
+    pub(crate) const fn forbids_stale(&self) -> bool {
+        self.flags & FORBIDS_STALE != 0
+    }
+
+    pub(crate) const fn stale_while_revalidate_s(&self) -> u32 {
+        self.stale_while_revalidate_s
+    }
+
+    /// None: it does not say.
+    pub(crate) const fn stale_if_error_s(&self) -> Option<u32> {
+        if self.stale_if_error_s == UNSET_S { None } else { Some(self.stale_if_error_s) }
+    }
+
+    /// RFC 9111, 4.2.3: current_age.
+    pub(crate) fn age_s(&self, now: Instant) -> u64 {
+        u64::from(self.initial_age_s) + now.since(self.received).as_secs()
+    }
+
+    /// Nanoseconds until it is stale; negative: since.
+    pub(crate) fn fresh_for_ns(&self, now: Instant) -> i64 {
+        let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        self.fresh_until_ns.load(Ordering::Acquire).saturating_sub(now_ns)
+    }
+
+    pub(crate) fn is_fresh(&self, now: Instant) -> bool {
+        self.fresh_for_ns(now) > 0
+    }
+
+    /// Its lifetime less its age, in whole seconds; above zero while it is fresh, below zero when it is stale.
+    pub(crate) fn ttl_s(&self, now: Instant) -> i64 {
+        match self.fresh_for_ns(now) {
+            fresh_ns @ 1.. => (fresh_ns - 1) / NANOS + 1,
+            stale_ns => (stale_ns / NANOS).min(-1),
+        }
+    }
+
+    /// From now on it is stale (a soft purge).
+    pub(crate) fn make_stale(&self, now: Instant) {
+        let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        self.fresh_until_ns.fetch_min(now_ns, Ordering::AcqRel);
+    }
+
+    /// Another response of the same URL has come: who remembers this one must look again.
+    pub(crate) fn disturb(&self) {
+        self.state.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It is no longer in the store.
+    pub(crate) fn retire(&self) {
+        self.state.fetch_or(GONE, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state() & GONE != 0
+    }
+
+    pub(crate) fn state(&self) -> u32 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Remembers `hits` for eviction and for those who ask what is hot.
+    #[inline]
+    pub(crate) fn count_hits(&self, hits: u32) {
+        let uses = self.uses.load(Ordering::Relaxed);
+        if uses < USES_MAX {
+            self.uses.store(uses.saturating_add(hits.min(u32::from(USES_MAX)) as u8).min(USES_MAX), Ordering::Relaxed);
+        }
+        self.hits.fetch_add(hits, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hits(&self) -> u32 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn uses(&self) -> u8 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_uses(&self, uses: u8) {
+        self.uses.store(uses, Ordering::Relaxed);
+    }
+
+    /// Goes on with the counts of what it takes the place of.
+    pub(crate) fn inherit(&self, old: &Self) {
+        self.set_uses(old.uses());
+        self.hits.store(old.hits(), Ordering::Relaxed);
+    }
+
+    /// All memory that goes when it goes.
+    pub(crate) fn cost_bytes(&self) -> u64 {
+        Self::cost_of(self.bytes.len(), self.block.as_bytes().len())
+    }
+
+    /// The same before it is made.
+    pub(crate) const fn cost_of(bytes: usize, block_bytes: usize) -> u64 {
+        // Two counters of Arc; and a shared header of the bytes, once they are lent.
+        const HEADERS_BYTES: usize = 16 + 32;
+        let own = size_of::<Self>() + HEADERS_BYTES;
+        (own + bytes + block_bytes + 4 * ALLOCATION_BYTES) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn stored(terms: Terms) -> Stored {
+        let layout = Layout { key_bytes: 3, variant_bytes: 2 };
+        Stored::new(200, FieldBlock::new(), Bytes::from_static(b"keyvacontent"), layout, terms)
+    }
+
+    #[test]
+    fn parts_and_times() {
+        let start = Instant::ZERO + Duration::from_secs(100);
+        let object = stored(Terms { received: start, initial_age_s: 5, fresh_for_s: 10, ..Terms::default() });
+        assert_eq!(
+            (object.key(), object.variant(), &object.content()[..]),
+            (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8])
+        );
+        let later = start + Duration::from_millis(9_500);
+        assert_eq!((object.age_s(later), object.ttl_s(later), object.is_fresh(later)), (14, 1, true));
+        let end = start + Duration::from_secs(10);
+        assert_eq!((object.age_s(end), object.ttl_s(end), object.is_fresh(end)), (15, -1, false));
+        object.make_stale(later);
+        assert!(!object.is_fresh(later));
+        object.make_stale(end);
+        assert_eq!(object.ttl_s(end), -1, "stale since the first time");
+    }
+
+    #[test]
+    fn an_object_that_came_stale_may_have_ended_before_the_run_began() {
+        let object = stored(Terms { fresh_for_s: -7200, ..Terms::default() });
+        assert_eq!(object.ttl_s(Instant::ZERO), -7200);
+    }
+
+    #[test]
+    fn two_bits_of_use() {
+        let object = stored(Terms::default());
+        for expected in [1, 2, 3, 3, 3] {
+            object.count_hits(1);
+            assert_eq!(object.uses(), expected);
+        }
+        assert_eq!(object.hits(), 5);
+        let state = object.state();
+        object.disturb();
+        assert!(object.state() != state && !object.is_gone());
+        object.retire();
+        assert!(object.is_gone());
+    }
+
+    #[test]
+    fn a_stored_response_is_small() {
+        assert!(size_of::<Stored>() <= 112, "{}", size_of::<Stored>());
+    }
+}

@@ -1,0 +1,308 @@
+//! Whether a response may be stored, and with what meaning (RFC 9111, 3).
+//!
+//! The response alone decides, never the look of its URL. What is refused for a reason that will be there again is worth remembering: then the next
+//! requests for it do not wait for each other in vain.
+
+use breme_base::Random;
+use breme_http1::{list_members, reason_phrase};
+
+use crate::Settings;
+use crate::asking::{FieldValues, ResponseHead};
+use crate::directives::{ResponseDirectives, qualified_names};
+use crate::freshness::{Freshness, Times, may_be_heuristic};
+use crate::selecting::{Cookies, Vary};
+use crate::store::Terms;
+use crate::structured::{self, Names};
+
+/// What is to be done with a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It may be stored, for the requests that Vary says.
+    Store { terms: Terms, names: Vec<Vec<u8>> },
+    /// It may not.
+    Refuse(Refusal),
+}
+
+/// Why a response may not be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// It is to be expected that the next answer may not be stored either, for the requests that these names tell apart.
+    pub(crate) is_lasting: bool,
+    pub(crate) names: Vec<Vec<u8>>,
+}
+
+/// What the request has to do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestTraits {
+    pub(crate) no_store: bool,
+    pub(crate) has_authorization: bool,
+    pub(crate) is_personal: bool,
+}
+
+impl RequestTraits {
+    pub(crate) fn of(request: &impl FieldValues, no_store: bool, settings: &Settings) -> Self {
+        Self {
+            no_store,
+            has_authorization: request.has("authorization"),
+            is_personal: Cookies::new(settings).are_personal(request),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) fn judge(
+    request: RequestTraits,
+    status: u16,
+    fields: &impl FieldValues,
+    times: Times,
+    settings: &Settings,
+    random: &mut Random,
+) -> Judgement {
+    let targeted = structured::targeted(fields, &settings.targeted_fields);
+    let directives = targeted.unwrap_or_else(|| ResponseDirectives::read(fields));
+    let vary = Vary::of(fields);
+    // Upstream's troubles pass.
+    let lasting = |names| Judgement::Refuse(Refusal { is_lasting: status < 500, names });
+    if request.no_store || matches!(status, 206 | 304) {
+        return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });
+    }
+    if directives.is_closed(status) || fields.has("set-cookie") || fields.has("set-cookie2") {
+        return lasting(Vec::new());
+    }
+    if request.has_authorization && !directives.allows_authorization() {
+        return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });
+    }
+    let is_for_one = request.is_personal && vary.has_cookie();
+    let Vary::Names(names) = vary else { return lasting(Vec::new()) };
+    let group_names = Names::of(fields, &settings.key_fields);
+    if is_for_one || group_names.are_too_many() {
+        return lasting(names);
+    }
+    let freshness = Freshness::read(status, fields, &directives, targeted.is_some(), times, settings);
+    let terms = terms(&directives, freshness, times, settings, random);
+    let terms = Terms { has_groups: !group_names.is_empty(), ..terms };
+    if directives.allows(status, freshness) && is_of_use(fields, terms) {
+        return Judgement::Store { terms, names };
+    }
+    lasting(names)
+}
+
+impl ResponseDirectives {
+    /// Whether they forbid storing, whatever else is said. `no-store` beside `must-understand` is for those who do not know the status (5.2.2.3).
+    fn is_closed(&self, status: u16) -> bool {
+        let is_understood = !reason_phrase(status).is_empty();
+        let no_store = if self.must_understand { !is_understood } else { self.no_store };
+        no_store || self.private
+    }
+
+    /// The last condition of RFC 9111, 3: something allows it.
+    fn allows(&self, status: u16, freshness: Freshness) -> bool {
+        self.public || freshness.is_explicit || may_be_heuristic(status)
+    }
+}
+
+/// What the directives mean for a response that is stored. An explicit word about staleness counts beside `s-maxage`, but not beside
+/// `must-revalidate`, which is about all of it.
+fn terms(
+    directives: &ResponseDirectives,
+    freshness: Freshness,
+    times: Times,
+    settings: &Settings,
+    random: &mut Random,
+) -> Terms {
+    let is_strict = directives.no_cache || directives.must_revalidate || directives.proxy_revalidate;
+    let fresh_for_s = freshness.fresh_for_s(settings.lifetime_spread_percent, random);
+    Terms {
+        received: times.received.now,
+        initial_age_s: freshness.initial_age_s,
+        fresh_for_s: if directives.no_cache { fresh_for_s.min(0) } else { fresh_for_s },
+        stale_while_revalidate_s: if is_strict { 0 } else { directives.stale_while_revalidate_s.unwrap_or(0) },
+        stale_if_error_s: if is_strict { Some(0) } else { directives.stale_if_error_s },
+        forbids_stale: directives.forbids_stale(),
+        allows_authorization: directives.allows_authorization(),
+        has_groups: false,
+        is_pass: false,
+    }
+}
+
+/// A response that is stale when it comes is kept if it can be validated, or if it says that it may be used stale.
+fn is_of_use(fields: &impl FieldValues, terms: Terms) -> bool {
+    let may_be_stale = terms.stale_while_revalidate_s > 0 || terms.stale_if_error_s.is_some_and(|seconds| seconds > 0);
+    terms.fresh_for_s > 0 || may_be_stale || fields.has("etag") || fields.has("last-modified")
+}
+
+/// Fields that are about a connection or a hop and not about the response (RFC 9110, 7.6.1; RFC 9111, 3.1), or that are made anew for each answer.
+const NOT_STORED: [&str; 14] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "content-length",
+    "age",
+    "warning",
+    "set-cookie",
+];
+
+/// Whether a field of a response goes into the store.
+pub(crate) struct StoredFields {
+    /// Named by Connection, or by a qualified `no-cache` or `private`.
+    named: Vec<Vec<u8>>,
+}
+
+impl StoredFields {
+    pub(crate) fn of(fields: &impl FieldValues) -> Self {
+        let connection = fields.values("connection").flat_map(list_members);
+        Self { named: connection.chain(qualified_names(fields)).map(<[u8]>::to_vec).collect() }
+    }
+
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        !NOT_STORED.iter().any(|known| is(known.as_bytes())) && !self.named.iter().any(|known| is(known))
+    }
+}
+
+/// The lines of a response as they are stored. A line that cannot be sent is left out; `http1` receives none.
+pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http1::FieldBlock {
+    let stored = StoredFields::of(&head.fields);
+    let mut lines = breme_http1::FieldBlock::new();
+    for field in head.fields.iter().filter(|field| stored.has(field.name.as_bytes())) {
+        let _ = lines.push(field.name, field.value);
+    }
+    for (name, value) in crate::asking::lines(head.added.as_bytes()) {
+        let _ = lines.push(std::str::from_utf8(name).unwrap_or_default(), value);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Moment;
+    use crate::testing::{NOON, block, http_date};
+    use breme_base::Instant;
+
+    const PLAIN: RequestTraits = RequestTraits { no_store: false, has_authorization: false, is_personal: false };
+
+    fn judged(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> Judgement {
+        let received = Moment { now: Instant::ZERO, wall: NOON };
+        let times = Times { asked: Instant::ZERO, received };
+        judge(request, status, &block(fields), times, &Settings::new(1 << 20), &mut Random::new(1))
+    }
+
+    fn is_stored(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> bool {
+        matches!(judged(request, status, fields), Judgement::Store { .. })
+    }
+
+    fn is_lasting(fields: &[(&str, &str)]) -> bool {
+        matches!(judged(PLAIN, 200, fields), Judgement::Refuse(Refusal { is_lasting: true, .. }))
+    }
+
+    const FRESH: (&str, &str) = ("Cache-Control", "max-age=59");
+
+    #[test]
+    fn what_may_be_stored() {
+        for status in [200, 203, 299, 301, 302, 404, 410, 500, 503, 599] {
+            assert!(is_stored(PLAIN, status, &[FRESH]), "{status}");
+        }
+        let modified = http_date(-1000);
+        let heuristic = [("Last-Modified", modified.as_str())];
+        for (status, expected) in
+            [(200, true), (204, true), (404, true), (405, true), (501, true), (201, false), (302, false), (503, false)]
+        {
+            assert_eq!(is_stored(PLAIN, status, &heuristic), expected, "{status}");
+        }
+        assert!(is_stored(PLAIN, 599, &[("Cache-Control", "public"), ("Last-Modified", &modified)]));
+        assert!(is_stored(PLAIN, 200, &[("ETag", "\"a\"")]), "to be validated");
+        assert!(is_stored(PLAIN, 200, &[("Cache-Control", "max-age=0, stale-while-revalidate=5")]));
+    }
+
+    #[test]
+    fn what_may_not() {
+        for status in [206, 304] {
+            assert!(!is_stored(PLAIN, status, &[FRESH]), "{status}");
+        }
+        for fields in [
+            &[("Cache-Control", "max-age=59, no-store")][..],
+            &[("Cache-Control", "max-age=59, private")],
+            &[("Cache-Control", "max-age=59, PRIVATE")],
+            &[FRESH, ("Set-Cookie", "a=b")],
+            &[("Cache-Control", "public, max-age=59"), ("Set-Cookie", "a=b")],
+            &[FRESH, ("Vary", "*")],
+            &[("Cache-Control", "max-age=59"), ("CDN-Cache-Control", "no-store")],
+            &[],
+            &[("Cache-Control", "max-age=0")],
+        ] {
+            assert!(is_lasting(fields), "{fields:?}");
+        }
+        assert!(!is_stored(RequestTraits { no_store: true, ..PLAIN }, 200, &[FRESH]));
+    }
+
+    #[test]
+    fn targeted_directives_count_alone() {
+        assert!(is_stored(PLAIN, 200, &[("Cache-Control", "no-store"), ("CDN-Cache-Control", "max-age=59")]));
+        assert!(!is_stored(PLAIN, 200, &[("Cache-Control", "no-store"), ("CDN-Cache-Control", "max-age=59, &&")]));
+        let expires = http_date(10_000);
+        assert!(!is_stored(PLAIN, 200, &[("CDN-Cache-Control", "max-age=0"), ("Expires", &expires)]));
+        assert!(!is_stored(PLAIN, 200, &[("CDN-Cache-Control", "foo"), ("Expires", &expires)]));
+    }
+
+    #[test]
+    fn authorization_needs_a_word() {
+        let authorized = RequestTraits { has_authorization: true, ..PLAIN };
+        assert!(!is_stored(authorized, 200, &[FRESH]));
+        for value in ["max-age=59, public", "max-age=59, must-revalidate", "s-maxage=59"] {
+            assert!(is_stored(authorized, 200, &[("Cache-Control", value)]), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_varies_with_who_one_is_is_for_one() {
+        let personal = RequestTraits { is_personal: true, ..PLAIN };
+        assert!(is_stored(personal, 200, &[FRESH]));
+        assert!(!is_stored(personal, 200, &[FRESH, ("Vary", "Cookie")]));
+        assert!(is_stored(PLAIN, 200, &[FRESH, ("Vary", "Cookie")]));
+    }
+
+    #[test]
+    fn must_understand_takes_the_place_of_no_store() {
+        let value = [("Cache-Control", "max-age=59, must-understand, no-store")];
+        assert!(is_stored(PLAIN, 200, &value) && !is_stored(PLAIN, 299, &value));
+    }
+
+    #[test]
+    fn meanings() {
+        let terms = |value: &str| match judged(PLAIN, 200, &[("Cache-Control", value), ("ETag", "\"a\"")]) {
+            Judgement::Store { terms, .. } => terms,
+            refused => panic!("{value}: {refused:?}"),
+        };
+        let found = terms("max-age=59, stale-while-revalidate=7");
+        assert_eq!((found.fresh_for_s, found.stale_while_revalidate_s, found.stale_if_error_s), (59, 7, None));
+        assert!(!found.forbids_stale && !found.allows_authorization);
+        let found = terms("s-maxage=9, stale-while-revalidate=7, stale-if-error=8");
+        assert_eq!((found.fresh_for_s, found.stale_while_revalidate_s, found.stale_if_error_s), (9, 7, Some(8)));
+        assert!(found.forbids_stale && found.allows_authorization);
+        let found = terms("max-age=59, must-revalidate, stale-while-revalidate=7, stale-if-error=8");
+        assert_eq!((found.fresh_for_s, found.stale_while_revalidate_s, found.stale_if_error_s), (59, 0, Some(0)));
+        assert_eq!(terms("max-age=59, no-cache").fresh_for_s, 0);
+    }
+
+    #[test]
+    fn fields_that_are_not_stored() {
+        let fields = block(&[("Connection", "a, B"), ("Cache-Control", "no-cache=\"c\", private=\"d\"")]);
+        let stored = StoredFields::of(&fields);
+        for name in
+            ["A", "b", "C", "d", "Connection", "TE", "Set-Cookie", "Content-Length", "Proxy-Authenticate", "AGE"]
+        {
+            assert!(!stored.has(name.as_bytes()), "{name}");
+        }
+        for name in ["e", "Date", "Cache-Control", "Content-Type", "CDN-Cache-Control", "Via"] {
+            assert!(stored.has(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What the tests of this crate share.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use breme_base::UnixSeconds;
+use breme_http1::{ClientConnection, ClientProgress, FieldBlock, FieldStorage, Fields, Limits, Method};
+
+use crate::store::{Layout, Stored, Terms};
+
+/// A field section.
+pub(crate) fn block(fields: &[(&str, &str)]) -> FieldBlock {
+    let mut block = FieldBlock::new();
+    for (name, value) in fields {
+        block.push(name, value.as_bytes()).expect("a field that can be sent");
+    }
+    block
+}
+
+/// Seconds of a day.
+pub(crate) const DAY: i64 = 24 * 3600;
+/// The calendar's time at which tests begin.
+pub(crate) const NOON: UnixSeconds = UnixSeconds(1_600_000_000);
+
+/// A date so many seconds after [`NOON`].
+pub(crate) fn http_date(offset_s: i64) -> String {
+    let seconds = NOON.0.saturating_add_signed(offset_s);
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// A stored response of a key, with so many bytes of content, fresh for an hour.
+pub(crate) fn object(key: &str, content_bytes: usize) -> Arc<Stored> {
+    let mut bytes = key.as_bytes().to_vec();
+    bytes.resize(key.len() + content_bytes, b'x');
+    let layout = Layout { key_bytes: key.len() as u32, variant_bytes: 0 };
+    Arc::new(Stored::new(200, FieldBlock::new(), bytes.into(), layout, Terms { fresh_for_s: 3600, ..Terms::default() }))
+}
+
+/// Hands the received fields of a response's head to `read`.
+pub(crate) fn with_fields<T>(head: &str, read: impl FnOnce(Fields<'_, '_>) -> T) -> T {
+    let mut client = ClientConnection::new();
+    let mut storage = FieldStorage::new();
+    client.sent(Method::Get);
+    match client.receive(head.as_bytes(), false, &Limits::default(), &mut storage) {
+        Ok(ClientProgress::Head { head, .. }) => read(head.fields),
+        other => panic!("{other:?}"),
+    }
+}

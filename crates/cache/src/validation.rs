@@ -1,0 +1,212 @@
+//! Conditional requests: whether the client has it already, what upstream is asked, and what its 304 changes (RFC 9111, 4.3).
+
+use breme_http1::{FieldBlock, Fields, any_tag, only_tag};
+
+use crate::asking::{FieldValues, lines};
+use crate::freshness::{date, parse_date};
+use crate::storing::StoredFields;
+
+/// What a request's conditions say of a stored response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conditional {
+    /// Answer as if there were none.
+    Proceed,
+    /// 304.
+    NotModified,
+}
+
+/// The conditions that a cache evaluates (RFC 9111, 4.3.2): If-None-Match, else If-Modified-Since. If-Match and If-Unmodified-Since are for the
+/// origin. A stored response without Last-Modified is compared by its Date.
+pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Conditional {
+    let is_unchanged = if request.has("if-none-match") {
+        let tag = stored.first_value("etag").and_then(only_tag);
+        any_tag(request.values("if-none-match"), |asked| tag.is_some_and(|tag| tag.is_weakly(asked)))
+    } else {
+        let known = || date(stored, "last-modified").or_else(|| date(stored, "date"));
+        date(request, "if-modified-since").is_some_and(|since| known().is_some_and(|known| known <= since))
+    };
+    if is_unchanged { Conditional::NotModified } else { Conditional::Proceed }
+}
+
+/// Whether If-Range names exactly the stored representation: by a strong tag, or by a date that is strong (RFC 9110, 13.1.5 and 8.8.2.2).
+pub(crate) fn if_range_holds(value: &[u8], stored: &FieldBlock) -> bool {
+    if let Some(asked) = only_tag(value) {
+        return stored.first_value("etag").and_then(only_tag).is_some_and(|tag| tag.is_strongly(asked));
+    }
+    let (modified, made) = (date(stored, "last-modified"), date(stored, "date"));
+    let is_strong = matches!((modified, made), (Some(modified), Some(made)) if modified.0 < made.0);
+    is_strong && parse_date(value) == modified
+}
+
+/// What asks upstream whether a stored response is still right; none if it has no validator.
+pub(crate) fn conditions(stored: &FieldBlock) -> Option<FieldBlock> {
+    let mut lines = FieldBlock::new();
+    for (name, validator) in [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")] {
+        if let Some(value) = stored.first_value(validator) {
+            // What was received can be sent.
+            let _ = lines.push(name, value);
+        }
+    }
+    (!lines.is_empty()).then_some(lines)
+}
+
+/// Whether the client asks under conditions that a cache looks at.
+pub(crate) fn is_conditional(request: &impl FieldValues) -> bool {
+    ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range"]
+        .iter()
+        .any(|name| request.has(name))
+}
+
+/// Fields of a representation, which a 304 does not repeat (RFC 9110, 15.4.5).
+const OF_CONTENT: [&str; 6] =
+    ["content-type", "content-encoding", "content-language", "content-length", "content-range", "content-md5"];
+
+/// The lines of a 304 for a client that has the stored response.
+pub(crate) fn not_modified_lines(stored: &FieldBlock) -> FieldBlock {
+    let mut out = FieldBlock::new();
+    for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_one_of(name, &OF_CONTENT)) {
+        push(&mut out, name, value);
+    }
+    out
+}
+
+/// Fields that say what the stored content is. A 304 is about that content and cannot change it (RFC 9111, 3.2).
+const KEPT: [&str; 5] = ["content-encoding", "content-length", "content-md5", "content-range", "etag"];
+
+/// The lines of a stored response after a 304, or after an answer to HEAD that agrees with it: what is in the new ones takes the place of what has
+/// the same name (RFC 9111, 3.2).
+pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBlock {
+    let may_store = StoredFields::of(&fresh);
+    let is_kept = |name: &[u8]| is_one_of(name, &KEPT) && has(stored, name);
+    let updates = |name: &[u8]| may_store.has(name) && !is_kept(name);
+    let mut out = FieldBlock::new();
+    for (name, value) in lines(stored.as_bytes()) {
+        let is_replaced = updates(name) && fresh.iter().any(|field| field.name.as_bytes().eq_ignore_ascii_case(name));
+        if !is_replaced {
+            push(&mut out, name, value);
+        }
+    }
+    for field in fresh.iter().filter(|field| updates(field.name.as_bytes())) {
+        push(&mut out, field.name.as_bytes(), field.value);
+    }
+    out
+}
+
+/// Whether an answer to HEAD is about the stored response, and so may freshen it (RFC 9111, 4.3.5).
+pub(crate) fn agrees(stored: &FieldBlock, content_bytes: u64, fresh: Fields<'_, '_>) -> bool {
+    let is_same = |name: &str| match (stored.first_value(name), fresh.first(name)) {
+        (Some(known), Some(found)) => known == found,
+        _ => true,
+    };
+    let length = fresh.first("content-length").and_then(|value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
+    is_same("etag") && is_same("last-modified") && length.is_none_or(|length| length == content_bytes)
+}
+
+fn has(block: &FieldBlock, name: &[u8]) -> bool {
+    lines(block.as_bytes()).any(|(known, _)| known.eq_ignore_ascii_case(name))
+}
+
+fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Adds a line that is known to be valid, as it came out of another block or out of a head.
+fn push(out: &mut FieldBlock, name: &[u8], value: &[u8]) {
+    let _ = out.push(std::str::from_utf8(name).unwrap_or_default(), value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{block, http_date, with_fields};
+
+    #[test]
+    fn what_the_client_has() {
+        let (then, before, after) = (http_date(0), http_date(-1), http_date(1));
+        let stored = block(&[("ETag", "\"a,b\""), ("Last-Modified", &then)]);
+        for (request, expected) in [
+            (&[][..], false),
+            (&[("If-None-Match", "\"a,b\"")], true),
+            (&[("If-None-Match", "W/\"a,b\"")], true),
+            (&[("If-None-Match", "\"x\", \"a,b\"")], true),
+            (&[("If-None-Match", "*")], true),
+            (&[("If-None-Match", "\"x\"")], false),
+            (&[("If-None-Match", "\"x\""), ("If-Modified-Since", &after)], false),
+            (&[("If-None-Match", "\"a,b\""), ("If-Modified-Since", &before)], true),
+            (&[("If-Modified-Since", &then)], true),
+            (&[("If-Modified-Since", &after)], true),
+            (&[("If-Modified-Since", &before)], false),
+            (&[("If-Modified-Since", "now")], false),
+            (&[("If-Match", "\"x\"")], false),
+        ] {
+            assert_eq!(evaluate(&block(request), &stored) == Conditional::NotModified, expected, "{request:?}");
+        }
+        let weak = block(&[("ETag", "W/\"a\"")]);
+        assert_eq!(evaluate(&block(&[("If-None-Match", "\"a\"")]), &weak), Conditional::NotModified);
+        let undated = block(&[("Date", &then)]);
+        assert_eq!(evaluate(&block(&[("If-Modified-Since", &then)]), &undated), Conditional::NotModified);
+        assert_eq!(evaluate(&block(&[("If-None-Match", "\"a\"")]), &undated), Conditional::Proceed);
+    }
+
+    #[test]
+    fn if_range_needs_the_very_same() {
+        let (then, before, after) = (http_date(0), http_date(-1), http_date(1));
+        let stored = block(&[("ETag", "\"a\""), ("Last-Modified", &then), ("Date", &after)]);
+        assert!(if_range_holds(b"\"a\"", &stored) && if_range_holds(then.as_bytes(), &stored));
+        for value in ["W/\"a\"", "\"b\"", "*", "", &before, &after] {
+            assert!(!if_range_holds(value.as_bytes(), &stored), "{value}");
+        }
+        let weak = block(&[("ETag", "W/\"a\""), ("Last-Modified", &then), ("Date", &then)]);
+        assert!(!if_range_holds(b"W/\"a\"", &weak), "weak");
+        assert!(!if_range_holds(then.as_bytes(), &weak), "it may have changed again within that second");
+    }
+
+    #[test]
+    fn both_validators_are_sent() {
+        let text = |fields: &[(&str, &str)]| {
+            conditions(&block(fields)).map(|lines| String::from_utf8(lines.as_bytes().to_vec()).unwrap())
+        };
+        let both = text(&[("Last-Modified", "then"), ("X", "y"), ("ETag", "W/\"a\"")]);
+        assert_eq!(both.as_deref(), Some("If-None-Match: W/\"a\"\r\nIf-Modified-Since: then\r\n"));
+        assert_eq!(text(&[("X", "y")]), None);
+    }
+
+    #[test]
+    fn a_304_changes_what_it_says() {
+        let stored = block(&[
+            ("ETag", "\"a\""),
+            ("X", "1"),
+            ("x", "2"),
+            ("Content-Encoding", "gzip"),
+            ("Y", "3"),
+            ("Content-Type", "a/b"),
+        ]);
+        let head = "HTTP/1.1 304 Not Modified\r\nETag: \"b\"\r\nX: 4\r\nContent-Encoding: br\r\nConnection: z\r\nZ: 5\r\nSet-Cookie: a=b\r\nContent-Type: c/d\r\n\r\n";
+        let found = with_fields(head, |fields| freshened(&stored, fields));
+        let expected =
+            block(&[("ETag", "\"a\""), ("Content-Encoding", "gzip"), ("Y", "3"), ("X", "4"), ("Content-Type", "c/d")]);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn an_answer_to_head_must_agree() {
+        let stored = block(&[("ETag", "\"a\"")]);
+        let check = |line: &str| {
+            with_fields(&format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n"), |fields| agrees(&stored, 5, fields))
+        };
+        assert!(check("X: y") && check("ETag: \"a\"") && check("Content-Length: 5") && check("Last-Modified: now"));
+        assert!(!check("ETag: \"b\"") && !check("Content-Length: 6"));
+    }
+
+    #[test]
+    fn a_304_has_no_fields_of_the_content() {
+        let stored = block(&[
+            ("Content-Type", "a/b"),
+            ("ETag", "\"a\""),
+            ("Content-Location", "/x"),
+            ("Content-MD5", "q"),
+            ("Vary", "v"),
+        ]);
+        assert_eq!(not_modified_lines(&stored), block(&[("ETag", "\"a\""), ("Content-Location", "/x"), ("Vary", "v")]));
+    }
+}

@@ -1,0 +1,167 @@
+//! The store's bound, and what is looked up: property tests over operation lists.
+
+use std::collections::HashMap;
+
+use breme_cache::{Asked, Manner, Purge, Settings};
+use proptest::prelude::*;
+
+use crate::world::{World, got};
+
+const PAGES: usize = 20;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Store { page: u8, variant: u8, bytes: u32, seconds: u8, known_length: bool },
+    Look { page: u8, variant: u8 },
+    Begin { page: u8, bytes: u32 },
+    Finish,
+    PurgePage(u8),
+    PurgeKey(u8),
+    PurgeAll,
+    Wait(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let page = 0..PAGES as u8;
+    prop_oneof![
+        8 => (page.clone(), 0..3_u8, 0..40_000_u32, 1..90_u8, any::<bool>())
+            .prop_map(|(page, variant, bytes, seconds, known_length)| Step::Store { page, variant, bytes, seconds, known_length }),
+        8 => (page.clone(), 0..3_u8).prop_map(|(page, variant)| Step::Look { page, variant }),
+        2 => (page.clone(), 0..40_000_u32).prop_map(|(page, bytes)| Step::Begin { page, bytes }),
+        2 => Just(Step::Finish),
+        1 => page.clone().prop_map(Step::PurgePage),
+        1 => (0..4_u8).prop_map(Step::PurgeKey),
+        1 => Just(Step::PurgeAll),
+        2 => (0..30_u8).prop_map(Step::Wait),
+    ]
+}
+
+fn content(version: usize, bytes: u32) -> String {
+    let mut text = format!("{version}:");
+    text.extend(std::iter::repeat_n('x', bytes as usize));
+    text
+}
+
+fn lines(page: u8, seconds: u8) -> String {
+    format!("Cache-Control: max-age={seconds}\nVary: Foo\nSurrogate-Key: k{}", page % 4)
+}
+
+/// Runs the steps and checks after each that the bound holds, and that nothing but what was stored last, under the same key and since the last purge
+/// of it, is ever looked up.
+fn run(steps: &[Step], memory_bytes: u64) {
+    let mut world = World::with(Settings { lifetime_spread_percent: 0, ..Settings::new(memory_bytes) });
+    // What may be found: the version that was stored last. Eviction may take it at any time.
+    let mut expected: HashMap<(u8, u8), usize> = HashMap::new();
+    let mut purged = [0; PAGES];
+    let mut pending = Vec::new();
+    for (version, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Store { page, variant, bytes, seconds, known_length } => {
+                let request = format!("GET /{page}");
+                let asked = world.ask(&request, &format!("Foo: {variant}"));
+                if let Asked::Forward(mut forward) = asked {
+                    let content = content(version, bytes);
+                    world.head(&mut forward, 200, &lines(page, seconds), known_length.then_some(content.len() as u64));
+                    for piece in content.as_bytes().chunks(7_000) {
+                        forward.handle_content(piece, &mut world.wakes);
+                    }
+                    forward.handle_end(&mut world.wakes);
+                    expected.insert((page, variant), version);
+                }
+            }
+            Step::Look { page, variant } => {
+                if let Asked::Answer(answer) = world.ask(&format!("GET /{page}"), &format!("Foo: {variant}")) {
+                    let found = got(&answer).content;
+                    let found: usize = found.split(':').next().unwrap().parse().unwrap();
+                    assert_eq!(Some(&found), expected.get(&(page, variant)), "page {page}, variant {variant}");
+                }
+            }
+            Step::Begin { page, bytes } => {
+                if let Asked::Forward(mut forward) = world.ask(&format!("GET /{page}"), "Foo: 9") {
+                    let content = content(version, bytes);
+                    world.head(&mut forward, 200, &lines(page, 60), Some(content.len() as u64));
+                    forward.handle_content(&content.as_bytes()[..content.len() / 2], &mut world.wakes);
+                    pending.push((page, version, content, forward));
+                }
+            }
+            Step::Finish => {
+                if let Some((page, version, content, mut forward)) = pending.pop() {
+                    forward.handle_content(&content.as_bytes()[content.len() / 2..], &mut world.wakes);
+                    forward.handle_end(&mut world.wakes);
+                    if let Asked::Answer(answer) = world.ask(&format!("GET /{page}"), "Foo: 9") {
+                        let found: usize = got(&answer).content.split(':').next().unwrap().parse().unwrap();
+                        assert!(
+                            found >= purged[usize::from(page)],
+                            "page {page}: version {found} (now {version}) is older than a purge"
+                        );
+                    }
+                }
+            }
+            Step::PurgePage(page) => {
+                let _ =
+                    world.cache.purge(&Purge::Url(format!("http://a.example/{page}")), Manner::Hard, world.moment.now);
+                expected.retain(|(known, _), _| *known != page);
+                purged[usize::from(page)] = version;
+                assert!(!matches!(world.ask(&format!("GET /{page}"), "Foo: 0"), Asked::Answer(_)));
+            }
+            Step::PurgeKey(key) => {
+                let _ = world.cache.purge(&Purge::Key(format!("k{key}")), Manner::Hard, world.moment.now);
+                expected.retain(|(page, _), _| page % 4 != key);
+                purged.iter_mut().skip(usize::from(key)).step_by(4).for_each(|purged| *purged = version);
+            }
+            Step::PurgeAll => {
+                let _ = world.cache.purge(&Purge::All, Manner::Hard, world.moment.now);
+                expected.clear();
+                purged = [version; PAGES];
+                assert_eq!(world.cache.statistics().objects, 0);
+            }
+            Step::Wait(seconds) => world.wait(u64::from(seconds)),
+        }
+        let statistics = world.cache.statistics();
+        assert!(statistics.bytes <= memory_bytes, "{statistics:?}");
+    }
+    drop(pending);
+    let _ = world.cache.purge(&Purge::All, Manner::Hard, world.moment.now);
+    let statistics = world.cache.statistics();
+    assert_eq!((statistics.objects, statistics.fills), (0, 0));
+    assert!(statistics.bytes < 40_000, "only the tables are left: {statistics:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn the_bound_holds_and_what_is_found_is_what_was_stored(
+        steps in proptest::collection::vec(step(), 1..150),
+        memory_bytes in 70_000_u64..400_000,
+    ) {
+        run(&steps, memory_bytes);
+    }
+}
+
+#[test]
+fn many_small_objects_stay_within_the_bound() {
+    const MEMORY_BYTES: u64 = 3 << 20;
+    let mut world = World::with(Settings::new(MEMORY_BYTES));
+    for page in 0..12_000 {
+        world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=60", "x");
+        assert!(world.cache.statistics().bytes <= MEMORY_BYTES);
+    }
+    let statistics = world.cache.statistics();
+    assert!(statistics.evicted > 0 && statistics.bytes > MEMORY_BYTES * 9 / 10, "{statistics:?}");
+}
+
+#[test]
+fn large_ones_do_not_empty_the_store() {
+    let mut world = World::with(Settings::new(8 << 20));
+    for page in 0..4_000 {
+        world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=600", &"x".repeat(1_000));
+        assert!(world.is_hit(&format!("GET /{page}"), "") || page > 0);
+    }
+    let before = world.cache.statistics();
+    let large = "x".repeat(500_000);
+    for page in 0..200 {
+        world.fetch(&format!("GET /large/{page}"), "", 200, "Cache-Control: max-age=600", &large);
+    }
+    let after = world.cache.statistics();
+    assert!(after.objects * 2 > before.objects, "{before:?} {after:?}");
+}

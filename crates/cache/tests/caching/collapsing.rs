@@ -1,0 +1,329 @@
+//! Many requests for one thing are one request upstream; and nobody waits for what is not for him.
+
+use breme_cache::{Asked, Followed, Follower, Forward, Reading, Settings, Wakes};
+
+use crate::world::{World, got};
+
+const FRESH: &str = "Cache-Control: max-age=60";
+
+/// Reads all that is there.
+fn read(follower: &mut Follower) -> (String, Option<Reading>) {
+    let mut out = Vec::new();
+    loop {
+        match follower.read(&mut out, 2) {
+            Reading::Copied(_) => {}
+            Reading::Rest(bytes) => {
+                out.extend_from_slice(&bytes);
+                assert_eq!(follower.read(&mut Vec::new(), 2), Reading::End);
+                return (String::from_utf8(out).unwrap(), Some(Reading::End));
+            }
+            Reading::Waiting => return (String::from_utf8(out).unwrap(), None),
+            other => return (String::from_utf8(out).unwrap(), Some(other)),
+        }
+    }
+}
+
+fn begin(world: &mut World, count: usize, lines: &str, length: Option<u64>) -> (Forward, Vec<Follower>) {
+    let mut forward = world.miss("GET /", "");
+    let mut followers: Vec<Follower> = (0..count).map(|_| world.follow("GET /", "")).collect();
+    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.moment), Followed::Waiting)));
+    world.head(&mut forward, 200, lines, length);
+    (forward, followers)
+}
+
+#[test]
+fn a_thousand_read_what_one_fetches_as_it_comes() {
+    let mut world = World::new();
+    let (mut forward, mut followers) = begin(&mut world, 999, "Cache-Control: max-age=60\nX: y", Some(6));
+    assert_eq!(world.woken(), 999);
+    for follower in &mut followers {
+        let Followed::Stream(head) = follower.poll(world.moment) else { panic!("the head is there") };
+        assert_eq!((head.status, head.length, head.age_s), (200, Some(6), 0));
+        assert_eq!(head.lines.as_bytes(), b"Cache-Control: max-age=60\r\nX: y\r\n");
+        assert_eq!(crate::world::said(head.report), "c; fwd=uri-miss; collapsed");
+        assert_eq!(read(follower), (String::new(), None));
+    }
+    forward.handle_content(b"abc", &mut world.wakes);
+    assert_eq!(world.woken(), 999);
+    let (early, late) = followers.split_at_mut(500);
+    assert!(early.iter_mut().all(|follower| read(follower) == ("abc".to_owned(), None)));
+    forward.handle_content(b"def", &mut world.wakes);
+    assert_eq!(world.woken(), 500, "only those who have read all and sleep are woken");
+    forward.handle_end(&mut world.wakes);
+    assert!(early.iter_mut().all(|follower| read(follower) == ("def".to_owned(), Some(Reading::End))));
+    assert!(late.iter_mut().all(|follower| read(follower) == ("abcdef".to_owned(), Some(Reading::End))));
+    assert_eq!(world.hit("GET /", "").content, "abcdef");
+    assert_eq!(world.cache.statistics().fills, 0);
+}
+
+#[test]
+fn who_comes_late_reads_from_the_beginning() {
+    let mut world = World::new();
+    let (mut forward, _) = begin(&mut world, 0, FRESH, None);
+    forward.handle_content(b"abc", &mut world.wakes);
+    let mut late = world.follow("GET /", "");
+    assert!(matches!(late.poll(world.moment), Followed::Stream(head) if head.length.is_none()));
+    assert_eq!(read(&mut late), ("abc".to_owned(), None));
+    let mut never_polled = world.follow("GET /", "If-None-Match: \"x\"");
+    forward.handle_content(b"def", &mut world.wakes);
+    forward.handle_end(&mut world.wakes);
+    assert_eq!(read(&mut late), ("def".to_owned(), Some(Reading::End)));
+    let Followed::Answer(answer) = never_polled.poll(world.moment) else { panic!("it is in the store") };
+    assert_eq!(got(&answer).content, "abcdef");
+}
+
+#[test]
+fn private_answers_let_all_go_at_once_and_nobody_waits_for_the_next() {
+    for lines in [
+        "Cache-Control: private",
+        "Cache-Control: no-store",
+        "Cache-Control: max-age=60\nSet-Cookie: a=b",
+        "Cache-Control: max-age=60\nVary: *",
+    ] {
+        let mut world = World::new();
+        let (forward, followers) = begin(&mut world, 10, lines, Some(3));
+        assert_eq!(world.woken(), 10);
+        assert!(!forward.wants_content());
+        let moment = world.moment;
+        let mut forwards = Vec::new();
+        for mut follower in followers {
+            assert!(matches!(follower.poll(moment), Followed::LetGo));
+            let Asked::Forward(forward) = follower.ask_again(moment) else { panic!("each asks for itself") };
+            forwards.push(forward);
+        }
+        forwards.extend((0..3).map(|_| world.miss("GET /", "")));
+        world.wait(602);
+        let _leader = world.miss("GET /", "");
+        world.follow("GET /", "");
+    }
+}
+
+#[test]
+fn what_is_stale_at_once_is_for_nobody_else() {
+    let mut world = World::new();
+    let (forward, mut followers) = begin(&mut world, 2, "Cache-Control: no-cache\nETag: \"a\"", Some(3));
+    assert!(forward.wants_content(), "it may be stored");
+    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.moment), Followed::LetGo)));
+    let found = world.follow_up(forward, "abc");
+    assert_eq!(found, 0);
+    let Asked::Forward(forward) = followers.pop().unwrap().ask_again(world.moment) else { panic!("it asks") };
+    assert!(forward.conditions().is_some(), "whether it is still right");
+}
+
+impl World {
+    fn follow_up(&mut self, mut forward: Forward, content: &str) -> usize {
+        self.woken();
+        forward.handle_content(content.as_bytes(), &mut self.wakes);
+        forward.handle_end(&mut self.wakes);
+        self.woken()
+    }
+}
+
+#[test]
+fn a_failed_fill_is_taken_over_by_the_next() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "");
+    let mut followers: Vec<Follower> = (0..3).map(|_| world.follow("GET /", "")).collect();
+    assert!(world.fail(forward).is_none());
+    assert_eq!(world.woken(), 3);
+    let moment = world.moment;
+    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(moment), Followed::LetGo)));
+    let Asked::Forward(second) = followers.remove(0).ask_again(moment) else { panic!("the first of them asks") };
+    let Asked::Wait(mut third) = followers.remove(0).ask_again(moment) else { panic!("the second follows") };
+    world.answer(second, 200, FRESH, "abc");
+    assert!(matches!(third.poll(moment), Followed::Answer(_)));
+    let Asked::Answer(answer) = followers.remove(0).ask_again(moment) else { panic!("the third finds it") };
+    assert_eq!(got(&answer).content, "abc");
+}
+
+#[test]
+fn content_that_breaks_off_breaks_off_for_all_who_have_begun() {
+    let mut world = World::new();
+    let (mut forward, mut followers) = begin(&mut world, 2, FRESH, Some(6));
+    assert!(matches!(followers[0].poll(world.moment), Followed::Stream(_)));
+    forward.handle_content(b"abc", &mut world.wakes);
+    assert_eq!(world.fail(forward), None);
+    assert_eq!(followers[0].read(&mut Vec::new(), 9), Reading::Broken);
+    assert!(matches!(followers[1].poll(world.moment), Followed::LetGo), "who has not begun asks again");
+    assert!(!world.is_hit("GET /", ""));
+}
+
+#[test]
+fn content_that_is_too_short_is_not_stored() {
+    let mut world = World::new();
+    let (mut forward, mut followers) = begin(&mut world, 1, FRESH, Some(6));
+    assert!(matches!(followers[0].poll(world.moment), Followed::Stream(_)));
+    forward.handle_content(b"abc", &mut world.wakes);
+    forward.handle_end(&mut world.wakes);
+    assert_eq!(followers[0].read(&mut Vec::new(), 9), Reading::Broken);
+    assert!(!world.is_hit("GET /", ""));
+}
+
+#[test]
+fn a_fill_that_is_dropped_lets_all_go() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "");
+    let mut follower = world.follow("GET /", "");
+    drop(forward);
+    assert!(matches!(follower.poll(world.moment), Followed::LetGo));
+    assert_eq!(world.cache.statistics().fills, 0);
+}
+
+#[test]
+fn nobody_waits_for_ever() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "");
+    let follower = world.follow("GET /", "");
+    assert_eq!(follower.deadline(), world.moment.now + Settings::new(1).follow_max);
+    world.wait(10);
+    let Asked::Forward(own) = follower.ask_again(world.moment) else { panic!("it asks for itself") };
+    world.answer(own, 200, FRESH, "abc");
+    assert_eq!(world.hit("GET /", "").content, "abc");
+    drop(forward);
+}
+
+#[test]
+fn variants_are_not_mixed() {
+    let mut world = World::new();
+    let mut forward = world.miss("GET /", "Accept-Encoding: gzip");
+    let mut same = world.follow("GET /", "accept-encoding: GZIP");
+    let mut other = world.follow("GET /", "Accept-Encoding: br");
+    world.head(&mut forward, 200, "Cache-Control: max-age=60\nVary: Accept-Encoding", Some(3));
+    assert!(matches!(same.poll(world.moment), Followed::Stream(_)));
+    assert!(matches!(other.poll(world.moment), Followed::LetGo));
+    let Asked::Forward(own) = other.ask_again(world.moment) else { panic!("another variant is another fill") };
+    let _same = world.follow("GET /", "Accept-Encoding: gzip");
+    world.follow_up(forward, "one");
+    world.answer(own, 200, "Cache-Control: max-age=60\nVary: Accept-Encoding", "two");
+    world.wait(100);
+    let _one = world.miss("GET /", "Accept-Encoding: gzip");
+    let _two = world.miss("GET /", "Accept-Encoding: br");
+    world.follow("GET /", "Accept-Encoding: br");
+}
+
+#[test]
+fn validation_is_collapsed_too() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
+    world.wait(20);
+    let forward = world.miss("GET /", "");
+    let mut plain = world.follow("GET /", "");
+    let mut conditional = world.follow("GET /", "If-None-Match: \"a\"");
+    let mut part = world.follow("GET /", "Range: bytes=0-0");
+    let mut head = world.follow("HEAD /", "");
+    world.answer(forward, 304, "Cache-Control: max-age=10", "");
+    let moment = world.moment;
+    let followed = |follower: &mut Follower| match follower.poll(moment) {
+        Followed::Answer(answer) => got(&answer),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        (followed(&mut plain).content.as_str(), followed(&mut plain).said.as_str()),
+        ("one", "c; fwd=stale; ttl=10; collapsed")
+    );
+    assert_eq!(
+        (followed(&mut conditional).status, followed(&mut part).status, followed(&mut head).content),
+        (304, 206, String::new())
+    );
+}
+
+#[test]
+fn all_get_the_stale_one_when_upstream_fails() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
+    world.wait(20);
+    let mut forward = world.miss("GET /", "");
+    let mut follower = world.follow("GET /", "");
+    assert!(world.head(&mut forward, 503, "", Some(0)).is_some());
+    let Followed::Answer(answer) = follower.poll(world.moment) else { panic!("the stale one") };
+    assert_eq!(got(&answer).said, "c; fwd=stale; fwd-status=503; ttl=-10; collapsed");
+}
+
+#[test]
+fn who_may_not_follow() {
+    let mut world = World::new();
+    let leader = world.miss("GET /", "");
+    for lines in [
+        "Authorization: x",
+        "Cache-Control: no-cache",
+        "Cache-Control: no-store",
+        "Range: bytes=0-1",
+        "If-Match: \"a\"",
+    ] {
+        let own = world.miss("GET /", lines);
+        drop(own);
+    }
+    world.miss("HEAD /x", "");
+    drop(leader);
+    let _authorized = world.miss("GET /", "Authorization: x");
+    let _own = world.miss("GET /", "");
+    let _conditional = world.miss("GET /y", "If-None-Match: \"a\"");
+    let _own = world.miss("GET /y", "");
+}
+
+#[test]
+fn what_is_too_long_is_known_at_once_where_its_length_is() {
+    let mut world = World::with(Settings { object_bytes_max: 5, ..Settings::new(4 << 20) });
+    let (forward, mut followers) = begin(&mut world, 2, FRESH, Some(6));
+    assert!(!forward.wants_content());
+    assert!(followers.iter_mut().all(|follower| matches!(follower.poll(world.moment), Followed::LetGo)));
+    let _first = world.miss("GET /", "");
+    let _second = world.miss("GET /", "");
+}
+
+#[test]
+fn what_grows_too_long_goes_on_for_those_who_have_begun() {
+    let settings = Settings { object_bytes_max: 40_000, overlong_window_bytes: 30_000, ..Settings::new(4 << 20) };
+    let mut world = World::with(settings);
+    let (mut forward, mut followers) = begin(&mut world, 3, FRESH, None);
+    assert!(matches!(followers[0].poll(world.moment), Followed::Stream(_)));
+    assert!(matches!(followers[1].poll(world.moment), Followed::Stream(_)));
+    let piece = "x".repeat(10_000);
+    let mut read = 0;
+    let mut took = |follower: &mut Follower| {
+        let mut out = Vec::new();
+        while let Reading::Copied(bytes) = follower.read(&mut out, 7_000) {
+            read += bytes;
+        }
+        read
+    };
+    for count in 1..=20 {
+        forward.handle_content(piece.as_bytes(), &mut world.wakes);
+        assert_eq!(took(&mut followers[0]), count * 10_000);
+    }
+    assert_eq!(followers[1].read(&mut Vec::new(), 1), Reading::Broken, "too slow");
+    assert!(matches!(followers[2].poll(world.moment), Followed::LetGo), "had not begun");
+    assert!(forward.is_awaited());
+    forward.handle_end(&mut world.wakes);
+    assert_eq!(followers[0].read(&mut Vec::new(), 1), Reading::End);
+    assert!(!world.is_hit("GET /", ""));
+    drop(followers);
+    assert!(world.cache.statistics().bytes < 100_000, "{:?}", world.cache.statistics());
+}
+
+#[test]
+fn an_overlong_answer_that_nobody_reads_is_not_collected() {
+    let mut world = World::with(Settings { object_bytes_max: 40_000, ..Settings::new(4 << 20) });
+    let (mut forward, _) = begin(&mut world, 0, FRESH, None);
+    for _ in 0..5 {
+        forward.handle_content(&[b'x'; 10_000], &mut world.wakes);
+    }
+    assert!(!forward.wants_content());
+    forward.handle_end(&mut world.wakes);
+    assert!(!world.is_hit("GET /", ""));
+}
+
+#[test]
+fn a_fill_without_a_client_goes_on_while_it_is_of_use() {
+    let mut world = World::new();
+    let (forward, followers) = begin(&mut world, 1, FRESH, Some(500_000));
+    assert!(forward.is_awaited(), "it is read");
+    drop(followers);
+    assert!(!forward.is_awaited(), "nobody reads it and most is missing");
+    drop(forward);
+    let mut wakes = Wakes::new();
+    let (mut forward, _) = begin(&mut world, 0, FRESH, Some(300_000));
+    forward.handle_content(&[0; 100_000], &mut wakes);
+    assert!(forward.is_awaited(), "little is missing");
+    assert!(!world.miss("GET /other", "").is_awaited());
+}

@@ -1,0 +1,98 @@
+//! The hit ratio of the store against an LRU of the same size, on requests that follow Zipf's law.
+
+use std::collections::{BTreeMap, HashMap};
+
+use breme_base::Random;
+use breme_cache::{Asked, Settings};
+
+use crate::world::World;
+
+const REQUESTS: usize = 60_000;
+const CONTENT_BYTES: usize = 1_000;
+
+/// Ranks by Zipf's law with exponent 0.9, drawn by inversion.
+struct Zipf {
+    cumulated: Vec<f64>,
+    random: Random,
+}
+
+impl Zipf {
+    fn new(count: usize, seed: u64) -> Self {
+        let mut sum = 0.0;
+        let weigh = |rank: usize| {
+            sum += 1.0 / ((rank + 1) as f64).powf(0.9);
+            sum
+        };
+        Self { cumulated: (0..count).map(weigh).collect(), random: Random::new(seed) }
+    }
+
+    fn draw(&mut self) -> usize {
+        let point = self.random.unit() * self.cumulated[self.cumulated.len() - 1];
+        self.cumulated.partition_point(|&sum| sum <= point)
+    }
+}
+
+/// The one to be as good as: it throws out what was used longest ago.
+#[derive(Default)]
+struct Lru {
+    used: HashMap<usize, u64>,
+    order: BTreeMap<u64, usize>,
+    clock: u64,
+}
+
+impl Lru {
+    /// Whether it was there; it is now.
+    fn use_(&mut self, object: usize, capacity: usize) -> bool {
+        self.clock += 1;
+        let before = self.used.insert(object, self.clock);
+        if let Some(before) = before {
+            self.order.remove(&before);
+        }
+        self.order.insert(self.clock, object);
+        if self.used.len() > capacity
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.used.remove(&oldest);
+        }
+        before.is_some()
+    }
+}
+
+/// The store's hits, and how many objects it held at last.
+fn store_hits(requests: &[usize], memory_bytes: u64) -> (usize, usize) {
+    let mut world = World::with(Settings::new(memory_bytes));
+    let content = "x".repeat(CONTENT_BYTES);
+    let mut hits = 0;
+    for object in requests {
+        match world.ask(&format!("GET /{object:07}"), "") {
+            Asked::Answer(_) => hits += 1,
+            Asked::Forward(forward) => drop(world.answer(forward, 200, "Cache-Control: max-age=100000", &content)),
+            Asked::Wait(_) => panic!("one at a time"),
+        }
+    }
+    (hits, world.cache.statistics().objects as usize)
+}
+
+fn object_bytes() -> u64 {
+    let mut world = World::new();
+    world.fetch("GET /0000000", "", 200, "Cache-Control: max-age=100000", &"x".repeat(CONTENT_BYTES));
+    world.cache.hottest(1, world.moment.now)[0].bytes
+}
+
+/// Objects of a thousand bytes, memory for half of them. `BREME_CACHE_REQUESTS=1000000` runs the size of the published
+/// comparisons (in a release build).
+#[test]
+fn the_store_hits_more_often_than_an_lru_of_as_many_objects() {
+    let requests: usize =
+        std::env::var("BREME_CACHE_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(REQUESTS);
+    let objects = requests / 5;
+    let mut zipf = Zipf::new(objects, 1);
+    let requests: Vec<usize> = (0..requests).map(|_| zipf.draw()).collect();
+    let (hits, held) = store_hits(&requests, object_bytes() * objects as u64 / 2);
+    assert!(held > objects / 2 * 9 / 10, "{held} objects of {objects} are held: the tables cost too much");
+    let mut lru = Lru::default();
+    let lru_hits = requests.iter().filter(|&&object| lru.use_(object, held)).count();
+    let share = |hits: usize| hits as f64 / requests.len() as f64;
+    eprintln!("{objects} objects, {held} held: the store hits {:.4}, an LRU {:.4}", share(hits), share(lru_hits));
+    assert!(hits >= lru_hits, "the store hits {:.4}, an LRU {:.4}", share(hits), share(lru_hits));
+}

@@ -1,0 +1,191 @@
+//! What is stored, for how long it answers, and what the answers say (RFC 9111, 3 to 5).
+
+use crate::world::World;
+
+#[test]
+fn a_fresh_response_answers_with_its_age() {
+    let mut world = World::new();
+    let date = world.date(0);
+    let lines = format!("Date: {date}\nCache-Control: max-age=60\nAge: 10\nX: y\nContent-Length: 5\nConnection: close");
+    let first = world.fetch("GET /", "", 200, &lines, "hello");
+    assert_eq!(first.said, "c; fwd=uri-miss; stored");
+    world.wait(3);
+    let hit = world.hit("GET /", "");
+    assert_eq!((hit.status, hit.content.as_str(), hit.age), (200, "hello", Some(13)));
+    assert_eq!(hit.lines, format!("Date: {date}\r\nCache-Control: max-age=60\r\nX: y\r\n"));
+    assert_eq!(hit.said, "c; hit; ttl=47");
+    world.wait(46);
+    assert!(world.is_hit("GET /", ""));
+    world.wait(1);
+    assert!(!world.is_hit("GET /", ""));
+}
+
+#[test]
+fn head_is_answered_from_get() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "hello");
+    let hit = world.hit("HEAD /", "");
+    assert_eq!((hit.status, hit.content.as_str()), (200, ""));
+}
+
+#[test]
+fn keys_keep_apart_what_is_apart() {
+    let mut world = World::new();
+    world.fetch("GET /a?b", "", 200, "Cache-Control: max-age=60", "one");
+    for (target, host) in [
+        ("/a", ""),
+        ("/a?c", ""),
+        ("/A?b", ""),
+        ("/a?b&", ""),
+        ("/a?b", "Host: b.example"),
+        ("/a?b", "Host: a.example:8080"),
+    ] {
+        assert!(!world.is_hit(&format!("GET {target}"), host), "{target} {host}");
+    }
+    assert_eq!(world.hit("GET /a?b", "Host: A.EXAMPLE:80").content, "one");
+    assert_eq!(world.hit("GET /a?b", "Host: a.example.").content, "one");
+}
+
+#[test]
+fn fields_that_are_not_in_the_key_change_nothing() {
+    let mut world = World::new();
+    world.fetch("GET /", "X-Forwarded-Host: evil", 200, "Cache-Control: max-age=60", "one");
+    for lines in ["", "X-Forwarded-Host: other", "Cookie: a=b", "Pragma: no-cache", "X-Anything: x"] {
+        assert_eq!(world.hit("GET /", lines).content, "one", "{lines}");
+    }
+    for lines in ["X-Original-URL: /admin", "x-http-method-override: PUT", "X-Rewrite-URL: /x"] {
+        assert_eq!(world.fetch("GET /", lines, 200, "Cache-Control: max-age=60", "evil").said, "c; fwd=bypass");
+        assert_eq!(
+            world.hit("GET /", "").content,
+            "one",
+            "what is taken for another request is not stored as this one: {lines}"
+        );
+    }
+}
+
+#[test]
+fn a_get_with_content_has_nothing_to_do_with_the_store() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "Content-Length: 5");
+    assert_eq!(world.answer(forward, 200, "Cache-Control: max-age=60", "fat").said, "c; fwd=bypass");
+    assert!(!world.is_hit("GET /", ""));
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "thin");
+    world.miss("GET /", "Content-Length: 5");
+}
+
+#[test]
+fn what_clients_ask_for() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=100\nETag: \"a\"", "one");
+    world.wait(10);
+    for (value, expected) in [
+        ("max-age=10", true),
+        ("max-age=9", false),
+        ("max-age=0", false),
+        ("min-fresh=90", true),
+        ("min-fresh=91", false),
+        ("no-cache", false),
+        ("no-store", false),
+        ("only-if-cached", true),
+        ("max-stale", true),
+    ] {
+        assert_eq!(world.is_hit("GET /", &format!("Cache-Control: {value}")), expected, "{value}");
+    }
+    let forward = world.miss("GET /", "Cache-Control: no-cache");
+    assert_eq!(forward.conditions().unwrap().as_bytes(), b"If-None-Match: \"a\"\r\n");
+    let found = world.answer(forward, 304, "Cache-Control: max-age=100", "");
+    assert_eq!(
+        (found.status, found.content.as_str(), found.said.as_str()),
+        (200, "one", "c; fwd=request; fwd-status=304; ttl=100; stored")
+    );
+    world.wait(105);
+    assert_eq!(world.hit("GET /", "Cache-Control: max-stale=5").said, "c; hit; ttl=-5");
+    assert!(!world.is_hit("GET /", "Cache-Control: max-stale=4"));
+    assert!(!world.is_hit("GET /", ""));
+    let gone = world.hit("GET /other", "Cache-Control: only-if-cached");
+    assert_eq!((gone.status, gone.age), (504, None));
+}
+
+#[test]
+fn clients_may_be_kept_from_asking() {
+    let mut world =
+        World::with(breme_cache::Settings { client_directives: false, ..breme_cache::Settings::new(1 << 20) });
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=100", "one");
+    assert!(world.is_hit("GET /", "Cache-Control: no-cache, no-store, max-age=0"));
+}
+
+#[test]
+fn a_request_that_forbids_storing_changes_nothing_in_the_store() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "Cache-Control: no-store");
+    assert_eq!(world.answer(forward, 200, "Cache-Control: max-age=60", "secret").said, "c; fwd=uri-miss");
+    assert!(!world.is_hit("GET /", ""));
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "known");
+    world.fetch("GET /", "Cache-Control: no-store", 200, "Cache-Control: private", "secret");
+    assert_eq!(world.hit("GET /", "").content, "known");
+}
+
+#[test]
+fn what_a_login_gets_is_only_stored_by_a_word() {
+    let mut world = World::new();
+    world.fetch("GET /", "Authorization: x", 200, "Cache-Control: max-age=60", "secret");
+    assert!(!world.is_hit("GET /", "") && !world.is_hit("GET /", "Authorization: x"));
+    world.fetch("GET /", "Authorization: x", 200, "Cache-Control: max-age=60, public", "open");
+    assert_eq!(world.hit("GET /", "").content, "open");
+    assert_eq!(world.hit("GET /", "Authorization: y").content, "open");
+    world.fetch("GET /anonymous", "", 200, "Cache-Control: max-age=60", "for nobody in particular");
+    assert!(
+        !world.is_hit("GET /anonymous", "Authorization: x"),
+        "who says who it is asks the origin, unless the response says that it is for all"
+    );
+}
+
+#[test]
+fn a_cookie_for_somebody_is_never_stored() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: public, max-age=60\nSet-Cookie: id=1", "yours");
+    assert!(!world.is_hit("GET /", ""));
+    assert_eq!(world.cache.statistics().objects, 1, "it is only noted that others need not wait");
+}
+
+#[test]
+fn what_varies_with_who_somebody_is_is_passed_on_for_those_alone() {
+    let mut world = World::new();
+    let lines = "Cache-Control: max-age=60\nVary: Cookie";
+    world.fetch("GET /", "Cookie: session=1", 200, lines, "hello 1");
+    assert!(!world.is_hit("GET /", "Cookie: session=1"));
+    world.fetch("GET /", "Cookie: lang=de", 200, lines, "hallo");
+    assert_eq!(world.hit("GET /", "Cookie: lang=de").content, "hallo");
+    assert!(!world.is_hit("GET /", "Cookie: lang=en") && !world.is_hit("GET /", "Cookie: lang=de; session=2"));
+}
+
+#[test]
+fn targeted_directives_are_stored_and_passed_on() {
+    let mut world = World::new();
+    let lines = "Cache-Control: no-store\nCDN-Cache-Control: max-age=60";
+    world.fetch("GET /", "", 200, lines, "one");
+    let hit = world.hit("GET /", "");
+    assert_eq!((hit.field("cdn-cache-control"), hit.field("cache-control")), (Some("max-age=60"), Some("no-store")));
+}
+
+#[test]
+fn lifetimes_over_a_minute_do_not_end_together() {
+    let mut world = World::with(breme_cache::Settings::new(4 << 20));
+    let ttl = |said: &str| said.rsplit_once('=').unwrap().1.parse::<i64>().unwrap();
+    let ttls: Vec<i64> = (0..200)
+        .map(|page| {
+            world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=1000", "x");
+            ttl(&world.hit(&format!("GET /{page}"), "").said)
+        })
+        .collect();
+    assert!(ttls.iter().all(|ttl| (950..=1000).contains(ttl)));
+    assert!(ttls.iter().max().unwrap() - ttls.iter().min().unwrap() > 40, "{ttls:?}");
+}
+
+#[test]
+fn errors_do_not_name_the_wrong_thing() {
+    use breme_cache::{Cache, Settings};
+    let message = |settings: Settings| Cache::new(settings).unwrap_err().to_string();
+    assert!(message(Settings::new(100)).contains("100 bytes"));
+    assert!(message(Settings { name: "no name".to_owned(), ..Settings::new(1 << 20) }).contains("\"no name\""));
+}

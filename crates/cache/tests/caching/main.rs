@@ -1,0 +1,11 @@
+//! The cache through its public interface: requests and answers as text, time as a number.
+
+mod bounds;
+mod collapsing;
+mod eviction;
+mod freshness;
+mod interleaving;
+mod invalidating;
+mod reusing;
+mod stale;
+mod world;

@@ -1,0 +1,164 @@
+//! Conditional and partial requests, variants, validation (RFC 9111, 3.4, 4.1, 4.3).
+
+use crate::world::World;
+
+#[test]
+fn who_has_it_already_gets_a_304() {
+    let mut world = World::new();
+    let modified = world.date(-1000);
+    let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nLast-Modified: {modified}\nContent-Type: text/plain");
+    world.fetch("GET /", "", 200, &lines, "one");
+    let hit = world.hit("GET /", "If-None-Match: \"x\", W/\"a\"");
+    assert_eq!((hit.status, hit.content.as_str(), hit.age), (304, "", Some(0)));
+    assert_eq!((hit.field("etag"), hit.field("content-type")), (Some("\"a\""), None));
+    assert_eq!(world.hit("GET /", &format!("If-Modified-Since: {modified}")).status, 304);
+    assert_eq!(world.hit("GET /", "If-None-Match: \"x\"").content, "one");
+    assert_eq!(world.hit("HEAD /", "If-None-Match: \"a\"").status, 304);
+}
+
+#[test]
+fn conditions_for_the_origin_go_there() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=60\nETag: \"a\"", "one");
+    for lines in ["If-Match: \"a\"", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
+        let forward = world.miss("GET /", lines);
+        assert!(forward.conditions().is_none(), "as the client sent it");
+        assert_eq!(world.answer(forward, 412, "", "").status, 412);
+    }
+}
+
+#[test]
+fn a_clients_condition_on_something_unknown_goes_as_it_came() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "If-None-Match: \"x\"");
+    assert!(forward.conditions().is_none());
+    assert_eq!(world.answer(forward, 304, "ETag: \"x\"\nCache-Control: max-age=60", "").status, 304);
+    assert!(!world.is_hit("GET /", ""), "a 304 to somebody's condition is nothing to store");
+}
+
+#[test]
+fn parts_of_what_is_stored() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=60\nETag: \"a\"\nContent-Type: text/plain", "0123456789");
+    let hit = world.hit("GET /", "Range: bytes=2-4");
+    assert_eq!((hit.status, hit.content.as_str(), hit.field("content-range")), (206, "234", Some("bytes 2-4/10")));
+    let hit = world.hit("GET /", "Range: bytes=0-0,9-9");
+    assert!(hit.status == 206 && hit.field("content-type").unwrap().starts_with("multipart/byteranges; boundary="));
+    assert_eq!(world.hit("GET /", "Range: bytes=10-").status, 416);
+    assert_eq!(world.hit("GET /", "Range: bytes=0-1\nIf-Range: \"b\"").status, 200);
+    assert_eq!(world.hit("GET /", "Range: bytes=0-1\nIf-Range: \"a\"").status, 206);
+    assert_eq!(world.hit("HEAD /", "Range: bytes=0-1").status, 200, "Range is for GET alone");
+    assert_eq!(world.hit("GET /", "Range: bytes=0-1\nIf-None-Match: \"a\"").status, 304, "conditions come first");
+    let many = (0..20).map(|part| format!("{part}-{part}")).collect::<Vec<_>>().join(",");
+    assert_eq!(world.hit("GET /", &format!("Range: bytes={many}")).status, 200);
+}
+
+#[test]
+fn a_part_from_upstream_is_not_stored() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "Range: bytes=0-4");
+    assert!(forward.conditions().is_none());
+    world.answer(forward, 206, "Cache-Control: max-age=60\nContent-Range: bytes 0-4/10", "01234");
+    assert!(!world.is_hit("GET /", "") && !world.is_hit("GET /", "Range: bytes=0-4"));
+    let forward = world.miss("GET /", "Range: bytes=0-4");
+    world.answer(forward, 200, "Cache-Control: max-age=60", "0123456789");
+    assert_eq!(world.hit("GET /", "").content, "0123456789", "the whole, where upstream knows no ranges");
+}
+
+#[test]
+fn variants() {
+    let mut world = World::new();
+    let lines = "Cache-Control: max-age=60\nVary: Foo";
+    world.fetch("GET /", "Foo: 1", 200, lines, "one");
+    assert_eq!(world.fetch("GET /", "Foo: 2", 200, lines, "two").said, "c; fwd=vary-miss; stored");
+    assert_eq!(world.hit("GET /", "Foo: 1").content, "one");
+    assert_eq!(world.hit("GET /", "foo:  2\nBar: x").content, "two");
+    assert!(!world.is_hit("GET /", "") && !world.is_hit("GET /", "Foo: 3"));
+    world.fetch("GET /", "Foo: 3", 200, "Cache-Control: max-age=60\nVary: *", "three");
+    assert!(!world.is_hit("GET /", "Foo: 3"));
+}
+
+#[test]
+fn variants_are_bounded() {
+    let mut world = World::with(breme_cache::Settings { variants_max: 3, ..breme_cache::Settings::new(4 << 20) });
+    for value in 0..10 {
+        world.fetch("GET /", &format!("Foo: {value}"), 200, "Cache-Control: max-age=60\nVary: Foo", "x");
+    }
+    assert_eq!(world.cache.statistics().objects, 3);
+    assert!(world.is_hit("GET /", "Foo: 9") && world.is_hit("GET /", "Foo: 7") && !world.is_hit("GET /", "Foo: 6"));
+}
+
+#[test]
+fn a_304_freshens_what_is_stored() {
+    let mut world = World::new();
+    let modified = world.date(-1000);
+    let lines = format!("Cache-Control: max-age=10\nETag: \"a\"\nLast-Modified: {modified}\nX: 1\nY: 1");
+    world.fetch("GET /", "", 200, &lines, "one");
+    world.wait(20);
+    let forward = world.miss("GET /", "If-None-Match: \"old\"");
+    let expected = format!("If-None-Match: \"a\"\r\nIf-Modified-Since: {modified}\r\n");
+    assert_eq!(forward.conditions().unwrap().as_bytes(), expected.as_bytes(), "both validators, and not the client's");
+    let found = world.answer(forward, 304, "Cache-Control: max-age=30\nX: 2\nETag: \"a\"", "");
+    assert_eq!(
+        (found.status, found.content.as_str(), found.field("x"), found.field("y")),
+        (200, "one", Some("2"), Some("1"))
+    );
+    assert_eq!((found.age, found.said.as_str()), (Some(0), "c; fwd=stale; fwd-status=304; ttl=30; stored"));
+    world.wait(29);
+    let hit = world.hit("GET /", "");
+    assert_eq!((hit.field("x"), hit.field("cache-control"), hit.age), (Some("2"), Some("max-age=30"), Some(29)));
+}
+
+#[test]
+fn validation_may_end_with_something_new() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
+    world.wait(20);
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"b\"", "two");
+    assert_eq!(world.hit("GET /", "").content, "two");
+    assert_eq!(world.cache.statistics().objects, 1);
+    world.wait(20);
+    world.fetch("GET /", "", 200, "Cache-Control: private\nETag: \"c\"", "three");
+    world.fetch("GET /", "", 404, "", "gone");
+    assert!(!world.is_hit("GET /", ""), "what was there before is out of date");
+}
+
+#[test]
+fn a_validated_response_that_may_no_longer_be_stored_goes() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
+    world.wait(20);
+    let found = world.fetch("GET /", "", 304, "Cache-Control: private", "");
+    assert_eq!((found.status, found.content.as_str(), found.said.contains("stored")), (200, "one", false));
+    assert_eq!(world.cache.statistics().objects, 0);
+}
+
+#[test]
+fn always_to_be_validated() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: no-cache, max-age=60\nETag: \"a\"", "one");
+    let forward = world.miss("GET /", "");
+    assert!(forward.conditions().is_some());
+    assert_eq!(world.answer(forward, 304, "", "").content, "one");
+    world.miss("GET /", "Cache-Control: max-stale");
+}
+
+#[test]
+fn head_freshens_what_it_agrees_with() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", "one");
+    world.wait(20);
+    let mut head = world.miss("HEAD /", "");
+    assert_eq!(
+        world.head(&mut head, 200, "Cache-Control: max-age=30\nETag: \"a\"\nX: 2\nContent-Length: 3", Some(0)),
+        None
+    );
+    head.handle_end(&mut breme_cache::Wakes::new());
+    let hit = world.hit("GET /", "");
+    assert_eq!((hit.content.as_str(), hit.field("x")), ("one", Some("2")));
+    world.wait(40);
+    let mut head = world.miss("HEAD /", "");
+    world.head(&mut head, 200, "Cache-Control: max-age=30\nETag: \"b\"", Some(0));
+    head.handle_end(&mut breme_cache::Wakes::new());
+    assert!(!world.is_hit("GET /", ""));
+}

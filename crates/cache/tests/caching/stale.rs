@@ -1,0 +1,130 @@
+//! Stale responses: while a fresh one is fetched, and when none can be had (RFC 5861; RFC 9111, 4.2.4).
+
+use breme_cache::Asked;
+
+use crate::world::{World, got};
+
+fn stale(value: &str) -> World {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=10, {value}\nETag: \"a\""), "one");
+    world.wait(20);
+    world
+}
+
+#[test]
+fn one_refresh_in_the_background() {
+    let mut world = stale("stale-while-revalidate=30");
+    let Asked::Answer(mut answer) = world.ask("GET /", "If-None-Match: \"x\"") else { panic!("stale for now") };
+    assert_eq!(
+        (got(&answer).content.as_str(), got(&answer).said.as_str(), got(&answer).age),
+        ("one", "c; hit; ttl=-10", Some(20))
+    );
+    let refresh = answer.take_refresh().expect("the first one refreshes");
+    assert_eq!(refresh.conditions().unwrap().as_bytes(), b"If-None-Match: \"a\"\r\n");
+    let Asked::Answer(mut second) = world.ask("GET /", "") else { panic!("stale for now") };
+    assert!(second.take_refresh().is_none(), "one is enough");
+    world.answer(refresh, 200, "Cache-Control: max-age=10\nETag: \"b\"", "two");
+    assert_eq!(world.hit("GET /", "").content, "two");
+}
+
+#[test]
+fn a_refresh_that_failed_is_tried_again_until_the_time_is_over() {
+    let mut world = stale("stale-while-revalidate=30");
+    let Asked::Answer(mut answer) = world.ask("GET /", "") else { panic!("stale for now") };
+    let refresh = answer.take_refresh().unwrap();
+    world.fail(refresh);
+    let Asked::Answer(mut answer) = world.ask("GET /", "") else { panic!("stale for now") };
+    assert!(answer.take_refresh().is_some());
+    drop(answer);
+    world.wait(21);
+    world.miss("GET /", "");
+}
+
+#[test]
+fn a_response_without_validators_is_refreshed_too() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=0, stale-while-revalidate=30", "one");
+    let Asked::Answer(mut answer) = world.ask("GET /", "Range: bytes=0-0") else { panic!("stale for now") };
+    assert_eq!(got(&answer).content, "o");
+    let refresh = answer.take_refresh().unwrap();
+    assert!(refresh.conditions().unwrap().is_empty(), "the client's range must not go upstream");
+    world.answer(refresh, 200, "Cache-Control: max-age=10", "two");
+    assert_eq!(world.hit("GET /", "").content, "two");
+}
+
+#[test]
+fn when_upstream_fails() {
+    // What the response said; the failure (a status, or none at all); whether the stale response is served after 10 and after 2000 stale seconds.
+    for (value, failure, soon, late) in [
+        ("x", None, true, false),
+        ("x", Some(502), true, false),
+        ("x", Some(503), true, false),
+        ("x", Some(504), true, false),
+        ("x", Some(500), false, false),
+        ("x", Some(404), false, false),
+        ("stale-if-error=3000", None, true, true),
+        ("stale-if-error=3000", Some(500), true, true),
+        ("stale-if-error=3000", Some(404), false, false),
+        ("stale-if-error=5", Some(503), false, false),
+        ("stale-if-error=5", None, false, false),
+        ("s-maxage=10", None, false, false),
+        ("s-maxage=10, stale-if-error=3000", Some(500), true, true),
+        ("must-revalidate", None, false, false),
+        ("must-revalidate, stale-if-error=3000", Some(503), false, false),
+        ("proxy-revalidate", Some(503), false, false),
+        ("no-cache", None, false, false),
+    ] {
+        for (more, expected) in [(0_u32, soon), (1990, late)] {
+            let mut world = stale(value);
+            world.wait(u64::from(more));
+            let mut forward = world.miss("GET /", "");
+            let found = match failure {
+                Some(status) => world.head(&mut forward, status, "Cache-Control: max-age=60", Some(0)),
+                None => world.fail(forward),
+            };
+            assert_eq!(
+                found.as_ref().map(|got| got.content.as_str()),
+                expected.then_some("one"),
+                "{value}, {failure:?}, {more}"
+            );
+            if let Some(got) = found {
+                let status = failure.map(|status| format!("; fwd-status={status}")).unwrap_or_default();
+                assert_eq!(
+                    got.said,
+                    format!("c; fwd=stale{status}; ttl={}; detail=upstream-failed", -10 - i64::from(more))
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_may_say_for_how_long() {
+    for (seconds, expected) in [(9, false), (10, true)] {
+        let mut world = stale("x");
+        let forward = world.miss("GET /", &format!("Cache-Control: stale-if-error={seconds}"));
+        assert_eq!(world.fail(forward).is_some(), expected, "{seconds}");
+    }
+    let mut world = stale("x");
+    let forward = world.miss("GET /", "Cache-Control: no-cache");
+    assert!(world.fail(forward).is_none(), "who wants it validated wants no stale one");
+}
+
+#[test]
+fn an_error_does_not_take_the_place_of_what_is_better() {
+    let mut world = stale("x");
+    let mut forward = world.miss("GET /", "");
+    assert!(world.head(&mut forward, 503, "Cache-Control: max-age=60", Some(3)).is_some());
+    assert!(!forward.wants_content());
+    drop(forward);
+    let forward = world.miss("GET /", "Cache-Control: no-cache");
+    assert_eq!(world.answer(forward, 503, "Cache-Control: max-age=60", "bad").status, 503, "the client wanted it so");
+    let forward = world.miss("GET /", "");
+    assert_eq!(world.fail(forward).unwrap().content, "one", "it is still there");
+    world.fetch("GET /other", "", 503, "Cache-Control: max-age=60", "bad");
+    assert_eq!(
+        world.hit("GET /other", "").status,
+        503,
+        "where there is nothing better, an error that says so is stored"
+    );
+}

@@ -1,0 +1,392 @@
+//! Messages that are passed on: which fields concern one connection only, and how the others are written anew.
+//!
+//! Nothing of the sender's framing is passed on. A field line is written from its name and its value, and what frames a message or
+//! manages its connection is written by this crate from what it has understood (RFC 9110, 7.6.1; RFC 9112, 11.2).
+
+use crate::fields::{is_sendable, push_field_line};
+use crate::head::split_field_line;
+use crate::status::{push_framing, push_hexadecimal};
+use crate::syntax::{is_token, trim};
+use crate::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version};
+
+/// Room that is made at once for the fields of a message that is passed on.
+const FIELDS_BYTES: usize = 512;
+
+/// Which fields of a message concern the connection on which it came, and nobody behind it (RFC 9110, 7.6.1).
+#[derive(Clone, Copy, Debug)]
+pub struct HopByHop<'a, 'f> {
+    fields: Fields<'a, 'f>,
+    /// Connection names fields.
+    names_fields: bool,
+}
+
+impl<'a, 'f> Fields<'a, 'f> {
+    /// Which of them concern this connection only.
+    #[must_use]
+    pub fn hop_by_hop(self) -> HopByHop<'a, 'f> {
+        let is_known =
+            |option: &[u8]| option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close");
+        let names_fields = self.all("Connection").any(|value| !is_known(value));
+        HopByHop { fields: self, names_fields }
+    }
+}
+
+impl HopByHop<'_, '_> {
+    /// Whether a field of this name is one. Also what frames a message, which is written anew, and Trailer: trailers are not passed on.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        let is_known = match name.len() {
+            2 => is("TE"),
+            7 => is("Upgrade") || is("Trailer"),
+            10 => is("Connection") || is("Keep-Alive"),
+            14 => is("Content-Length"),
+            16 => is("Proxy-Connection"),
+            17 => is("Transfer-Encoding"),
+            _ => false,
+        };
+        is_known || (self.names_fields && self.is_named(name))
+    }
+
+    /// Options are tokens: a quotation mark joins nothing here, so that no reader sees more names than are removed.
+    #[cold]
+    fn is_named(&self, name: &str) -> bool {
+        let options = self.fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
+        options.into_iter().any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
+    }
+}
+
+/// Adds fields to a head that was begun.
+#[derive(Debug)]
+#[must_use = "the head ends with `end`"]
+pub struct FieldWriter<'o> {
+    out: &'o mut Vec<u8>,
+}
+
+impl<'o> FieldWriter<'o> {
+    /// Adds a field line. `Content-Length` and `Transfer-Encoding` are not for the caller to set.
+    ///
+    /// # Errors
+    /// As [`FieldBlock::push`]; nothing is written then.
+    pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
+        let frames = name.eq_ignore_ascii_case("Content-Length") || name.eq_ignore_ascii_case("Transfer-Encoding");
+        if frames { Err(InvalidField::new(name)) } else { push_field_line(self.out, name, value) }
+    }
+
+    /// Adds lines that were written elsewhere, each ended by CRLF.
+    ///
+    /// # Errors
+    /// If they are not field lines, or one of them frames the message; nothing is written then.
+    pub fn lines(&mut self, lines: &[u8]) -> Result<(), InvalidField> {
+        let invalid = || InvalidField::new(&String::from_utf8_lossy(lines));
+        for line in lines.split_inclusive(|&byte| byte == b'\n') {
+            let (name, _) = split_field_line(line).map_err(|_| invalid())?;
+            if name.eq_ignore_ascii_case(b"Content-Length") || name.eq_ignore_ascii_case(b"Transfer-Encoding") {
+                return Err(invalid());
+            }
+        }
+        self.out.extend_from_slice(lines);
+        Ok(())
+    }
+
+    /// Adds lines that were built before.
+    pub fn block(&mut self, block: &FieldBlock) {
+        self.out.extend_from_slice(block.as_bytes());
+    }
+
+    /// Passes on the fields of another message: those that are not [hop-by-hop](HopByHop) and that `keeps` says yes to. They were checked
+    /// when they were received.
+    pub fn relay(&mut self, fields: Fields<'_, '_>, keeps: impl Fn(&str) -> bool) {
+        let hop_by_hop = fields.hop_by_hop();
+        self.out.reserve(FIELDS_BYTES);
+        for field in fields.iter() {
+            if !hop_by_hop.has(field.name) && keeps(field.name) {
+                self.push(field.name, field.value);
+            }
+        }
+    }
+
+    fn push(&mut self, name: &str, value: &[u8]) {
+        self.out.reserve(name.len() + value.len() + 4);
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b": ");
+        self.out.extend_from_slice(value);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Says who has passed the message on, and in which version it came (RFC 9110, 7.6.3). What cannot be said is left out.
+    pub fn via(&mut self, version: Version, name: &str) {
+        let start = self.out.len();
+        self.out.extend_from_slice(match version {
+            Version::Http10 => b"Via: 1.0 ",
+            Version::Http11 => b"Via: 1.1 ",
+        });
+        if is_sendable(name.as_bytes()) {
+            self.out.extend_from_slice(name.as_bytes());
+            self.out.extend_from_slice(b"\r\n");
+        } else {
+            self.out.truncate(start);
+        }
+    }
+
+    /// Adds the date.
+    pub fn date(&mut self, date: &[u8; 29]) {
+        self.out.extend_from_slice(b"Date: ");
+        self.out.extend_from_slice(date);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// Leaves the head as it is, for somebody else to [go on](Self::resume) with it and to end it.
+    pub fn leave_open(self) {}
+
+    /// Goes on with a head that was left open at the end of `out`.
+    pub fn resume(out: &'o mut Vec<u8>) -> Self {
+        Self { out }
+    }
+
+    /// Ends the head.
+    pub fn end(self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The head of a request that is passed on. It is always HTTP/1.1 and wants the connection to stay.
+#[derive(Clone, Copy, Debug)]
+pub struct RelayedRequest<'a> {
+    /// The method.
+    pub method: Method<'a>,
+    /// The target. Its origin or asterisk form is what is sent, whatever form it has.
+    pub target: Target<'a>,
+    /// The value of Host; none: whoever ends the head will say it.
+    pub authority: Option<&'a str>,
+    /// How the content that follows is framed; `None` for none.
+    pub framing: Framing,
+    /// Ask for other protocols: the value of Upgrade.
+    pub upgrade: Option<&'a [u8]>,
+}
+
+impl RelayedRequest<'_> {
+    /// Writes the request line and the fields of host, framing and connection.
+    ///
+    /// # Errors
+    /// If the method, the target or the authority cannot stand where they belong. Nothing is written then.
+    pub fn begin<'o>(&self, out: &'o mut Vec<u8>) -> Result<FieldWriter<'o>, InvalidField> {
+        let start = out.len();
+        match self.try_begin(out) {
+            Ok(()) => Ok(FieldWriter::resume(out)),
+            Err(invalid) => {
+                out.truncate(start);
+                Err(invalid)
+            }
+        }
+    }
+
+    fn try_begin(&self, out: &mut Vec<u8>) -> Result<(), InvalidField> {
+        let method = self.method.as_str();
+        if matches!(self.method, Method::Other(name) if !is_token(name.as_bytes())) {
+            return Err(InvalidField::new(method));
+        }
+        out.reserve(FIELDS_BYTES);
+        out.extend_from_slice(method.as_bytes());
+        out.push(b' ');
+        push_target(self.target, out)?;
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        if let Some(authority) = self.authority {
+            push_field_line(out, "Host", authority.as_bytes())?;
+        }
+        push_framing(out, self.framing);
+        if let Some(protocols) = self.upgrade {
+            out.extend_from_slice(b"Connection: upgrade\r\n");
+            push_field_line(out, "Upgrade", protocols)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one chunk (RFC 9112, 7.1). An empty one would be the last, so nothing is written for it.
+pub fn push_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        push_hexadecimal(out, bytes.len() as u64);
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(bytes);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Writes the last chunk, without trailers.
+pub fn push_last_chunk(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"0\r\n\r\n");
+}
+
+fn push_target(target: Target<'_>, out: &mut Vec<u8>) -> Result<(), InvalidField> {
+    let (path, query) = match target {
+        Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+        Target::Asterisk => ("*", None),
+        Target::Authority(authority) => (authority, None),
+    };
+    let is_sendable = |part: &str| part.bytes().all(|byte| byte > b' ' && byte < 0x7f);
+    if path.is_empty() || !is_sendable(path) || !query.is_none_or(is_sendable) {
+        return Err(InvalidField::new(path));
+    }
+    out.extend_from_slice(path.as_bytes());
+    if let Some(query) = query {
+        out.push(b'?');
+        out.extend_from_slice(query.as_bytes());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClientConnection, ClientProgress, FieldStorage, Limits, Progress, ServerConnection};
+
+    const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+    /// The fields that are left of a request's.
+    fn relayed(fields: &str) -> String {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let (mut server, limits, mut storage) = (ServerConnection::new(), Limits::default(), FieldStorage::new());
+        let progress = server.receive(request.as_bytes(), false, &limits, &mut storage);
+        let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
+        let mut out = Vec::new();
+        FieldWriter::resume(&mut out).relay(head.fields, |name| !name.eq_ignore_ascii_case("Host"));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_concerns_one_connection_is_left_out() {
+        for fields in [
+            "Connection: close\r\nKeep-Alive: timeout=5\r\n",
+            "connection: Keep-Alive\r\nproxy-connection: keep-alive\r\n",
+            "TE: trailers\r\nTrailer: x\r\nUpgrade: h2c\r\n",
+            "Transfer-Encoding: chunked\r\n",
+            "Content-Length: 0\r\n",
+            "Connection: X-One\r\nX-One: 1\r\n",
+            "Connection: close , x-one\r\nConnection: X-TWO\r\nX-One: 1\r\nx-two: 2\r\n",
+            "Connection: \"q, x-one, q\"\r\nX-One: 1\r\n",
+        ] {
+            assert_eq!(relayed(fields), "", "{fields}");
+        }
+        let kept = "Accept: */*\r\nCookie: a=b\r\nX-Keep: close\r\nAccept: b\r\n";
+        assert_eq!(relayed(&format!("Connection: x-o\r\n{kept}")), kept);
+    }
+
+    #[test]
+    fn lines_are_written_anew() {
+        assert_eq!(relayed("X-A:   b \t c  \r\nx-b:\r\n"), "X-A: b \t c\r\nx-b: \r\n");
+    }
+
+    fn begun(request: &RelayedRequest<'_>) -> Result<String, InvalidField> {
+        let mut out = Vec::new();
+        request.begin(&mut out)?.end();
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    const GET: RelayedRequest<'_> = RelayedRequest {
+        method: Method::Get,
+        target: Target::Origin { path: "/x", query: Some("y") },
+        authority: Some("a:80"),
+        framing: Framing::None,
+        upgrade: None,
+    };
+
+    #[test]
+    fn lines_from_elsewhere_are_lines() {
+        let written = |lines: &str| {
+            let mut out = Vec::new();
+            FieldWriter::resume(&mut out).lines(lines.as_bytes()).map(|()| out)
+        };
+        assert_eq!(written("A: b\r\nc: \r\n").unwrap(), b"A: b\r\nc: \r\n");
+        for lines in ["A: b", "A: b\r\n\r\n", "A: b\nc: d\r\n", "A b\r\n", "content-length: 1\r\n", ": x\r\n"] {
+            assert!(written(lines).is_err(), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_sent_in_origin_form() {
+        assert_eq!(begun(&GET).unwrap(), "GET /x?y HTTP/1.1\r\nHost: a:80\r\n\r\n");
+        let absolute = Target::Absolute { scheme: "http", authority: "b", path: "/z", query: None };
+        let chunked = RelayedRequest { target: absolute, framing: Framing::Chunked, method: Method::Post, ..GET };
+        assert_eq!(begun(&chunked).unwrap(), "POST /z HTTP/1.1\r\nHost: a:80\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let upgrade =
+            RelayedRequest { target: Target::Asterisk, method: Method::Options, upgrade: Some(b"x/1, y"), ..GET };
+        assert_eq!(
+            begun(&upgrade).unwrap(),
+            "OPTIONS * HTTP/1.1\r\nHost: a:80\r\nConnection: upgrade\r\nUpgrade: x/1, y\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn what_would_end_a_line_is_not_sent() {
+        let origin = |path, query| RelayedRequest { target: Target::Origin { path, query }, ..GET };
+        for request in [
+            origin("/a b", None),
+            origin("/", Some("a\r\nb")),
+            origin("", None),
+            RelayedRequest { method: Method::Other("G T"), ..GET },
+            RelayedRequest { authority: Some("a\r\nX: y"), ..GET },
+            RelayedRequest { upgrade: Some(b"a\nb"), ..GET },
+        ] {
+            let mut out = b"|".to_vec();
+            assert!(request.begin(&mut out).is_err(), "{request:?}");
+            assert_eq!(out, b"|");
+        }
+    }
+
+    /// A server that has received `request`.
+    fn asked(request: &str) -> ServerConnection {
+        let mut server = ServerConnection::new();
+        let (limits, mut storage) = (Limits::default(), FieldStorage::new());
+        let progress = server.receive(request.as_bytes(), false, &limits, &mut storage);
+        assert!(matches!(progress, Ok(Progress::Head { .. })), "{request}");
+        server
+    }
+
+    #[test]
+    fn a_relayed_answer_has_the_date_that_it_came_with() {
+        let answer = b"HTTP/1.1 200 Fine\r\nDate: x\r\nContent-Length: 2\r\nKeep-Alive: y\r\n\r\n";
+        let mut client = ClientConnection::new();
+        client.sent(Method::Get);
+        let mut storage = FieldStorage::new();
+        let progress = client.receive(answer, false, &Limits::default(), &mut storage);
+        let Ok(ClientProgress::Head { head, .. }) = progress else { panic!("{progress:?}") };
+        let (mut server, mut out) = (asked("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Vec::new());
+        let mut writer = server.relay(head.status, head.framing, &mut out);
+        writer.relay(head.fields, |_| true);
+        assert_eq!(writer.end(), crate::Content::Expected);
+        assert_eq!(out, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: x\r\n\r\n");
+    }
+
+    #[test]
+    fn interim_answers_are_for_those_who_know_them() {
+        let mut out = Vec::new();
+        let mut server = asked("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut writer = server.interim(103, &mut out).unwrap();
+        writer.field("Link", b"<x>").unwrap();
+        writer.end();
+        assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n");
+        assert!(asked("GET / HTTP/1.0\r\n\r\n").interim(103, &mut out).is_none());
+        let _ = server.respond(200, Framing::Length(1), DATE, &mut out).end();
+        assert!(server.interim(103, &mut out).is_none(), "behind the final answer's head");
+    }
+
+    #[test]
+    fn a_tunnel_takes_the_connection_away() {
+        for (request, status, expected) in [
+            ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 200, "HTTP/1.1 200 OK\r\n\r\n"),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+                101,
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\r\n",
+            ),
+        ] {
+            let (mut server, mut out) = (asked(request), Vec::new());
+            server.begin_tunnel(status, &mut out).end();
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            let mut storage = FieldStorage::new();
+            let progress = server.receive(b"raw", false, &Limits::default(), &mut storage);
+            assert!(matches!(progress, Ok(Progress::Over)), "{progress:?}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! What the proxy counts: exactly, without the shards meeting on one cache line, and without a locked instruction for a request.
+//!
+//! Each shard has a place of its own, into which only its node writes. Who wants to know adds the places up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use breme_cache::{CacheStatus, Forwarded};
+use breme_http1::RefusalReason;
+
+/// Upper bounds of the buckets of the upstream's time, in seconds; behind the last one is everything longer.
+pub const UPSTREAM_TIME_BOUNDS: [f64; 14] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// The same in nanoseconds, to be compared with.
+const BOUNDS_NS: [u64; UPSTREAM_TIME_BOUNDS.len()] = [
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+
+/// Classes of statuses, 1xx to 5xx; the first are answers that switched protocols.
+const CLASS_COUNT: usize = 5;
+
+/// What the shards of a proxy have counted so far.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ProxyCounts {
+    /// Answers that were handed over completely, by class of status; every class is there.
+    pub answers: Vec<StatusCount>,
+    /// Requests that were refused for what they are, by reason; every reason is there.
+    pub refusals: Vec<(RefusalReason, u64)>,
+    /// Exchanges that are under way, tunnels too.
+    pub exchanges_open: u64,
+    /// Exchanges whose client went away before the end.
+    pub clients_gone: u64,
+    /// Answers that broke off after they had begun.
+    pub answers_cut: u64,
+    /// Connections to upstreams that were opened.
+    pub connects: u64,
+    /// … and that could not be.
+    pub connects_failed: u64,
+    /// Requests that went out on a connection that had carried others.
+    pub reuses: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// Requests that were passed on as the same ones before, without being read and written anew.
+    pub requests_repeated: u64,
+    /// Answers that were.
+    pub answers_repeated: u64,
+    /// Connections to upstreams that wait for a request.
+    pub pool_idle: u64,
+    /// Connections to upstreams that have one.
+    pub pool_busy: u64,
+    /// Answers of 502 that the proxy gave itself.
+    pub bad_gateway: u64,
+    /// … of 503.
+    pub unavailable: u64,
+    /// … of 504.
+    pub gateway_timeouts: u64,
+    /// Tunnels that were opened, by CONNECT or Upgrade.
+    pub tunnels: u64,
+    /// … and that are open.
+    pub tunnels_open: u64,
+    /// Targets that the rules of a forward proxy refused.
+    pub targets_refused: u64,
+    /// Requests that were answered with 429, since their client had sent too many.
+    pub requests_limited: u64,
+    /// Connections that were closed at once, since their client had too many.
+    pub connections_limited: u64,
+    /// Answers that were stored and fresh.
+    pub cache_hits: u64,
+    /// … of these, answers to requests that came before byte for byte, and were not read anew.
+    pub cache_repeated: u64,
+    /// Answers that were stored and stale: while a refresh was under way, or because upstream failed.
+    pub cache_stale: u64,
+    /// Stored answers that upstream said are still right.
+    pub cache_revalidated: u64,
+    /// Answers that another request's fetching served.
+    pub cache_collapsed: u64,
+    /// Requests for which upstream was asked.
+    pub cache_misses: u64,
+    /// … that the cache had nothing to do with.
+    pub cache_bypassed: u64,
+    /// Bytes of content that came out of the store.
+    pub cache_bytes: u64,
+    /// Requests that had to wait because every upstream was full.
+    pub requests_queued: u64,
+    /// … and that wait now.
+    pub queue_length: u64,
+    /// Bytes of content that went to upstreams, and of tunnels.
+    pub bytes_upstream: u64,
+    /// Bytes of content that went to clients, and of tunnels.
+    pub bytes_downstream: u64,
+    /// From a request sent to the head of its answer: a histogram by [`UPSTREAM_TIME_BOUNDS`], not cumulative; the last bucket has no bound.
+    pub upstream_times: Vec<Bucket>,
+    /// The sum of these times, in seconds.
+    pub upstream_seconds: f64,
+}
+
+/// Answers of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusCount {
+    /// The first digit of their status, 1 (only switched protocols) to 5.
+    pub status_class: u8,
+    /// How many.
+    pub count: u64,
+}
+
+/// One bucket of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bucket {
+    /// Its upper bound in seconds; infinite for the last one.
+    pub bound: f64,
+    /// How many fell into it and into none before it.
+    pub count: u64,
+}
+
+/// A number into which one thread writes.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self) {
+        self.add_many(1);
+    }
+
+    pub(crate) fn add_many(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+    }
+
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one shard counts. Places are far enough from each other: processors fetch cache lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct ShardCounts {
+    answers: [Count; CLASS_COUNT],
+    upstream_times: [Count; UPSTREAM_TIME_BOUNDS.len() + 1],
+    upstream_ns: Count,
+    pub(crate) exchanges_open: Count,
+    pub(crate) clients_gone: Count,
+    pub(crate) answers_cut: Count,
+    pub(crate) connects: Count,
+    pub(crate) connects_failed: Count,
+    pub(crate) reuses: Count,
+    pub(crate) retries: Count,
+    pub(crate) requests_repeated: Count,
+    pub(crate) answers_repeated: Count,
+    pub(crate) pool_idle: Count,
+    pub(crate) upstreams_open: Count,
+    pub(crate) bad_gateway: Count,
+    pub(crate) unavailable: Count,
+    pub(crate) gateway_timeouts: Count,
+    pub(crate) tunnels: Count,
+    pub(crate) tunnels_open: Count,
+    pub(crate) targets_refused: Count,
+    cache_hits: Count,
+    cache_repeated: Count,
+    cache_stale: Count,
+    cache_revalidated: Count,
+    cache_collapsed: Count,
+    cache_misses: Count,
+    cache_bypassed: Count,
+    pub(crate) cache_bytes: Count,
+    pub(crate) bytes_upstream: Count,
+    pub(crate) bytes_downstream: Count,
+}
+
+impl ShardCounts {
+    /// An answer that was handed over completely.
+    pub(crate) fn count_answer(&self, status: u16) {
+        let class = usize::from(status / 100).saturating_sub(1).min(CLASS_COUNT - 1);
+        self.answers[class].add();
+    }
+
+    /// An answer of the proxy's own in place of the upstream's.
+    pub(crate) fn count_failure(&self, status: u16) {
+        match status {
+            502 => self.bad_gateway.add(),
+            503 => self.unavailable.add(),
+            504 => self.gateway_timeouts.add(),
+            _ => {}
+        }
+    }
+
+    /// What the cache did with a request, and how much of its content came out of the store.
+    pub(crate) fn count_cached(&self, report: &CacheStatus, stored_bytes: u64) {
+        let is_stale = report.ttl_s.is_some_and(|ttl| ttl < 0);
+        let counter = match report.forwarded {
+            _ if report.collapsed => &self.cache_collapsed,
+            None | Some(_) if is_stale => &self.cache_stale,
+            None => &self.cache_hits,
+            Some(Forwarded::Bypass | Forwarded::Method) => &self.cache_bypassed,
+            Some(_) if report.forwarded_status == Some(304) => &self.cache_revalidated,
+            Some(_) => &self.cache_misses,
+        };
+        counter.add();
+        self.cache_bytes.add_many(stored_bytes);
+    }
+
+    /// A stored answer that was given again without asking the cache.
+    pub(crate) fn count_repeated(&self, content_bytes: u64) {
+        self.cache_hits.add();
+        self.cache_repeated.add();
+        self.cache_bytes.add_many(content_bytes);
+        self.bytes_downstream.add_many(content_bytes);
+    }
+
+    pub(crate) fn count_upstream_time(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS_NS.iter().position(|&bound| nanos <= bound).unwrap_or(BOUNDS_NS.len());
+        self.upstream_times[bucket].add();
+        self.upstream_ns.add_many(nanos);
+    }
+}
+
+/// The places of all shards, and what happens too seldom to need one.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    shards: Mutex<Vec<Arc<ShardCounts>>>,
+    refusals: [AtomicU64; RefusalReason::ALL.len()],
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self { shards: Mutex::default(), refusals: [const { AtomicU64::new(0) }; RefusalReason::ALL.len()] }
+    }
+
+    /// A place for one shard more, to be written by nobody else.
+    pub(crate) fn add_shard(&self) -> Arc<ShardCounts> {
+        let counts = Arc::new(ShardCounts::default());
+        self.shards().push(counts.clone());
+        counts
+    }
+
+    pub(crate) fn count_refusal(&self, reason: RefusalReason) {
+        self.refusals[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn counts(&self) -> ProxyCounts {
+        let idle = self.sum(|shard| &shard.pool_idle);
+        let answers = (0..CLASS_COUNT)
+            .map(|class| StatusCount { status_class: class as u8 + 1, count: self.sum(|shard| &shard.answers[class]) });
+        let bounds = UPSTREAM_TIME_BOUNDS.iter().copied().chain([f64::INFINITY]);
+        let times = bounds
+            .enumerate()
+            .map(|(index, bound)| Bucket { bound, count: self.sum(|shard| &shard.upstream_times[index]) });
+        ProxyCounts {
+            answers: answers.collect(),
+            refusals: self.refusals(),
+            exchanges_open: self.sum(|shard| &shard.exchanges_open),
+            clients_gone: self.sum(|shard| &shard.clients_gone),
+            answers_cut: self.sum(|shard| &shard.answers_cut),
+            connects: self.sum(|shard| &shard.connects),
+            connects_failed: self.sum(|shard| &shard.connects_failed),
+            reuses: self.sum(|shard| &shard.reuses),
+            retries: self.sum(|shard| &shard.retries),
+            requests_repeated: self.sum(|shard| &shard.requests_repeated),
+            answers_repeated: self.sum(|shard| &shard.answers_repeated),
+            pool_idle: idle,
+            pool_busy: self.sum(|shard| &shard.upstreams_open).saturating_sub(idle),
+            bad_gateway: self.sum(|shard| &shard.bad_gateway),
+            unavailable: self.sum(|shard| &shard.unavailable),
+            gateway_timeouts: self.sum(|shard| &shard.gateway_timeouts),
+            tunnels: self.sum(|shard| &shard.tunnels),
+            tunnels_open: self.sum(|shard| &shard.tunnels_open),
+            targets_refused: self.sum(|shard| &shard.targets_refused),
+            // These are known elsewhere.
+            requests_limited: 0,
+            connections_limited: 0,
+            cache_hits: self.sum(|shard| &shard.cache_hits),
+            cache_repeated: self.sum(|shard| &shard.cache_repeated),
+            cache_stale: self.sum(|shard| &shard.cache_stale),
+            cache_revalidated: self.sum(|shard| &shard.cache_revalidated),
+            cache_collapsed: self.sum(|shard| &shard.cache_collapsed),
+            cache_misses: self.sum(|shard| &shard.cache_misses),
+            cache_bypassed: self.sum(|shard| &shard.cache_bypassed),
+            cache_bytes: self.sum(|shard| &shard.cache_bytes),
+            requests_queued: 0,
+            queue_length: 0,
+            bytes_upstream: self.sum(|shard| &shard.bytes_upstream),
+            bytes_downstream: self.sum(|shard| &shard.bytes_downstream),
+            upstream_times: times.collect(),
+            upstream_seconds: self.sum(|shard| &shard.upstream_ns) as f64 / 1e9,
+        }
+    }
+
+    fn refusals(&self) -> Vec<(RefusalReason, u64)> {
+        let count = |&reason: &RefusalReason| (reason, self.refusals[reason as usize].load(Ordering::Relaxed));
+        RefusalReason::ALL.iter().map(count).collect()
+    }
+
+    fn sum(&self, of: impl Fn(&ShardCounts) -> &Count) -> u64 {
+        self.shards().iter().map(|shard| of(shard).load()).sum()
+    }
+
+    fn shards(&self) -> MutexGuard<'_, Vec<Arc<ShardCounts>>> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shard_is_in_the_sums() {
+        let counters = Counters::new();
+        for (shard, status) in [101, 200, 304, 404, 599].into_iter().enumerate() {
+            let counts = counters.add_shard();
+            (0..=shard).for_each(|_| counts.count_answer(status));
+            counts.upstreams_open.add_many(3);
+            counts.pool_idle.add();
+        }
+        let counts = counters.counts();
+        let classes: Vec<_> = counts.answers.iter().map(|kind| (kind.status_class, kind.count)).collect();
+        assert_eq!(classes, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
+        assert_eq!((counts.pool_idle, counts.pool_busy), (5, 10));
+    }
+
+    #[test]
+    fn times_fall_into_the_bucket_of_their_bound() {
+        let counters = Counters::new();
+        let counts = counters.add_shard();
+        for nanos in [0, 500_000, 500_001, 10_000_000_000, 10_000_000_001] {
+            counts.count_upstream_time(Duration::from_nanos(nanos));
+        }
+        let counts = counters.counts();
+        let filled: Vec<_> = counts.upstream_times.iter().filter(|bucket| bucket.count > 0).copied().collect();
+        let expected =
+            [(0.0005, 2), (0.001, 1), (10.0, 1), (f64::INFINITY, 1)].map(|(bound, count)| Bucket { bound, count });
+        assert_eq!(filled, expected);
+        assert!((counts.upstream_seconds - 20.001_000_002).abs() < 1e-6, "{}", counts.upstream_seconds);
+    }
+
+    #[test]
+    fn the_bounds_are_the_same_in_both_units() {
+        for (seconds, nanos) in UPSTREAM_TIME_BOUNDS.into_iter().zip(BOUNDS_NS) {
+            assert_eq!((seconds * 1e9).round() as u64, nanos);
+        }
+    }
+}

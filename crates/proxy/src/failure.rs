@@ -1,0 +1,183 @@
+//! Why the proxy answers in the upstream's place: one table of status, error type (RFC 9209, 2.3) and text.
+
+use std::fmt;
+
+use breme_balance::NoChoice;
+use breme_http1::ClientError;
+use breme_node::ConnectError;
+
+use crate::limits::TooMany;
+use crate::resolver::ResolveError;
+use crate::targets::TargetRefusal;
+
+/// Why there is no answer of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Nobody may be asked.
+    NoUpstream(NoChoice),
+    Connect(ConnectError),
+    /// An upstream with TLS of which the driver knows nothing.
+    NoTlsClient,
+    Resolve(ResolveError),
+    /// The connection ended before any byte of an answer.
+    BrokeOff,
+    Answer(ClientError),
+    /// A field that must be sent cannot be.
+    Unsendable,
+    HeadTimeout,
+    /// The upstream did not take the request's content.
+    TakingTimeout,
+    /// The answer stopped coming.
+    SilenceTimeout,
+    TotalTimeout,
+    Target(TargetRefusal),
+    /// The request came through this proxy before.
+    Loop,
+    /// CONNECT to a reverse proxy.
+    NoTunnels,
+    /// A forward proxy must be told the whole URL.
+    NotAbsolute,
+    /// `https://` without CONNECT.
+    NeedsTunnel,
+    /// The request may go no further (RFC 9110, 7.6.2).
+    HopsSpent,
+    /// PURGE from an address that may not.
+    MayNotPurge,
+    /// PURGE of nothing that could be stored.
+    NothingToPurge,
+    /// The client has sent more than it may.
+    TooMany(TooMany),
+}
+
+impl Failure {
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::NoUpstream(_) | Self::Resolve(ResolveError::Busy) | Self::Connect(ConnectError::NoResources) => 503,
+            Self::Connect(ConnectError::TimedOut)
+            | Self::Resolve(ResolveError::TimedOut)
+            | Self::HeadTimeout
+            | Self::TakingTimeout
+            | Self::SilenceTimeout
+            | Self::TotalTimeout => 504,
+            Self::Target(_) | Self::MayNotPurge => 403,
+            Self::Loop => 508,
+            Self::NoTunnels | Self::HopsSpent => 405,
+            Self::NotAbsolute | Self::NothingToPurge => 400,
+            Self::NeedsTunnel => 501,
+            Self::TooMany(_) => 429,
+            _ => 502,
+        }
+    }
+
+    /// The `error` parameter of Proxy-Status; none: the client's mistake, or a rule.
+    pub(crate) fn error_type(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoUpstream(_) => "destination_unavailable",
+            Self::Connect(ConnectError::Refused) => "connection_refused",
+            Self::Connect(ConnectError::TimedOut) => "connection_timeout",
+            Self::Connect(ConnectError::Unreachable) => "destination_ip_unroutable",
+            Self::Connect(ConnectError::NoResources) => "connection_limit_reached",
+            Self::Connect(ConnectError::Tls(_)) => "tls_protocol_error",
+            Self::Connect(ConnectError::Other(_)) => "destination_unavailable",
+            Self::NoTlsClient | Self::Unsendable => "proxy_configuration_error",
+            Self::Resolve(ResolveError::TimedOut) => "dns_timeout",
+            Self::Resolve(_) => "dns_error",
+            Self::BrokeOff => "connection_terminated",
+            Self::Answer(ClientError::ClosedEarly) => "http_response_incomplete",
+            Self::Answer(ClientError::TooLarge) => "http_response_header_section_size",
+            Self::Answer(_) => "http_protocol_error",
+            Self::HeadTimeout | Self::SilenceTimeout | Self::TotalTimeout => "http_response_timeout",
+            Self::TakingTimeout => "connection_write_timeout",
+            Self::Target(TargetRefusal::Address) => "destination_ip_prohibited",
+            Self::Loop => "proxy_loop_detected",
+            Self::Target(_)
+            | Self::NoTunnels
+            | Self::NotAbsolute
+            | Self::NeedsTunnel
+            | Self::HopsSpent
+            | Self::MayNotPurge
+            | Self::NothingToPurge
+            | Self::TooMany(_) => return None,
+        })
+    }
+
+    /// When asking again makes sense, in seconds (RFC 9110, 10.2.3).
+    pub(crate) fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::TooMany(too_many) => Some(too_many.seconds()),
+            Self::NoUpstream(NoChoice::AllFull) => Some(1),
+            _ => None,
+        }
+    }
+
+    /// One sentence for the person who made the request. `upstream` is what the one that was asked is called.
+    pub(crate) fn text(&self, upstream: Option<&str>) -> String {
+        let reason = self.reason();
+        match upstream {
+            Some(name) => format!("{name}: {reason}.\n"),
+            None => format!("The proxy cannot answer: {reason}.\n"),
+        }
+    }
+
+    fn reason(&self) -> Reason<'_> {
+        Reason(self)
+    }
+}
+
+struct Reason<'a>(&'a Failure);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.0 {
+            Failure::NoUpstream(why) => return write!(formatter, "{why}"),
+            Failure::Connect(error) => return connect_reason(error, formatter),
+            Failure::NoTlsClient => "the upstream is to be spoken to over TLS, but nothing is known of its certificate",
+            Failure::Resolve(error) => return write!(formatter, "{error}"),
+            Failure::BrokeOff => "the upstream closed the connection before it answered",
+            Failure::Answer(error) => return write!(formatter, "{error}"),
+            Failure::Unsendable => "the request cannot be passed on",
+            Failure::HeadTimeout => "the upstream did not answer in time",
+            Failure::TakingTimeout => "the upstream did not take the content of the request in time",
+            Failure::SilenceTimeout => "the upstream stopped sending its answer",
+            Failure::TotalTimeout => "the answer was not complete in time",
+            Failure::Target(refusal) => return write!(formatter, "{refusal}"),
+            Failure::Loop => "the request has come through this proxy before",
+            Failure::NoTunnels => "this is a reverse proxy, which opens no tunnels",
+            Failure::NotAbsolute => "this is a forward proxy; ask it for a whole URL, as in `GET http://example.org/`",
+            Failure::NeedsTunnel => "this proxy reaches https URLs through CONNECT only",
+            Failure::HopsSpent => {
+                "Max-Forwards lets the request go no further, and the proxy itself has no answer to it"
+            }
+            Failure::MayNotPurge => "PURGE is not for your address",
+            Failure::NothingToPurge => "PURGE is for URLs that could be stored",
+            Failure::TooMany(too_many) => {
+                let seconds = too_many.seconds();
+                return write!(formatter, "too many requests have come from your address; ask again in {seconds} s");
+            }
+        })
+    }
+}
+
+fn connect_reason(error: &ConnectError, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    formatter.write_str(match error {
+        ConnectError::Refused => "the upstream refused the connection",
+        ConnectError::TimedOut => "the upstream did not take the connection in time",
+        ConnectError::Unreachable => "there is no way to the upstream",
+        ConnectError::NoResources => "this machine has no more descriptors, ports or memory for connections",
+        ConnectError::Tls(failure) => return write!(formatter, "the handshake with the upstream failed: {failure}"),
+        ConnectError::Other(kind) => return write!(formatter, "the connection to the upstream failed: {kind}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_upstream_and_what_is_wrong() {
+        let failure = Failure::Connect(ConnectError::Refused);
+        assert_eq!(failure.text(Some("a.example:80")), "a.example:80: the upstream refused the connection.\n");
+        assert_eq!((failure.status(), failure.error_type()), (502, Some("connection_refused")));
+        assert!(Failure::NoUpstream(NoChoice::AllFull).text(None).contains("every upstream has as many requests"));
+    }
+}

@@ -1,0 +1,264 @@
+//! From a request to what is to become of it: judged, asked of the cache, written for an upstream.
+
+use std::hash::BuildHasher;
+
+use breme_base::UnixSeconds;
+use breme_cache::{Scheme, normalise_authority};
+use breme_http1::{FieldBlock, Fields, Framing, Method, RequestHead, Target};
+use foldhash::fast::FixedState;
+
+use super::Turn;
+use super::caching::Asking;
+use super::tables::{Asked, Client, ClientKey, Exchange, ExchangeKey, Kind, Notes, Stage, Waiting, Way};
+use crate::failure::Failure;
+use crate::request::{self, Asker, Passing};
+use crate::settings::HostRule;
+use crate::shared::Role;
+
+impl Turn<'_> {
+    /// A request has come, whose head is `bytes`.
+    pub(super) fn handle_request(&mut self, client_key: ClientKey, head: &RequestHead<'_, '_>, bytes: &[u8]) {
+        let key = self.begin_exchange(client_key, head);
+        if let Err(failure) = self.prepare(key, client_key, head, bytes) {
+            self.fail(key, &failure);
+        }
+    }
+
+    fn begin_exchange(&mut self, client_key: ClientKey, head: &RequestHead<'_, '_>) -> ExchangeKey {
+        let mut exchange = self.new_exchange(Some(client_key), head);
+        exchange.content = match head.framing {
+            _ if !head.has_content() => Way::None,
+            Framing::Chunked => Way::Chunks,
+            _ => Way::Raw,
+        };
+        exchange.is_request_complete = !head.has_content();
+        if self.shared.access_log.is_some()
+            && let Some(client) = self.node.clients.get(client_key.index())
+        {
+            exchange.notes = Some(Box::new(Notes::of(head, client, self.node.date.second(self.now))));
+        }
+        let key = self.add_exchange(exchange);
+        self.node.client_timers.clear(client_key.timer());
+        if let Some(client) = self.client(client_key) {
+            client.exchange = Some(key);
+            client.waiting = Waiting::Exchange;
+        }
+        key
+    }
+
+    fn new_exchange(&mut self, client: Option<ClientKey>, head: &RequestHead<'_, '_>) -> Exchange {
+        self.node.exchange_count = self.node.exchange_count.wrapping_add(1);
+        Exchange::new(self.node.exchange_count, client, self.now, Asked::of(head))
+    }
+
+    fn add_exchange(&mut self, exchange: Exchange) -> ExchangeKey {
+        self.node.counts.exchanges_open.add();
+        ExchangeKey::of(self.node.exchanges.insert(exchange))
+    }
+
+    /// Judges the request, asks the cache, and else goes to find who takes it.
+    fn prepare(
+        &mut self,
+        key: ExchangeKey,
+        client: ClientKey,
+        head: &RequestHead<'_, '_>,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        self.judge_client(client)?;
+        let hops_left = hops_left(head)?;
+        self.judge(key, head)?;
+        if self.purge(key, client, head)? {
+            return Ok(());
+        }
+        let asking = if head.method == Method::Connect {
+            Asking::Upstream { conditions: None }
+        } else {
+            self.ask_cache(key, client, head)
+        };
+        let conditions = match asking {
+            Asking::Answered => return Ok(()),
+            Asking::Waiting => {
+                self.write_request(key, client, head, hops_left, None)?;
+                if let Some(exchange) = self.exchange(key) {
+                    exchange.stage = Stage::Waiting;
+                }
+                self.set_exchange_deadline(key);
+                // What it follows may have begun long ago.
+                self.follow(key);
+                return Ok(());
+            }
+            Asking::Upstream { conditions } => conditions,
+        };
+        self.write_request(key, client, head, hops_left, conditions.as_ref())?;
+        self.learn_request(key, client, head, bytes);
+        self.go_upstream_with(key, head.fields)
+    }
+
+    /// Whether the client may ask so much. Whoever is trusted asks for others.
+    pub(super) fn judge_client(&mut self, client: ClientKey) -> Result<(), Failure> {
+        let limits = &self.shared.settings.clients;
+        match self.node.clients.get(client.index()) {
+            Some(client) if !client.is_trusted => {
+                self.shared.clients.ask(self.now, client.peer.ip(), limits).map_err(Failure::TooMany)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the proxy lets it pass at all.
+    fn judge(&mut self, key: ExchangeKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
+        match &self.shared.role {
+            Role::Reverse { .. } if head.method == Method::Connect => Err(Failure::NoTunnels),
+            Role::Reverse { .. } => Ok(()),
+            Role::Forward { .. } if request::has_come_through(head.fields, &self.shared.via_name) => Err(Failure::Loop),
+            Role::Forward { rules, .. } => self.name_target(key, head, rules),
+        }
+    }
+
+    /// Begins an exchange for nobody: what comes of it is for the cache. `client` is who caused it.
+    pub(super) fn begin_alone(
+        &mut self,
+        client: ClientKey,
+        head: &RequestHead<'_, '_>,
+        conditions: Option<&FieldBlock>,
+        part: super::caching::Part,
+    ) {
+        let mut exchange = self.new_exchange(None, head);
+        exchange.caching = part;
+        let key = self.add_exchange(exchange);
+        let gone = match self.judge(key, head).and_then(|()| self.write_request(key, client, head, None, conditions)) {
+            Ok(()) => self.go_upstream_with(key, head.fields),
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = gone {
+            self.fail(key, &failure);
+        }
+    }
+
+    fn write_request(
+        &mut self,
+        key: ExchangeKey,
+        client_key: ClientKey,
+        head: &RequestHead<'_, '_>,
+        hops_left: Option<u64>,
+        conditions: Option<&FieldBlock>,
+    ) -> Result<(), Failure> {
+        if head.method == Method::Connect {
+            return Ok(());
+        }
+        let mut buffer = self.node.take_buffer();
+        let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
+        let authority = match &self.shared.role {
+            Role::Reverse { host: HostRule::Fixed(host), .. } => Some(host.as_str()),
+            Role::Reverse { host: HostRule::Upstream, .. } => None,
+            Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => head.authority,
+        };
+        // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
+        let scheme = if client.is_secured { Scheme::Https } else { Scheme::Http };
+        let normalised =
+            authority.filter(|_| self.shared.cache.is_some()).map(|authority| normalise_authority(scheme, authority));
+        let authority = normalised.as_deref().or(authority);
+        let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
+        let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
+        let passing = Passing { authority, asker, with_upgrade, hops_left, conditions };
+        let written = request::write(self.shared, head, &passing, &mut buffer);
+        let key_hash = self.key_hash(head);
+        if let Some(exchange) = self.exchange(key) {
+            exchange.request = buffer;
+            exchange.lacks_host = authority.is_none();
+            exchange.asked.asks_upgrade = with_upgrade;
+            exchange.key_hash = key_hash;
+        }
+        written.map_err(|_| Failure::Unsendable)
+    }
+
+    /// The same for the same target in all shards, and in all proxies of the same seed.
+    fn key_hash(&self, head: &RequestHead<'_, '_>) -> u64 {
+        let (path, query) = match head.target {
+            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+            Target::Authority(_) | Target::Asterisk => ("", None),
+        };
+        FixedState::with_seed(self.shared.settings.seed).hash_one((head.authority, path, query))
+    }
+
+    /// How an exchange is called in a wake-up.
+    pub(super) fn message_of(&self, key: ExchangeKey) -> u64 {
+        let number = self.node.exchanges.get(key.index()).map_or(0, |exchange| exchange.number);
+        (key.index() as u64) << u32::BITS | u64::from(number)
+    }
+
+    /// A wake-up for an exchange that waits for something.
+    pub(super) fn handle_message(&mut self, message: u64) {
+        let key = ExchangeKey::of((message >> u32::BITS) as usize);
+        match self.node.exchanges.get(key.index()) {
+            Some(exchange) if exchange.number != message as u32 => {}
+            Some(Exchange { stage: Stage::Resolving, .. }) => self.handle_resolved(key, message),
+            Some(Exchange { stage: Stage::Queued, .. }) => self.handle_room(key),
+            Some(Exchange { server: None, stage: Stage::Waiting | Stage::Answering, .. }) => self.follow(key),
+            _ => {}
+        }
+    }
+}
+
+impl Asked {
+    fn of(head: &RequestHead<'_, '_>) -> Self {
+        let kind = match head.method {
+            Method::Head => Kind::Head,
+            Method::Connect => Kind::Connect,
+            _ => Kind::Other,
+        };
+        // RFC 9110, 9.2.2.
+        let is_idempotent = matches!(
+            head.method,
+            Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
+        );
+        Self { kind, is_idempotent, asks_upgrade: false, version: head.version }
+    }
+}
+
+impl Notes {
+    fn of(head: &RequestHead<'_, '_>, client: &Client, began: UnixSeconds) -> Self {
+        let with_query = |path: &str, query: Option<&str>| match query {
+            Some(query) => format!("{path}?{query}"),
+            None => path.to_owned(),
+        };
+        let target = match head.target {
+            Target::Origin { path, query } => with_query(path, query),
+            Target::Absolute { scheme, authority, path, query } => {
+                format!("{scheme}://{authority}{}", with_query(path, query))
+            }
+            Target::Authority(authority) => authority.to_owned(),
+            Target::Asterisk => "*".to_owned(),
+        };
+        Self {
+            client: client.peer,
+            listener: client.listener,
+            is_secured: client.is_secured,
+            began,
+            method: head.method.as_str().to_owned(),
+            target,
+            authority: head.authority.map(str::to_owned),
+            referer: head.fields.first("Referer").map(<[u8]>::to_vec),
+            user_agent: head.fields.first("User-Agent").map(<[u8]>::to_vec),
+            cache_status: None,
+        }
+    }
+}
+
+/// What Max-Forwards is to be behind this proxy; none if that stays as it is. Only TRACE and OPTIONS count hops (RFC 9110, 7.6.2).
+fn hops_left(head: &RequestHead<'_, '_>) -> Result<Option<u64>, Failure> {
+    if !matches!(head.method, Method::Trace | Method::Options) {
+        return Ok(None);
+    }
+    let value = head.fields.first("Max-Forwards").and_then(|value| std::str::from_utf8(value).ok());
+    match value.and_then(|value| value.parse::<u64>().ok()) {
+        Some(0) => Err(Failure::HopsSpent),
+        Some(hops) => Ok(Some(hops - 1)),
+        None => Ok(None),
+    }
+}
+
+/// An upgrade to HTTP/2 would take the requests behind it out of our sight.
+fn asks_for_http2(fields: Fields<'_, '_>) -> bool {
+    fields.list("Upgrade").any(|protocol| protocol.get(..2).is_some_and(|front| front.eq_ignore_ascii_case(b"h2")))
+}

@@ -1,0 +1,328 @@
+//! Accepted connections: their requests in turn, the content of these, and how long each may take.
+
+use breme_http1::{FieldStorage, Progress, Refusal, RefusalReason, push_chunk, push_last_chunk};
+use breme_node::{Close, CloseReason, Received};
+
+use super::Turn;
+use super::tables::{ClientKey, Waiting, Way};
+use crate::access_log::Ending;
+
+/// What became of a step.
+enum Step {
+    /// It took so many bytes; there may be another.
+    Taken(usize),
+    /// It took so many bytes, and waits for more.
+    Wait(usize),
+}
+
+impl Turn<'_> {
+    /// Reads as many requests as may be, up to the turn's bound. Tells how many bytes were taken.
+    pub(super) fn receive_from_client(&mut self, key: ClientKey, received: Received<'_>) -> usize {
+        let length = received.bytes.len();
+        let Some(client) = self.client(key) else { return length };
+        client.ended = received.ended;
+        client.has_pending = length > 0;
+        let id = client.id;
+        if let Some(taken) = self.tunnel_from_client(key, received) {
+            return taken;
+        }
+        let requests_before = self.request_count(key);
+        self.receiving = Some(key);
+        let mut taken = 0;
+        while self.may_read(key) {
+            let input = &received.bytes[taken..];
+            let repeated = self.repeat_stored(key, input).or_else(|| self.repeat_request(key, input));
+            let step = match repeated {
+                Some(count) => Step::Taken(count),
+                None => self.step(key, input, received.ended),
+            };
+            let (Step::Taken(count) | Step::Wait(count)) = step;
+            taken += count;
+            let Some(client) = self.client(key) else { return length };
+            client.has_pending = taken < length;
+            if matches!(step, Step::Wait(_)) || !client.wants_another_step(received.ended) {
+                break;
+            }
+            let depth_max = self.shared.settings.limits.pipeline_depth_max as u64;
+            if taken < length && self.request_count(key) - requests_before >= depth_max {
+                self.actions.resume(id);
+                break;
+            }
+        }
+        self.receiving = None;
+        self.wait_for_more(key);
+        taken
+    }
+
+    fn request_count(&mut self, key: ClientKey) -> u64 {
+        self.client(key).map_or(0, |client| client.http.request_count())
+    }
+
+    /// Whether what has come may be read now. Content must have somewhere to go; a whole request must be answered before the next.
+    fn may_read(&mut self, key: ClientKey) -> bool {
+        let Some(client) = self.client(key) else { return false };
+        let is_content = client.http.awaiting_content();
+        match client.exchange {
+            Some(exchange) => is_content && self.exchange(exchange).is_some_and(|exchange| exchange.takes_content()),
+            None => true,
+        }
+    }
+
+    fn step(&mut self, key: ClientKey, input: &[u8], ended: bool) -> Step {
+        let limits = &self.shared.settings.limits;
+        let Some(client) = self.node.clients.get_mut(key.index()) else { return Step::Wait(0) };
+        let mut storage = FieldStorage::new();
+        match client.http.receive(input, ended, limits, &mut storage) {
+            Ok(Progress::Head { head, taken }) => {
+                client.has_pending = taken < input.len();
+                self.is_wanted = self.wants_given(&head, &input[..taken]);
+                self.handle_request(key, &head, &input[..taken]);
+                self.learn_stored(key, &head, &input[..taken]);
+                self.is_wanted = false;
+                Step::Taken(taken)
+            }
+            Ok(Progress::Content { bytes, taken }) => {
+                self.pass_request_content(key, bytes);
+                Step::Taken(taken)
+            }
+            Ok(Progress::End { taken }) => {
+                self.end_request(key);
+                Step::Taken(taken)
+            }
+            Ok(Progress::NeedMore { .. }) if ended => {
+                self.close_client(key, Close::Graceful);
+                Step::Wait(0)
+            }
+            Ok(Progress::NeedMore { taken }) => Step::Wait(taken),
+            Ok(Progress::Blocked) => Step::Wait(0),
+            Ok(Progress::Over) => {
+                self.close_client(key, Close::Graceful);
+                Step::Wait(0)
+            }
+            Err(refusal) => {
+                self.refuse(key, refusal);
+                Step::Wait(0)
+            }
+        }
+    }
+
+    fn pass_request_content(&mut self, key: ClientKey, bytes: &[u8]) {
+        let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
+        let now = self.now;
+        let Some(exchange) = self.exchange(exchange_key) else { return };
+        exchange.received_bytes += bytes.len() as u64;
+        exchange.progress = now;
+        let (way, server) = (exchange.content, exchange.server);
+        let Some(id) = server.and_then(|server| self.server(server)).map(|server| server.id) else { return };
+        let out = self.actions.send(id);
+        match way {
+            Way::Chunks => push_chunk(out, bytes),
+            Way::Raw => out.extend_from_slice(bytes),
+            Way::None => {}
+        }
+        self.node.counts.bytes_upstream.add_many(bytes.len() as u64);
+    }
+
+    fn end_request(&mut self, key: ClientKey) {
+        let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
+        let now = self.now;
+        let Some(exchange) = self.exchange(exchange_key) else { return };
+        exchange.is_request_complete = true;
+        exchange.progress = now;
+        exchange.sent = now;
+        let (way, server) = (exchange.content, exchange.server);
+        if way == Way::Chunks
+            && let Some(id) = server.and_then(|server| self.server(server)).map(|server| server.id)
+        {
+            push_last_chunk(self.actions.send(id));
+        }
+        self.set_exchange_deadline(exchange_key);
+    }
+
+    /// The request is against the rules, or late. What was sent upstream of it is not a request either.
+    fn refuse(&mut self, key: ClientKey, refusal: Refusal) {
+        self.shared.counters.count_refusal(refusal.reason);
+        let Some(client) = self.client(key) else { return };
+        let exchange = client.exchange;
+        let is_answer_begun =
+            exchange.and_then(|exchange| self.exchange(exchange)).is_some_and(|exchange| exchange.answer.is_some());
+        if is_answer_begun {
+            // Half an answer is out. Only a reset cannot be taken for its end.
+            if let Some(exchange) = exchange {
+                self.node.counts.answers_cut.add();
+                self.end_exchange(exchange, Ending::ClientFailed, false);
+            }
+            return self.close_client(key, Close::Abort);
+        }
+        self.write_refusal(key, refusal);
+        if let Some(exchange) = exchange {
+            if let Some(exchange) = self.exchange(exchange) {
+                exchange.status = refusal.status;
+            }
+            self.end_exchange(exchange, Ending::ClientFailed, false);
+        }
+        self.close_client(key, Close::Graceful);
+    }
+
+    fn write_refusal(&mut self, key: ClientKey, refusal: Refusal) {
+        let date = self.node.date.text(self.now);
+        let Some(client) = self.node.clients.get_mut(key.index()) else { return };
+        let out = self.actions.send(client.id);
+        let length_before = out.len();
+        client.http.refuse(refusal, date, out);
+        if out.len() > length_before {
+            self.node.counts.count_answer(refusal.status);
+        }
+    }
+
+    /// After an answer that was not given while this client's requests were read: are there more, or is this the end?
+    pub(super) fn go_on(&mut self, key: ClientKey) {
+        if self.receiving == Some(key) {
+            return;
+        }
+        let limits = &self.shared.settings.limits;
+        let Some(client) = self.node.clients.get_mut(key.index()) else { return };
+        client.waiting = Waiting::Idle;
+        if std::mem::take(&mut client.is_paused) || client.has_pending {
+            self.actions.resume(client.id);
+        }
+        if client.has_pending {
+            return self.wait_for_more(key);
+        }
+        match client.http.receive(b"", client.ended, limits, &mut FieldStorage::new()) {
+            Ok(Progress::Over) => self.close_client(key, Close::Graceful),
+            Ok(_) => self.wait_for_more(key),
+            Err(refusal) => self.refuse(key, refusal),
+        }
+    }
+
+    /// All that has come was used, or must wait.
+    fn wait_for_more(&mut self, key: ClientKey) {
+        let limits = &self.shared.settings.limits;
+        let is_stopping = self.node.is_stopping;
+        let Some(client) = self.node.clients.get_mut(key.index()) else { return };
+        if let Some(exchange) = client.exchange {
+            if client.http.awaiting_content() {
+                self.set_exchange_deadline(exchange);
+            }
+            return;
+        }
+        let (waiting, patience) = if client.http.awaiting_content() {
+            (Waiting::Drained, limits.body_timeout)
+        } else if client.http.in_head() || client.has_pending {
+            (Waiting::Head, limits.head_timeout)
+        } else {
+            (Waiting::Idle, limits.idle_timeout)
+        };
+        if waiting == Waiting::Idle && is_stopping {
+            return self.close_client(key, Close::Graceful);
+        }
+        // The time of a head, and of what is drained, runs since it began.
+        if client.waiting != waiting || waiting == Waiting::Idle {
+            client.waiting = waiting;
+            if !client.queue_is_long {
+                self.node.client_timers.set(key.timer(), self.now + patience);
+            }
+        }
+    }
+
+    pub(super) fn handle_client_deadline(&mut self, key: ClientKey) {
+        let Some(client) = self.client(key) else { return };
+        match client.waiting {
+            Waiting::Idle | Waiting::Drained => self.close_client(key, Close::Graceful),
+            Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout)),
+            Waiting::Exchange => {}
+        }
+    }
+
+    /// The client has sent no content for too long.
+    pub(super) fn refuse_late_content(&mut self, key: ClientKey, reason: RefusalReason) {
+        self.refuse(key, Refusal::new(reason));
+    }
+
+    pub(super) fn handle_client_queue(&mut self, key: ClientKey, is_long: bool) {
+        let limits = &self.shared.settings.limits;
+        let Some(client) = self.node.clients.get_mut(key.index()) else { return };
+        client.queue_is_long = is_long;
+        if let Some(exchange) = client.exchange {
+            return self.hold_server(exchange, is_long);
+        }
+        // It is the peer who must read, and the driver who waits for that.
+        let patience = match client.waiting {
+            _ if is_long => return self.node.client_timers.clear(key.timer()),
+            Waiting::Idle | Waiting::Exchange => limits.idle_timeout,
+            Waiting::Head => limits.head_timeout,
+            Waiting::Drained => limits.body_timeout,
+        };
+        self.node.client_timers.set(key.timer(), self.now + patience);
+    }
+
+    pub(super) fn handle_client_closed(&mut self, key: ClientKey, _reason: CloseReason) {
+        let Some(client) = self.client(key) else { return };
+        let exchange = client.exchange;
+        if let Some(exchange) = exchange {
+            self.lose_client(exchange);
+        }
+        self.forget_client(key);
+    }
+
+    /// Closes a connection that has no exchange, or whose exchange has just ended.
+    pub(super) fn close_client(&mut self, key: ClientKey, how: Close) {
+        if let Some(client) = self.client(key) {
+            let id = client.id;
+            self.actions.close(id, how);
+            self.forget_client(key);
+        }
+    }
+
+    fn forget_client(&mut self, key: ClientKey) {
+        if let Some(client) = self.node.clients.try_remove(key.index()) {
+            self.node.disown(client.id);
+            self.node.client_timers.clear(key.timer());
+            if client.is_counted {
+                self.shared.clients.leave(client.peer.ip());
+            }
+        }
+    }
+
+    pub(super) fn drop_idle_clients(&mut self) {
+        let is_idle = |waiting| waiting == Waiting::Idle;
+        let idle = self.node.clients.iter().filter(|(_, client)| is_idle(client.waiting) && !client.has_pending);
+        let idle: Vec<ClientKey> = idle.map(|(index, _)| ClientKey::of(index)).collect();
+        for key in idle {
+            self.close_client(key, Close::Graceful);
+        }
+    }
+
+    /// Holds the client's content back, or lets it go on.
+    pub(super) fn hold_client(&mut self, key: ClientKey, is_held: bool) {
+        let Some(client) = self.client(key) else { return };
+        if client.is_paused != is_held {
+            client.is_paused = is_held;
+            let id = client.id;
+            if is_held { self.actions.pause(id) } else { self.actions.resume(id) }
+        }
+    }
+
+    /// The owner of a client's connection is told what was not taken.
+    pub(super) fn lend_client_again(&mut self, key: ClientKey) {
+        if self.receiving == Some(key) {
+            return;
+        }
+        if let Some(client) = self.client(key)
+            && (client.has_pending || client.ended)
+        {
+            let id = client.id;
+            self.actions.resume(id);
+        }
+    }
+}
+
+impl super::tables::Client {
+    /// Whether another step may find something: bytes, the end of a content, or the end of the connection, which the client or an answer of the
+    /// proxy's own may have brought.
+    fn wants_another_step(&self, ended: bool) -> bool {
+        let is_over = ended || self.http.will_close();
+        self.has_pending || self.http.awaiting_content() || (is_over && self.exchange.is_none())
+    }
+}

@@ -1,0 +1,262 @@
+//! Exchanges that end, well or badly, and when they are late.
+
+use breme_balance::{NoChoice, Outcome};
+use breme_base::Instant;
+use breme_http1::{Content, Framing};
+use breme_node::{Close, CloseReason};
+
+use super::Turn;
+use super::tables::{Exchange, ExchangeKey, Stage};
+use crate::access_log::{self, Ending};
+use crate::failure::Failure;
+use crate::settings::Times;
+
+impl Turn<'_> {
+    /// Ends an exchange: its server goes to the pool if it is clean, and is closed if not; its client is free.
+    pub(super) fn end_exchange(&mut self, key: ExchangeKey, ending: Ending, is_server_clean: bool) {
+        if let Some(exchange) = self.exchange(key) {
+            let outcome = exchange.outcome(ending);
+            self.conclude(key, outcome);
+        }
+        match self.exchange(key).map(|exchange| exchange.stage) {
+            Some(Stage::Resolving) => self.forget_question(key),
+            Some(Stage::Queued) => self.leave_queue(key),
+            _ => {}
+        }
+        let Some(mut exchange) = self.node.exchanges.try_remove(key.index()) else { return };
+        self.leave(&mut exchange);
+        self.node.exchange_timers.clear(key.timer());
+        self.node.counts.exchanges_open.remove();
+        if matches!(exchange.stage, Stage::Tunnel { .. }) {
+            self.node.counts.tunnels_open.remove();
+        }
+        self.record(&exchange, ending);
+        self.node.keep_buffer(std::mem::take(&mut exchange.request));
+        if let Some(connecting) = exchange.connecting.and_then(|key| self.node.connecting.get_mut(key.index())) {
+            connecting.exchange = None;
+        }
+        if let Some(server) = exchange.server {
+            match is_server_clean {
+                true => self.release_server(server),
+                false if ending == Ending::Complete => self.drop_server(server, Close::Graceful),
+                false => self.drop_server(server, Close::Abort),
+            }
+        }
+        if let Some(client) = exchange.client.and_then(|client| self.client(client)) {
+            client.exchange = None;
+        }
+    }
+
+    /// The client went away.
+    pub(super) fn lose_client(&mut self, key: ExchangeKey) {
+        if matches!(self.exchange(key), Some(Exchange { stage: Stage::Tunnel { .. }, .. })) {
+            return self.end_tunnel(key, Close::Graceful);
+        }
+        self.node.counts.clients_gone.add();
+        let is_request_complete = self.exchange(key).is_some_and(|exchange| exchange.is_request_complete);
+        if !is_request_complete || !self.outlives_client(key) {
+            return self.end_exchange(key, Ending::ClientGone, false);
+        }
+        if let Some(exchange) = self.exchange(key) {
+            exchange.client = None;
+        }
+        self.hold_server(key, false);
+    }
+
+    /// The server's connection is gone.
+    pub(super) fn server_gone(&mut self, key: ExchangeKey, reason: CloseReason) {
+        let Some(exchange) = self.exchange(key) else { return };
+        if matches!(exchange.stage, Stage::Tunnel { .. }) {
+            let how = if reason == CloseReason::Requested { Close::Graceful } else { Close::Abort };
+            return self.end_tunnel(key, how);
+        }
+        if !self.ask_again(key) {
+            self.fail(key, &Failure::BrokeOff);
+        }
+    }
+
+    /// The server has ended its sending before a byte of an answer.
+    pub(super) fn lose_server(&mut self, key: ExchangeKey, how: Close) {
+        let server = self.exchange(key).and_then(|exchange| exchange.server.take());
+        if let Some(server) = server {
+            self.drop_server(server, how);
+        }
+        if !self.ask_again(key) {
+            self.fail(key, &Failure::BrokeOff);
+        }
+    }
+
+    /// There is no answer, or no rest of it.
+    pub(super) fn fail(&mut self, key: ExchangeKey, failure: &Failure) {
+        self.conclude(key, failure_outcome(failure));
+        let Some(exchange) = self.exchange(key) else { return };
+        let (client, is_answer_begun) = (exchange.client, exchange.answer.is_some());
+        if !is_answer_begun && self.take_failure(key, failure) {
+            return;
+        }
+        let Some(client) = client else { return self.end_exchange(key, Ending::UpstreamFailed, false) };
+        if is_answer_begun {
+            // A part of the answer is out. Only a reset cannot be taken for its end, and what comes behind it cannot be mixed with it.
+            self.node.counts.answers_cut.add();
+            self.end_exchange(key, Ending::UpstreamFailed, false);
+            return self.close_client(client, Close::Abort);
+        }
+        self.answer_failure(key, failure);
+        self.end_exchange(key, Ending::UpstreamFailed, false);
+        self.go_on(client);
+    }
+
+    /// Tells the client what is wrong: in a sentence, and in the words of RFC 9209.
+    fn answer_failure(&mut self, key: ExchangeKey, failure: &Failure) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
+        let status = failure.status();
+        exchange.status = status;
+        let name = exchange.upstream_name();
+        let text = failure.text(name);
+        if self.node.is_stopping {
+            client.http.close_after_this();
+        }
+        let out = self.actions.send(client.id);
+        let date = self.node.date.text(self.now);
+        let mut writer = client.http.respond(status, Framing::Length(text.len() as u64), date, out);
+        // None of these can be refused: they are made of tokens and of a host that was checked.
+        let _ = writer.field("Content-Type", b"text/plain; charset=utf-8");
+        let _ = writer.field("Cache-Control", b"no-store");
+        if status == 405 {
+            let _ = writer.field("Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS");
+        }
+        if let Some(seconds) = failure.retry_after() {
+            let _ = writer.field("Retry-After", seconds.to_string().as_bytes());
+        }
+        if let Some(error) = failure.error_type() {
+            let proxy = &self.shared.settings.identity.pseudonym;
+            let value = match name {
+                Some(name) => format!("{proxy}; error={error}; next-hop=\"{name}\""),
+                None => format!("{proxy}; error={error}"),
+            };
+            let _ = writer.field("Proxy-Status", value.as_bytes());
+        }
+        if writer.end() == Content::Expected {
+            self.actions.send(client.id).extend_from_slice(text.as_bytes());
+            client.http.content_sent();
+        }
+        self.node.counts.count_failure(status);
+        self.node.counts.count_answer(status);
+    }
+
+    fn record(&mut self, exchange: &Exchange, ending: Ending) {
+        let Some(log) = &self.shared.access_log else { return };
+        let Some(notes) = &exchange.notes else { return };
+        log.record(&access_log::Exchange {
+            client: notes.client,
+            listener: notes.listener,
+            is_secured: notes.is_secured,
+            began: notes.began,
+            duration: self.now.since(exchange.began),
+            method: &notes.method,
+            target: &notes.target,
+            version: exchange.asked.version,
+            authority: notes.authority.as_deref(),
+            referer: notes.referer.as_deref(),
+            user_agent: notes.user_agent.as_deref(),
+            status: exchange.status,
+            sent_bytes: exchange.sent_bytes,
+            received_bytes: exchange.received_bytes,
+            upstream: exchange.upstream_name(),
+            upstream_duration: exchange.upstream_duration,
+            retries: exchange.retries,
+            cache_status: notes.cache_status.as_deref(),
+            ending,
+        });
+    }
+}
+
+/// Time.
+impl Turn<'_> {
+    pub(super) fn set_exchange_deadline(&mut self, key: ExchangeKey) {
+        if let Some(deadline) = self.exchange_deadline(key) {
+            self.node.exchange_timers.set(key.timer(), deadline);
+        }
+    }
+
+    fn exchange_deadline(&self, key: ExchangeKey) -> Option<Instant> {
+        let exchange = self.node.exchanges.get(key.index())?;
+        let Times { head, between_bytes, total, tunnel_idle } = self.shared.settings.times;
+        let is_held = |is_long: Option<bool>| is_long == Some(true);
+        let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
+        let client_is_slow = is_held(client.map(|client| client.queue_is_long));
+        let server = exchange.server.and_then(|server| self.node.servers.get(server.index()));
+        let server_is_slow = is_held(server.map(|server| server.queue_is_long));
+        let of_stage = match exchange.stage {
+            Stage::Resolving => exchange.began + head,
+            Stage::Waiting => exchange.caching.patience(exchange.began + head),
+            Stage::Queued => exchange.progress + self.shared.settings.queue.timeout,
+            // The driver's.
+            Stage::Connecting => Instant::FAR,
+            Stage::Asking if exchange.is_request_complete => exchange.sent + head,
+            Stage::Asking if server_is_slow => exchange.progress + between_bytes,
+            Stage::Asking => exchange.content_deadline(&self.shared.settings.limits),
+            // It is the client who must read, and the driver who waits for that.
+            Stage::Answering if client_is_slow => Instant::FAR,
+            Stage::Answering => exchange.progress + between_bytes,
+            Stage::Tunnel { .. } => return Some(exchange.progress + tunnel_idle),
+        };
+        let of_all = if total.is_zero() { Instant::FAR } else { exchange.began + total };
+        Some(of_stage.min(of_all))
+    }
+
+    pub(super) fn handle_exchange_deadline(&mut self, key: ExchangeKey) {
+        let Some(deadline) = self.exchange_deadline(key) else { return };
+        if deadline > self.now {
+            return self.set_exchange_deadline(key);
+        }
+        let now = self.now;
+        let Times { total, .. } = self.shared.settings.times;
+        let Some(exchange) = self.node.exchanges.get(key.index()) else { return };
+        let is_over = !total.is_zero() && exchange.began + total <= now;
+        let client = exchange.client;
+        let server = exchange.server.and_then(|server| self.node.servers.get(server.index()));
+        let server_is_slow = server.is_some_and(|server| server.queue_is_long);
+        match exchange.stage {
+            Stage::Tunnel { .. } => self.end_tunnel(key, Close::Graceful),
+            _ if is_over => self.fail(key, &Failure::TotalTimeout),
+            Stage::Resolving => self.fail(key, &Failure::Resolve(crate::resolver::ResolveError::TimedOut)),
+            Stage::Waiting => {
+                if !self.wait_no_more(key) {
+                    self.fail(key, &Failure::HeadTimeout);
+                }
+            }
+            Stage::Queued => self.fail(key, &Failure::NoUpstream(NoChoice::AllFull)),
+            Stage::Asking if exchange.is_request_complete => self.fail(key, &Failure::HeadTimeout),
+            Stage::Asking if server_is_slow => self.fail(key, &Failure::TakingTimeout),
+            Stage::Asking => {
+                let reason = exchange.content_lateness(now, &self.shared.settings.limits);
+                if let Some(client) = client {
+                    self.refuse_late_content(client, reason);
+                }
+            }
+            Stage::Connecting | Stage::Answering => self.fail(key, &Failure::SilenceTimeout),
+        }
+    }
+}
+
+impl Exchange {
+    /// What the balancer is told when the exchange ends without a failure of the upstream's.
+    fn outcome(&self, ending: Ending) -> Outcome {
+        match (ending, self.upstream_duration) {
+            (Ending::Complete, Some(latency)) => Outcome::Answered { status: self.status, latency },
+            _ => Outcome::Abandoned,
+        }
+    }
+}
+
+fn failure_outcome(failure: &Failure) -> Outcome {
+    match failure {
+        Failure::HeadTimeout | Failure::SilenceTimeout | Failure::TotalTimeout | Failure::TakingTimeout => {
+            Outcome::TimedOut
+        }
+        Failure::BrokeOff | Failure::Answer(_) => Outcome::BrokeOff,
+        _ => Outcome::Abandoned,
+    }
+}

@@ -1,0 +1,133 @@
+//! Exchanges that read what another one fetches.
+//!
+//! Nobody polls: the cache says whom to wake, and the message leads here. A follower whose answer is not for it, or that has waited for too long, goes upstream
+//! with the request that was written when it began to wait.
+
+use breme_cache::{Asked, Followed, Follower, Reading, StreamedHead};
+use breme_http1::Framing;
+
+use super::Turn;
+use super::caching::{Part, write_age, write_report};
+use super::tables::{Exchange, ExchangeKey, Stage};
+use crate::failure::Failure;
+use crate::request;
+
+/// What a follower copies in one turn; then others have theirs.
+const TURN_BYTES: usize = 256 * 1024;
+/// … and in one step.
+const STEP_BYTES: usize = 16 * 1024;
+
+impl Turn<'_> {
+    /// There may be more to read for an exchange that waits.
+    pub(super) fn follow(&mut self, key: ExchangeKey) {
+        match self.take_part(key) {
+            Part::Follow(follower) => self.look(key, follower),
+            Part::Read(follower) => self.read_on(key, follower),
+            other => self.set_part(key, other),
+        }
+    }
+
+    fn look(&mut self, key: ExchangeKey, mut follower: Box<Follower>) {
+        match follower.poll(self.moment()) {
+            Followed::Waiting => self.set_part(key, Part::Follow(follower)),
+            Followed::LetGo => self.ask_anew(key, follower),
+            Followed::Answer(answer) => self.give(key, &answer),
+            Followed::Stream(head) => {
+                self.begin_stream(key, &head);
+                self.read_on(key, follower);
+            }
+        }
+    }
+
+    /// It waited in vain: now it asks for itself, or waits for another one.
+    fn ask_anew(&mut self, key: ExchangeKey, follower: Box<Follower>) {
+        let moment = self.moment();
+        match follower.ask_again(moment) {
+            Asked::Answer(answer) => self.give(key, &answer),
+            Asked::Wait(follower) => self.look(key, Box::new(follower)),
+            Asked::Forward(forward) => {
+                if let (Some(conditions), Some(exchange)) =
+                    (forward.conditions(), self.node.exchanges.get_mut(key.index()))
+                {
+                    request::replace_conditions(&mut exchange.request, conditions);
+                }
+                self.set_part(key, Part::Forward(Box::new(forward)));
+                self.go_upstream(key);
+            }
+        }
+    }
+
+    fn begin_stream(&mut self, key: ExchangeKey, head: &StreamedHead) {
+        self.note(key, head.report, 0);
+        let shared = self.shared;
+        let Some(cache) = &shared.cache else { return };
+        let framing = head.length.map_or(Framing::Chunked, Framing::Length);
+        self.begin_answer(key, head.status, framing, |writer, _| {
+            writer.block(&head.lines);
+            write_age(head.age_s, writer);
+            write_report(cache, head.report, writer);
+        });
+    }
+
+    /// Passes on what there is, as far as the client takes it.
+    fn read_on(&mut self, key: ExchangeKey, mut follower: Box<Follower>) {
+        let mut buffer = self.node.take_buffer();
+        let mut copied = 0;
+        let reading = loop {
+            if self.is_held(key) || copied >= TURN_BYTES {
+                break None;
+            }
+            buffer.clear();
+            match follower.read(&mut buffer, STEP_BYTES) {
+                Reading::Copied(bytes) => {
+                    copied += bytes;
+                    self.pass_content(key, &buffer);
+                }
+                other => break Some(other),
+            }
+        };
+        self.node.keep_buffer(buffer);
+        let now = self.now;
+        if let Some(exchange) = self.exchange(key) {
+            exchange.progress = now;
+        }
+        match reading {
+            None | Some(Reading::Waiting | Reading::Copied(_)) => {
+                self.set_part(key, Part::Read(follower));
+                self.set_exchange_deadline(key);
+                if copied >= TURN_BYTES {
+                    let message = self.message_of(key);
+                    self.actions.wake(self.node.shard.id, message);
+                }
+            }
+            Some(Reading::Rest(rest)) => {
+                self.node.counts.cache_bytes.add_many(rest.len() as u64);
+                self.pass_pieces(key, [rest]);
+                self.finish(key, false);
+            }
+            Some(Reading::End) => self.finish(key, false),
+            Some(Reading::Broken) => self.fail(key, &Failure::BrokeOff),
+        }
+    }
+
+    /// The client does not read as fast as there is something to write.
+    fn is_held(&self, key: ExchangeKey) -> bool {
+        let client = self.node.exchanges.get(key.index()).and_then(|exchange| exchange.client);
+        client.and_then(|client| self.node.clients.get(client.index())).is_some_and(|client| client.queue_is_long)
+    }
+
+    /// Whether an exchange that waits should wait no more for others; then it does not.
+    pub(super) fn wait_no_more(&mut self, key: ExchangeKey) -> bool {
+        let now = self.now;
+        let exchange = self.node.exchanges.get(key.index());
+        let Some(Exchange { caching: Part::Follow(follower), stage: Stage::Waiting, .. }) = exchange else {
+            return false;
+        };
+        if now < follower.deadline() {
+            return false;
+        }
+        let Part::Follow(follower) = self.take_part(key) else { return false };
+        self.ask_anew(key, follower);
+        true
+    }
+}

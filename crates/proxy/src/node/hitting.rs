@@ -1,0 +1,91 @@
+//! The turn's shortest way: a [familiar](super::standing) request has the answer that it had before.
+
+use breme_cache::{Answer, Content};
+use breme_http1::RequestHead;
+use breme_node::Action;
+use bytes::Bytes;
+
+use super::Turn;
+use super::answering::COPIED_BYTES_MAX;
+use super::standing::Given;
+use super::tables::ClientKey;
+
+impl Turn<'_> {
+    /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no place in a request's
+    /// bytes is regarded here as it is on the usual way: the connection's state and limits, and what is counted. Where each request is to be
+    /// noted or counted by its client, there is no short way.
+    #[inline]
+    pub(super) fn repeat_stored(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
+        let shared = self.shared;
+        let cache = shared.cache.as_ref()?;
+        if self.node.is_stopping || !shared.may_repeat() {
+            return None;
+        }
+        let client = self.node.clients.get_mut(key.index())?;
+        if !client.http.may_repeat(&shared.settings.limits) || client.exchange.is_some() {
+            return None;
+        }
+        let known = self.node.standing.find(input, client.is_secured, self.now, &cache.settings().name)?;
+        known.count_hit();
+        self.actions.send(client.id).extend_from_slice(known.answer());
+        if let Some(content) = known.shared_content() {
+            self.actions.send_shared(client.id, content);
+        }
+        client.http.repeat_exchange();
+        let counts = &self.node.counts;
+        counts.count_answer(known.status);
+        counts.count_repeated(known.content_bytes());
+        Some(known.head_bytes())
+    }
+
+    /// Where what is sent to the client from now on begins.
+    pub(super) fn sending_from(&mut self, key: ClientKey) -> Option<(usize, usize)> {
+        let id = self.client(key)?.id;
+        self.actions.send(id);
+        let index = self.actions.len() - 1;
+        Some((index, self.actions.bytes(index).len()))
+    }
+
+    /// Keeps what is needed to make the request familiar whose answer was begun at `from`.
+    pub(super) fn note_given(&mut self, answer: &Answer, from: Option<(usize, usize)>) {
+        let (Some(standing), Some((index, start))) = (answer.standing(), from) else { return };
+        let content = match answer.content() {
+            Content::None => Bytes::new(),
+            Content::One(bytes) => bytes.clone(),
+            Content::Several(_) => return,
+        };
+        let sent = match self.actions.get(index) {
+            Some(Action::Send(..)) => self.actions.bytes(index)[start..].to_vec(),
+            _ => return,
+        };
+        self.given = Some(Given { standing: standing.clone(), status: answer.status(), sent, content });
+    }
+
+    /// Makes a request familiar that was just answered out of the store, if it came before and its connection goes on. `bytes` are its head's.
+    pub(super) fn learn_stored(&mut self, key: ClientKey, head: &RequestHead<'_, '_>, bytes: &[u8]) {
+        let Some(given) = self.given.take() else { return };
+        let shared = self.shared;
+        let Some(cache) = &shared.cache else { return };
+        let Some(client) = self.node.clients.get_mut(key.index()) else { return };
+        let is_secured = client.is_secured;
+        let goes_on = client.http.may_repeat(&shared.settings.limits);
+        if goes_on && head.is_repeatable() {
+            self.node.standing.learn(bytes, is_secured, given, COPIED_BYTES_MAX, self.now, &cache.settings().name);
+        }
+    }
+
+    /// Whether the next answer is worth noting.
+    pub(super) fn wants_given(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) -> bool {
+        // An empty line before a request is counted by the connection, and is no part of the head.
+        let is_head_alone = bytes.first().is_some_and(u8::is_ascii_graphic);
+        let may_learn = self.shared.cache.is_some() && self.shared.may_repeat() && !self.node.is_stopping;
+        may_learn && is_head_alone && head.is_repeatable() && self.node.standing.is_wanted(bytes)
+    }
+}
+
+impl crate::shared::Shared {
+    /// Whether nothing is to be done for each single request.
+    fn may_repeat(&self) -> bool {
+        self.access_log.is_none() && self.settings.clients.requests_per_second == 0
+    }
+}

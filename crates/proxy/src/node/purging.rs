@@ -1,0 +1,54 @@
+//! `PURGE URL` on the proxy's own listeners: what is stored of the URL goes. Most caches know this method, and none has written it down.
+//!
+//! It is the proxy's business only where somebody may use it; else it is a method like any other, and passed on. Who may is known by the address
+//! of the connection, which nobody can write into a field.
+
+use breme_cache::Purge;
+use breme_http1::{Framing, Method, RequestHead};
+use bytes::Bytes;
+
+use super::Turn;
+use super::tables::{ClientKey, ExchangeKey};
+use crate::failure::Failure;
+
+const METHOD: Method<'_> = Method::Other("PURGE");
+
+impl Turn<'_> {
+    /// Carries out a purge, if the request is one. Whether it was.
+    pub(super) fn purge(
+        &mut self,
+        key: ExchangeKey,
+        client: ClientKey,
+        head: &RequestHead<'_, '_>,
+    ) -> Result<bool, Failure> {
+        let shared = self.shared;
+        let Some(cache) = shared.cache.as_ref().filter(|_| head.method == METHOD && !shared.purgers.is_empty()) else {
+            return Ok(false);
+        };
+        let address = self.client(client).map(|client| client.peer.ip());
+        if !address.is_some_and(|address| shared.purgers.iter().any(|network| network.contains(address))) {
+            return Err(Failure::MayNotPurge);
+        }
+        let Some(request) = self.cache_request(client, head) else { return Err(Failure::NothingToPurge) };
+        let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
+        let url = format!("{}://{}{}{query}", request.scheme.as_str(), request.authority, request.path);
+        let Ok(count) = cache.purge(&Purge::Url(url), breme_cache::Manner::Hard, self.now) else {
+            return Err(Failure::NothingToPurge);
+        };
+        let text = format!("purged: {count}\n");
+        let framing = Framing::Length(text.len() as u64);
+        self.answer_from_memory(
+            key,
+            200,
+            framing,
+            |writer, date| {
+                // All of them are fields.
+                let _ = writer.field("Date", date);
+                let _ = writer.field("Content-Type", b"text/plain; charset=utf-8");
+                let _ = writer.field("Cache-Control", b"no-store");
+            },
+            [Bytes::from(text)],
+        );
+        Ok(true)
+    }
+}

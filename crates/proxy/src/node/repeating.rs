@@ -1,0 +1,160 @@
+//! The turn's short way: [familiar](super::familiar) requests go upstream as they did before, and their answers come back as they did.
+
+use breme_http1::{Method, RequestHead, ResponseHead};
+
+use super::Turn;
+use super::familiar::{KnownKey, Lesson};
+use super::tables::{ClientKey, Exchange, ExchangeKey, ServerKey, Waiting};
+use crate::access_log::Ending;
+use crate::request::{Asker, OwnLines};
+use crate::shared::Role;
+
+impl Turn<'_> {
+    /// Sends the request with which `input` begins upstream, if it is familiar, and tells how many bytes it took.
+    #[inline]
+    pub(super) fn repeat_request(&mut self, client_key: ClientKey, input: &[u8]) -> Option<usize> {
+        let client = self.node.clients.get_mut(client_key.index())?;
+        let may_repeat = client.exchange.is_none()
+            && !client.is_trusted
+            && client.http.may_repeat(&self.shared.settings.limits)
+            && !self.node.is_stopping;
+        if !may_repeat {
+            return None;
+        }
+        let (known_key, taken) = self.node.familiar.find(input, client.is_secured)?;
+        let known = self.node.familiar.known(known_key)?;
+        self.node.exchange_count = self.node.exchange_count.wrapping_add(1);
+        let mut exchange = Exchange::new(self.node.exchange_count, Some(client_key), self.now, known.asked);
+        (exchange.lacks_host, exchange.key_hash, exchange.known) = (known.lacks_host, known.key_hash, Some(known_key));
+        let mut request = self.node.buffers.pop().unwrap_or_default();
+        request.extend_from_slice(&known.front);
+        known
+            .own
+            .write(&Asker { address: &client.address, is_secured: client.is_secured, is_trusted: false }, &mut request);
+        exchange.request = request;
+        client.http.repeat_request();
+        client.waiting = Waiting::Exchange;
+        client.has_pending = taken < input.len();
+        self.node.counts.requests_repeated.add();
+        self.node.counts.exchanges_open.add();
+        let key = ExchangeKey::of(self.node.exchanges.insert(exchange));
+        client.exchange = Some(key);
+        self.node.client_timers.clear(client_key.timer());
+        match self.judge_client(client_key) {
+            Ok(()) => self.go_upstream(key),
+            Err(failure) => self.fail(key, &failure),
+        }
+        Some(taken)
+    }
+
+    /// Makes a request familiar that was judged and written just now, if nothing but its bytes had a say in that and it came before.
+    pub(super) fn learn_request(
+        &mut self,
+        key: ExchangeKey,
+        client_key: ClientKey,
+        head: &RequestHead<'_, '_>,
+        bytes: &[u8],
+    ) {
+        let Role::Reverse { group, .. } = &self.shared.role else { return };
+        let Some(client) = self.node.clients.get(client_key.index()) else { return };
+        let may_learn = head.is_repeatable()
+            // The last request of a connection says so, and is answered otherwise.
+            && !client.http.will_close()
+            && !head.asks_upgrade
+            && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
+            && !client.is_trusted
+            && !self.has_cache()
+            && self.shared.access_log.is_none()
+            && !group.reads_cookies();
+        if !may_learn || !self.node.familiar.is_wanted(bytes) {
+            return;
+        }
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let identity = &self.shared.settings.identity;
+        let own = OwnLines::of(identity, head.authority, client.is_secured);
+        let mut said = Vec::new();
+        let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: false };
+        own.write(&asker, &mut said);
+        let Some(front) = exchange.request.strip_suffix(&said[..]) else { return };
+        exchange.known = self.node.familiar.learn(
+            bytes,
+            Lesson {
+                is_secured: client.is_secured,
+                front: front.into(),
+                own,
+                asked: exchange.asked,
+                lacks_host: exchange.lacks_host,
+                key_hash: exchange.key_hash,
+            },
+        );
+    }
+
+    /// Passes a whole answer on whose head came before, if it is one. Tells how many bytes it took, and whether the server's connection can
+    /// carry further requests.
+    #[inline]
+    pub(super) fn repeat_answer(
+        &mut self,
+        server_key: ServerKey,
+        key: ExchangeKey,
+        input: &[u8],
+    ) -> Option<(usize, bool)> {
+        let exchange = self.node.exchanges.get_mut(key.index())?;
+        let known = self.node.familiar.known(exchange.known?)?;
+        let client = self.node.clients.get_mut(exchange.client?.index())?;
+        if self.node.is_stopping || exchange.set_affinity.is_some() || !client.http.may_repeat_answer() {
+            return None;
+        }
+        let whole = self.node.servers.get_mut(server_key.index())?.http.receive_whole(input, &known.answer)?;
+        let out = self.actions.send(client.id);
+        out.extend_from_slice(&known.told);
+        out.extend_from_slice(whole.content);
+        client.http.repeat_answer();
+        let length = whole.content.len() as u64;
+        let duration = self.now.since(exchange.sent);
+        (exchange.status, exchange.sent_bytes, exchange.upstream_duration) = (whole.status, length, Some(duration));
+        self.node.counts.count_upstream_time(duration);
+        self.node.counts.bytes_downstream.add_many(length);
+        self.node.counts.count_answer(whole.status);
+        self.node.counts.answers_repeated.add();
+        Some((whole.taken, whole.keep_alive))
+    }
+
+    /// Ends an exchange whose answer was repeated.
+    pub(super) fn finish_repeated(&mut self, key: ExchangeKey, is_server_clean: bool) {
+        let client = self.node.exchanges.get(key.index()).and_then(|exchange| exchange.client);
+        self.end_exchange(key, Ending::Complete, is_server_clean);
+        if let Some(client) = client {
+            self.go_on(client);
+        }
+    }
+
+    /// Makes the head of an answer familiar: `bytes` are those that came, and from `start` on stands in the client's buffer what was told.
+    pub(super) fn learn_answer(
+        &mut self,
+        server_key: ServerKey,
+        key: ExchangeKey,
+        head: &ResponseHead<'_, '_>,
+        bytes: &[u8],
+        start: usize,
+    ) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(known) = exchange.known.and_then(|known| self.node.familiar.known(known)) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get(client.index())) else { return };
+        let Some(server) = self.node.servers.get(server_key.index()) else { return };
+        known.answer.clear();
+        server.http.remember(bytes, head, &mut known.answer);
+        if known.answer.is_known() {
+            let out = self.actions.send(client.id);
+            known.told.clear();
+            known.told.extend_from_slice(&out[start..]);
+        }
+    }
+
+    /// Whether the answer to an exchange can be of use for others: a key of what is known of its request.
+    pub(super) fn may_learn_answer(&self, key: ExchangeKey) -> Option<KnownKey> {
+        let exchange = self.node.exchanges.get(key.index())?;
+        let client = self.node.clients.get(exchange.client?.index())?;
+        let is_plain = client.http.may_repeat_answer() && exchange.set_affinity.is_none() && !self.node.is_stopping;
+        exchange.known.filter(|_| is_plain)
+    }
+}

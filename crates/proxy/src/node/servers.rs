@@ -1,0 +1,173 @@
+//! Connections to upstreams: from the pool or new, given to an exchange, taken back.
+
+use breme_http1::Method;
+use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
+
+use super::Turn;
+use super::tables::{Connecting, ConnectingKey, EndpointKey, ExchangeKey, Kind, Owner, Server, ServerKey, Stage, Way};
+use crate::failure::Failure;
+use crate::request;
+
+impl Turn<'_> {
+    /// Finds a connection for the exchange: an idle one, or a new one.
+    pub(super) fn reach(&mut self, key: ExchangeKey) -> Result<(), Failure> {
+        let endpoint = self.endpoint(key)?;
+        let Some(exchange) = self.exchange(key) else { return Ok(()) };
+        let may_reuse = !exchange.wants_fresh && exchange.asked.kind != Kind::Connect;
+        if may_reuse && let Some(server_key) = self.node.pools.take(endpoint) {
+            self.node.counts.pool_idle.remove();
+            self.node.server_timers.clear(server_key.timer());
+            self.hand_over(key, server_key);
+            return Ok(());
+        }
+        let connecting = ConnectingKey::of(self.node.connecting.insert(Connecting { endpoint, exchange: Some(key) }));
+        if let Some(exchange) = self.exchange(key) {
+            exchange.stage = Stage::Connecting;
+            exchange.connecting = Some(connecting);
+        }
+        let mut target = Endpoint::tcp(endpoint.address);
+        target.tls = endpoint.tls;
+        self.actions.connect(ConnectTicket(connecting.index() as u64), target);
+        self.set_exchange_deadline(key);
+        Ok(())
+    }
+
+    /// What became of a connection that was to be opened.
+    pub(super) fn handle_connected(
+        &mut self,
+        key: ConnectingKey,
+        endpoint: EndpointKey,
+        exchange: Option<ExchangeKey>,
+        outcome: Result<Connected, ConnectError>,
+    ) {
+        let exchange = exchange.filter(|&exchange| {
+            self.exchange(exchange).is_some_and(|exchange| exchange.connecting.take_if(|own| *own == key).is_some())
+        });
+        match outcome {
+            Ok(connected) => {
+                self.node.counts.connects.add();
+                let server_key = self.add_server(Server::new(connected.connection, endpoint));
+                match exchange {
+                    Some(exchange) => self.hand_over(exchange, server_key),
+                    // Who wanted it is gone; it is as good as any other that waits.
+                    None => self.release_server(server_key),
+                }
+            }
+            Err(error) => {
+                self.node.counts.connects_failed.add();
+                if let Some(exchange) = exchange {
+                    self.try_elsewhere(exchange, error);
+                }
+            }
+        }
+    }
+
+    fn add_server(&mut self, server: Server) -> ServerKey {
+        let (id, endpoint) = (server.id, server.endpoint);
+        let key = ServerKey::of(self.node.servers.insert(server));
+        self.node.set_owner(id, Owner::Server(key));
+        self.node.pools.opened(endpoint);
+        self.node.counts.upstreams_open.add();
+        key
+    }
+
+    /// Gives the request to a connection.
+    fn hand_over(&mut self, key: ExchangeKey, server_key: ServerKey) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(server) = self.node.servers.get_mut(server_key.index()) else { return };
+        server.exchange = Some(key);
+        exchange.server = Some(server_key);
+        exchange.is_reused = server.request_count > 0;
+        (exchange.sent, exchange.progress, exchange.content_began) = (self.now, self.now, self.now);
+        if exchange.is_reused {
+            self.node.counts.reuses.add();
+        }
+        server.request_count += 1;
+        if exchange.asked.kind == Kind::Connect {
+            return self.open_tunnel(key);
+        }
+        exchange.stage = Stage::Asking;
+        let method = exchange.asked.method();
+        if exchange.asked.asks_upgrade {
+            server.http.sent_with_upgrade(method);
+        } else {
+            server.http.sent(method);
+        }
+        let out = self.actions.send(server.id);
+        out.extend_from_slice(&exchange.request);
+        request::end(if exchange.lacks_host { exchange.upstream_name() } else { None }, out);
+        let (client, is_request_complete) = (exchange.client, exchange.is_request_complete);
+        self.set_exchange_deadline(key);
+        if !is_request_complete && let Some(client) = client {
+            self.lend_client_again(client);
+        }
+    }
+
+    /// The connection was idle too long, and the server ended it when the request came: nothing of an answer has come, and asking twice does
+    /// no harm. Returns whether the request is on its way again.
+    pub(super) fn ask_again(&mut self, key: ExchangeKey) -> bool {
+        let retries_max = self.shared.settings.retries_max;
+        let Some(exchange) = self.exchange(key) else { return false };
+        let may_retry = exchange.stage == Stage::Asking
+            && exchange.is_reused
+            && !exchange.is_answer_begun
+            && exchange.asked.is_idempotent
+            && exchange.content == Way::None
+            && exchange.retries < retries_max;
+        if !may_retry {
+            return false;
+        }
+        exchange.retries += 1;
+        exchange.wants_fresh = true;
+        self.node.counts.retries.add();
+        if let Err(failure) = self.reach(key) {
+            self.fail(key, &failure);
+        }
+        true
+    }
+
+    /// The connection is free: it waits for the next request, if it may.
+    pub(super) fn release_server(&mut self, key: ServerKey) {
+        let pool = &self.shared.settings.pool;
+        let Some(server) = self.node.servers.get_mut(key.index()) else { return };
+        server.exchange = None;
+        let may_stay = !self.node.is_stopping
+            && !server.ended
+            && !server.queue_is_long
+            && server.request_count < pool.requests_max
+            && server.http.can_send(Method::Get);
+        if !may_stay || !self.node.pools.put(server.endpoint, key) {
+            return self.drop_server(key, Close::Graceful);
+        }
+        self.node.counts.pool_idle.add();
+        self.node.server_timers.set(key.timer(), self.now + pool.idle_timeout);
+        if std::mem::take(&mut server.is_paused) {
+            self.actions.resume(server.id);
+        }
+    }
+
+    /// Closes a connection that has no exchange (any more).
+    pub(super) fn drop_server(&mut self, key: ServerKey, how: Close) {
+        if let Some(id) = self.server(key).map(|server| server.id) {
+            self.actions.close(id, how);
+            self.forget_server(key);
+        }
+    }
+
+    pub(super) fn forget_server(&mut self, key: ServerKey) {
+        let Some(server) = self.node.servers.try_remove(key.index()) else { return };
+        if self.node.pools.remove(server.endpoint, key) {
+            self.node.counts.pool_idle.remove();
+        }
+        self.node.pools.closed(server.endpoint);
+        self.node.counts.upstreams_open.remove();
+        self.node.server_timers.clear(key.timer());
+        self.node.disown(server.id);
+    }
+
+    pub(super) fn drop_idle_servers(&mut self) {
+        for key in self.node.pools.idle() {
+            self.drop_server(key, Close::Graceful);
+        }
+    }
+}

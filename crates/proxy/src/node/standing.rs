@@ -1,0 +1,264 @@
+//! Requests that came before, byte for byte, and whose stored answers still stand. (For those that go upstream see
+//! [`familiar`](super::familiar).)
+//!
+//! What is asked often is asked in the same words. So a shard keeps the heads that came last with their answers, and gives these again without
+//! reading the head, asking the cache or writing fields anew; only Age and Cache-Status are, once a second. Nothing is decided here: a head becomes
+//! familiar after it was answered the usual way, and its answer is given only while it [stands](Standing::stands): fresh, in the store, and nothing newer beside
+//! it. So a purge, a replacement and an end are seen with the very next request. Nor is anything written that other shards read: hits are told to the
+//! store once a second.
+//!
+//! A head must come twice to be kept. Content that is long is not kept here but shared with the store.
+
+use breme_base::Instant;
+use breme_cache::Standing;
+use bytes::Bytes;
+use foldhash::fast::FixedState;
+use memchr::memmem::{self, Finder};
+
+/// A longer head does not become familiar.
+const HEAD_BYTES_MAX: usize = 1024;
+/// Heads that are kept at most; each has one place.
+const SLOTS: usize = 4096;
+/// All that is kept, in one shard, beside what is shared with the store.
+const BYTES_MAX: usize = 8 << 20;
+/// What a familiar request costs besides its bytes.
+const KNOWN_BYTES: usize = 256;
+const HEAD_END: &[u8; 4] = b"\r\n\r\n";
+const AGE_NAME: &[u8] = b"\r\nAge: ";
+
+/// A shard's familiar requests.
+#[derive(Debug)]
+pub(super) struct StandingAnswers {
+    hasher: FixedState,
+    head_end: Finder<'static>,
+    /// Empty until a request comes that could become familiar.
+    slots: Vec<Slot>,
+    /// The place of the request that came last: many come several times in a row.
+    last: usize,
+    bytes: usize,
+    /// The next one to go when there are too many bytes.
+    hand: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// The hash of the last head that came here and was not known.
+    stranger: u64,
+    known: Option<Box<Known>>,
+}
+
+/// A request that came before.
+#[derive(Debug)]
+pub(super) struct Known {
+    head: Box<[u8]>,
+    is_secured: bool,
+    standing: Standing,
+    /// The answer up to its Age.
+    lead: Box<[u8]>,
+    /// Lead, Age, Cache-Status and content, or all but the content.
+    answer: Vec<u8>,
+    content: Bytes,
+    has_content: bool,
+    age_s: u64,
+    pub(super) status: u16,
+    /// Hits that the store does not know of.
+    hits: u32,
+}
+
+/// An answer that was given just now.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) standing: Standing,
+    pub(super) status: u16,
+    /// The head, and perhaps the content behind it.
+    pub(super) sent: Vec<u8>,
+    pub(super) content: Bytes,
+}
+
+impl StandingAnswers {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            hasher: FixedState::with_seed(seed),
+            head_end: Finder::new(HEAD_END),
+            slots: Vec::new(),
+            last: 0,
+            bytes: 0,
+            hand: 0,
+        }
+    }
+
+    /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's age.
+    #[inline]
+    pub(super) fn find(&mut self, input: &[u8], is_secured: bool, now: Instant, name: &str) -> Option<&mut Known> {
+        let is_last = self.slots.get(self.last)?.begins(input, is_secured);
+        let place = if is_last { self.last } else { self.place_of(self.head_of(input)?) };
+        let slot = self.slots.get_mut(place)?;
+        if !is_last && !slot.begins(input, is_secured) {
+            return None;
+        }
+        let known = slot.known.as_mut()?;
+        if !known.standing.stands(now) {
+            self.forget(place);
+            return None;
+        }
+        self.last = place;
+        let known = self.slots[place].known.as_mut()?;
+        known.keep_age(now, name);
+        Some(known)
+    }
+
+    /// Whether a request that is not familiar should become it: it has come before, and no other since that has the same place.
+    pub(super) fn is_wanted(&mut self, head: &[u8]) -> bool {
+        if head.len() > HEAD_BYTES_MAX {
+            return false;
+        }
+        if self.slots.is_empty() {
+            self.slots.resize_with(SLOTS, Slot::default);
+        }
+        let hash = self.hash(head);
+        std::mem::replace(&mut self.slots[hash as usize % SLOTS].stranger, hash) == hash
+    }
+
+    /// Makes a request familiar that was answered just now. `copied_max`: longer content is shared with the store.
+    pub(super) fn learn(
+        &mut self,
+        head: &[u8],
+        is_secured: bool,
+        given: Given,
+        copied_max: usize,
+        now: Instant,
+        name: &str,
+    ) {
+        let Given { standing, status, sent, content } = given;
+        let Some(lead_bytes) = memmem::find(&sent, AGE_NAME) else { return };
+        let mut known = Box::new(Known {
+            head: head.into(),
+            is_secured,
+            lead: sent[..lead_bytes].into(),
+            answer: Vec::new(),
+            has_content: content.len() <= copied_max,
+            content,
+            age_s: standing.age_s(now),
+            standing,
+            status,
+            hits: 0,
+        });
+        known.write(now, name);
+        let place = self.place_of(head);
+        self.forget(place);
+        self.make_room(known.cost_bytes());
+        if self.bytes + known.cost_bytes() <= BYTES_MAX {
+            self.bytes += known.cost_bytes();
+            self.slots[place].known = Some(known);
+        }
+    }
+
+    fn make_room(&mut self, wanted_bytes: usize) {
+        for _ in 0..SLOTS {
+            if self.bytes + wanted_bytes <= BYTES_MAX {
+                return;
+            }
+            self.forget(self.hand);
+            self.hand = (self.hand + 1) % SLOTS;
+        }
+    }
+
+    fn forget(&mut self, place: usize) {
+        if let Some(known) = self.slots.get_mut(place).and_then(|slot| slot.known.take()) {
+            self.bytes -= known.cost_bytes();
+        }
+    }
+
+    /// What may be a request's head. Whether it is one was decided when it became familiar.
+    fn head_of<'a>(&self, input: &'a [u8]) -> Option<&'a [u8]> {
+        let front = &input[..input.len().min(HEAD_BYTES_MAX)];
+        Some(&front[..self.head_end.find(front)? + HEAD_END.len()])
+    }
+
+    fn place_of(&self, head: &[u8]) -> usize {
+        self.hash(head) as usize % SLOTS
+    }
+
+    fn hash(&self, head: &[u8]) -> u64 {
+        std::hash::BuildHasher::hash_one(&self.hasher, head)
+    }
+}
+
+impl Slot {
+    /// Whether `input` begins with the head that is known here. A head ends with its first empty line, so what begins with it has this head.
+    #[inline]
+    fn begins(&self, input: &[u8], is_secured: bool) -> bool {
+        self.known.as_ref().is_some_and(|known| input.starts_with(&known.head) && known.is_secured == is_secured)
+    }
+}
+
+impl Known {
+    pub(super) fn head_bytes(&self) -> usize {
+        self.head.len()
+    }
+
+    /// What is to be copied.
+    pub(super) fn answer(&self) -> &[u8] {
+        &self.answer
+    }
+
+    /// What is to be shared behind it.
+    pub(super) fn shared_content(&self) -> Option<Bytes> {
+        (!self.has_content).then(|| self.content.clone())
+    }
+
+    pub(super) fn content_bytes(&self) -> u64 {
+        self.content.len() as u64
+    }
+
+    pub(super) fn count_hit(&mut self) {
+        if self.hits == 0 {
+            // The first at once, so that what is asked for seldom is seen too.
+            self.standing.count_hits(1);
+        }
+        self.hits += 1;
+    }
+
+    #[inline]
+    fn keep_age(&mut self, now: Instant, name: &str) {
+        let age_s = self.standing.age_s(now);
+        if age_s != self.age_s {
+            self.age_s = age_s;
+            self.tell_hits();
+            self.write(now, name);
+        }
+    }
+
+    fn tell_hits(&mut self) {
+        let untold = std::mem::take(&mut self.hits).saturating_sub(1);
+        if untold > 0 {
+            self.standing.count_hits(untold);
+        }
+    }
+
+    #[cold]
+    fn write(&mut self, now: Instant, name: &str) {
+        let out = &mut self.answer;
+        out.clear();
+        out.extend_from_slice(&self.lead);
+        out.extend_from_slice(AGE_NAME);
+        out.extend_from_slice(self.age_s.to_string().as_bytes());
+        out.extend_from_slice(b"\r\nCache-Status: ");
+        self.standing.report(now).write(name, out);
+        out.extend_from_slice(HEAD_END);
+        if self.has_content {
+            out.extend_from_slice(&self.content);
+        }
+    }
+
+    fn cost_bytes(&self) -> usize {
+        let content = if self.has_content { self.content.len() } else { 0 };
+        KNOWN_BYTES + self.head.len() + 2 * self.lead.len() + content
+    }
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.tell_hits();
+    }
+}

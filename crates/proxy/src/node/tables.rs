@@ -1,0 +1,402 @@
+//! The records of a shard: accepted connections, opened ones, exchanges, and connections that are being opened.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_balance::{Choice, UpstreamId};
+use breme_base::{Instant, UnixSeconds};
+use breme_http1::{ClientConnection, Limits, Method, RefusalReason, ServerConnection, Version};
+use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
+
+use super::caching;
+use super::familiar::KnownKey;
+use super::health::CheckNumber;
+
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub(crate) struct $name(u32);
+
+            impl $name {
+                pub(crate) fn of(index: usize) -> Self {
+                    Self(index as u32)
+                }
+
+                pub(crate) fn index(self) -> usize {
+                    self.0 as usize
+                }
+
+                #[allow(dead_code, reason = "not all of them have deadlines")]
+                pub(crate) fn timer(self) -> u32 {
+                    self.0
+                }
+            }
+        )*
+    };
+}
+
+keys! {
+    /// The place of an accepted connection.
+    ClientKey;
+    /// The place of an opened connection.
+    ServerKey;
+    /// The place of an exchange.
+    ExchangeKey;
+    /// The place of a connection that is being opened.
+    ConnectingKey;
+}
+
+/// Whose a connection of the driver is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Owner {
+    #[default]
+    Nobody,
+    Client(ClientKey),
+    Server(ServerKey),
+    Check(CheckNumber),
+}
+
+/// An accepted connection. Small: a proxy holds ten thousand that do nothing.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ConnectionId,
+    pub(crate) http: ServerConnection,
+    pub(crate) peer: SocketAddr,
+    /// Its address as it is written: an IPv4 address as one, without a port.
+    pub(crate) address: Box<str>,
+    pub(crate) listener: ListenerId,
+    /// Nobody can read it on the way.
+    pub(crate) is_secured: bool,
+    /// What it says of those before it is believed.
+    pub(crate) is_trusted: bool,
+    /// It is one of the connections that its address may have.
+    pub(crate) is_counted: bool,
+    /// The driver's queue is long: the peer does not read as fast as we write.
+    pub(crate) queue_is_long: bool,
+    /// Its content is held back, since the server does not take it.
+    pub(crate) is_paused: bool,
+    /// There are bytes that were lent but not taken.
+    pub(crate) has_pending: bool,
+    /// The peer has ended its sending.
+    pub(crate) ended: bool,
+    pub(crate) waiting: Waiting,
+    pub(crate) exchange: Option<ExchangeKey>,
+}
+
+/// What a client without exchange waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// A request.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// The rest of a content that nobody wants any more.
+    Drained,
+    /// Its exchange, whose time is measured there.
+    Exchange,
+}
+
+/// A connection to an upstream.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) id: ConnectionId,
+    pub(crate) http: ClientConnection,
+    pub(crate) endpoint: EndpointKey,
+    /// None: it is in the pool.
+    pub(crate) exchange: Option<ExchangeKey>,
+    /// Requests that it has carried.
+    pub(crate) request_count: u64,
+    /// It does not take content as fast as it comes.
+    pub(crate) queue_is_long: bool,
+    /// Its answer is held back, since the client does not take it.
+    pub(crate) is_paused: bool,
+    /// Its last answer has no end but the connection's, or it has ended its sending.
+    pub(crate) ended: bool,
+}
+
+/// What a connection was opened to: those to the same are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct EndpointKey {
+    pub(crate) address: SocketAddr,
+    pub(crate) tls: Option<TlsClientId>,
+}
+
+/// A connection that is being opened.
+#[derive(Debug)]
+pub(crate) struct Connecting {
+    pub(crate) endpoint: EndpointKey,
+    /// None: the exchange that wanted it is over.
+    pub(crate) exchange: Option<ExchangeKey>,
+}
+
+/// One request on its way to its answer.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// Tells it from others that had its place.
+    pub(crate) number: u32,
+    /// Who listens; none: nobody (any more), the answer is for the cache alone.
+    pub(crate) client: Option<ClientKey>,
+    pub(crate) stage: Stage,
+    pub(crate) server: Option<ServerKey>,
+    pub(crate) connecting: Option<ConnectingKey>,
+    pub(crate) route: Route,
+    pub(crate) asked: Asked,
+    /// What is to be added to the answer to bring the client back to its upstream.
+    pub(crate) set_affinity: Option<Arc<str>>,
+    /// Its request is familiar.
+    pub(crate) known: Option<KnownKey>,
+    /// The head that goes upstream, without its end; kept until it is sure that it need not be sent again.
+    pub(crate) request: Vec<u8>,
+    /// Host is to be the upstream's, and is added when that is known.
+    pub(crate) lacks_host: bool,
+    /// The request's cookies, while it waits for an upstream to have room.
+    pub(crate) cookies: Vec<u8>,
+    /// A hash of what is asked for, for the balancer.
+    pub(crate) key_hash: u64,
+    /// How the request's content is passed on.
+    pub(crate) content: Way,
+    /// All of the request has been passed on.
+    pub(crate) is_request_complete: bool,
+    /// How the answer's content is passed on; none: its head has not come.
+    pub(crate) answer: Option<Way>,
+    /// A byte of an answer has come.
+    pub(crate) is_answer_begun: bool,
+    /// The server had carried requests before this one.
+    pub(crate) is_reused: bool,
+    /// Take no connection that was idle: one has just failed.
+    pub(crate) wants_fresh: bool,
+    pub(crate) retries: u8,
+    /// Of the answer that was given; 0: none.
+    pub(crate) status: u16,
+    pub(crate) began: Instant,
+    /// When the head had been sent.
+    pub(crate) sent: Instant,
+    /// When something last moved.
+    pub(crate) progress: Instant,
+    /// When the request's content began, later by the time for which we held it back.
+    pub(crate) content_began: Instant,
+    pub(crate) upstream_duration: Option<Duration>,
+    /// Content that came from the client.
+    pub(crate) received_bytes: u64,
+    /// Content that went to the client.
+    pub(crate) sent_bytes: u64,
+    /// What the cache holds of it.
+    pub(crate) caching: caching::Part,
+    /// For the log, if there is one.
+    pub(crate) notes: Option<Box<Notes>>,
+}
+
+/// How far an exchange has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Another exchange is fetching the answer.
+    Waiting,
+    /// Every upstream is full.
+    Queued,
+    /// Its host's addresses are being looked up.
+    Resolving,
+    /// A connection is being opened for it.
+    Connecting,
+    /// The request is on its way or complete, the answer's head has not come.
+    Asking,
+    /// The answer's content is on its way.
+    Answering,
+    /// Bytes go both ways until both sides have ended.
+    Tunnel { client_ended: bool, server_ended: bool },
+}
+
+/// Where the request goes.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// Not decided.
+    None,
+    /// To one of a reverse proxy's upstreams; those before it could not be reached.
+    Upstream {
+        choice: Choice,
+        tried: Vec<UpstreamId>,
+        /// The balancer does not know yet how it ended.
+        is_open: bool,
+    },
+    /// To a host that the client named.
+    Host {
+        /// As it was named, with its port.
+        name: Arc<str>,
+        /// Addresses that are left to be tried.
+        rest: Vec<SocketAddr>,
+    },
+}
+
+/// What must be known of a request when its bytes are gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) kind: Kind,
+    /// May be sent again without harm (RFC 9110, 9.2.2).
+    pub(crate) is_idempotent: bool,
+    pub(crate) asks_upgrade: bool,
+    pub(crate) version: Version,
+}
+
+/// Methods as far as they change how an answer is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Head,
+    Connect,
+    Other,
+}
+
+/// How content is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// There is none, or none that may be sent.
+    None,
+    /// As it is: its length was announced.
+    Raw,
+    Chunks,
+}
+
+/// What the log is told of a request.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    pub(crate) client: SocketAddr,
+    pub(crate) listener: ListenerId,
+    pub(crate) is_secured: bool,
+    pub(crate) began: UnixSeconds,
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) authority: Option<String>,
+    pub(crate) referer: Option<Vec<u8>>,
+    pub(crate) user_agent: Option<Vec<u8>>,
+    /// What the cache did, without the proxy's name.
+    pub(crate) cache_status: Option<String>,
+}
+
+impl Client {
+    pub(crate) fn new(id: ConnectionId, accepted: Accepted) -> Self {
+        Self {
+            id,
+            http: ServerConnection::new(),
+            peer: accepted.peer,
+            address: accepted.peer.ip().to_canonical().to_string().into(),
+            listener: accepted.listener,
+            is_secured: false,
+            is_trusted: false,
+            is_counted: false,
+            queue_is_long: false,
+            is_paused: false,
+            has_pending: false,
+            ended: false,
+            waiting: Waiting::Idle,
+            exchange: None,
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn new(id: ConnectionId, endpoint: EndpointKey) -> Self {
+        Self {
+            id,
+            http: ClientConnection::new(),
+            endpoint,
+            exchange: None,
+            request_count: 0,
+            queue_is_long: false,
+            is_paused: false,
+            ended: false,
+        }
+    }
+}
+
+impl Exchange {
+    pub(crate) fn new(number: u32, client: Option<ClientKey>, now: Instant, asked: Asked) -> Self {
+        Self {
+            number,
+            client,
+            stage: Stage::Connecting,
+            server: None,
+            connecting: None,
+            route: Route::None,
+            asked,
+            set_affinity: None,
+            known: None,
+            request: Vec::new(),
+            lacks_host: false,
+            cookies: Vec::new(),
+            key_hash: 0,
+            content: Way::None,
+            is_request_complete: true,
+            answer: None,
+            is_answer_begun: false,
+            is_reused: false,
+            wants_fresh: false,
+            retries: 0,
+            status: 0,
+            began: now,
+            sent: now,
+            progress: now,
+            content_began: now,
+            upstream_duration: None,
+            received_bytes: 0,
+            sent_bytes: 0,
+            caching: caching::Part::default(),
+            notes: None,
+        }
+    }
+
+    /// Whether content of the request can be passed on now.
+    pub(crate) fn takes_content(&self) -> bool {
+        self.server.is_some() && matches!(self.stage, Stage::Asking | Stage::Answering)
+    }
+
+    /// When the request's content will have come too slowly, if nothing more comes.
+    pub(crate) fn content_deadline(&self, limits: &Limits) -> Instant {
+        let silence = self.progress + limits.body_timeout;
+        if limits.receive_rate_min == 0 {
+            return silence;
+        }
+        let nanos = u128::from(self.received_bytes) * 1_000_000_000 / u128::from(limits.receive_rate_min);
+        let paid_for = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        silence.min(self.content_began + paid_for.max(limits.body_timeout))
+    }
+
+    /// What to tell the client when that deadline has passed.
+    pub(crate) fn content_lateness(&self, now: Instant, limits: &Limits) -> RefusalReason {
+        if now >= self.progress + limits.body_timeout {
+            RefusalReason::ContentTimeout
+        } else {
+            RefusalReason::ReceiveTooSlow
+        }
+    }
+
+    /// What the one that is asked is called.
+    pub(crate) fn upstream_name(&self) -> Option<&str> {
+        match &self.route {
+            Route::None => None,
+            Route::Upstream { choice, .. } => Some(&choice.name),
+            Route::Host { name, .. } => Some(name),
+        }
+    }
+}
+
+impl Asked {
+    /// The method, as far as the server's connection must know it.
+    pub(crate) fn method(self) -> Method<'static> {
+        match self.kind {
+            Kind::Head => Method::Head,
+            Kind::Connect => Method::Connect,
+            Kind::Other => Method::Get,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_client_is_small() {
+        assert!(size_of::<Client>() <= 160, "{}", size_of::<Client>());
+    }
+}

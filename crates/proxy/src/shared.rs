@@ -1,0 +1,114 @@
+//! What all shards of one proxy share, checked and made ready.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use breme_balance::Group;
+use breme_base::WallClock;
+use breme_cache::Cache;
+use breme_http1::is_authority;
+use breme_node::TlsClientId;
+
+use crate::access_log::AccessLog;
+use crate::counters::Counters;
+use crate::limits::ClientTable;
+use crate::networks::Network;
+use crate::proxy::{Parts, SettingsError};
+use crate::queue::Queue;
+use crate::resolver::Resolver;
+use crate::settings::{HostRule, Mode, Settings};
+use crate::targets::TargetRules;
+
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) role: Role,
+    pub(crate) tls_clients: HashMap<String, TlsClientId>,
+    pub(crate) trusted: Vec<Network>,
+    /// Who may use PURGE.
+    pub(crate) purgers: Vec<Network>,
+    pub(crate) access_log: Option<Arc<dyn AccessLog>>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) clients: Arc<ClientTable>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) clock: WallClock,
+    /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
+    pub(crate) via_name: String,
+}
+
+/// What it is for, with what it needs for that.
+pub(crate) enum Role {
+    Reverse { host: HostRule, group: Arc<Group> },
+    Forward { rules: TargetRules, resolver: Arc<dyn Resolver> },
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Result<Self, SettingsError> {
+        let Parts { settings, group, tls_clients, resolver, access_log, clock, cache } = parts;
+        let pseudonym = &settings.identity.pseudonym;
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if pseudonym.is_empty() || !pseudonym.bytes().all(is_name) {
+            return Err(SettingsError::Pseudonym(pseudonym.clone()));
+        }
+        if settings.relay_bytes_max == 0 {
+            return Err(SettingsError::RelayBytes);
+        }
+        let network = |text: &String| text.parse().map_err(|()| SettingsError::Network(text.clone()));
+        let trusted = settings.identity.trusted.iter().map(network).collect::<Result<_, _>>()?;
+        let purger = |text: &String| text.parse().map_err(|()| SettingsError::PurgeFrom(text.clone()));
+        let purgers = settings.purge_from.iter().map(purger).collect::<Result<_, _>>()?;
+        let via_name = match settings.mode {
+            Mode::Reverse { .. } => pseudonym.clone(),
+            Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
+        };
+        let role = Role::new(&settings.mode, group, resolver)?;
+        let clients = Arc::new(ClientTable::new(settings.seed));
+        let (counters, queue) = (Arc::new(Counters::new()), Arc::default());
+        Ok(Self {
+            role,
+            tls_clients,
+            trusted,
+            purgers,
+            access_log,
+            counters,
+            clients,
+            queue,
+            cache,
+            clock,
+            via_name,
+            settings,
+        })
+    }
+
+    pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(client))
+    }
+}
+
+impl Role {
+    fn new(mode: &Mode, group: Option<Arc<Group>>, resolver: Option<Arc<dyn Resolver>>) -> Result<Self, SettingsError> {
+        match mode {
+            Mode::Reverse { host } => {
+                if let HostRule::Fixed(fixed) = host
+                    && !is_authority(fixed)
+                {
+                    return Err(SettingsError::Host(fixed.clone()));
+                }
+                let group = group.ok_or(SettingsError::NoUpstreams)?;
+                Ok(Self::Reverse { host: host.clone(), group })
+            }
+            Mode::Forward(rules) => {
+                let rules = TargetRules::new(rules).map_err(SettingsError::AllowedHost)?;
+                Ok(Self::Forward { rules, resolver: resolver.ok_or(SettingsError::NoResolver)? })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,433 @@
+//! A proxy with a cache, byte for byte, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_cache::{Cache, Manner, Purge};
+use breme_node::Close;
+use breme_proxy::{ProxyCounts, Settings};
+use breme_testkit::{Ending, Script};
+use support::{Acts, Play, head, silent, text};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const DATE: &str = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
+
+fn cache() -> Arc<Cache> {
+    let settings = breme_cache::Settings { lifetime_spread_percent: 0, ..breme_cache::Settings::new(4 << 20) };
+    Cache::new(settings).unwrap()
+}
+
+fn play(clients: Vec<Script>, upstream: Vec<Acts>) -> ProxyCounts {
+    play_with(cache(), silent(), clients, upstream)
+}
+
+fn play_with(cache: Arc<Cache>, settings: Settings, clients: Vec<Script>, upstream: Vec<Acts>) -> ProxyCounts {
+    let known = cache.clone();
+    let counts = Play { cache: Some(cache), settings, ..Play::new(clients, upstream) }.run();
+    assert_eq!(known.statistics().fills, 0, "nothing is under way any more");
+    counts
+}
+
+/// An answer of upstream's.
+fn origin(more: &str, content: &str) -> String {
+    head(&["HTTP/1.1 200 OK", &format!("Content-Length: {}", content.len()), DATE, more]) + content
+}
+
+/// What a client gets of it.
+fn relayed(more: &str, content: &str, said: &str) -> String {
+    let length = format!("Content-Length: {}", content.len());
+    head(&["HTTP/1.1 200 OK", &length, DATE, more, &format!("Cache-Status: breme; {said}")]) + content
+}
+
+/// … when it comes out of the store.
+fn stored(more: &str, content: &str, age: u64, said: &str) -> String {
+    let length = format!("Content-Length: {}", content.len());
+    head(&["HTTP/1.1 200 OK", &length, DATE, more, &format!("Age: {age}"), &format!("Cache-Status: breme; {said}")])
+        + content
+}
+
+/// The same, made so many seconds after the beginning.
+fn later(seconds: u64, answer: String) -> String {
+    answer.replace("08:49:37", &format!("08:49:{}", 37 + seconds))
+}
+
+const FRESH: &str = "Cache-Control: max-age=60";
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn a_stored_answer_needs_no_upstream() {
+    let head_request = GET.replace("GET", "HEAD");
+    let head_answer = stored(FRESH, "hello", 2, "hit; ttl=58").strip_suffix("hello").unwrap().to_owned();
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(FRESH, "hello", "fwd=uri-miss; stored")))
+        .send(GET)
+        .expect(text(stored(FRESH, "hello", 0, "hit; ttl=60")))
+        .wait(seconds(2))
+        .send(text(head_request))
+        .expect(text(head_answer))
+        .send(text(GET.replace("\r\n\r\n", "\r\nRange: bytes=1-2\r\n\r\n")))
+        .expect(text(
+            head(&[
+                "HTTP/1.1 206 Partial Content",
+                "Content-Length: 2",
+                DATE,
+                FRESH,
+                "Content-Range: bytes 1-2/5",
+                "Age: 2",
+                "Cache-Status: breme; hit; ttl=58",
+            ]) + "el",
+        ))
+        .part();
+    let counts = play(vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "hello"))]);
+    assert_eq!((counts.cache_hits, counts.cache_misses, counts.connects), (3, 1, 1));
+    assert_eq!(counts.cache_bytes, 7);
+}
+
+#[test]
+fn repeated_and_pipelined_requests_get_what_is_stored() {
+    let hit = stored(FRESH, "hello", 0, "hit; ttl=60");
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(FRESH, "hello", "fwd=uri-miss; stored")))
+        .send(text(GET.repeat(20)))
+        .expect(text(hit.repeat(20)))
+        .wait(seconds(1))
+        .send(text(GET.repeat(20)))
+        .expect(text(stored(FRESH, "hello", 1, "hit; ttl=59").repeat(20)))
+        .part();
+    let counts = play(vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "hello"))]);
+    assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_bytes), (40, 1, 200));
+    assert!(counts.cache_repeated >= 38, "{counts:?}");
+    assert_eq!(counts.answers[1].count, 41);
+}
+
+#[test]
+fn what_is_remembered_of_repeated_requests_ends_with_what_is_stored() {
+    let cache = cache();
+    let first = "Cache-Control: max-age=10";
+    let hit = |age| text(stored(first, "one", age, &format!("hit; ttl={}", 10 - age)).repeat(3));
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(first, "one", "fwd=uri-miss; stored")))
+        .send(text(GET.repeat(3)))
+        .expect(hit(0))
+        .wait(seconds(9))
+        .send(text(GET.repeat(3)))
+        .expect(hit(9))
+        .wait(seconds(1))
+        .send(GET)
+        .expect(text(later(10, relayed(FRESH, "two", "fwd=stale; stored"))))
+        .send(text(GET.repeat(3)))
+        .expect(text(later(10, stored(FRESH, "two", 0, "hit; ttl=60").repeat(3))))
+        .send(text("PUT /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n"))
+        .expect(text(relayed("X: y", "ok", "fwd=method")))
+        .send(GET)
+        .expect(text(relayed(FRESH, "three", "fwd=uri-miss; stored")))
+        .part();
+    let put = "PUT /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
+    let upstream = |request: &str, answer: String| Acts::new().expect(request).send(answer).close(Close::Graceful);
+    let upstream = vec![
+        upstream(GET, origin(first, "one")),
+        upstream(GET, later(10, origin(FRESH, "two"))),
+        upstream(put, origin("X: y", "ok")),
+        upstream(GET, origin(FRESH, "three")),
+    ];
+    let counts = play_with(cache, silent(), vec![client], upstream);
+    assert_eq!((counts.cache_hits, counts.cache_misses), (9, 3));
+    assert!(counts.cache_repeated >= 5, "{counts:?}");
+}
+
+#[test]
+fn a_thousand_simultaneous_misses_are_one_request_upstream() {
+    const CLIENTS: usize = 1000;
+    let content = "x".repeat(10_000);
+    let leader =
+        Script::new().connect().send(GET).expect(text(relayed(FRESH, &content, "fwd=uri-miss; stored"))).part();
+    let follower = Script::new()
+        .connect()
+        .wait(seconds(1))
+        .send(GET)
+        .expect(text(stored(FRESH, &content, 5, "fwd=uri-miss; collapsed")))
+        .part();
+    let clients = std::iter::once(leader).chain(std::iter::repeat_n(follower, CLIENTS - 1)).collect();
+    let answer = origin(FRESH, &content);
+    let (first, rest) = answer.split_at(answer.len() - 6_000);
+    let upstream = Acts::new().expect(GET).wait(seconds(5)).send(first).wait(seconds(3)).send(rest);
+    // The content comes in two pieces, seconds apart. The age is that at the head, with the time for which it was on its way.
+    let counts = play(clients, vec![upstream]);
+    assert_eq!((counts.connects, counts.cache_misses, counts.cache_collapsed), (1, 1, CLIENTS as u64 - 1));
+}
+
+#[test]
+fn followers_of_chunks_read_them_as_they_come() {
+    let chunked =
+        |more: &[&str]| head(&[&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", DATE, FRESH][..], more].concat());
+    let leader = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(chunked(&["Cache-Status: breme; fwd=uri-miss; stored"]) + "3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n"))
+        .part();
+    let follower = Script::new()
+        .connect()
+        .wait(seconds(2))
+        .send(GET)
+        .expect(text(chunked(&["Age: 1", "Cache-Status: breme; fwd=uri-miss; collapsed"]) + "3\r\nabc\r\n"))
+        .expect(text("3\r\ndef\r\n0\r\n\r\n"))
+        .part();
+    let upstream = Acts::new()
+        .expect(GET)
+        .wait(seconds(1))
+        .send(chunked(&[]) + "3\r\nabc\r\n")
+        .wait(seconds(5))
+        .send("3\r\ndef\r\n0\r\n\r\n");
+    play(vec![leader, follower], vec![upstream]);
+}
+
+#[test]
+fn private_answers_let_all_go_at_once() {
+    const CLIENTS: usize = 50;
+    let more = "Cache-Control: private";
+    let client = |said: &str, delay| {
+        Script::new().connect().wait(delay).send(GET).expect(text(relayed(more, "mine", said))).part()
+    };
+    let clients: Vec<Script> =
+        (0..CLIENTS).map(|number| client("fwd=uri-miss", Duration::from_millis(number as u64))).collect();
+    let first = Acts::new().expect(GET).wait(seconds(2)).send(origin(more, "mine")).close(Close::Graceful);
+    // All the others ask at the same time, each on a connection of its own.
+    let others = Acts::new().expect(GET).wait(seconds(2)).send(origin(more, "mine")).expect_end();
+    let upstream = std::iter::once(first).chain(std::iter::repeat_n(others, CLIENTS - 1)).collect();
+    let counts = play(clients, upstream);
+    assert_eq!((counts.cache_misses, counts.cache_collapsed), (CLIENTS as u64, 0));
+    assert!(counts.connects >= CLIENTS as u64 - 1, "{counts:?}");
+}
+
+#[test]
+fn a_purge_during_a_fill() {
+    let cache = cache();
+    let purging = cache.clone();
+    let old = Script::new().connect().send(GET).expect(text(relayed(FRESH, "old", "fwd=uri-miss; stored"))).part();
+    let new = Script::new()
+        .connect()
+        .wait(seconds(5))
+        .send(text("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n"))
+        .expect(text(relayed("X: y", "ok", "fwd=method")))
+        .send(GET)
+        .expect(text(later(5, relayed(FRESH, "new", "fwd=uri-miss; stored"))))
+        .wait(seconds(20))
+        .send(GET)
+        .expect(text(later(5, stored(FRESH, "new", 20, "hit; ttl=40"))))
+        .part();
+    let upstream = vec![
+        Acts::new().expect(GET).wait(seconds(10)).send(origin(FRESH, "old")),
+        Acts::new()
+            .expect("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n")
+            .send(origin("X: y", "ok"))
+            .expect(GET)
+            .send(later(5, origin(FRESH, "new"))),
+    ];
+    play_with(cache, silent(), vec![old, new], upstream);
+    assert_eq!(purging.purge(&Purge::All, Manner::Hard, breme_base::Instant::ZERO), Ok(1));
+}
+
+#[test]
+fn a_stale_answer_while_it_is_refreshed_once() {
+    let more = "Cache-Control: max-age=2, stale-while-revalidate=60\r\nETag: \"1\"";
+    let fresh = "Cache-Control: max-age=100\r\nETag: \"2\"";
+    let stale = |said: &str| text(stored(more, "one", 5, said));
+    let first = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(more, "one", "fwd=uri-miss; stored")))
+        .wait(seconds(5))
+        .send(text(GET.repeat(3)))
+        .expect(stale("hit; ttl=-3"))
+        .expect(stale("hit; ttl=-3"))
+        .expect(stale("hit; ttl=-3"))
+        .wait(seconds(6))
+        .send(GET)
+        .expect(text(later(7, stored(fresh, "two", 5, "hit; ttl=95"))))
+        .part();
+    let validate = GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"1\"\r\n\r\n");
+    let upstream = Acts::new().expect(GET).send(origin(more, "one")).close(Close::Graceful);
+    let refresh = Acts::new().expect(validate).wait(seconds(2)).send(later(7, origin(fresh, "two")));
+    let counts = play(vec![first], vec![upstream, refresh]);
+    assert_eq!((counts.cache_stale, counts.cache_hits, counts.connects), (3, 1, 2));
+}
+
+#[test]
+fn a_304_is_not_passed_on_and_the_connection_lives() {
+    let more = "Cache-Control: max-age=2\r\nETag: \"1\"";
+    let fresh = "ETag: \"1\"\r\nCache-Control: max-age=100";
+    let validate = GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"1\"\r\n\r\n");
+    let not_modified = head(&["HTTP/1.1 304 Not Modified", "ETag: \"1\"", "Cache-Control: max-age=100"]);
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(more, "one", "fwd=uri-miss; stored")))
+        .wait(seconds(3))
+        .send(GET)
+        .expect(text(stored(fresh, "one", 3, "fwd=stale; fwd-status=304; ttl=97; stored")))
+        .send(text(validate.clone()))
+        .expect(text(head(&[
+            "HTTP/1.1 304 Not Modified",
+            DATE,
+            "ETag: \"1\"",
+            "Cache-Control: max-age=100",
+            "Age: 3",
+            "Cache-Status: breme; hit; ttl=97",
+        ])))
+        .send("GET /b HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        .expect(text(relayed(FRESH, "b", "fwd=uri-miss; stored")))
+        .part();
+    let upstream = Acts::new()
+        .expect(GET)
+        .send(origin(more, "one"))
+        .expect(validate)
+        .send(not_modified)
+        .expect("GET /b HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        .send(origin(FRESH, "b"));
+    let counts = play(vec![client], vec![upstream]);
+    assert_eq!((counts.cache_revalidated, counts.connects, counts.reuses), (1, 1, 2));
+}
+
+#[test]
+fn a_stale_answer_in_place_of_an_error() {
+    let more = "Cache-Control: max-age=2, stale-if-error=100";
+    let bad = head(&["HTTP/1.1 500 Internal Server Error", "Content-Length: 5"]) + "sorry";
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(more, "one", "fwd=uri-miss; stored")))
+        .wait(seconds(3))
+        .send(GET)
+        .expect(text(stored(more, "one", 3, "fwd=stale; fwd-status=500; ttl=-1; detail=upstream-failed")))
+        .send(GET)
+        .expect(text(stored(more, "one", 3, "fwd=stale; ttl=-1; detail=upstream-failed")))
+        .part();
+    let upstream = vec![
+        Acts::new().expect(GET).send(origin(more, "one")).expect(GET).send(bad).expect_end(),
+        Acts::new().expect(GET).send("HTTP/1.1 200 OK\r\nContent-").close(Close::Graceful),
+    ];
+    let counts = play(vec![client], upstream);
+    assert_eq!((counts.cache_stale, counts.bad_gateway), (2, 0));
+}
+
+#[test]
+fn the_clients_end_is_not_the_fills_while_others_read_it() {
+    let answer = origin(FRESH, "abcdef");
+    let (first, rest) = answer.split_at(answer.len() - 3);
+    let leader = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(FRESH, "abcdef", "fwd=uri-miss; stored").strip_suffix("def").unwrap().to_owned()))
+        .wait(seconds(2))
+        .close(Close::Abort)
+        .expect_closed(Ending::Any);
+    let follower = Script::new()
+        .connect()
+        .wait(seconds(1))
+        .send(GET)
+        .expect(text(stored(FRESH, "abcdef", 0, "fwd=uri-miss; collapsed")))
+        .part();
+    let upstream = Acts::new().expect(GET).send(first).wait(seconds(10)).send(rest);
+    let counts = play(vec![leader, follower], vec![upstream]);
+    assert_eq!((counts.clients_gone, counts.connects), (1, 1));
+}
+
+#[test]
+fn a_follower_waits_only_so_long() {
+    let slow = Script::new().connect().send(GET).expect(text(relayed(FRESH, "slow", "fwd=uri-miss; stored"))).part();
+    let impatient = Script::new()
+        .connect()
+        .wait(seconds(1))
+        .send(GET)
+        .expect(text(relayed(FRESH, "fast", "fwd=uri-miss; stored")))
+        .part();
+    let upstream = vec![
+        Acts::new().expect(GET).wait(seconds(30)).send(origin(FRESH, "slow")),
+        Acts::new().expect(GET).send(origin(FRESH, "fast")),
+    ];
+    play(vec![slow, impatient], upstream);
+}
+
+#[test]
+fn a_slow_reader_does_not_hold_the_others() {
+    let content = "0123456789".repeat(40_000);
+    let leader =
+        Script::new().connect().send(GET).expect(text(relayed(FRESH, &content, "fwd=uri-miss; stored"))).part();
+    let reads = |delay| {
+        Script::new()
+            .connect()
+            .wait(seconds(1))
+            .send(GET)
+            .pause()
+            .wait(delay)
+            .resume()
+            .expect(text(stored(FRESH, &content, 2, "fwd=uri-miss; collapsed")))
+            .part()
+    };
+    let answer = origin(FRESH, &content);
+    let (first, rest) = answer.split_at(answer.len() / 2);
+    let upstream = Acts::new().expect(GET).wait(seconds(2)).send(first).wait(seconds(2)).send(rest);
+    play(vec![leader, reads(seconds(0)), reads(seconds(50))], vec![upstream]);
+}
+
+#[test]
+fn the_authority_that_upstream_sees_is_the_one_in_the_key() {
+    let request = |host: &str| format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let client = Script::new()
+        .connect()
+        .send(text(request("A.Example.:80")))
+        .expect(text(relayed(FRESH, "one", "fwd=uri-miss; stored")))
+        .send(text(request("a.example")))
+        .expect(text(stored(FRESH, "one", 0, "hit; ttl=60")))
+        .part();
+    play(vec![client], vec![Acts::new().expect(GET).send(origin(FRESH, "one"))]);
+}
+
+#[test]
+fn a_field_of_the_users_choice_leads_past_the_cache() {
+    let settings = Settings { cache_bypass_header: Some("X-Bypass".to_owned()), ..silent() };
+    let past = "GET /a HTTP/1.1\r\nHost: a.example\r\nx-bypass: 1\r\n\r\n";
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(FRESH, "one", "fwd=uri-miss; stored")))
+        .send(past)
+        .expect(text(relayed(FRESH, "two", "fwd=bypass")))
+        .send(GET)
+        .expect(text(stored(FRESH, "one", 0, "hit; ttl=60")))
+        .part();
+    let upstream = Acts::new().expect(GET).send(origin(FRESH, "one")).expect(past).send(origin(FRESH, "two"));
+    let counts = play_with(cache(), settings, vec![client], vec![upstream]);
+    assert_eq!(counts.cache_bypassed, 1);
+}
+
+/// The content of a request that is answered early or out of memory is read to its end, or the connection ends: what stands in it is never taken
+/// for a request (CVE-2025-4366).
+#[test]
+fn content_of_a_request_is_never_a_request() {
+    let smuggled = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let fat = format!("GET /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: {}\r\n\r\n{smuggled}", smuggled.len());
+    let client = Script::new()
+        .connect()
+        .send(GET)
+        .expect(text(relayed(FRESH, "one", "fwd=uri-miss; stored")))
+        .send(text(format!("{fat}{GET}")))
+        .expect(text(relayed(FRESH, "fat", "fwd=bypass")))
+        .expect(text(stored(FRESH, "one", 0, "hit; ttl=60")))
+        .part();
+    let upstream = Acts::new().expect(GET).send(origin(FRESH, "one")).expect(fat).send(origin(FRESH, "fat"));
+    play(vec![client], vec![upstream]);
+}

@@ -1,0 +1,187 @@
+//! Active checks: what an upstream is asked, and what its answer means for the requests of clients.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_balance::{Group, GroupSettings, HealthSettings, Standing, UpstreamSettings};
+use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_node::{Action, Actions, Close, CloseReason, Connected, ConnectionId, Node, Shard, ShardId};
+use breme_proxy::{Parts, Proxy, ProxyNode};
+use breme_sim::Network;
+use breme_testkit::Script;
+use support::{Acts, Play, head, silent, upstream_at};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
+const GOOD: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+const BAD: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+
+/// Checks at about 0, 1, 2 s …
+fn checked() -> GroupSettings {
+    let health = HealthSettings {
+        path: "/health?deep=1".to_owned(),
+        interval: Duration::from_secs(1),
+        timeout: Duration::from_millis(500),
+        ..HealthSettings::default()
+    };
+    GroupSettings { health: Some(health), ..GroupSettings::default() }
+}
+
+/// What the upstream of this number is asked.
+fn question(upstream: usize) -> String {
+    head(&[
+        "GET /health?deep=1 HTTP/1.1",
+        &format!("Host: up{upstream}.example:80"),
+        "Connection: close",
+        "User-Agent: breme (health check)",
+        "Accept: */*",
+    ])
+}
+
+fn check(upstream: usize, answer: &str) -> Acts {
+    Acts::new().expect(question(upstream)).send(answer).expect_end()
+}
+
+fn requests(count: usize) -> Acts {
+    (0..count).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end()
+}
+
+/// Waits, then asks so many times.
+fn client(wait_ms: u64, count: usize) -> Script {
+    let script = Script::new().wait(Duration::from_millis(wait_ms)).connect();
+    (0..count).fold(script, |script, _| script.send(GET).expect(HELLO)).part()
+}
+
+fn play(client: Script, upstreams: Vec<Vec<Acts>>) -> Play {
+    Play { group: checked(), upstreams, ..Play::new(vec![client], Vec::new()) }
+}
+
+fn standings(group: &Group) -> Vec<&'static str> {
+    group.states(Instant::ZERO).iter().map(|state| state.standing.name()).collect()
+}
+
+#[test]
+fn an_upstream_is_asked_over_a_connection_of_its_own() {
+    for network in [Network::calm(), Network::rough(), Network::bytewise()] {
+        let play = play(client(300, 1), vec![vec![check(0, GOOD), requests(1)]]);
+        let (counts, group) = Play { network, ..play }.run_balanced();
+        let state = &group.states(Instant::ZERO)[0];
+        assert_eq!((state.checks.good, state.checks.failed, state.totals.answered), (1, 0, 1));
+        assert_eq!((counts.connects, counts.reuses), (1, 0), "checks are in no count of clients' requests");
+    }
+}
+
+#[test]
+fn whose_check_fails_is_not_asked() {
+    let interim = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    let long = format!("{interim}HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nits content is not waited for");
+    let bad = [
+        check(0, BAD),
+        check(0, "nonsense\r\n\r\n"),
+        check(0, "HTTP/1.1 301 Moved"),
+        Acts::new().expect(question(0)).close(Close::Abort),
+        Acts::new().expect(question(0)).send(interim).finish().expect_end(),
+        Acts::new().expect(question(0)).anything(),
+        Acts::new().anything(),
+    ];
+    for bad in bad {
+        let (_, group) = play(client(600, 4), vec![vec![bad], vec![check(1, &long), requests(4)]]).run_balanced();
+        assert_eq!(standings(&group), ["down", "up"]);
+    }
+}
+
+#[test]
+fn nobody_meets_an_upstream_that_refuses_connections() {
+    let play = play(client(300, 4), vec![vec![check(0, GOOD), requests(4)]]);
+    let (counts, group) = Play { has_dead_upstream: true, ..play }.run_balanced();
+    assert_eq!((counts.connects_failed, counts.bad_gateway), (0, 0));
+    assert_eq!(standings(&group), ["down", "up"]);
+}
+
+#[test]
+fn good_checks_bring_it_back() {
+    let first = vec![check(0, BAD), check(0, GOOD), check(0, GOOD), requests(1)];
+    let second = vec![check(1, GOOD), check(1, GOOD), check(1, GOOD), requests(1)];
+    let (_, group) = play(client(2_400, 2), vec![first, second]).run_balanced();
+    let told: Vec<String> = group.take_changes().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        ["upstream up0.example:80 is down: its check was answered with 503", "upstream up0.example:80 is up"]
+    );
+}
+
+#[test]
+fn if_nobody_is_well_all_are_asked() {
+    let (_, group) = play(client(300, 2), vec![vec![check(0, BAD), requests(2)]]).run_balanced();
+    assert_eq!(group.states(Instant::ZERO)[0].standing, Standing::Down);
+}
+
+#[test]
+fn stopping_ends_a_check_that_is_under_way() {
+    let client = Script::new().connect().expect_end().part();
+    let silent = Acts::new().expect(question(0)).expect_end();
+    let play = play(client, vec![vec![silent]]);
+    let (_, group) = Play { stops_at: Some(Duration::from_millis(200)), ..play }.run_balanced();
+    assert_eq!(standings(&group), ["up"]);
+}
+
+/// The first of three shards, and its upstream.
+fn node(tls: bool) -> (ProxyNode, Arc<Group>) {
+    let upstream = UpstreamSettings { tls, ..upstream_at("up0.example:80", "127.0.0.1:1".parse().unwrap()) };
+    let group = Arc::new(Group::new(checked(), vec![upstream]).unwrap());
+    (shard(&group, 0), group)
+}
+
+fn shard(group: &Arc<Group>, id: usize) -> ProxyNode {
+    let parts = Parts::new(silent(), WallClock::starting_at(UnixSeconds(0)));
+    let proxy = Proxy::new(Parts { group: Some(Arc::clone(group)), ..parts }).unwrap();
+    proxy.node(Shard { id: ShardId(id), count: 3 })
+}
+
+/// What the node wants when its deadline has come.
+fn wishes_at(node: &mut ProxyNode, now: Instant) -> Vec<Action> {
+    assert!(node.next_deadline().unwrap() <= now);
+    let mut actions = Actions::new();
+    node.handle_deadline(now, &mut actions);
+    (0..actions.len()).map(|index| actions.get(index).unwrap().clone()).collect()
+}
+
+#[test]
+fn only_the_first_shard_checks() {
+    let (first, group) = node(false);
+    let others = [1, 2].map(|id| shard(&group, id).next_deadline());
+    assert!(first.next_deadline().is_some());
+    assert_eq!(others, [None, None]);
+}
+
+#[test]
+fn a_check_of_tls_without_a_client_of_tls_fails() {
+    let (mut node, group) = node(true);
+    assert!(wishes_at(&mut node, Instant::ZERO).is_empty());
+    assert_eq!(standings(&group), ["down"]);
+    assert!(node.next_deadline().unwrap() > Instant::ZERO);
+}
+
+#[test]
+fn a_check_that_is_over_time_is_given_up_with_its_connection() {
+    let over = Instant::ZERO + Duration::from_millis(500);
+    let id = ConnectionId::new(0, 0);
+    let (mut waiting, group) = node(false);
+    let [Action::Connect(ticket, _)] = wishes_at(&mut waiting, Instant::ZERO)[..] else { panic!("a check is due") };
+    waiting.handle_connected(Instant::ZERO, ticket, Ok(Connected::plain(id)), &mut Actions::new());
+    let wishes = wishes_at(&mut waiting, over);
+    assert!(matches!(wishes[..], [Action::Close(closed, Close::Abort)] if closed == id), "{wishes:?}");
+    assert_eq!(standings(&group), ["down"]);
+    waiting.handle_closed(over, id, CloseReason::Requested, &mut Actions::new());
+
+    let (mut connecting, _) = node(false);
+    let [Action::Connect(ticket, _)] = wishes_at(&mut connecting, Instant::ZERO)[..] else { panic!("a check is due") };
+    assert!(wishes_at(&mut connecting, over).is_empty());
+    let mut actions = Actions::new();
+    connecting.handle_connected(over, ticket, Ok(Connected::plain(id)), &mut actions);
+    assert!(matches!(actions.get(0), Some(Action::Close(closed, Close::Abort)) if *closed == id), "nobody wants it");
+}

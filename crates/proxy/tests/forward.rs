@@ -1,0 +1,193 @@
+//! The forward proxy: whole URLs, tunnels, and where nobody may go.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod support;
+
+use std::time::Duration;
+
+use breme_proxy::{ForwardRules, Mode, Settings};
+use breme_sim::Network;
+use breme_testkit::Script;
+use support::{Acts, Names, Play, head, silent, text};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
+const OPEN: &str = "HTTP/1.1 200 OK\r\n\r\n";
+
+/// It may go to the simulation's addresses, and to their port.
+fn forward() -> Settings {
+    let rules = ForwardRules {
+        hosts_allowed: vec!["10.0.0.0/16".to_owned(), "*.example".to_owned()],
+        tunnel_ports_allowed: vec![80, 443],
+        ..ForwardRules::default()
+    };
+    Settings { mode: Mode::Forward(rules), ..silent() }
+}
+
+fn play(clients: Vec<Script>, upstream: Vec<Acts>) -> Play {
+    let names = Names::default()
+        .with("a.example", &[])
+        .with("inside.example", &["127.0.0.1", "::ffff:192.168.0.1", "fe80::1"])
+        .with("else.test", &["1.1.1.1"]);
+    Play { settings: forward(), names, ..Play::new(clients, upstream) }
+}
+
+fn on_all_networks(story: impl Fn() -> Play) {
+    story().run();
+    for seed in 0..12 {
+        for network in [Network::rough(), Network::bytewise()] {
+            Play { seed, network, ..story() }.run();
+        }
+    }
+}
+
+fn failure(status: &str, name: &str, error: Option<&str>, reason: &str, connection: &[&str]) -> String {
+    let content = format!("{name}{reason}.\n");
+    let hop = name.trim_end_matches(": ");
+    let proxy_status = error.map(|error| format!("Proxy-Status: breme; error={error}; next-hop=\"{hop}\""));
+    let length = format!("Content-Length: {}", content.len());
+    let mut lines = vec![status, length.as_str()];
+    lines.extend(connection);
+    lines.extend([
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+    ]);
+    lines.extend(proxy_status.as_deref());
+    head(&lines) + &content
+}
+
+#[test]
+fn a_whole_url_is_fetched_from_its_host() {
+    let ask = "GET http://a.example/x?y HTTP/1.1\r\nHost: other.example\r\nProxy-Authorization: z\r\nProxy-Connection: keep-alive\r\n\r\n";
+    let passed = head(&["GET /x?y HTTP/1.1", "Host: a.example"]);
+    on_all_networks(|| {
+        let script = Script::new().connect().send(ask).expect(HELLO).send(ask).expect(HELLO).part();
+        play(vec![script], vec![Acts::new().expect(&passed).send(HELLO).expect(&passed).send(HELLO).expect_end()])
+    });
+}
+
+#[test]
+fn a_tunnel_carries_anything_and_half_closes_both_ways() {
+    let connect = head(&["CONNECT a.example:80 HTTP/1.1", "Host: a.example:80"]);
+    on_all_networks(|| {
+        // The client ends first, and gets the rest of what comes.
+        let script = Script::new().connect().send(text(connect.clone() + "early")).expect(OPEN);
+        let script = script.send("ping").finish().expect("pong").part_after_end();
+        let upstream = Acts::new().expect("earlyping").wait(SECOND).send("pong").finish().expect_end();
+        play(vec![script], vec![upstream])
+    });
+    on_all_networks(|| {
+        // The upstream ends first, and gets the rest of what comes.
+        let script = Script::new().connect().send(text(&connect)).expect(OPEN).expect("pong").expect_end();
+        let script = script.send("ping").finish().part_after_end();
+        play(vec![script], vec![Acts::new().send("pong").finish().expect("ping").expect_end()])
+    });
+}
+
+#[test]
+fn a_tunnel_that_is_silent_is_closed() {
+    let connect = head(&["CONNECT a.example:80 HTTP/1.1", "Host: a.example:80"]);
+    let script = Script::new().connect().send(text(connect)).expect(OPEN).expect_end();
+    let script = script.part_after_end();
+    let mut play = play(vec![script], vec![Acts::new().expect_end()]);
+    play.settings.times.tunnel_idle = 5 * SECOND;
+    let counts = play.run();
+    assert_eq!((counts.tunnels, counts.tunnels_open), (1, 0));
+}
+
+#[test]
+fn where_nobody_may_go() {
+    let close = &["Connection: close"][..];
+    let get = |url: &str| head(&[&format!("GET {url} HTTP/1.1"), "Host: a.example"]);
+    let connect = |to: &str| head(&[&format!("CONNECT {to} HTTP/1.1"), &format!("Host: {to}")]);
+    let forbidden = "HTTP/1.1 403 Forbidden";
+    let prohibited = Some("destination_ip_prohibited");
+    let no_address = "that host has no address to which this proxy goes";
+    for (request, answer) in [
+        (
+            get("http://a.example:25/"),
+            failure(forbidden, "a.example:25: ", None, "this proxy does not go to port 25", &[]),
+        ),
+        (get("http://inside.example/"), failure(forbidden, "inside.example: ", prohibited, no_address, &[])),
+        (get("http://127.0.0.1/"), failure(forbidden, "127.0.0.1: ", prohibited, no_address, &[])),
+        (get("http://[::ffff:127.0.0.1]/"), failure(forbidden, "[::ffff:127.0.0.1]: ", prohibited, no_address, &[])),
+        (get("http://else.test/"), failure(forbidden, "else.test: ", prohibited, no_address, &[])),
+        (
+            get("http://nowhere.example/"),
+            failure("HTTP/1.1 502 Bad Gateway", "nowhere.example: ", Some("dns_error"), "the name has no address", &[]),
+        ),
+        (connect("inside.example:443"), failure(forbidden, "inside.example:443: ", prohibited, no_address, close)),
+        (
+            connect("a.example:22"),
+            failure(forbidden, "a.example:22: ", None, "this proxy does not go to port 22", close),
+        ),
+        (
+            get("https://a.example/"),
+            failure(
+                "HTTP/1.1 501 Not Implemented",
+                "The proxy cannot answer: ",
+                None,
+                "this proxy reaches https URLs through CONNECT only",
+                &[],
+            ),
+        ),
+        (
+            get("/"),
+            failure(
+                "HTTP/1.1 400 Bad Request",
+                "The proxy cannot answer: ",
+                None,
+                "this is a forward proxy; ask it for a whole URL, as in `GET http://example.org/`",
+                &[],
+            ),
+        ),
+    ] {
+        let script = Script::new().connect().send(text(&request)).expect(text(&answer));
+        let script = if answer.contains("Connection: close") { script.part_after_end() } else { script.part() };
+        let counts = play(vec![script], Vec::new()).run();
+        assert_eq!(counts.connects, 0, "{request}");
+    }
+}
+
+#[test]
+fn a_request_that_has_come_through_before_is_a_loop() {
+    let mut settings = forward();
+    settings.identity.via = true;
+    settings.seed = 0xabc;
+    let ask = |via: &str| head(&["GET http://a.example/ HTTP/1.1", "Host: a.example", &format!("Via: {via}")]);
+    let own = "breme (0000000000000abc)";
+    let passed = head(&["GET / HTTP/1.1", "Host: a.example", "Via: 1.0 other", &format!("Via: 1.1 {own}")]);
+    let answer = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x", &format!("Via: 1.1 {own}")]) + "hello";
+    let content = "The proxy cannot answer: the request has come through this proxy before.\n";
+    let looped = head(&[
+        "HTTP/1.1 508 Loop Detected",
+        &format!("Content-Length: {}", content.len()),
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        "Proxy-Status: breme; error=proxy_loop_detected",
+    ]) + content;
+    let script = Script::new().connect().send(text(ask("1.0 other"))).expect(text(answer));
+    let script = script.send(text(ask(&format!("1.0 other, 1.1 {own}, 1.1 last")))).expect(text(looped)).part();
+    Play { settings, ..play(vec![script], vec![Acts::new().expect(&passed).send(HELLO)]) }.run();
+}
+
+#[test]
+fn hops_are_counted_for_those_who_ask() {
+    let ask =
+        |hops: u32| head(&["OPTIONS http://a.example/ HTTP/1.1", "Host: a.example", &format!("Max-Forwards: {hops}")]);
+    let passed = head(&["OPTIONS / HTTP/1.1", "Host: a.example", "Max-Forwards: 4"]);
+    let content = "The proxy cannot answer: Max-Forwards lets the request go no further, and the proxy itself has no answer to it.\n";
+    let spent = head(&[
+        "HTTP/1.1 405 Method Not Allowed",
+        &format!("Content-Length: {}", content.len()),
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        "Allow: GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS",
+    ]) + content;
+    let script = Script::new().connect().send(text(ask(5))).expect(HELLO).send(text(ask(0))).expect(text(spent)).part();
+    play(vec![script], vec![Acts::new().expect(&passed).send(HELLO)]).run();
+}

@@ -1,0 +1,210 @@
+//! The bugs that a proxy in Rust still gets, by name; and what is refused.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod support;
+
+use std::time::Duration;
+
+use breme_node::Close;
+use breme_sim::Network;
+use breme_testkit::{Ending, Script};
+use support::{Acts, Play, head, text};
+
+const SECOND: Duration = Duration::from_secs(1);
+const CANARY: &str = "GET /canary HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const SINGS: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\ntweet";
+
+fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
+    acts.expect(request).send(answer)
+}
+
+fn on_all_networks(story: impl Fn() -> Play) {
+    story().run();
+    for seed in 0..12 {
+        for network in [Network::rough(), Network::bytewise()] {
+            Play { seed, network, ..story() }.run();
+        }
+    }
+}
+
+// Content that is left undrained after an early answer.
+
+/// The content of a request that was answered before it came is not taken for the next request.
+#[test]
+fn content_behind_an_early_answer_is_drained() {
+    let framings = [
+        (format!("Content-Length: {}", SMUGGLED.len()), SMUGGLED.to_owned()),
+        ("Transfer-Encoding: chunked".to_owned(), format!("{:x}\r\n{SMUGGLED}\r\n0\r\n\r\n", SMUGGLED.len())),
+    ];
+    for (framing, content) in framings {
+        let post = head(&["POST /a HTTP/1.1", "Host: a.example", &framing]);
+        let no = head(&["HTTP/1.1 403 Forbidden", "Content-Length: 0", "Date: x"]);
+        on_all_networks(|| {
+            let script = Script::new().connect().send(text(&post)).expect(text(&no));
+            let script = script.send(text(content.clone() + CANARY)).expect(SINGS).part();
+            // The one that answered early has not read its request to the end, so it is asked nothing more.
+            let early = answers(Acts::new(), &post, &no).expect_end();
+            Play::new(vec![script], vec![early, answers(Acts::new(), CANARY, SINGS)])
+        });
+    }
+}
+
+/// The same where the proxy itself answers.
+#[test]
+fn content_behind_an_answer_of_the_proxys_own_is_drained() {
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", &format!("Content-Length: {}", SMUGGLED.len())]);
+    let content = "dead.example:80: the upstream refused the connection.\n";
+    let refused = head(&[
+        "HTTP/1.1 502 Bad Gateway",
+        &format!("Content-Length: {}", content.len()),
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        "Proxy-Status: breme; error=connection_refused; next-hop=\"dead.example:80\"",
+    ]) + content;
+    on_all_networks(|| {
+        let script = Script::new().connect().send(text(post.clone() + SMUGGLED + &post + SMUGGLED));
+        let script = script.expect(text(refused.clone() + &refused)).part();
+        Play { has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(vec![script], Vec::new()) }
+    });
+}
+
+/// Content that is too long to be drained ends the connection.
+#[test]
+fn long_content_behind_an_early_answer_ends_the_connection() {
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 1000000"]);
+    let no = head(&["HTTP/1.1 403 Forbidden", "Content-Length: 0", "Date: x"]);
+    let told = head(&["HTTP/1.1 403 Forbidden", "Content-Length: 0", "Connection: close", "Date: x"]);
+    let script = Script::new().connect().send(text(&post)).expect(text(&told)).part_after_end();
+    Play::new(vec![script], vec![answers(Acts::new(), &post, &no).expect_end()]).run();
+}
+
+// Bytes behind an Upgrade request that are sent on before the 101.
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+#[test]
+fn bytes_behind_an_upgrade_wait_for_the_101() {
+    let switched = head(&["HTTP/1.1 101 Switching Protocols", "Connection: upgrade", "Upgrade: websocket", "X: y"]);
+    on_all_networks(|| {
+        let script = Script::new().connect().send(text(UPGRADE.to_owned() + "ping"));
+        let script = script.expect(text(switched.clone() + "hello")).send("more").expect("pong").part();
+        let upstream = Acts::new().expect(UPGRADE).quiet(SECOND).send(switched.clone() + "hello");
+        Play::new(vec![script], vec![upstream.expect("pingmore").send("pong").expect_end()])
+    });
+}
+
+#[test]
+fn bytes_behind_an_upgrade_that_is_declined_are_the_next_request() {
+    on_all_networks(|| {
+        let script = Script::new().connect().send(text(UPGRADE.to_owned() + CANARY));
+        let script = script.expect(text(SINGS.to_owned() + SINGS)).part();
+        let upstream = Acts::new().expect(UPGRADE).quiet(SECOND).send(SINGS);
+        Play::new(vec![script], vec![answers(upstream, CANARY, SINGS).expect_end()])
+    });
+}
+
+#[test]
+fn an_upgrade_to_http2_or_with_content_is_not_passed_on() {
+    let plain = head(&["GET /chat HTTP/1.1", "Host: a.example"]);
+    let h2c = head(&[
+        "GET /chat HTTP/1.1",
+        "Host: a.example",
+        "Connection: Upgrade, HTTP2-Settings",
+        "Upgrade: h2c",
+        "HTTP2-Settings: x",
+    ]);
+    let script = Script::new().connect().send(text(h2c)).expect(SINGS).part();
+    Play::new(vec![script], vec![answers(Acts::new(), &plain, SINGS)]).run();
+    let post =
+        |fields: &[&str]| head(&[&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 4"], fields].concat());
+    let asked = post(&["Connection: upgrade", "Upgrade: websocket"]) + "ping";
+    let passed = post(&[]) + "ping";
+    let script = Script::new().connect().send(text(asked)).expect(SINGS).part();
+    Play::new(vec![script], vec![answers(Acts::new(), &passed, SINGS)]).run();
+}
+
+// Transfer-Encoding and close-delimited content in HTTP/1.0 requests.
+
+#[test]
+fn http_10_requests_have_no_coding() {
+    let old = head(&["POST /a HTTP/1.0", "Host: a.example", "Transfer-Encoding: chunked"]) + "0\r\n\r\n" + SMUGGLED;
+    on_all_networks(|| refused(&old, "400 Bad Request", "HTTP/1.0 requests cannot have a transfer coding."));
+}
+
+#[test]
+fn http_10_requests_have_no_content_without_a_length() {
+    let old = head(&["POST /a HTTP/1.0", "Host: a.example"]);
+    let passed = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 0"]);
+    let told = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "tweet";
+    on_all_networks(|| {
+        let script = Script::new().connect().send(text(old.clone() + SMUGGLED)).expect(text(&told));
+        let script = script.expect_end().close(Close::Graceful).expect_closed(Ending::Any);
+        Play::new(vec![script], vec![answers(Acts::new(), &passed, SINGS)])
+    });
+}
+
+// What can be read in two ways never reaches an upstream.
+
+/// A request that is refused, and nothing of it nor behind it is passed on.
+fn refused(request: &str, status: &str, reason: &str) -> Play {
+    let content = format!("{reason}\n");
+    let answer = head(&[
+        &format!("HTTP/1.1 {status}"),
+        "Content-Type: text/plain; charset=utf-8",
+        &format!("Content-Length: {}", content.len()),
+        "Connection: close",
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+    ]) + &content;
+    let script = Script::new().connect().send(text(request)).expect(text(answer));
+    let script = script.expect_end().close(Close::Graceful).expect_closed(Ending::Any);
+    Play { upstreams: vec![Vec::new()], ..Play::new(vec![script], Vec::new()) }
+}
+
+#[test]
+fn ambiguous_requests_are_refused() {
+    for (fields, reason) in [
+        (
+            "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+            "The request has both Content-Length and Transfer-Encoding.",
+        ),
+        ("Content-Length: 4\r\nContent-Length: 4\r\n", "The request has more than one Content-Length field."),
+        ("Transfer-Encoding: xchunked\r\n", "The Transfer-Encoding field must be: chunked."),
+        ("Host: b.example\r\n", "The request has more than one Host field."),
+        ("X\r\n", "A field line has no colon."),
+    ] {
+        let request = format!("POST /a HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n0\r\n\r\n{SMUGGLED}");
+        refused(&request, "400 Bad Request", reason).run();
+    }
+    let get = "GET /a HTTP/1.1\nHost: a.example\n\n";
+    refused(get, "400 Bad Request", "A line ends with LF alone; lines end with CRLF.").run();
+}
+
+/// Half a request has gone upstream when its content turns out malformed: it is not completed.
+#[test]
+fn malformed_content_does_not_become_a_request() {
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]);
+    let content = "A chunk size must be hexadecimal digits and nothing else.\n";
+    let answer = head(&[
+        "HTTP/1.1 400 Bad Request",
+        "Content-Type: text/plain; charset=utf-8",
+        &format!("Content-Length: {}", content.len()),
+        "Connection: close",
+        "Date: Sun, 06 Nov 1994 08:49:38 GMT",
+    ]) + content;
+    let script = Script::new().connect().send(text(post.clone() + "5\r\nhello\r\n")).wait(SECOND);
+    let script = script.send(text("0x5\r\n".to_owned() + SMUGGLED)).expect(text(answer));
+    let script = script.expect_end().close(Close::Graceful).expect_closed(Ending::Any);
+    Play::new(vec![script], vec![Acts::new().expect(post + "5\r\nhello\r\n").expect_end()]).run();
+}
+
+/// What an upstream's answer says of its framing is not passed on, nor is a second answer behind it.
+#[test]
+fn an_answer_is_framed_anew() {
+    let sent = "HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nConnection: x-hop, keep-alive\r\nX-Hop: y\r\nKeep-Alive: z\r\nDate: x\r\n\r\n0005;ext=\"a\"\r\ntweet\r\n0\r\nX-Trailer: z\r\n\r\n";
+    let got = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\ntweet\r\n0\r\n\r\n";
+    let script = Script::new().connect().send(CANARY).expect(text(got)).part();
+    Play::new(vec![script], vec![answers(Acts::new(), CANARY, sent)]).run();
+}

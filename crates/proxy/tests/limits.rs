@@ -1,0 +1,118 @@
+//! What each client may take, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_balance::{Group, GroupSettings};
+use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_node::{Accepted, Actions, ConnectionId, ListenerId, Node, Received, Shard, ShardId};
+use breme_proxy::{ClientLimits, Identity, Parts, Proxy, Settings};
+use breme_testkit::{Ending, Script};
+use support::{Acts, Play, head, silent, text, upstream_at};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limited(clients: ClientLimits) -> Settings {
+    Settings { clients, ..silent() }
+}
+
+fn requests(count: usize) -> Acts {
+    (0..count).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end()
+}
+
+/// At 08:49 and this second.
+fn too_many(second: u32) -> String {
+    let reason = "The proxy cannot answer: too many requests have come from your address; ask again in 1 s.\n";
+    head(&[
+        "HTTP/1.1 429 Too Many Requests",
+        &format!("Content-Length: {}", reason.len()),
+        &format!("Date: Sun, 06 Nov 1994 08:49:{second} GMT"),
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        "Retry-After: 1",
+    ]) + reason
+}
+
+#[test]
+fn a_burst_passes_and_then_the_rate() {
+    let client = Script::new().connect().send(GET).expect(HELLO).send(GET).expect(HELLO);
+    let client = client.send(GET).expect(text(too_many(37))).wait(SECOND).send(GET).expect(HELLO);
+    let client = client.send(GET).expect(text(too_many(38))).part();
+    let limits = ClientLimits { requests_per_second: 1, burst: 2, ..ClientLimits::default() };
+    let counts = Play { settings: limited(limits), ..Play::new(vec![client], vec![requests(3)]) }.run();
+    assert_eq!((counts.requests_limited, counts.answers[3].count, counts.answers[1].count), (2, 2, 3));
+}
+
+#[test]
+fn all_connections_of_a_client_have_one_bucket() {
+    let first = Script::new().connect().send(GET).expect(HELLO).signal(1).part();
+    let second = Script::new().await_signal(1).connect().send(GET).expect(text(too_many(37))).part();
+    let limits = ClientLimits { requests_per_second: 1, ..ClientLimits::default() };
+    let play = Play { settings: limited(limits), ..Play::new(vec![first, second], vec![requests(1)]) };
+    assert_eq!(play.run().requests_limited, 1);
+}
+
+#[test]
+fn content_of_a_request_that_is_not_let_through_is_not_taken_for_the_next_one() {
+    let hidden = "GET /hidden HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", &format!("Content-Length: {}", hidden.len())]) + hidden;
+    let client = Script::new().connect().send(GET).expect(HELLO).send(text(post)).expect(text(too_many(37)));
+    let client = client.wait(SECOND).send(GET).expect(HELLO).part();
+    let limits = ClientLimits { requests_per_second: 1, ..ClientLimits::default() };
+    Play { settings: limited(limits), ..Play::new(vec![client], vec![requests(2)]) }.run();
+}
+
+#[test]
+fn one_connection_more_than_a_client_may_have_is_closed_at_once() {
+    let holder = Script::new().connect().send(GET).expect(HELLO).signal(1).await_signal(2).part();
+    let excess = Script::new().await_signal(1).connect().expect_closed(Ending::Any).signal(2);
+    let later = Script::new().await_signal(2).wait(SECOND).connect().send(GET).expect(HELLO).part();
+    let limits = ClientLimits { connections_max: 1, ..ClientLimits::default() };
+    let play = Play { settings: limited(limits), ..Play::new(vec![holder, excess, later], vec![requests(2)]) };
+    let counts = play.run();
+    assert_eq!((counts.connections_limited, counts.answers[1].count), (1, 2));
+}
+
+#[test]
+fn who_is_trusted_asks_for_others() {
+    let client = || (0..5).fold(Script::new().connect(), |script, _| script.send(GET).expect(HELLO)).part();
+    let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
+    let trusted = vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
+    let identity = Identity { trusted, ..silent().identity };
+    let settings = Settings { identity, ..limited(limits) };
+    let counts = Play { settings, ..Play::new(vec![client(), client()], vec![requests(5), requests(5)]) }.run();
+    assert_eq!((counts.requests_limited, counts.connections_limited), (0, 0));
+}
+
+#[test]
+fn other_limits_hold_for_clients_that_are_there_already() {
+    let peer = "192.0.2.1:9".parse().unwrap();
+    let group = Group::new(GroupSettings::default(), vec![upstream_at("up0.example:80", peer)]).unwrap();
+    let parts = Parts::new(limited(ClientLimits::default()), WallClock::starting_at(UnixSeconds(0)));
+    let proxy = Proxy::new(Parts { group: Some(Arc::new(group)), ..parts }).unwrap();
+    let (mut node, mut actions) = (proxy.node(Shard { id: ShardId(0), count: 1 }), Actions::new());
+    let accepted = Accepted { listener: ListenerId(0), peer };
+    let clients = [0, 1].map(|index| ConnectionId::new(index, 0));
+    node.handle_accepted(Instant::ZERO, clients[0], accepted, &mut actions);
+    let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
+    proxy.renew(limited(limits)).unwrap();
+    node.handle_woken(Instant::ZERO, Proxy::RENEWED, &mut actions);
+    // The first connection came uncounted, so a second one may come; but all have one bucket.
+    node.handle_accepted(Instant::ZERO, clients[1], accepted, &mut actions);
+    for client in clients {
+        let received = Received { bytes: GET.as_bytes(), ended: false, came: Instant::ZERO };
+        node.handle_received(Instant::ZERO, client, received, &mut actions);
+    }
+    let sent: Vec<&[u8]> =
+        (0..actions.len()).map(|index| actions.bytes(index)).filter(|bytes| !bytes.is_empty()).collect();
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].starts_with(b"HTTP/1.1 429 "), "{}", sent[0].escape_ascii());
+    node.handle_accepted(Instant::ZERO, ConnectionId::new(2, 0), accepted, &mut actions);
+    assert_eq!(proxy.counts().connections_limited, 1);
+}

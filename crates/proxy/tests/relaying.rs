@@ -1,0 +1,467 @@
+//! Byte for byte: what a client sends, what its upstream is sent, and back. Each story is played on a calm network and then on many
+//! that cut it anywhere, hold it up and let it through in small pieces: the bytes that arrive must be the same.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod support;
+
+use std::time::Duration;
+
+use breme_node::Close;
+use breme_proxy::{HostRule, Mode, ProxyCounts, Settings};
+use breme_sim::Network;
+use breme_testkit::{Ending, Script};
+use support::{Acts, Play, head, silent, text};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const OTHER: &str = "GET /other HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Plays a story on all kinds of networks that lose nothing. `check` is shown what was counted.
+fn everywhere(story: impl Fn() -> Play, check: impl Fn(ProxyCounts)) {
+    check(story().run());
+    for seed in 0..12 {
+        for network in [Network::rough(), Network::bytewise()] {
+            check(Play { seed, network, ..story() }.run());
+        }
+    }
+}
+
+fn client() -> Script {
+    Script::new().connect()
+}
+
+fn asks(script: Script, request: &str, answer: &str) -> Script {
+    script.send(text(request)).expect(text(answer))
+}
+
+fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
+    acts.expect(request).send(answer)
+}
+
+/// One exchange: what the client sends and gets, and what the upstream gets and sends. Both connections serve another one behind it.
+fn one_exchange(sent: &str, passed: &str, answered: &str, got: &str) {
+    everywhere(
+        || {
+            let script = asks(asks(client(), sent, got), GET, HELLO).part();
+            let upstream = answers(answers(Acts::new(), passed, answered), GET, HELLO).expect_end();
+            Play::new(vec![script], vec![upstream])
+        },
+        |counts| assert_eq!((counts.connects, counts.reuses), (1, 1)),
+    );
+}
+
+#[test]
+fn one_exchange_and_another_on_the_same_connections() {
+    one_exchange(GET, GET, HELLO, HELLO);
+}
+
+#[test]
+fn content_in_each_framing() {
+    let post = |framing: &str, content: &str| head(&["POST /a HTTP/1.1", "Host: a.example", framing]) + content;
+    let length = post("Content-Length: 5", "hello");
+    one_exchange(&length, &length, HELLO, HELLO);
+    let chunked = post("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n");
+    let odd = post("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n0\r\nX-Trailer: z\r\n\r\n");
+    // Only where nothing is cut are the chunks those that came.
+    let script = asks(client(), &odd, HELLO).part();
+    Play::new(vec![script], vec![answers(Acts::new(), &chunked, HELLO)]).run();
+    let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
+    let script = asks(client(), GET, &answer).part();
+    Play::new(vec![script], vec![answers(Acts::new(), GET, &answer)]).run();
+}
+
+#[test]
+fn answers_without_content() {
+    let ask = |method: &str| head(&[&format!("{method} /a HTTP/1.1"), "Host: a.example"]);
+    let length = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x"]);
+    one_exchange(&ask("HEAD"), &ask("HEAD"), &length, &length);
+    let not_modified = head(&["HTTP/1.1 304 Not Modified", "Content-Length: 5", "Date: x", "ETag: \"y\""]);
+    one_exchange(GET, GET, &not_modified, &not_modified);
+    let nothing = head(&["HTTP/1.1 204 No Content", "Date: x"]);
+    one_exchange(GET, GET, &nothing, &nothing);
+}
+
+#[test]
+fn the_date_is_added_where_it_lacks() {
+    let sent = head(&["HTTP/1.1 200 OK", "Content-Length: 0"]);
+    let got = head(&["HTTP/1.1 200 OK", "Content-Length: 0", "Date: Sun, 06 Nov 1994 08:49:37 GMT"]);
+    let script = asks(client(), GET, &got).part();
+    Play::new(vec![script], vec![answers(Acts::new(), GET, &sent)]).run();
+}
+
+#[test]
+fn what_has_no_end_but_the_connections() {
+    let sent = head(&["HTTP/1.1 200 OK", "Date: x"]) + "hello";
+    let upstream = || Acts::new().expect(GET).send(&sent).close(Close::Graceful);
+    let chunked = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
+    let script = asks(asks(client(), GET, &chunked), GET, HELLO).part();
+    let counts = Play::new(vec![script], vec![upstream(), answers(Acts::new(), GET, HELLO)]).run();
+    assert_eq!((counts.connects, counts.reuses), (2, 0));
+    // Who speaks HTTP/1.0 is told by the end, as the proxy was.
+    everywhere(
+        || {
+            let old = head(&["GET /a HTTP/1.0", "Host: a.example"]);
+            let got = head(&["HTTP/1.1 200 OK", "Connection: close", "Date: x"]) + "hello";
+            Play::new(vec![asks(client(), &old, &got).part_after_end()], vec![upstream()])
+        },
+        |_| {},
+    );
+}
+
+#[test]
+fn clients_of_http_10() {
+    let staying = head(&["GET /a HTTP/1.0", "Connection: keep-alive", "Host: a.example"]);
+    let stays = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: keep-alive", "Date: x"]) + "hello";
+    let leaving = head(&["GET /a HTTP/1.0"]);
+    let leaves = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
+    everywhere(
+        || {
+            let script = asks(asks(client(), &staying, &stays), &leaving, &leaves).part_after_end();
+            let nameless = head(&["GET /a HTTP/1.1", "Host: up0.example:80"]);
+            Play::new(vec![script], vec![answers(answers(Acts::new(), GET, HELLO), &nameless, HELLO)])
+        },
+        |_| {},
+    );
+}
+
+#[test]
+fn upstreams_of_http_10() {
+    let leaving = head(&["HTTP/1.0 200 OK", "Content-Length: 5", "Date: x"]) + "hello";
+    let staying = head(&["HTTP/1.0 200 OK", "Connection: keep-alive", "Content-Length: 5", "Date: x"]) + "hello";
+    everywhere(
+        || {
+            let script = asks(asks(asks(client(), GET, HELLO), GET, HELLO), GET, HELLO).part();
+            let once = answers(Acts::new(), GET, &leaving).expect_end();
+            let twice = answers(answers(Acts::new(), GET, &staying), GET, &leaving).expect_end();
+            Play::new(vec![script], vec![once, twice])
+        },
+        |counts| assert_eq!((counts.connects, counts.reuses), (2, 1)),
+    );
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let ask = |name: u32| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
+    let answer = |name: u32| head(&["HTTP/1.1 200 OK", "Content-Length: 1", "Date: x"]) + &name.to_string();
+    everywhere(
+        || {
+            let all = |of: &dyn Fn(u32) -> String| (0..8).map(of).collect::<String>();
+            let script = asks(client(), &all(&ask), &all(&answer)).part();
+            let upstream = (0..8).fold(Acts::new(), |acts, name| answers(acts, &ask(name), &answer(name)));
+            Play::new(vec![script], vec![upstream.expect_end()])
+        },
+        |counts| assert_eq!(counts.reuses, 7),
+    );
+}
+
+#[test]
+fn two_clients_have_two_connections_and_their_own_answers() {
+    let ask = |name: &str| head(&[&format!("GET /{name} HTTP/1.1"), "Host: a"]);
+    let answer = |name: &str| head(&["HTTP/1.1 200 OK", "Content-Length: 1", "Date: x"]) + name;
+    let scripts = vec![
+        asks(client().send(text(ask("a"))).signal(1), "", &answer("a")).part(),
+        asks(client().await_signal(1), &ask("b"), &answer("b")).part(),
+    ];
+    // The first waits while the second is answered.
+    let upstreams = vec![
+        Acts::new().expect(ask("a")).wait(SECOND).send(answer("a")).expect_end(),
+        answers(Acts::new(), &ask("b"), &answer("b")).expect_end(),
+    ];
+    Play::new(scripts, upstreams).run();
+}
+
+#[test]
+fn the_host_follows_its_rule() {
+    for (host, expected) in [
+        (HostRule::Keep, "a.example"),
+        (HostRule::Upstream, "up0.example:80"),
+        (HostRule::Fixed("fixed.example".to_owned()), "fixed.example"),
+    ] {
+        let absolute = head(&["GET http://a.example/a HTTP/1.1", "Host: other.example"]);
+        let passed = match host {
+            HostRule::Upstream => head(&["GET /a HTTP/1.1", "X: y", &format!("Host: {expected}")]),
+            _ => head(&["GET /a HTTP/1.1", &format!("Host: {expected}"), "X: y"]),
+        };
+        let asked = absolute.replace("\r\n\r\n", "\r\nX: y\r\n\r\n");
+        let settings = Settings { mode: Mode::Reverse { host }, ..silent() };
+        let script = asks(client(), &asked, HELLO).part();
+        Play { settings, ..Play::new(vec![script], vec![answers(Acts::new(), &passed, HELLO)]) }.run();
+    }
+}
+
+#[test]
+fn interim_answers_are_passed_on() {
+    let hints = head(&["HTTP/1.1 103 Early Hints", "Link: </x>"]);
+    one_exchange(GET, GET, &(hints.clone() + HELLO), &(hints.clone() + HELLO));
+    let old = head(&["GET /a HTTP/1.0", "Host: a.example"]);
+    let got = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
+    let script = asks(client(), &old, &got).part_after_end();
+    Play::new(vec![script], vec![answers(Acts::new(), GET, &(hints + HELLO))]).run();
+}
+
+#[test]
+fn who_waits_for_100_waits_for_the_upstreams() {
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5", "Expect: 100-continue"]);
+    let go_on = head(&["HTTP/1.1 100 Continue"]);
+    everywhere(
+        || {
+            let script = asks(asks(asks(client(), &put, &go_on), "hello", HELLO), GET, HELLO).part();
+            let upstream = answers(Acts::new(), &put, &go_on).expect("hello").send(HELLO);
+            Play::new(vec![script], vec![answers(upstream, GET, HELLO).expect_end()])
+        },
+        |counts| assert_eq!(counts.reuses, 1),
+    );
+}
+
+#[test]
+fn who_is_refused_while_it_waits_for_100_need_not_send() {
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5", "Expect: 100-continue"]);
+    let no = |connection: &[&str]| {
+        head(&[&["HTTP/1.1 403 Forbidden", "Content-Length: 0"], connection, &["Date: x"]].concat())
+    };
+    everywhere(
+        || {
+            // Whether the content comes cannot be known, so both connections end.
+            let script = asks(client(), &put, &no(&["Connection: close"])).part_after_end();
+            Play::new(vec![script], vec![answers(Acts::new(), &put, &no(&[])).expect_end()])
+        },
+        |counts| assert_eq!(counts.pool_idle, 0),
+    );
+}
+
+#[test]
+fn an_idle_connection_that_ends_is_not_missed() {
+    everywhere(
+        || {
+            let script = asks(asks(client(), GET, HELLO).wait(SECOND), GET, HELLO).part();
+            let ends = answers(Acts::new(), GET, HELLO).close(Close::Graceful);
+            Play::new(vec![script], vec![ends, answers(Acts::new(), GET, HELLO)])
+        },
+        |counts| assert_eq!((counts.connects, counts.retries), (2, 0)),
+    );
+}
+
+#[test]
+fn a_request_whose_idle_connection_ends_under_it_is_sent_again() {
+    everywhere(
+        || {
+            let script = asks(asks(client(), GET, HELLO), OTHER, HELLO).part();
+            let ends = answers(Acts::new(), GET, HELLO).expect(OTHER).close(Close::Graceful);
+            Play::new(vec![script], vec![ends, answers(Acts::new(), OTHER, HELLO)])
+        },
+        |counts| assert_eq!((counts.connects, counts.reuses, counts.retries), (2, 1, 1)),
+    );
+}
+
+#[test]
+fn a_request_that_may_have_done_something_is_not_sent_again() {
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 0"]);
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 1"]) + "x";
+    for request in [post, put] {
+        let failure = failure(502, "connection_terminated", "the upstream closed the connection before it answered");
+        everywhere(
+            || {
+                let script = asks(asks(client(), GET, HELLO), &request, &failure).part();
+                let ends = answers(Acts::new(), GET, HELLO).expect(&request).close(Close::Graceful);
+                Play::new(vec![script], vec![ends])
+            },
+            |counts| assert_eq!((counts.retries, counts.bad_gateway), (0, 1)),
+        );
+    }
+}
+
+/// An answer of the proxy's own.
+fn failure(status: u16, error: &str, reason: &str) -> String {
+    failure_at("37", status, error, reason)
+}
+
+/// The same at another second.
+fn failure_at(second: &str, status: u16, error: &str, reason: &str) -> String {
+    let content = format!("up0.example:80: {reason}.\n");
+    let phrase = breme_http1::reason_phrase(status);
+    head(&[
+        &format!("HTTP/1.1 {status} {phrase}"),
+        &format!("Content-Length: {}", content.len()),
+        &format!("Date: Sun, 06 Nov 1994 08:49:{second} GMT"),
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        &format!("Proxy-Status: breme; error={error}; next-hop=\"up0.example:80\""),
+    ]) + &content
+}
+
+#[test]
+fn an_upstream_that_refuses_is_named_and_another_is_asked() {
+    let content = "dead.example:80: the upstream refused the connection.\n";
+    let answer = head(&[
+        "HTTP/1.1 502 Bad Gateway",
+        &format!("Content-Length: {}", content.len()),
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        "Proxy-Status: breme; error=connection_refused; next-hop=\"dead.example:80\"",
+    ]) + content;
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hello";
+    let script = asks(asks(client(), GET, &answer), &post, &answer).part();
+    let play = Play { has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(vec![script], Vec::new()) };
+    let counts = play.run();
+    assert_eq!((counts.connects_failed, counts.bad_gateway), (2, 2));
+    // Nothing was sent to the dead one, so also a POST may go to another.
+    let script = asks(client(), &post, HELLO).part();
+    let play = Play::new(vec![script], vec![answers(Acts::new(), &post, HELLO)]);
+    let counts = Play { has_dead_upstream: true, ..play }.run();
+    assert_eq!((counts.connects_failed, counts.connects), (1, 1));
+}
+
+#[test]
+fn answers_that_are_none() {
+    for (answered, error, reason) in [
+        ("", "connection_terminated", "the upstream closed the connection before it answered"),
+        ("SSH-2.0-x\r\n", "http_protocol_error", "the head of the response is not HTTP/1.0 or HTTP/1.1"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            "http_protocol_error",
+            "the length of the response is malformed or ambiguous",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "http_protocol_error",
+            "the length of the response is malformed or ambiguous",
+        ),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            "http_protocol_error",
+            "the server sent a response that was not asked for",
+        ),
+        (
+            "HTTP/1.1 200",
+            "http_response_incomplete",
+            "the server closed the connection before the response was complete",
+        ),
+    ] {
+        let failure = failure(502, error, reason);
+        everywhere(
+            || {
+                let script = asks(client(), GET, &failure).part();
+                let upstream = Acts::new().expect(GET).send(answered).close(Close::Graceful);
+                Play::new(vec![script], vec![upstream])
+            },
+            |counts| assert_eq!((counts.bad_gateway, counts.retries), (1, 0)),
+        );
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_cuts_the_client() {
+    let framings = ["Content-Length: 9", "Transfer-Encoding: chunked"];
+    for (framing, content) in framings.into_iter().zip(["hello", "5\r\nhello\r\n"]) {
+        let part = head(&["HTTP/1.1 200 OK", framing, "Date: x"]) + content;
+        let script = client().send(text(GET)).expect_gone(text(&part)).expect_closed(Ending::Any);
+        let upstream = Acts::new().expect(GET).send(&part).close(Close::Graceful);
+        let counts = Play::new(vec![script], vec![upstream]).run();
+        assert_eq!(counts.answers_cut, 1, "{framing}");
+    }
+}
+
+#[test]
+fn a_connection_with_something_behind_its_answer_is_not_used_again() {
+    let more = HELLO.to_owned() + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    let script = asks(asks(client(), GET, HELLO), OTHER, HELLO).part();
+    let upstreams = vec![Acts::new().expect(GET).send(&more).expect_end(), answers(Acts::new(), OTHER, HELLO)];
+    Play::new(vec![script], upstreams).run();
+    // Also if it comes a little later.
+    let later = Acts::new().expect(GET).send(HELLO).wait(SECOND).send("HTTP/1.1 200 OK\r\n\r\n").anything();
+    let script = asks(asks(client(), GET, HELLO).wait(2 * SECOND), OTHER, HELLO).part();
+    Play::new(vec![script], vec![later, answers(Acts::new(), OTHER, HELLO)]).run();
+}
+
+#[test]
+fn time_runs_out() {
+    let mut settings = silent();
+    settings.times.head = 5 * SECOND;
+    settings.times.between_bytes = 3 * SECOND;
+    settings.limits.body_timeout = 4 * SECOND;
+    // The answer does not begin.
+    let late = failure_at("42", 504, "http_response_timeout", "the upstream did not answer in time");
+    let script = asks(client(), GET, &late).part();
+    let play = Play::new(vec![script], vec![Acts::new().expect(GET).expect_end()]);
+    let counts = Play { settings: settings.clone(), ..play }.run();
+    assert_eq!(counts.gateway_timeouts, 1);
+    // It begins and stops.
+    let part = head(&["HTTP/1.1 200 OK", "Content-Length: 9", "Date: x"]) + "hello";
+    let script = client().send(text(GET)).expect_gone(text(&part)).expect_closed(Ending::Any);
+    let play = Play::new(vec![script], vec![Acts::new().expect(GET).send(&part).expect_end()]);
+    assert_eq!(Play { settings: settings.clone(), ..play }.run().answers_cut, 1);
+    // The client does not send what it promised.
+    let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hell";
+    let refusal = "The content of the request did not arrive in time.\n";
+    let refused = head(&[
+        "HTTP/1.1 408 Request Timeout",
+        "Content-Type: text/plain; charset=utf-8",
+        &format!("Content-Length: {}", refusal.len()),
+        "Connection: close",
+        "Date: Sun, 06 Nov 1994 08:49:41 GMT",
+    ]) + refusal;
+    let script = asks(client(), &put, &refused).part_after_end();
+    let play = Play::new(vec![script], vec![Acts::new().expect(&put).expect_end()]);
+    Play { settings: settings.clone(), ..play }.run();
+    // All of it is too long, though something comes now and then.
+    settings.times.total = 10 * SECOND;
+    let begun = head(&["HTTP/1.1 200 OK", "Content-Length: 99", "Date: x"]);
+    let script = client().send(text(GET)).expect_gone(text(begun.clone() + "....")).expect_closed(Ending::Any);
+    let slowly = (0..4).fold(Acts::new().expect(GET).send(&begun), |acts, _| acts.wait(2 * SECOND).send("."));
+    Play { settings, ..Play::new(vec![script], vec![slowly.expect_end()]) }.run();
+}
+
+#[test]
+fn the_upstreams_connection_ends_with_the_client() {
+    everywhere(
+        || {
+            let script = client().send(text(GET)).wait(20 * SECOND).close(Close::Abort).expect_closed(Ending::Any);
+            // The world goes on until all clients have left it.
+            let witness = Script::new().wait(30 * SECOND);
+            Play::new(vec![script, witness], vec![Acts::new().expect(GET).expect_end()])
+        },
+        |counts| assert_eq!(counts.clients_gone, 1),
+    );
+}
+
+#[test]
+fn what_is_under_way_is_finished_when_the_program_stops() {
+    let leaves = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x"]) + "hello";
+    let idle = asks(client(), GET, HELLO).expect_end().close(Close::Graceful).expect_closed(Ending::Any);
+    let busy = client().wait(SECOND).send(text(OTHER)).expect(text(&leaves)).part_after_end();
+    let upstreams = vec![answers(Acts::new(), GET, HELLO).expect(OTHER).wait(3 * SECOND).send(HELLO).expect_end()];
+    Play { stops_at: Some(2 * SECOND), ..Play::new(vec![idle, busy], upstreams) }.run();
+}
+
+#[test]
+fn idle_connections_grow_old() {
+    let mut settings = silent();
+    settings.pool.idle_timeout = 2 * SECOND;
+    settings.pool.requests_max = 2;
+    let ask = |script: Script| asks(script, GET, HELLO);
+    let script = ask(ask(ask(client()).wait(3 * SECOND)));
+    let script = ask(script).part();
+    // The first has waited too long; the second has carried enough.
+    let upstreams = vec![
+        answers(Acts::new(), GET, HELLO).expect_end(),
+        answers(answers(Acts::new(), GET, HELLO), GET, HELLO).expect_end(),
+        answers(Acts::new(), GET, HELLO).expect_end(),
+    ];
+    let counts = Play { settings, ..Play::new(vec![script], upstreams) }.run();
+    assert_eq!((counts.connects, counts.reuses), (3, 1));
+}
+
+#[test]
+fn a_request_that_ends_its_connection_does_so_however_often_it_came() {
+    let last = head(&["GET /a HTTP/1.1", "Host: a.example", "Connection: close"]);
+    let told = HELLO.replace("\r\nDate", "\r\nConnection: close\r\nDate");
+    let clients = (0..6).map(|number| {
+        let script = Script::new().wait(std::time::Duration::from_secs(number));
+        script.connect().send(text(&last)).expect_gone(text(&told)).expect_closed(Ending::Any)
+    });
+    let upstream = (0..6).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
+    Play::new(clients.collect(), vec![upstream]).run();
+}

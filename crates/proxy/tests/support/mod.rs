@@ -1,0 +1,160 @@
+//! Clients, a proxy and upstreams in one world of virtual time, each byte written down beforehand.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+pub mod driven;
+mod meter;
+mod names;
+mod upstream;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use breme_balance::{Group, GroupSettings, UpstreamSettings};
+use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_cache::Cache;
+use breme_proxy::{HostRule, Identity, Mode, Parts, Proxy, ProxyCounts, Resolver, Settings};
+use breme_sim::{Network, Simulation};
+use breme_testkit::{Client, Script, Surroundings};
+use bytes::Bytes;
+use meter::Meter;
+pub use names::Names;
+pub use upstream::{Acts, ScriptedUpstream};
+
+/// Sun, 06 Nov 1994 08:49:37 GMT.
+pub const THEN: u64 = 784_111_777;
+/// How long a client waits before the test has failed.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// A reverse proxy that says nothing of itself, so that what it passes on can be written down.
+pub fn silent() -> Settings {
+    let identity = Identity { via: false, forwarded: false, x_forwarded: false, ..Identity::default() };
+    Settings { identity, ..Settings::new(Mode::Reverse { host: HostRule::Keep }) }
+}
+
+/// A reverse proxy and its surroundings, to be played once.
+pub struct Play {
+    pub settings: Settings,
+    pub group: GroupSettings,
+    pub network: Network,
+    pub seed: u64,
+    /// For each upstream, what happens on its connections, in the order in which they come.
+    pub upstreams: Vec<Vec<Acts>>,
+    /// A further upstream at which nobody listens; it is asked first.
+    pub has_dead_upstream: bool,
+    pub clients: Vec<Script>,
+    /// A forward proxy's: names with the addresses to which they lead; none of an upstream means the first one's.
+    pub names: Names,
+    /// When the proxy is told to stop.
+    pub stops_at: Option<Duration>,
+    pub cache: Option<Arc<Cache>>,
+}
+
+/// What came of it.
+pub struct Played {
+    pub counts: ProxyCounts,
+    /// The most that the proxy had sent on one connection, up to some time.
+    pub sent_max: u64,
+    /// Whom it could ask.
+    pub group: Option<Arc<Group>>,
+}
+
+impl Play {
+    pub fn new(clients: Vec<Script>, upstream: Vec<Acts>) -> Self {
+        Self {
+            settings: silent(),
+            group: GroupSettings::default(),
+            network: Network::calm(),
+            seed: 1,
+            upstreams: vec![upstream],
+            has_dead_upstream: false,
+            clients,
+            names: Names::default(),
+            stops_at: None,
+            cache: None,
+        }
+    }
+
+    /// Plays it. What went otherwise than written fails the test.
+    pub fn run(self) -> ProxyCounts {
+        self.play(Duration::ZERO).counts
+    }
+
+    /// The same, and tells the most that the proxy had sent on one connection by `until`.
+    pub fn run_until(self, until: Duration) -> (ProxyCounts, u64) {
+        let Played { counts, sent_max, .. } = self.play(until);
+        (counts, sent_max)
+    }
+
+    /// The same, and tells what the balancer knows in the end.
+    pub fn run_balanced(self) -> (ProxyCounts, Arc<Group>) {
+        let Played { counts, group, .. } = self.play(Duration::ZERO);
+        (counts, group.unwrap())
+    }
+
+    fn play(self, until: Duration) -> Played {
+        let mut simulation = Simulation::new(self.seed, self.network);
+        let scripts = self.upstreams;
+        let mut hosts = Vec::new();
+        let mut list = Vec::new();
+        if self.has_dead_upstream {
+            let address = Simulation::nobody();
+            list.push(upstream_at("dead.example:80", address));
+        }
+        for (index, acts) in scripts.into_iter().enumerate() {
+            let host = simulation.serve(&format!("upstream {index}"), 1, |_| ScriptedUpstream::new(acts.clone()));
+            list.push(upstream_at(&format!("up{index}.example:80"), simulation.address(host)));
+            hosts.push(host);
+        }
+        let parts = Parts::new(self.settings, WallClock::starting_at(UnixSeconds(THEN)));
+        let addresses = list.iter().flat_map(|upstream| upstream.addresses.clone()).collect();
+        let resolver: Arc<dyn Resolver> = Arc::new(self.names.resolver(addresses));
+        let group = Group::new(self.group, list).ok().map(Arc::new);
+        let proxy =
+            Proxy::new(Parts { group: group.clone(), resolver: Some(resolver), cache: self.cache, ..parts }).unwrap();
+        let node = proxy.clone();
+        let peak = Arc::new(AtomicU64::new(0));
+        let server = simulation.serve("proxy", 1, |shard| {
+            let until = Instant::ZERO + until;
+            Meter { node: node.node(shard), until, peak: peak.clone(), sent: HashMap::new() }
+        });
+        let stopper = simulation.stopper(server);
+        let surroundings = Surroundings {
+            server: simulation.address(server).into(),
+            nobody: Simulation::nobody(),
+            stop_server: Arc::new(move || stopper.stop()),
+        };
+        if let Some(at) = self.stops_at {
+            simulation.stop_at(server, Instant::ZERO + at);
+        }
+        let clients = self.clients;
+        let client = simulation.client("client", 1, |_| Client::new(&surroundings, PATIENCE, clients.clone()));
+        simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+        assert_eq!(simulation.take(client)[0].failures(), [""; 0], "{}", simulation.trace());
+        for host in hosts {
+            assert_eq!(simulation.take(host)[0].failures(), [""; 0], "{}", simulation.trace());
+        }
+        let counts = proxy.counts();
+        assert_eq!(counts.exchanges_open, 0, "{counts:?}");
+        assert_eq!((counts.pool_idle, counts.pool_busy, counts.tunnels_open), (0, 0, 0), "{counts:?}");
+        Played { counts, sent_max: peak.load(Ordering::Relaxed), group }
+    }
+}
+
+/// An upstream of a group.
+pub fn upstream_at(name: &str, address: SocketAddr) -> UpstreamSettings {
+    UpstreamSettings { name: name.to_owned(), tls: false, addresses: vec![address], weight: 1, route: None }
+}
+
+/// Lines of a message, each ended as HTTP wants it, and the empty line.
+pub fn head(lines: &[&str]) -> String {
+    lines.iter().map(|line| format!("{line}\r\n")).collect::<String>() + "\r\n"
+}
+
+/// What a script is to send or expect.
+pub fn text(text: impl Into<String>) -> Bytes {
+    text.into().into()
+}
