@@ -51,8 +51,8 @@ fn stored(more: &str, content: &str, age: u64, said: &str) -> String {
 }
 
 /// The same, made so many seconds after the beginning.
-fn later(seconds: u64, answer: &str) -> String {
-    answer.replace("08:49:37", &format!("08:49:{}", 37 + seconds))
+fn later(seconds: u64, answer: impl Into<String>) -> String {
+    answer.into().replace("08:49:37", &format!("08:49:{}", 37 + seconds))
 }
 
 const FRESH: &str = "Cache-Control: max-age=60";
@@ -127,9 +127,9 @@ fn what_is_remembered_of_repeated_requests_ends_with_what_is_stored() {
         .expect(hit(9))
         .wait(seconds(1))
         .send(GET)
-        .expect(text(later(10, &relayed(FRESH, "two", "fwd=stale; stored"))))
+        .expect(text(later(10, relayed(FRESH, "two", "fwd=stale; stored"))))
         .send(text(GET.repeat(3)))
-        .expect(text(later(10, &stored(FRESH, "two", 0, "hit; ttl=60").repeat(3))))
+        .expect(text(later(10, stored(FRESH, "two", 0, "hit; ttl=60").repeat(3))))
         .send(text("PUT /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n"))
         .expect(text(relayed("X: y", "ok", "fwd=method")))
         .send(GET)
@@ -139,7 +139,7 @@ fn what_is_remembered_of_repeated_requests_ends_with_what_is_stored() {
     let upstream = |request: &str, answer: String| Acts::new().expect(request).send(answer).close(Close::Graceful);
     let upstream = vec![
         upstream(GET, origin(first, "one")),
-        upstream(GET, later(10, &origin(FRESH, "two"))),
+        upstream(GET, later(10, origin(FRESH, "two"))),
         upstream(put, origin("X: y", "ok")),
         upstream(GET, origin(FRESH, "three")),
     ];
@@ -223,10 +223,10 @@ fn a_purge_during_a_fill() {
         .send(text("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n"))
         .expect(text(relayed("X: y", "ok", "fwd=method")))
         .send(GET)
-        .expect(text(later(5, &relayed(FRESH, "new", "fwd=uri-miss; stored"))))
+        .expect(text(later(5, relayed(FRESH, "new", "fwd=uri-miss; stored"))))
         .wait(seconds(20))
         .send(GET)
-        .expect(text(later(5, &stored(FRESH, "new", 20, "hit; ttl=40"))))
+        .expect(text(later(5, stored(FRESH, "new", 20, "hit; ttl=40"))))
         .part();
     let upstream = vec![
         Acts::new().expect(GET).wait(seconds(10)).send(origin(FRESH, "old")),
@@ -234,7 +234,7 @@ fn a_purge_during_a_fill() {
             .expect("POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n")
             .send(origin("X: y", "ok"))
             .expect(GET)
-            .send(later(5, &origin(FRESH, "new"))),
+            .send(later(5, origin(FRESH, "new"))),
     ];
     play_with(cache, silent(), vec![old, new], upstream);
     assert_eq!(purging.purge(&Purge::All, Manner::Hard, breme_base::Instant::ZERO), Ok(1));
@@ -256,11 +256,11 @@ fn a_stale_answer_while_it_is_refreshed_once() {
         .expect(stale("hit; ttl=-3"))
         .wait(seconds(6))
         .send(GET)
-        .expect(text(later(7, &stored(fresh, "two", 5, "hit; ttl=95"))))
+        .expect(text(later(7, stored(fresh, "two", 5, "hit; ttl=95"))))
         .part();
     let validate = GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"1\"\r\n\r\n");
     let upstream = Acts::new().expect(GET).send(origin(more, "one")).close(Close::Graceful);
-    let refresh = Acts::new().expect(validate).wait(seconds(2)).send(later(7, &origin(fresh, "two")));
+    let refresh = Acts::new().expect(validate).wait(seconds(2)).send(later(7, origin(fresh, "two")));
     let counts = play(vec![first], vec![upstream, refresh]);
     assert_eq!((counts.cache_stale, counts.cache_hits, counts.connects), (3, 1, 2));
 }

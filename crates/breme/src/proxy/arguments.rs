@@ -17,8 +17,8 @@ pub use caching::CachingFlags;
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
-use super::Secrets;
 use super::access_log::Format;
+use super::assembly::Secrets;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of};

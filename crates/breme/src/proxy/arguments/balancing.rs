@@ -10,7 +10,7 @@ use super::health::HealthFlags;
 use crate::failure::Failure;
 use crate::files::read_bounded;
 use crate::load::units;
-use crate::proxy::Secrets;
+use crate::proxy::assembly::Secrets;
 
 const BALANCING: &str = "Balancing";
 /// The longest key that is read from a file.
