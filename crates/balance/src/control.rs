@@ -253,6 +253,10 @@ impl Registry {
         let event = match turn {
             Turn::Down => Event::WentDown(outcome),
             Turn::Up => {
+                // Good checks after bad ones say more than the requests that failed before.
+                if record.ejection.until.is_some() {
+                    record.ejection.come_back(now);
+                }
                 record.restart(now);
                 Event::CameUp
             }

@@ -21,9 +21,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use api::{Api, Call, Page, Token};
-use breme_driver::{BindError, Clock, Kind, Listener, Running, Settings, StartError, start};
-pub use metrics::{ConnectionMetrics, Families, Label, ProcessMetrics, refusal_name};
+use breme_driver::{BindError, Clock, Counting, Kind, Listener, Running, Settings, StartError, start};
+use metrics::ConnectionMetrics;
+pub use metrics::{Families, Label, ProcessMetrics, refusal_name};
 use node::Attendant;
+use prometheus_client::collector::Collector;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 /// Descriptors that it may need: its connections, listener, poll and waker.
@@ -44,6 +47,25 @@ impl Readiness {
     fn is_ready(&self) -> bool {
         !self.is_draining.load(Ordering::Acquire)
     }
+}
+
+/// What a server tells at `/metrics`: of its process and its connections, and what its role has counted.
+pub fn registry(
+    role: &str,
+    kind: Kind,
+    process: ProcessMetrics,
+    counting: Counting,
+    own: Box<dyn Collector>,
+) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process));
+    let ours = registry.sub_registry_with_prefix("breme");
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let build = [("role", role.to_owned()), ("driver", kind.to_string()), ("version", version)];
+    ours.register("build", "What runs here", Info::new(build.to_vec()));
+    ours.register_collector(Box::new(ConnectionMetrics::new(counting)));
+    ours.register_collector(own);
+    registry
 }
 
 /// Its address, before anybody is served. Who connects waits.

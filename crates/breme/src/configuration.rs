@@ -82,7 +82,7 @@ fn values(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
 pub fn in_a_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let said: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let said: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
     said.join("; ").trim_start_matches("error: ").to_owned()
 }
 

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `arguments` | the flags |
+//! | `assembly` | from the flags to a proxy and what belongs to it |
 //! | `upstream`, `upstreams` | an upstream as a flag names it; all of them while the proxy runs |
 //! | `reloading` | what SIGHUP reads again |
 //! | `secured` | TLS toward upstreams |
@@ -13,6 +14,7 @@
 mod access_log;
 mod api;
 mod arguments;
+mod assembly;
 mod metrics;
 mod names;
 mod reloading;
@@ -21,34 +23,24 @@ mod upstream;
 mod upstreams;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use access_log::{Destination, Writer};
+use access_log::Writer;
 use api::{Kept, ProxyApi};
 pub use arguments::Args;
-use arguments::locate_in_group;
-use breme_cache::{Cache, SettingsError as CacheError};
-use breme_driver::{Clock, Counting, Kind, Settings as DriverSettings, start};
-use breme_node::ListenerId;
-use breme_proxy::{AccessLog, Parts, Proxy, Resolver, SettingsError};
+use assembly::Assembly;
+use breme_driver::{Clock, Settings as DriverSettings, start};
 use clap::{ArgMatches, Command, FromArgMatches};
 use metrics::ProxyMetrics;
-use names::Names;
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
 use reloading::Reloading;
-use secured::Clients;
 use upstreams::Upstreams;
 
-use crate::admin::{Admin, AdminListener, Api, ConnectionMetrics, ProcessMetrics, Readiness, Token};
+use crate::admin::{Admin, AdminListener, Api, ProcessMetrics, Readiness, Token, registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
-use crate::serving::{
-    Descriptors, Place, Tls, VERSION, announce, catch, listen, obey, panics, random_bits, secured_listeners,
-    tell_handshakes,
-};
+use crate::serving::{Descriptors, Place, announce, catch, listen, obey, panics, tell_handshakes};
 
 const ROLE: &str = "proxy";
 /// A client's connection, and one to an upstream for it.
@@ -82,53 +74,17 @@ fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
     Ok((matches, args))
 }
 
-/// What is drawn at the start, and stays.
-#[derive(Clone, Debug)]
-pub struct Secrets {
-    /// For cookies of the proxy's own.
-    key: Vec<u8>,
-    seed: u64,
-    secured_listeners: Vec<ListenerId>,
-}
-
-impl Secrets {
-    fn draw(places: &[Place]) -> Result<Self, Failure> {
-        let key = [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat();
-        Ok(Self { key, seed: random_bits()? as u64, secured_listeners: secured_listeners(places) })
-    }
-}
-
 fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let clock = Clock::start();
-    let places = args.places()?;
-    let secrets = Secrets::draw(&places)?;
-    let clients = Clients::of(&args.upstreams)?;
-    let tls = Tls::of(ROLE, &args.tls, &places)?;
-    let token = Token::of_file("--admin-token-file", args.admin_token_file.as_deref()).map_err(Failure::usage)?;
-    let upstreams = if args.forward { None } else { Some(upstreams(args, &secrets, clock)?) };
-    let cache = cache(args, &secrets)?;
-    let names = args.forward.then(Names::start).transpose();
-    let names = names.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
-    let log = if args.check_config { None } else { access_log(args)? };
-    let proxy = Proxy::new(Parts {
-        group: upstreams.as_ref().map(Upstreams::group),
-        cache: cache.clone(),
-        tls_clients: clients.by_name,
-        resolver: names.clone().map(|names| Arc::new(names) as Arc<dyn Resolver>),
-        access_log: log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
-        ..Parts::new(args.settings(&secrets), clock.wall_clock())
-    });
-    let proxy = proxy.map_err(|error| locate(&error))?;
+    let Assembly { proxy, parts, mut driver } = Assembly::of(args, clock)?;
     if args.check_config {
         println!("breme proxy: this can work");
         return Ok(());
     }
-
-    let mut driver = args.driver_settings();
-    driver.tls_clients = clients.list;
-    driver.connections_max = connections_max(args, &driver, places.len())?;
-    let (listeners, bound) = listen(places, &driver, tls.as_ref().map(|tls| &tls.server))?;
+    driver.connections_max = connections_max(args, &driver, parts.places.len())?;
+    let (listeners, bound) = listen(parts.places, &driver, parts.tls.as_ref().map(|tls| &tls.server))?;
+    refuse_circles(parts.upstreams.as_ref(), &bound)?;
     let admin = args.serving.admin()?.map(AdminListener::bind).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     let readiness = Readiness::default();
@@ -138,38 +94,31 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     let kind = args.serving.driver.resolve(ROLE);
     let running = start(kind, listeners, &driver, clock, |shard| proxy.node(shard))
         .map_err(|error| Failure::run(error.to_string()))?;
-    names.iter().for_each(|names| names.tell_by(running.waker()));
-    if let Some(upstreams) = &upstreams {
+    parts.names.iter().for_each(|names| names.tell_by(running.waker()));
+    if let Some(upstreams) = &parts.upstreams {
         upstreams.follow().map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
     }
-    let counting = running.counters();
-    let has_tls = tls.is_some();
+    let (counting, has_tls) = (running.counters(), parts.tls.is_some());
+    let (upstreams, cache, log) = (parts.upstreams, parts.cache, parts.log);
     let lines = log.as_ref().map(Writer::log);
     let mut reloading = Reloading {
         config: args.config.clone(),
         matches,
-        secrets,
+        secrets: parts.secrets,
         proxy: proxy.clone(),
         waker: running.waker(),
         shard_count: driver.threads,
         head_bytes_max: args.max_head(),
         upstreams: upstreams.clone(),
-        certificate: tls.and_then(|tls| tls.reloading),
+        certificate: parts.tls.and_then(|tls| tls.reloading),
         log: lines.clone(),
     };
     obey(signals, running.stopper(), readiness.clone(), move || reloading.reload())?;
     let admin_address = admin.as_ref().map(AdminListener::address);
-    let registry = registry(
-        kind,
-        process,
-        counting.clone(),
-        ProxyMetrics { proxy, upstreams: upstreams.clone(), cache: cache.clone(), log: lines },
-    );
-    let api = (
-        Box::new(ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, clock }) })
-            as Box<dyn Api>,
-        token,
-    );
+    let metrics = ProxyMetrics { proxy, upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
+    let registry = registry(ROLE, kind, process, counting.clone(), Box::new(metrics));
+    let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, clock }) };
+    let api: (Box<dyn Api>, Token) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     announce(admin_address, &bound);
@@ -184,9 +133,14 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     panics(ended)
 }
 
-fn access_log(args: &Args) -> Result<Option<Writer>, Failure> {
-    let start = |path| Writer::start(Destination::of(path), args.log_format).map_err(Failure::run);
-    args.access_log.as_deref().map(start).transpose()
+fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), Failure> {
+    let addresses: Vec<SocketAddr> = bound.iter().map(|place| place.address).collect();
+    match upstreams.and_then(|upstreams| upstreams.own(&addresses)) {
+        Some(name) => {
+            Err(Failure::usage(format!("--upstream: {name} is this proxy itself; name the server behind it")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// As many connections on each shard as were asked for, or else as many as the limit of descriptors lets us have.
@@ -199,46 +153,4 @@ fn connections_max(args: &Args, driver: &DriverSettings, listeners: usize) -> Re
         of_connection: DESCRIPTORS_OF_CONNECTION,
     };
     descriptors.connections_max(args.connections_of_shard(), driver.connections_max)
-}
-
-fn upstreams(args: &Args, secrets: &Secrets, clock: Clock) -> Result<Upstreams, Failure> {
-    let rules = args.balancing.settings(secrets)?;
-    let flags = &args.upstreams;
-    Upstreams::new(rules, flags.upstream.clone(), flags.resolve_interval, clock)
-        .map_err(|error| locate_in_group(&error))
-}
-
-fn cache(args: &Args, secrets: &Secrets) -> Result<Option<Arc<Cache>>, Failure> {
-    let settings = args.caching.settings(&args.via_name, secrets.seed);
-    settings.map(Cache::new).transpose().map_err(|error| {
-        let flag = if matches!(error, CacheError::Name(_)) { "--via-name" } else { "--cache-memory" };
-        Failure::usage(format!("{flag}: {error}"))
-    })
-}
-
-/// What is told at `/metrics`.
-fn registry(kind: Kind, process: ProcessMetrics, counting: Counting, metrics: ProxyMetrics) -> Registry {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(process));
-    let ours = registry.sub_registry_with_prefix("breme");
-    let build = [("role", ROLE.to_owned()), ("driver", kind.to_string()), ("version", VERSION.to_owned())];
-    ours.register("build", "What runs here", Info::new(build.to_vec()));
-    ours.register_collector(Box::new(ConnectionMetrics::new(counting)));
-    ours.register_collector(Box::new(metrics));
-    registry
-}
-
-/// The flag that is at fault.
-fn locate(error: &SettingsError) -> Failure {
-    let flag = match error {
-        SettingsError::NoUpstreams => "--upstream",
-        SettingsError::Pseudonym(_) => "--via-name",
-        SettingsError::Host(_) => "--host",
-        SettingsError::Network(_) => "--trusted",
-        SettingsError::PurgeFrom(_) => "--purge-from",
-        SettingsError::AllowedHost(_) => "--allow-host",
-        SettingsError::RelayBytes => "--relay-memory",
-        _ => return Failure::run(error.to_string()),
-    };
-    Failure::usage(format!("{flag}: {error}"))
 }

@@ -26,8 +26,6 @@ const DESCRIPTORS_OF_SHARD: u64 = 4;
 /// Fewer connections than that on a shard are not worth serving.
 const CONNECTIONS_MIN: u64 = 16;
 
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 /// What takes descriptors.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptors {

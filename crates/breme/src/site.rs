@@ -11,19 +11,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub use arguments::Args;
-use breme_driver::{Clock, Counting, Kind, Settings as DriverSettings, start};
+use breme_driver::{Clock, Settings as DriverSettings, start};
 use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
 use folder::Folder;
 use metrics::SiteMetrics;
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
 
-use crate::admin::{Admin, AdminListener, ConnectionMetrics, ProcessMetrics, Readiness};
+use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, registry};
 use crate::failure::{Failure, exit};
 use crate::files::read_bounded;
 use crate::serving::{
-    Descriptors, Reloading, Tls, VERSION, announce, catch, listen, obey, panics, random_bits, secured_listeners,
-    tell_handshakes,
+    Descriptors, Reloading, Tls, announce, catch, listen, obey, panics, random_bits, secured_listeners, tell_handshakes,
 };
 
 /// The longest key that is read from a file.
@@ -70,7 +67,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let counting = running.counters();
     obey(signals, running.stopper(), readiness.clone(), move || reloading.iter().for_each(Reloading::reload))?;
     let admin_address = admin.as_ref().map(AdminListener::address);
-    let registry = registry(kind, process, counting.clone(), site);
+    let registry = registry("site", kind, process, counting.clone(), Box::new(SiteMetrics(site)));
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     announce(admin_address, &bound);
@@ -81,18 +78,6 @@ fn serve(args: &Args) -> Result<(), Failure> {
         tell_handshakes("site", &counting);
     }
     panics(ended)
-}
-
-/// What is told at `/metrics`.
-fn registry(kind: Kind, process: ProcessMetrics, counting: Counting, site: Site) -> Registry {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(process));
-    let ours = registry.sub_registry_with_prefix("breme");
-    let build = [("role", "site".to_owned()), ("driver", kind.to_string()), ("version", VERSION.to_owned())];
-    ours.register("build", "What runs here", Info::new(build.to_vec()));
-    ours.register_collector(Box::new(ConnectionMetrics::new(counting)));
-    ours.register_collector(Box::new(SiteMetrics(site)));
-    registry
 }
 
 /// The flag that is at fault.

@@ -37,8 +37,11 @@ pub struct Judgement {
 pub struct TrialCounts {
     /// Planned.
     pub planned: u32,
-    /// Run.
+    /// Run; those that were run several times count once, and the last stands.
     pub run: u32,
+    /// How often one was run again, because it was INVALID or never steady.
+    #[serde(default)]
+    pub repeated: u32,
     /// That count.
     pub counted: u32,
     /// Failed.
@@ -229,8 +232,11 @@ pub struct LawCheck {
     pub workload: String,
     /// `N`: users.
     pub users: f64,
-    /// `X·(R+Z)`: users as the measured rate and times have it.
+    /// `X·(R+Z+H)`: users as the measured rate and times (response, thinking, waiting for the generator) have it.
     pub users_by_law: f64,
+    /// The share of the time of a user who does not think for which its answer was there, and waited for the generator.
+    #[serde(default)]
+    pub held_share: f64,
     /// Whether they agree as well as they must.
     pub agrees: bool,
 }

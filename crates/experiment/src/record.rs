@@ -3,10 +3,12 @@
 //! Times are whole distributions, not a few quantiles, so that a report can lay them over each other and a question that
 //! comes up later can still be asked. The raw files (`.hlog`, `.csv`) lie beside the journal; nothing here depends on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::trial::TrialKey;
 
 /// The version of this layout; a journal of a later one is refused.
 pub const VERSION: u32 = 1;
@@ -64,6 +66,9 @@ pub struct TrialRecord {
     pub combination: u32,
     /// 0, or 1 for the second trial of the A/A pair.
     pub replicate: u32,
+    /// How often it had been run before in vain: 0, or more where it was run again because it was INVALID or never steady. The last one stands.
+    #[serde(default)]
+    pub repeat: u32,
     /// What it was for.
     pub purpose: Purpose,
     /// Levels by factor.
@@ -74,6 +79,9 @@ pub struct TrialRecord {
     pub started_monotonic_ns: u64,
     /// From the beginning of the load to its end.
     pub length_s: f64,
+    /// What it took of the run's time in all: starting, resting, loading, ending, writing down.
+    #[serde(default)]
+    pub spent_s: f64,
     /// How it ended.
     pub end: TrialEnd,
     /// Why its numbers say more about the generator or the machine than about the subject. Empty: it counts.
@@ -123,11 +131,39 @@ pub enum TrialEnd {
 }
 
 impl TrialRecord {
-    /// Whether it counts in a judgement: complete and valid.
+    /// Whether it counts in a judgement: complete, valid, and at rest.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.end == TrialEnd::Complete && self.invalid_reasons.is_empty()
+        self.end == TrialEnd::Complete && self.invalid_reasons.is_empty() && !self.is_unsteady()
     }
+
+    /// Whether one of its workloads never came to rest. Overload does not rest, and a search asks for it.
+    #[must_use]
+    pub fn is_unsteady(&self) -> bool {
+        self.purpose == Purpose::Block && self.restless().next().is_some()
+    }
+
+    /// The workloads that never came to rest, and what was seen of that.
+    pub fn restless(&self) -> impl Iterator<Item = (&str, &str)> {
+        let restless = self.workloads.iter().filter(|(_, workload)| workload.steady.state == SteadyState::NeverSteady);
+        restless.map(|(name, workload)| {
+            (name.as_str(), workload.steady.remark.as_deref().unwrap_or("no steady part was found"))
+        })
+    }
+
+    /// Which one of the plan it is.
+    #[must_use]
+    pub const fn key(&self) -> TrialKey {
+        TrialKey { block: self.block, combination: self.combination, replicate: self.replicate }
+    }
+}
+
+/// The trials that stand: of those that were run again, the last. In their order.
+pub fn standing(records: &[TrialRecord]) -> impl Iterator<Item = &TrialRecord> {
+    let repeats = records.iter().filter(|record| record.repeat > 0);
+    let last: HashMap<TrialKey, u32> = repeats.map(|record| (record.key(), record.number)).collect();
+    let is_last = move |record: &&TrialRecord| last.get(&record.key()).is_none_or(|&last| last == record.number);
+    records.iter().filter(move |record| record.purpose != Purpose::Block || is_last(record))
 }
 
 /// What a workload saw in the steady part of its trial.
@@ -148,8 +184,17 @@ pub struct WorkloadRecord {
     /// Whether each request opens a connection of its own: the making of it is in no response time of a closed loop.
     #[serde(default)]
     pub is_connecting_each: bool,
+    /// Whether the load itself changed on purpose: a ramp, stages.
+    #[serde(default)]
+    pub is_changing: bool,
     /// Mean time to think.
     pub think_mean_s: f64,
+    /// Mean time for which an answer that was there waited for the generator to read it; part of no response time. None: not recorded.
+    #[serde(default)]
+    pub held_mean_s: Option<f64>,
+    /// The longest of these.
+    #[serde(default)]
+    pub held_max_s: f64,
     /// The part that counts.
     pub steady: Steady,
     /// Length of the part that counts, in seconds.
@@ -286,6 +331,9 @@ pub struct SubjectRecord {
     pub memory_mean_bytes: u64,
     /// Resident memory: the most that was seen.
     pub memory_max_bytes: u64,
+    /// By how many bytes a second the resident memory grew, if it grew to the end of the trial and did not level off; else 0.
+    #[serde(default)]
+    pub memory_growth_per_s: f64,
     /// Threads: the most.
     pub threads_max: u64,
     /// Open descriptors: the most.

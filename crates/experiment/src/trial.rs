@@ -234,3 +234,46 @@ pub struct WorkloadSpec {
     /// On which processors the generator runs.
     pub cpus: Cpus,
 }
+
+impl SubjectKind {
+    /// How its process is run, if it is started.
+    #[must_use]
+    pub fn process(&self) -> Option<&ProcessSpec> {
+        match self {
+            Self::Own { process, .. } | Self::Command { process, .. } => Some(process),
+            Self::External => None,
+        }
+    }
+}
+
+impl SubjectSpec {
+    /// All texts that may hold `${…}`.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        let mut texts = vec![self.url.as_str()];
+        texts.extend(self.metrics_url.as_deref());
+        match &self.kind {
+            SubjectKind::Own { arguments: words, .. } | SubjectKind::Command { command: words, .. } => {
+                texts.extend(words.iter().map(String::as_str));
+            }
+            SubjectKind::External => {}
+        }
+        if let Some(process) = self.kind.process() {
+            texts.extend(process.files.values().chain(process.environment.values()).map(String::as_str));
+            texts.extend(process.prepare.iter().flatten().map(String::as_str));
+        }
+        texts
+    }
+}
+
+impl ResetAction {
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Restart => Vec::new(),
+            Self::Request { url, headers, .. } => {
+                let values = headers.iter().map(|(_, value)| value.as_str());
+                values.chain([url.as_str()]).collect()
+            }
+            Self::Command(command) => command.iter().map(String::as_str).collect(),
+        }
+    }
+}

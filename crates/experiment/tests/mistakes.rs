@@ -205,6 +205,21 @@ const SLIPS: &[(&str, &str, &str)] = &[
     ),
     (
         "connections = \"$crowd\"",
+        "connections = 99999999999",
+        "line 17, column 15: `connections` is a number from 0 to 1,000,000, not 99999999999",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\npipeline = 0",
+        "line 18, column 12: `pipeline` is a number from 1 to 4,096, not 0",
+    ),
+    (
+        "connections = \"$crowd\"",
+        "connections = \"$crowd\"\nthreads = \"1M\"",
+        "line 18, column 11: `threads` is a number from 1 to 1,024, not 1000000",
+    ),
+    (
+        "connections = \"$crowd\"",
         "conections = \"$crowd\"",
         "line 17, column 1: there is no key `conections` here; did you mean `connections`?",
     ),

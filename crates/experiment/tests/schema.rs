@@ -1,24 +1,15 @@
 //! The published schemas of experiment files, records, judgements and comparisons of runs are those of the code.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
-#![allow(clippy::disallowed_methods, reason = "the test reads and renews the schemas, the crate does not")]
 
 use breme_experiment::judge::RunComparison;
 use breme_experiment::judgement::Judgement;
 use breme_experiment::record::{RunHead, TrialRecord};
+use breme_testkit::check_published;
 use serde::Serialize;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/");
-const RENEW: &str = "BREME_RENEW=1 cargo test -p breme-experiment --test schema";
-
 fn check(name: &str, schema: &impl Serialize) {
-    let path = format!("{FOLDER}{name}");
-    let schema = serde_json::to_string_pretty(schema).unwrap() + "\n";
-    if std::env::var_os("BREME_RENEW").is_some() {
-        std::fs::write(&path, &schema).unwrap();
-    }
-    let published = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(published == schema, "schemas/{name} is stale; renew it with: {RENEW}");
+    check_published(name, &serde_json::to_string_pretty(schema).unwrap(), "breme-experiment", "schema");
 }
 
 #[test]

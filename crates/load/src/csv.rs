@@ -12,12 +12,12 @@ pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
     writeln!(
         out,
         "start_s,length_s,answered,answered_per_s,errors,received_bytes,service_mean_ns,service_p50_ns,service_p90_ns,\
-         service_p99_ns,service_max_ns,response_p50_ns,response_p99_ns,response_max_ns"
+         service_p99_ns,service_max_ns,response_p50_ns,response_p99_ns,response_max_ns,held_mean_ns,held_max_ns"
     )?;
     for row in &outcome.series {
         writeln!(
             out,
-            "{:.3},{:.3},{},{:.1},{},{},{:.0},{},{},{},{},{},{},{}",
+            "{:.3},{:.3},{},{:.1},{},{},{:.0},{},{},{},{},{},{},{},{:.0},{}",
             row.start_s,
             row.length_s,
             row.answered,
@@ -31,7 +31,9 @@ pub fn write<W: Write>(out: &mut W, outcome: &Outcome) -> io::Result<()> {
             row.service_max_ns,
             row.response_p50_ns,
             row.response_p99_ns,
-            row.response_max_ns
+            row.response_max_ns,
+            row.held_mean_ns,
+            row.held_max_ns
         )?;
     }
     Ok(())

@@ -32,6 +32,7 @@ mod bench;
 mod checks;
 mod cookies;
 mod csv;
+mod encoding;
 mod figures;
 mod node;
 mod outcome;

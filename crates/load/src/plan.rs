@@ -104,6 +104,15 @@ impl OpenLoop {
 }
 
 impl Settings {
+    /// Looks at the settings, whatever their targets and scenarios are.
+    ///
+    /// # Errors
+    /// At the first one that cannot be carried out.
+    pub fn check(&self) -> Result<(), PlanError> {
+        check_bounds(self)?;
+        check_fields(self)
+    }
+
     /// One URL, and the defaults: 10 connections for 10 seconds.
     #[must_use]
     pub fn new(url: &str) -> Self {
@@ -170,8 +179,7 @@ impl Plan {
     /// # Errors
     /// At the first setting or target that cannot be carried out.
     pub fn new(settings: Settings) -> Result<Self, PlanError> {
-        check_bounds(&settings)?;
-        check_fields(&settings)?;
+        settings.check()?;
         let fields = compile_fields(&settings)?;
         if settings.scenarios.is_some() {
             return Self::of_scenarios(settings, &fields);
@@ -451,7 +459,7 @@ fn check_fields(settings: &Settings) -> Result<(), PlanError> {
 fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, PlanError> {
     let mut fields = Vec::new();
     for (name, value) in &settings.fields {
-        let template = Template::parse_with_if_any(value, &settings.variables)
+        let template = Template::parse_with_if_any(value, settings.variables.values())
             .map_err(|error| PlanError::Setting(format!("field {name:?}, {error}")))?;
         fields.push((name.clone(), template));
     }
@@ -470,7 +478,8 @@ fn compile_content(content: &[u8], variables: &Variables) -> Result<Template, Pl
             content.len()
         )));
     }
-    Template::parse_with_if_any(content, variables).map_err(|error| PlanError::Setting(format!("content, {error}")))
+    Template::parse_with_if_any(content, variables.values())
+        .map_err(|error| PlanError::Setting(format!("content, {error}")))
 }
 
 fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) -> Result<&'a str, String> {

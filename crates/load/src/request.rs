@@ -9,7 +9,8 @@ use breme_node::{Actions, ConnectionId};
 use bytes::Bytes;
 
 use crate::cookies::Jar;
-use crate::template::{Encoding, Inputs, Placeholder, Template, push_number, push_target};
+use crate::encoding::{Encoding, push_target};
+use crate::template::{Inputs, Placeholder, Template, push_number};
 
 /// The longest content of a request.
 pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -46,6 +46,10 @@ pub struct Row {
     pub response_p99_ns: u64,
     /// The longest response time.
     pub response_max_ns: u64,
+    /// Mean time for which an answer waited for the generator: from when it was there until it was read. Part of no other time.
+    pub held_mean_ns: f64,
+    /// The longest of these.
+    pub held_max_ns: u64,
 }
 
 /// What was measured in one interval, or what a shard measured of it.
@@ -57,6 +61,10 @@ pub struct Interval {
     pub errors: u64,
     /// Bytes received.
     pub received_bytes: u64,
+    /// For how long all answers together waited for the generator to read them.
+    pub held_ns: u64,
+    /// The longest of these waits.
+    pub held_max_ns: u64,
     /// From sending to the end of the answer; time-outs at their limit.
     pub service: Histogram,
     /// From sending to the first byte of the answer.
@@ -96,12 +104,15 @@ impl Interval {
         self.answered += other.answered;
         self.errors += other.errors;
         self.received_bytes += other.received_bytes;
+        self.held_ns = self.held_ns.saturating_add(other.held_ns);
+        self.held_max_ns = self.held_max_ns.max(other.held_max_ns);
         self.service.merge(&other.service);
         self.response.merge(&other.response);
     }
 
     pub(crate) fn clear(&mut self) {
         (self.answered, self.errors, self.received_bytes) = (0, 0, 0);
+        (self.held_ns, self.held_max_ns) = (0, 0);
         self.service.clear();
         self.first_byte.clear();
         self.response.clear();
@@ -265,7 +276,7 @@ impl Series {
         let start = self.start_of(self.row_begins);
         let length = end.saturating_sub(start).max(Duration::from_nanos(1));
         self.row_begins = self.next_index;
-        let Interval { answered, errors, received_bytes, service, response, .. } = measured;
+        let Interval { answered, errors, received_bytes, held_ns, held_max_ns, service, response, .. } = measured;
         self.rows.push(Row {
             start_s: start.as_secs_f64(),
             length_s: length.as_secs_f64(),
@@ -280,6 +291,8 @@ impl Series {
             response_p50_ns: response.quantile(0.5),
             response_p99_ns: response.quantile(0.99),
             response_max_ns: response.max(),
+            held_mean_ns: *held_ns as f64 / (*answered).max(1) as f64,
+            held_max_ns: *held_max_ns,
         });
         if self.rows.len() >= self.rows_max {
             self.rows = self.rows.chunks(2).map(merged).collect();
@@ -329,14 +342,17 @@ fn merged(rows: &[Row]) -> Row {
     let first = rows[0];
     rows[1..].iter().fold(first, |sum, row| {
         let answered = sum.answered + row.answered;
-        let weight = |row: &Row| row.service_mean_ns * row.answered as f64 / (answered.max(1)) as f64;
+        let mean = |of: fn(&Row) -> f64| {
+            let weight = |row: &Row| of(row) * row.answered as f64 / answered.max(1) as f64;
+            weight(&sum) + weight(row)
+        };
         Row {
             start_s: sum.start_s,
             length_s: to_nanoseconds(sum.length_s + row.length_s),
             answered,
             errors: sum.errors + row.errors,
             received_bytes: sum.received_bytes + row.received_bytes,
-            service_mean_ns: weight(&sum) + weight(row),
+            service_mean_ns: mean(|row| row.service_mean_ns),
             service_p50_ns: sum.service_p50_ns.max(row.service_p50_ns),
             service_p90_ns: sum.service_p90_ns.max(row.service_p90_ns),
             service_p99_ns: sum.service_p99_ns.max(row.service_p99_ns),
@@ -344,6 +360,8 @@ fn merged(rows: &[Row]) -> Row {
             response_p50_ns: sum.response_p50_ns.max(row.response_p50_ns),
             response_p99_ns: sum.response_p99_ns.max(row.response_p99_ns),
             response_max_ns: sum.response_max_ns.max(row.response_max_ns),
+            held_mean_ns: mean(|row| row.held_mean_ns),
+            held_max_ns: sum.held_max_ns.max(row.held_max_ns),
         }
     })
 }

@@ -127,7 +127,7 @@ impl Url {
         let before = url.len() - rest.len() + end;
         check_characters(path, before).map_err(|problem| format!("URL {url:?}, {problem}"))?;
         let slash = if path.starts_with('/') { "" } else { "/" };
-        let names = Names::Run { variables, is_target: true };
+        let names = Names::Run { values: variables.values(), is_target: true };
         let path = Template::parse_with(format!("{slash}{path}").as_bytes(), names).map_err(
             |TemplateError { column, problem }| {
                 format!("URL {url:?}, column {}: {problem}", column - slash.len() + before)

@@ -18,7 +18,7 @@ use std::io::Write;
 
 use breme_base::Random;
 
-use crate::variables::Variables;
+use crate::encoding::{Encoding, push_target, split_encoding};
 use crate::zipf::{self, Zipf};
 
 /// The most random characters that one placeholder may ask for.
@@ -50,17 +50,6 @@ pub(crate) enum Placeholder {
     Variable(usize, Encoding),
 }
 
-/// How the value of a variable is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    /// As it is.
-    Plain,
-    /// Percent-encoded, as a part of a path, a query or a form.
-    Url,
-    /// As the inside of a JSON string.
-    Json,
-}
-
 /// The names that a template may use besides the placeholders.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Names<'a> {
@@ -68,8 +57,8 @@ pub(crate) enum Names<'a> {
     None,
     /// The variables of a scenario: each session has values of its own.
     Session(&'a [String]),
-    /// Those of the run; in a request target their values are encoded where they must be.
-    Run { variables: &'a Variables, is_target: bool },
+    /// Those of the run with their values, which in a request target are encoded where they must be.
+    Run { values: &'a [(String, Template)], is_target: bool },
 }
 
 /// What a template is filled with.
@@ -143,16 +132,16 @@ impl Template {
     /// # Errors
     /// As [`Template::parse`], if there is a placeholder.
     pub fn parse_if_any(text: &[u8]) -> Result<Self, TemplateError> {
-        Self::parse_with_if_any(text, &Variables::default())
+        Self::parse_with_if_any(text, &[])
     }
 
-    /// The same with variables, which count as placeholders.
-    pub(crate) fn parse_with_if_any(text: &[u8], variables: &Variables) -> Result<Self, TemplateError> {
+    /// The same with the variables of the run, which count as placeholders.
+    pub(crate) fn parse_with_if_any(text: &[u8], values: &[(String, Self)]) -> Result<Self, TemplateError> {
         let holds = |opening: &str| memchr::memmem::find(text, opening.as_bytes()).is_some();
         let names_variable =
-            || variables.names().any(|name| holds(&format!("{{{name}}}")) || holds(&format!("{{{name}:")));
+            || values.iter().any(|(name, _)| holds(&format!("{{{name}}}")) || holds(&format!("{{{name}:")));
         if OPENINGS.into_iter().any(holds) || names_variable() {
-            Self::parse_with(text, Names::Run { variables, is_target: false })
+            Self::parse_with(text, Names::Run { values, is_target: false })
         } else {
             Ok(Self::literal(text))
         }
@@ -198,9 +187,9 @@ impl Template {
         let placeholder = match names {
             Names::None => Placeholder::parse_known(name)?,
             Names::Session(variables) => Placeholder::parse_variable(name, variables)?,
-            Names::Run { variables, is_target } => {
+            Names::Run { values, is_target } => {
                 let (base, encoding) = split_encoding(name);
-                let Some(value) = variables.value(base) else {
+                let Some((_, value)) = values.iter().find(|(known, _)| known == base) else {
                     self.pieces.push(Piece::Placeholder(Placeholder::parse_known(name)?));
                     return Ok(());
                 };
@@ -359,31 +348,6 @@ impl Placeholder {
     }
 }
 
-impl Encoding {
-    fn parse(variable: &str, name: &str) -> Result<Self, String> {
-        match name {
-            "" => Ok(Self::Plain),
-            "url" => Ok(Self::Url),
-            "json" => Ok(Self::Json),
-            other => Err(format!(
-                "{other:?} is no encoding; write {{{variable}}}, {{{variable}:url}} or {{{variable}:json}}"
-            )),
-        }
-    }
-
-    fn push(self, value: &[u8], out: &mut Vec<u8>) {
-        match self {
-            Self::Plain => out.extend_from_slice(value),
-            Self::Url => push_encoded(value, is_unreserved, out),
-            Self::Json => push_json(value, out),
-        }
-    }
-}
-
-fn split_encoding(name: &str) -> (&str, &str) {
-    name.split_once(':').unwrap_or((name, ""))
-}
-
 fn unknown_name(name: &str, variables: &[String]) -> String {
     let suggestion = match breme_base::nearest(name, variables.iter().map(String::as_str)) {
         Some(known) => format!("did you mean {{{known}}}?"),
@@ -402,40 +366,6 @@ fn braced_name(text: &[u8]) -> Option<&str> {
     let is_name = inside.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
     let is_named = is_name && inside.iter().all(is_argument);
     if is_named { std::str::from_utf8(inside).ok() } else { None }
-}
-
-/// RFC 3986, 2.3.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
-}
-
-/// Writes what may stand and percent-encodes the rest.
-pub(crate) fn push_encoded(value: &[u8], may_stand: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
-    for &byte in value {
-        if may_stand(byte) {
-            out.push(byte);
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-}
-
-/// Percent-encodes what cannot stand in a request target; what is encoded already stays.
-pub(crate) fn push_target(value: &[u8], out: &mut Vec<u8>) {
-    push_encoded(value, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte), out);
-}
-
-/// RFC 8259, 7.
-fn push_json(value: &[u8], out: &mut Vec<u8>) {
-    for &byte in value {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0..0x20 => {
-                let _ = write!(out, "\\u{byte:04x}");
-            }
-            _ => out.push(byte),
-        }
-    }
 }
 
 pub(crate) fn push_number(number: u64, out: &mut Vec<u8>) {

@@ -36,6 +36,11 @@ impl Variables {
         Ok(Self { list })
     }
 
+    /// Each name with its value.
+    pub(crate) fn values(&self) -> &[(String, Template)] {
+        &self.list
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.list.iter().map(|(name, _)| name.as_str())
     }

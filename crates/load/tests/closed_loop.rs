@@ -38,6 +38,30 @@ fn at(duration: Duration) -> Instant {
     Instant::from_nanos(1_000) + duration
 }
 
+/// `N = X·(R + Z + H)`: every instant of a user's life is in one of the times (response, thinking, waiting for the generator), pipelined or not.
+#[test]
+fn no_time_of_a_user_is_lost() {
+    for (depth, think_ms, late_ms) in [(1, 0, 0), (1, 0, 3), (16, 0, 3), (1, 5, 0), (1, 5, 3)] {
+        let pause = think_ms * MILLISECOND;
+        let think = (think_ms > 0).then_some(Think { min: pause, max: pause });
+        let settings = Settings { pipeline_depth: depth, think, ..timed(Duration::from_secs(20), 7) };
+        let mut world = World::new(settings, 2, |_| ok("hello").after(4 * MILLISECOND));
+        world.called_late = late_ms * MILLISECOND;
+        let outcome = world.finish();
+        let answered = outcome.requests.answered as f64;
+        let held_ns: f64 = outcome.series.iter().map(|row| row.held_mean_ns * row.answered as f64).sum();
+        assert_eq!((held_ns / answered / 1e6).round() as u32, late_ms);
+        let users = |held_ns: f64| {
+            let thinking_ns = pause.as_nanos() as f64 * answered;
+            (outcome.response_time.mean_ns * answered + thinking_ns + held_ns) / outcome.elapsed_ns as f64
+        };
+        let expected = (7 * depth) as f64;
+        let share = users(held_ns) / expected;
+        assert!((share - 1.0).abs() < 0.01, "{depth} deep, {think_ms} ms, {late_ms} ms: {share}");
+        assert!(late_ms == 0 || users(0.0) / expected < 0.97, "without what the generator held, users are missing");
+    }
+}
+
 #[test]
 fn exactly_the_asked_number_is_sent_and_answered() {
     for (requests, connections, shards, depth, bytewise) in [

@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use breme_http1::{RefusalReason, Version};
 
-use crate::file_cache::Source;
-
 /// The classes of statuses that a server answers with, 2xx to 5xx.
 const CLASS_COUNT: usize = 4;
 /// Versions that are told apart. A request that was refused for its first line has none.
@@ -27,6 +25,15 @@ impl Count {
     fn load(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Where the answer to a look-up came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// It was known.
+    Kept,
+    /// It was read.
+    Root,
 }
 
 /// What one shard counts. Places are far enough from each other: processors fetch cache lines in pairs.

@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use breme_base::{Instant, UnixSeconds};
 use foldhash::fast::FixedState;
 
-use crate::counters::ShardCounts;
+use crate::counters::{ShardCounts, Source};
 use crate::entry::{Entry, Outcome};
 use crate::path::{PathError, site_name};
 use crate::root::Root;
@@ -131,15 +131,6 @@ impl std::fmt::Debug for FileCache {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("FileCache").finish_non_exhaustive()
     }
-}
-
-/// Where the answer to a look-up came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// It was known.
-    Kept,
-    /// It was read.
-    Root,
 }
 
 #[derive(Clone, Copy, Debug)]

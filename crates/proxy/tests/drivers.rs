@@ -1,6 +1,7 @@
 //! The same node on threads, events and io_uring: real sockets, small and large messages, both ways.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+#![allow(clippy::disallowed_types, reason = "here are real sockets")]
 
 mod support;
 

@@ -119,3 +119,21 @@ fn a_familiar_request_is_sent_again() {
     play.settings = telling(HostRule::Keep);
     assert_eq!(play.run().retries, 1);
 }
+
+/// Who says each time that this is the last request is taken at its word each time.
+#[test]
+fn the_last_request_of_a_connection_is_the_last_each_time() {
+    let sent = head(&["GET /a HTTP/1.1", "Host: a.example", "Connection: close"]);
+    let passed = head(&[&["GET /a HTTP/1.1", "Host: a.example"], &SAID[..]].concat());
+    let answered = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x"]) + "hello";
+    let got =
+        head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Connection: close", "Date: x", "Via: 1.1 breme"]) + "hello";
+    let client = |number: u32| {
+        let script = if number == 0 { Script::new() } else { Script::new().await_signal(number) };
+        script.connect().send(text(&sent)).expect(text(&got)).part_after_end().signal(number + 1)
+    };
+    let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(&passed).send(&answered));
+    let mut play = Play::new((0..5).map(client).collect(), vec![upstream.expect_end()]);
+    play.settings = telling(HostRule::Keep);
+    assert_eq!(play.run().requests_repeated, 0);
+}

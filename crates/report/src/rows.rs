@@ -66,7 +66,7 @@ pub fn schema() -> schemars::Schema {
     schemars::schema_for!(Document<'static>)
 }
 
-const TRIAL_COLUMNS: &str = "trial,block,combination,replicate,purpose,state,started_unix_ms,workload,path,background,connections,\
+const TRIAL_COLUMNS: &str = "trial,block,combination,replicate,repeat,purpose,state,started_unix_ms,workload,path,background,connections,\
     window_s,answered,ok,errors,rate,offered_rate,received_bytes,\
     response_mean_s,response_stdev_s,response_min_s,response_p50_s,response_p90_s,response_p95_s,response_p99_s,response_p999_s,response_max_s,\
     service_mean_s,service_p50_s,service_p99_s,lateness_p99_s,generator_cpu_share";
@@ -81,7 +81,7 @@ pub fn csv_trials(run: &Run<'_>) -> String {
     for trial in run.trials {
         let levels: String = factors.iter().map(|&factor| format!(",{}", level(&trial.levels, factor))).collect();
         if trial.workloads.is_empty() {
-            let empty = ",".repeat(TRIAL_COLUMNS.matches(',').count() - 6);
+            let empty = ",".repeat(TRIAL_COLUMNS.matches(',').count() - 7);
             let _ = writeln!(text, "{}{empty}{levels}", trial_fields(trial));
         }
         for (name, workload) in &trial.workloads {
@@ -93,11 +93,12 @@ pub fn csv_trials(run: &Run<'_>) -> String {
 
 fn trial_fields(trial: &TrialRecord) -> String {
     format!(
-        "{},{},{},{},{},{},{}",
+        "{},{},{},{},{},{},{},{}",
         trial.number,
         trial.block,
         trial.combination,
         trial.replicate,
+        trial.repeat,
         words::purpose(&trial.purpose),
         words::trial_state(trial),
         trial.started_unix_ms,

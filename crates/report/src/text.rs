@@ -368,7 +368,7 @@ pub(crate) fn provenance(run: &Run<'_>) -> String {
     parts.join(" · ")
 }
 
-/// `26 of 28 trials count (1 failed, 1 INVALID)`.
+/// `26 of 28 trials count (1 failed, 1 INVALID), 3 trials run again`.
 pub(crate) fn trial_counts(run: &Run<'_>) -> String {
     let trials = run.judgement.trials;
     let counted = format!(
@@ -379,5 +379,9 @@ pub(crate) fn trial_counts(run: &Run<'_>) -> String {
     let kinds = [(trials.failed, "failed"), (trials.invalid, "INVALID"), (trials.unsteady, "never steady")];
     let kinds: Vec<String> =
         kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    if kinds.is_empty() { counted } else { format!("{counted} ({})", kinds.join(", ")) }
+    let counted = if kinds.is_empty() { counted } else { format!("{counted} ({})", kinds.join(", ")) };
+    match trials.repeated {
+        0 => counted,
+        repeated => format!("{counted}, {} run again", plural(u64::from(repeated), "trial")),
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::judgement::{Effect, Scale, Verdict};
-use breme_experiment::record::{Purpose, SteadyState, TrialEnd, TrialRecord};
+use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
 
 use crate::figures::{self, Unit};
 
@@ -96,10 +96,7 @@ pub(crate) fn why_not(trial: &TrialRecord) -> Vec<String> {
         TrialEnd::Failed { who, what, .. } => Some(format!("{who}: {what}")),
         TrialEnd::Complete => None,
     };
-    let never_steady = trial.workloads.iter().filter(|(_, workload)| workload.steady.state == SteadyState::NeverSteady);
-    let never_steady = never_steady.map(|(name, workload)| {
-        format!("{name}: {}", workload.steady.remark.as_deref().unwrap_or("no steady part was found"))
-    });
+    let never_steady = trial.restless().map(|(name, remark)| format!("{name}: {remark}"));
     failed.into_iter().chain(trial.invalid_reasons.iter().cloned()).chain(never_steady).collect()
 }
 
@@ -108,14 +105,9 @@ pub(crate) fn trial_state(trial: &TrialRecord) -> &'static str {
     match &trial.end {
         TrialEnd::Failed { .. } => "failed",
         TrialEnd::Complete if !trial.invalid_reasons.is_empty() => "INVALID",
-        TrialEnd::Complete if is_unsteady(trial) => "never steady",
+        TrialEnd::Complete if trial.is_unsteady() => "never steady",
         TrialEnd::Complete => COUNTS,
     }
-}
-
-/// Whether a workload in the foreground never came to rest.
-pub(crate) fn is_unsteady(trial: &TrialRecord) -> bool {
-    trial.workloads.values().any(|workload| workload.steady.state == SteadyState::NeverSteady)
 }
 
 /// What a trial was for.

@@ -107,16 +107,8 @@ fn json_gives_the_records_back() {
 
 #[test]
 fn the_published_schema_is_that_of_the_code() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/report.schema.json");
-    let schema = serde_json::to_string_pretty(&breme_report::schema()).unwrap() + "\n";
-    if std::env::var_os("BREME_RENEW").is_some() {
-        std::fs::write(path, &schema).unwrap();
-    }
-    let published = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        published == schema,
-        "schemas/report.schema.json is stale; renew it with: BREME_RENEW=1 cargo test -p breme-report --test golden"
-    );
+    let schema = serde_json::to_string_pretty(&breme_report::schema()).unwrap();
+    breme_testkit::check_published("report.schema.json", &schema, "breme-report", "golden");
 }
 
 /// What must hold for every run.

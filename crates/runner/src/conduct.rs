@@ -1,12 +1,14 @@
 //! The conduct of an experiment: trial after trial, each into the journal before the next.
 //!
 //! What is still to be done follows from the plan and the journal alone, so going on with a run that was killed is the same as
-//! beginning one: the trials that are in the journal are passed over.
+//! beginning one: the trials that are in the journal are passed over. That holds for the trials that are run again at the end of their block
+//! ([`Attempts`]) and for the time that was spent.
 
 mod casting;
 mod generator;
 mod searching;
 mod standing;
+mod time;
 mod told;
 mod trial;
 mod window;
@@ -14,15 +16,15 @@ mod window;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-use breme_experiment::plan::Plan;
+use breme_experiment::plan::{Attempts, Plan, Repeat};
 use breme_experiment::record::{Purpose, TrialRecord};
 use breme_experiment::trial::{TrialKey, TrialSpec};
 
 use self::casting::Casting;
 use self::searching::Searches;
 use self::standing::Standing;
+use self::time::Time;
 use self::trial::Stage;
 use crate::instruments::{INTERVAL, Instruments};
 use crate::journal::{Journal, JournalError};
@@ -48,6 +50,8 @@ pub enum Progress<'a> {
         number: u32,
         /// Its levels.
         trial: &'a TrialSpec,
+        /// How often it was run before, in vain.
+        repeat: u32,
     },
     /// A trial is in the journal.
     Recorded(&'a TrialRecord),
@@ -93,8 +97,6 @@ pub fn conduct(
     let casting = casting(plan)?;
     let instruments = Instruments::start(&journal.instruments_path(), INTERVAL)
         .map_err(|error| RunFault::Laboratory(format!("the instruments cannot be started: {error}")))?;
-    let begun = Instant::now();
-    let numbers = recorded.iter().map(|record| record.number).max().unwrap_or(0);
     let mut run = Run {
         plan,
         journal,
@@ -102,10 +104,12 @@ pub fn conduct(
         casting,
         standing: Standing::new(launcher, &instruments),
         instruments: &instruments,
-        last_number: numbers,
-        begun,
+        last_number: 0,
+        attempts: Attempts::default(),
+        time: Time::of(plan),
         tell,
     };
+    recorded.iter().for_each(|record| run.take(record));
     let end = run.blocks(&recorded).and_then(|end| match end {
         RunEnd::Complete => run.searches(recorded),
         other => Ok(other),
@@ -137,30 +141,45 @@ struct Run<'a> {
     standing: Standing<'a>,
     instruments: &'a Instruments,
     last_number: u32,
-    begun: Instant,
+    attempts: Attempts,
+    time: Time,
     tell: &'a mut dyn FnMut(Progress<'_>),
 }
 
 impl Run<'_> {
     fn blocks(&mut self, recorded: &[TrialRecord]) -> Result<RunEnd, RunFault> {
         let of_blocks = recorded.iter().filter(|record| record.purpose == Purpose::Block);
-        let done: HashSet<TrialKey> = of_blocks.map(key_of).collect();
-        let mut block_began = (0, self.begun);
-        let mut longest_block = Duration::ZERO;
-        for key in self.plan.trials() {
-            if done.contains(&key) {
-                continue;
+        let done: HashSet<TrialKey> = of_blocks.map(TrialRecord::key).collect();
+        let trials = self.plan.trials();
+        for block in trials.chunk_by(|one, other| one.block == other.block) {
+            let left: Vec<&TrialKey> = block.iter().filter(|key| !done.contains(key)).collect();
+            match self.block(&left, block)? {
+                RunEnd::Complete => {}
+                other => return Ok(other),
             }
-            if key.block != block_began.0 {
-                longest_block = longest_block.max(block_began.1.elapsed());
-                // A block that cannot be finished is not begun: half a block is no evidence.
-                if self.budget_left().is_some_and(|left| block_began.0 > 0 && left < longest_block) {
-                    return Ok(RunEnd::OutOfTime);
-                }
-                block_began = (key.block, Instant::now());
+        }
+        Ok(RunEnd::Complete)
+    }
+
+    /// What is `left` of a block, and then what of it has to be run again.
+    fn block(&mut self, left: &[&TrialKey], whole: &[TrialKey]) -> Result<RunEnd, RunFault> {
+        // A block that cannot be finished is not begun: half a block is no evidence.
+        if !left.is_empty() && !self.time.is_enough_for_block(left.len() as f64 / whole.len() as f64) {
+            return Ok(RunEnd::OutOfTime);
+        }
+        for key in left {
+            let Some(trial) = self.plan.trial(key) else { continue };
+            if self.trial(&trial, Purpose::Block, 0)?.is_none() {
+                return Ok(RunEnd::Interrupted);
             }
-            let Some(trial) = self.plan.trial(&key) else { continue };
-            if self.trial(&trial, Purpose::Block)?.is_none() {
+        }
+        let Some(first) = whole.first() else { return Ok(RunEnd::Complete) };
+        while let Some(Repeat { key, repeat }) = self.attempts.next_repeat(first.block, self.plan.repeats) {
+            if !self.time.is_enough_for_trial() {
+                return Ok(RunEnd::OutOfTime);
+            }
+            let Some(trial) = self.plan.trial(&key) else { return Ok(RunEnd::Complete) };
+            if self.trial(&trial, Purpose::Block, repeat)?.is_none() {
                 return Ok(RunEnd::Interrupted);
             }
         }
@@ -170,11 +189,11 @@ impl Run<'_> {
     fn searches(&mut self, recorded: Vec<TrialRecord>) -> Result<RunEnd, RunFault> {
         let mut searches = Searches::new(self.plan, recorded);
         while let Some(next) = searches.next() {
-            if self.budget_left().is_some_and(|left| left.is_zero()) {
+            if self.time.is_over() {
                 return Ok(RunEnd::OutOfTime);
             }
             let trial = next.trial.map_err(|faults| RunFault::Laboratory(faults.to_string()))?;
-            match self.trial(&trial, next.purpose)? {
+            match self.trial(&trial, next.purpose, 0)? {
                 None => return Ok(RunEnd::Interrupted),
                 Some(record) => searches.take(record),
             }
@@ -182,18 +201,13 @@ impl Run<'_> {
         Ok(RunEnd::Complete)
     }
 
-    /// None: there is no bound.
-    fn budget_left(&self) -> Option<Duration> {
-        self.plan.budget.map(|budget| budget.saturating_sub(self.begun.elapsed()))
-    }
-
     /// Runs a trial and keeps its record. None if the user wants to end.
-    fn trial(&mut self, trial: &TrialSpec, purpose: Purpose) -> Result<Option<TrialRecord>, RunFault> {
+    fn trial(&mut self, trial: &TrialSpec, purpose: Purpose, repeat: u32) -> Result<Option<TrialRecord>, RunFault> {
         if self.launcher.cancelled.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let number = self.last_number + 1;
-        (self.tell)(Progress::Begins { number, trial });
+        (self.tell)(Progress::Begins { number, trial, repeat });
         let folder = self.journal.trial_folder(number)?;
         let cast = self.casting.of(trial).map_err(RunFault::Laboratory)?;
         let stage = Stage {
@@ -204,14 +218,18 @@ impl Run<'_> {
             folder: &folder,
         };
         let Some(mut record) = trial::run(trial, number, stage) else { return Ok(None) };
-        record.purpose = purpose;
+        (record.purpose, record.repeat) = (purpose, repeat);
+        record.spent_s = self.time.since_last().as_secs_f64();
         self.journal.append(&record)?;
-        self.last_number = number;
+        self.take(&record);
         (self.tell)(Progress::Recorded(&record));
         Ok(Some(record))
     }
-}
 
-fn key_of(record: &TrialRecord) -> TrialKey {
-    TrialKey { block: record.block, combination: record.combination, replicate: record.replicate }
+    /// Takes notice of a trial that is in the journal.
+    fn take(&mut self, record: &TrialRecord) {
+        self.last_number = self.last_number.max(record.number);
+        self.attempts.take(record);
+        self.time.take(record);
+    }
 }

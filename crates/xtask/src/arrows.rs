@@ -27,7 +27,25 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("runner", &["base", "experiment", "stats", "sys"]),
     ("sim", &["base", "node"]),
     // where roles meet drivers
-    ("breme", &["base", "node", "http1", "stats", "cache", "balance", "origin", "load", "proxy", "sys", "driver", "experiment", "report", "runner"]),
+    (
+        "breme",
+        &[
+            "base",
+            "node",
+            "http1",
+            "stats",
+            "cache",
+            "balance",
+            "origin",
+            "load",
+            "proxy",
+            "sys",
+            "driver",
+            "experiment",
+            "report",
+            "runner",
+        ],
+    ),
     // workshop
     ("testkit", &["base", "node"]),
     ("conformance", &[]),
@@ -38,6 +56,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// What tests of a crate may know besides.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("http1", &["base"]),
+    ("experiment", &["testkit"]),
+    ("report", &["testkit"]),
     ("driver", &["testkit"]),
     ("sim", &["testkit"]),
     ("origin", &["sim", "testkit", "sys"]),

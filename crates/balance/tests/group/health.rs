@@ -243,3 +243,22 @@ fn a_check_that_cannot_connect_tries_the_next_address_next_time() {
     world.now = world.group.next_check().unwrap();
     assert_eq!(world.group.checks_due(world.now)[0].address, addresses[1]);
 }
+
+#[test]
+fn checks_that_are_good_again_end_an_ejection() {
+    let ejection = EjectionSettings { base: seconds(600), max: seconds(600), ..EjectionSettings::default() };
+    let health = Some(HealthSettings::default());
+    let mut world = World::new(GroupSettings { ejection: Some(ejection), health, ..GroupSettings::default() }, &[1, 1]);
+    let check_for = |world: &mut World, time, of_a| {
+        let end = world.now + seconds(time);
+        check_until(world, end, |check| if &*check.name == "a" { of_a } else { GOOD });
+    };
+    check_for(&mut world, 1, GOOD);
+    world.fail_at("a", Outcome::BrokeOff);
+    check_for(&mut world, 20, GOOD);
+    assert!(matches!(world.standing("a"), Standing::Ejected { .. }), "checks that were never bad say nothing new");
+    check_for(&mut world, 20, BAD);
+    assert_eq!(world.standing("a"), Standing::Down);
+    check_for(&mut world, 20, GOOD);
+    assert_eq!(told(&world.shares(10)), "a 5, b 5");
+}

@@ -1,5 +1,6 @@
 //! What is to be seen while a run goes on: a bar with the time left, on a terminal; what went wrong, always.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use breme_experiment::plan::Plan;
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use breme_experiment::trial::TrialSpec;
 use breme_runner::Progress;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// How often the time is drawn anew.
 const TICK: Duration = Duration::from_secs(1);
@@ -23,17 +24,28 @@ pub(super) struct Show {
 
 impl Show {
     /// `done` trials are there already.
-    pub(super) fn new(plan: &Plan, done: usize, is_quiet: bool) -> Self {
-        let trials = plan.trials().len() as u64;
-        let bar = if is_quiet || !std::io::stderr().is_terminal() { ProgressBar::hidden() } else { bar(trials) };
-        bar.set_position(done as u64);
+    pub(super) fn new(plan: &Plan, done: &[TrialRecord], is_quiet: bool) -> Self {
+        let repeats = done.iter().filter(|record| record.repeat > 0).count();
+        let planned = plan.trials().len();
+        let trials = if planned > 0 { (planned + repeats) as u64 } else { 0 };
+        let bar = if is_quiet || !std::io::stderr().is_terminal() {
+            ProgressBar::hidden()
+        } else {
+            bar(trials, done.len() as u64, plan.estimate())
+        };
+        bar.set_position(done.len() as u64);
         bar.reset_eta();
         Self { bar, is_quiet, blocks: plan.blocks }
     }
 
     pub(super) fn tell(&self, progress: Progress<'_>) {
         match progress {
-            Progress::Begins { number, trial } => self.bar.set_message(self.place(number, trial)),
+            Progress::Begins { number, trial, repeat } => {
+                if repeat > 0 {
+                    self.bar.inc_length(1); // nobody had planned it
+                }
+                self.bar.set_message(self.place(number, trial, repeat));
+            }
             Progress::Recorded(record) => {
                 self.bar.inc(1);
                 if let Some(line) = complaint(record).filter(|_| !self.is_quiet) {
@@ -43,11 +55,12 @@ impl Show {
         }
     }
 
-    fn place(&self, number: u32, trial: &TrialSpec) -> String {
+    fn place(&self, number: u32, trial: &TrialSpec, repeat: u32) -> String {
         let levels: Vec<String> = trial.levels.iter().map(|(factor, level)| format!("{factor} {level}")).collect();
         let block =
             if self.blocks > 0 { format!("block {}/{} · ", trial.key.block, self.blocks) } else { String::new() };
-        format!("{block}trial {number} · {}", levels.join(", "))
+        let again = if repeat > 0 { " (again)" } else { "" };
+        format!("{block}trial {number}{again} · {}", levels.join(", "))
     }
 }
 
@@ -57,14 +70,23 @@ impl Drop for Show {
     }
 }
 
-/// A search does not know beforehand how many trials it needs.
-fn bar(trials: u64) -> ProgressBar {
+/// A search does not know beforehand how many trials it needs. Until one of the trials behind those that are `done` is over, the time left is that of the
+/// plan.
+fn bar(trials: u64, done: u64, estimate: Duration) -> ProgressBar {
     let bar = if trials > 0 { ProgressBar::new(trials) } else { ProgressBar::new_spinner() };
     bar.set_draw_target(ProgressDrawTarget::stderr());
-    let template =
-        if trials > 0 { "{bar:30} {pos}/{len} · {eta} left · {msg}" } else { "{spinner} {elapsed} · {msg}" };
+    let template = if trials > 0 {
+        "{bar:20} {pos}/{len} · {left} left · {wide_msg}"
+    } else {
+        "{spinner} {elapsed} · {wide_msg}"
+    };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.set_style(style);
+    bar.set_style(style.with_key("left", move |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let trials = state.len().unwrap_or(trials).max(1);
+        let planned = estimate.mul_f64(trials.saturating_sub(state.pos()) as f64 / trials as f64);
+        let left = if state.pos() > done { state.eta() } else { planned };
+        let _ = write!(out, "{:#}", HumanDuration(left));
+    }));
     bar.enable_steady_tick(TICK);
     bar
 }
@@ -83,6 +105,10 @@ fn complaint(record: &TrialRecord) -> Option<String> {
         }
         TrialEnd::Complete if !record.invalid_reasons.is_empty() => {
             Some(format!("{place} is INVALID: {}", record.invalid_reasons.join("; ")))
+        }
+        TrialEnd::Complete if record.is_unsteady() => {
+            let restless: Vec<String> = record.restless().map(|(name, remark)| format!("{name}: {remark}")).collect();
+            Some(format!("{place} never came to rest: {}", restless.join("; ")))
         }
         TrialEnd::Complete => None,
     }

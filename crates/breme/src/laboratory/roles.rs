@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::path::PathBuf;
 
 use breme_experiment::plan::{Flag, Role, Roles};
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory, Parser};
 
 use crate::Cli;
 use crate::configuration::in_a_line;
@@ -42,7 +42,10 @@ fn flag(argument: &Arg) -> Flag {
 /// Looks at the arguments of a subcommand as the subcommand itself would; says what is wrong in one line.
 pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
     let words = ["breme", command].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
-    Cli::command().try_get_matches_from(words).map(drop).map_err(|error| in_a_line(&error))
+    match Cli::try_parse_from(words).map_err(|error| in_a_line(&error))?.command {
+        crate::Command::Load(args) => args.check_without_files().map_err(|failure| failure.message),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -64,12 +67,29 @@ mod tests {
         assert_eq!((proxy.name.as_str(), upstreams), ("proxy", vec!["upstream"]));
     }
 
+    /// The plan tells the place where a number stands; the generator knows which numbers it takes.
+    #[test]
+    fn the_bounds_of_workloads_are_those_of_the_generator() {
+        use breme_experiment::plan;
+        assert_eq!(plan::CONNECTION_COUNT_MAX, breme_load::CONNECTION_COUNT_MAX as u64);
+        assert_eq!(plan::PIPELINE_DEPTH_MAX, breme_load::PIPELINE_DEPTH_MAX as u64);
+        let threads = |count: u64| check("load", &["http://127.0.0.1:1/".to_owned(), format!("--threads={count}")]);
+        assert!(threads(plan::THREAD_COUNT_MAX).is_ok() && threads(plan::THREAD_COUNT_MAX + 1).is_err());
+    }
+
     #[test]
     fn arguments_are_checked_as_the_command_would() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(check("site", &words("--lab --driver events")), Ok(()));
         let problem = check("site", &words("--lab --driver evnts")).unwrap_err();
         assert!(problem.contains("'evnts'") && problem.contains("events"), "{problem}");
+        let problem = check("load", &words("http://127.0.0.1:1/ -p 2 --http 1.0")).unwrap_err();
+        assert!(problem.contains("a pipeline needs HTTP/1.1"), "{problem}");
+        assert_eq!(
+            check("load", &words("--scenario ${folder}/no-such-file --think 1s -R 5 http://127.0.0.1:1/")),
+            Ok(())
+        );
+        assert_eq!(check("load", &words("--var a=${site.url} --header X:${site.port} ${site.url}/{a}")), Ok(()));
         let problem = check("load", &words("http://127.0.0.1:1/ -d never")).unwrap_err();
         assert!(problem.contains("never"), "{problem}");
     }

@@ -105,7 +105,14 @@ fn plan_in_short(path: &Path, plan: &Plan) -> String {
     if let Some(search) = &plan.search {
         text += &format!("  searches: where {} makes {}\n", search.factor, search.until);
     }
-    text + &format!("  about {}\n", indicatif::HumanDuration(plan.estimate()))
+    text += &format!("  about {}", indicatif::HumanDuration(plan.estimate()));
+    if plan.repeats > 0 && trials > 0 {
+        text += &format!(
+            "; if every trial were INVALID or never steady and had to be run again, {} more",
+            indicatif::HumanDuration(plan.estimate_of_repeats())
+        );
+    }
+    text + "\n"
 }
 
 fn begin(args: &Args, path: &Path, plan: &Plan) -> Result<u8, Failure> {
@@ -138,7 +145,7 @@ fn resume(args: &Args, folder: &Path) -> Result<u8, Failure> {
 fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<TrialRecord>) -> Result<u8, Failure> {
     let launcher = launcher()?;
     let interruption = Interruption::heed(&launcher.cancelled)?;
-    let show = Show::new(plan, recorded.len(), args.quiet);
+    let show = Show::new(plan, &recorded, args.quiet);
     let folder = journal.folder().to_owned();
     let end = conduct(plan, recorded, &mut journal, &launcher, &mut |progress| show.tell(progress));
     drop(show);
@@ -162,7 +169,9 @@ fn tell(args: &Args, judged: &Judged, end: RunEnd) -> Result<(), Failure> {
     let folder = judged.run.folder.display();
     match end {
         RunEnd::Complete => {}
-        RunEnd::OutOfTime => eprintln!("the time budget is spent; this is what the finished blocks show"),
+        RunEnd::OutOfTime => eprintln!(
+            "the time budget is spent; this is what the finished blocks show. For more, raise `budget` in {folder}/plan.toml, and go on with: breme run --resume {folder}"
+        ),
         RunEnd::Interrupted => eprintln!("interrupted; go on with: breme run --resume {folder}"),
     }
     eprintln!("report: {}", report.display());

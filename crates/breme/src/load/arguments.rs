@@ -20,6 +20,8 @@ const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const SPIN_MAX: Duration = Duration::from_micros(50);
 /// … and the share of its time that this may cost.
 const SPIN_SHARE_MAX: f64 = 0.05;
+/// The most threads.
+const THREAD_COUNT_MAX: usize = 1_024;
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Load a URL and tell how long its answers take.
@@ -219,16 +221,38 @@ Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong
 impl Args {
     /// Reads the files that the flags name.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
-        let open_loop = self.open_loop()?;
+        self.check_stdin()?;
         let variables = self.variables()?;
+        Ok(Settings {
+            targets: self.read_targets()?,
+            content: self.body.as_deref().map(read_content).transpose()?,
+            scenarios: self.read_scenarios(&variables)?,
+            variables,
+            ..self.settings_without_files()?
+        })
+    }
+
+    /// Looks at all that can be known before the files are there.
+    pub(crate) fn check_without_files(&self) -> Result<(), Failure> {
+        let settings = self.settings_without_files()?;
+        // What a think time means is in the file of the scenario.
+        let think = settings.think.filter(|_| self.scenario.is_none());
+        Settings { think, ..settings }.check().map_err(|error| Failure::usage(error.to_string()))
+    }
+
+    /// Without what is made of texts, too: an experiment has places in them that are filled in later.
+    fn settings_without_files(&self) -> Result<Settings, Failure> {
+        let open_loop = self.open_loop()?;
         let stages = self.stages.iter().fold(Duration::ZERO, |sum, stage| sum.saturating_add(stage.duration));
         let default = if stages.is_zero() { DURATION_DEFAULT } else { stages };
         let has_other_end = self.requests.is_some() || self.until_stopped;
         let duration = self.duration.or((!has_other_end).then_some(default));
-        self.check_stdin()?;
+        if let Some(threads) = self.threads.filter(|threads| !(1..=THREAD_COUNT_MAX).contains(threads)) {
+            return Err(Failure::usage(format!("{threads} threads: it must be 1 to {THREAD_COUNT_MAX}")));
+        }
         self.check_spin(self.think.is_some() || self.scenario.is_some())?;
         Ok(Settings {
-            targets: self.read_targets()?,
+            targets: Vec::new(),
             connections: self.connections,
             requests: self.requests,
             duration,
@@ -236,10 +260,11 @@ impl Args {
             pipeline_depth: self.pipeline,
             method: self.method.clone(),
             fields: self.headers.iter().map(|(name, value)| (name.clone(), value.clone().into_bytes())).collect(),
-            content: self.body.as_deref().map(read_content).transpose()?,
+            content: None,
             version: if self.http == "1.0" { Version::Http10 } else { Version::Http11 },
             keep_alive: !self.no_keepalive,
-            think: self.think,
+            // Without any time between an answer and the next request nobody thinks.
+            think: self.think.filter(|think| !think.max.is_zero()),
             ramp: self.ramp,
             timeout: self.timeout,
             cookies: self.cookies || self.scenario.is_some(),
@@ -250,8 +275,8 @@ impl Args {
                 contains: self.expect_contains.as_ref().map(|text| Needle::new(text.as_bytes())),
             },
             open_loop,
-            scenarios: self.read_scenarios(&variables)?,
-            variables,
+            scenarios: None,
+            variables: Variables::default(),
             interval: self.interval,
             seed: self.seed,
         })

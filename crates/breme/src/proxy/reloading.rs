@@ -12,8 +12,9 @@ use breme_proxy::Proxy;
 use clap::ArgMatches;
 
 use super::access_log::Log;
+use super::assembly::{Secrets, locate};
 use super::upstreams::Upstreams;
-use super::{Secrets, command, in_force, locate};
+use super::{command, in_force};
 use crate::configuration::changed;
 use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;

@@ -117,6 +117,17 @@ impl Upstreams {
         self.shared.tell_changes();
     }
 
+    /// An upstream that is the proxy itself: its requests would go in a circle.
+    pub fn own(&self, listening: &[SocketAddr]) -> Option<String> {
+        let is_own = |address: &SocketAddr| {
+            let is_here = |ip: IpAddr| ip == address.ip() || (ip.is_unspecified() && address.ip().is_loopback());
+            listening.iter().any(|own| own.port() == address.port() && is_here(own.ip()))
+        };
+        let states = self.states();
+        let own = states.iter().find(|state| !state.addresses.is_empty() && state.addresses.iter().all(is_own));
+        own.map(|state| state.name.to_string())
+    }
+
     pub fn states(&self) -> Vec<UpstreamState> {
         self.shared.group.states(self.shared.clock.now())
     }
@@ -258,6 +269,14 @@ mod tests {
         assert!(unknown.contains("https://127.0.0.1:3") && unknown.contains("restart"), "{unknown}");
         assert_eq!(upstreams.replace(Vec::new(), None), Err(ListError::Group(GroupError::NoUpstream)));
         assert_eq!(standings(&upstreams).len(), 1);
+    }
+
+    #[test]
+    fn a_circle_is_seen() {
+        let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81"]);
+        let own = |address: &str| upstreams.own(&[address.parse().unwrap()]);
+        assert_eq!([own("127.0.0.1:81"), own("0.0.0.0:80")].map(Option::unwrap), ["127.0.0.1:81", "127.0.0.1:80"]);
+        assert_eq!([own("127.0.0.1:82"), own("127.0.0.2:81")], [None, None]);
     }
 
     #[test]

@@ -81,6 +81,12 @@ fn comparisons_of_a_run_with_itself(laboratory: &Laboratory) {
     assert_eq!(code(&["compare", "one", "slower"]), Some(3));
     assert_eq!(code(&["compare", "one", "slower", "--max-slowdown", "90%"]), Some(0));
     assert_eq!(code(&["compare", "slower", "one"]), Some(0));
+    // Times that do not go with the rate are measured wrongly, and Little's law says so.
+    let is_warned = |run: &str| {
+        let told = json(&laboratory.breme(&["report", run, "--format", "json"]).stdout);
+        told["judgement"]["warnings"].to_string().contains("N = X·(R+Z+H) does not hold")
+    };
+    assert!(is_warned("slower") && !is_warned("one"));
 }
 
 /// With half as much again.
@@ -143,6 +149,7 @@ crowd = [0, 3]
 blocks = 1
 pause = "0s"
 warm_up = "none"
+repeats = 0                     # a machine that is busy makes the open loop late
 aa = false
 "#;
 

@@ -109,6 +109,27 @@ fn every_sample_can_be_read(laboratory: &Laboratory) {
 }
 
 #[test]
+fn what_was_spent_before_counts_when_a_run_goes_on() {
+    // A block takes longer: three trials of ten answers after 5 ms each, to one user or to two.
+    let laboratory = Laboratory::new(&SHORT.replace("blocks = 4", "blocks = 4\nbudget = \"120ms\""));
+    let first = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
+    assert!(text_of(&first.stderr).contains("the time budget is spent"), "{}", text_of(&first.stderr));
+    let trials = laboratory.trials("one");
+    assert_eq!(trials.len(), 3, "the first block is always run");
+    assert!(trials.iter().all(|trial| trial["spent_s"].as_f64().unwrap() >= 0.025));
+    let again = laboratory.breme(&["run", "--resume", "one"]);
+    assert!(text_of(&again.stderr).contains("raise `budget` in runs/one/plan.toml"), "{}", text_of(&again.stderr));
+    assert_eq!(laboratory.trials("one").len(), 3);
+    // Who has more time says so.
+    let plan = laboratory.folder().join("runs/one/plan.toml");
+    let text = fs::read_to_string(&plan).unwrap();
+    assert!(text.contains("120ms"), "{text}");
+    fs::write(&plan, text.replace("120ms", "1h")).unwrap();
+    laboratory.breme(&["run", "--resume", "one"]);
+    assert_eq!(laboratory.trials("one").len(), TRIALS);
+}
+
+#[test]
 fn a_second_signal_ends_at_once_and_leaves_nothing() {
     let endless = SHORT.replace("requests = 10", "duration = \"1h\"");
     let laboratory = Laboratory::new(&endless);

@@ -12,6 +12,7 @@ mod hostile;
 mod laboratory;
 mod laboratory_ends;
 mod laboratory_harness;
+mod laboratory_repeats;
 mod loading;
 mod lost_server;
 mod peers;

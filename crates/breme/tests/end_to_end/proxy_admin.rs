@@ -259,8 +259,50 @@ fn sighup_reads_the_file_again() {
     }
 }
 
+/// What a shard remembers of requests that came before was written by the old rules.
+#[test]
+fn a_request_that_came_before_has_the_new_rules_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.toml");
+    for driver in DRIVERS.iter().copied() {
+        let site = Site::lab("events");
+        let upstream = format!("upstream = \"{}\"\n", site.url(""));
+        fs::write(&path, &upstream).unwrap();
+        let arguments = ["--driver", driver, "--config", path.to_str().unwrap()];
+        let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
+        let mut told = proxy.stderr();
+        // What the upstream was sent comes back as the content.
+        let says_via = |stream: &mut std::net::TcpStream| {
+            let content = content_on(stream, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+            content.to_ascii_lowercase().contains("via: 1.1 breme")
+        };
+        let mut kept = proxy.connect();
+        for _ in 0..5 {
+            assert!(says_via(&mut kept), "{driver}");
+        }
+        fs::write(&path, upstream + "no-via = true\n").unwrap();
+        proxy.signal("HUP");
+        line_with(&mut told, "in force now: no-via");
+        let begun = Instant::now();
+        while says_via(&mut kept) {
+            assert!(begun.elapsed() < PATIENCE, "{driver}: the old rule stays");
+        }
+        for _ in 0..5 {
+            assert!(!says_via(&mut kept), "{driver}");
+        }
+    }
+}
+
 /// Sends a request and reads one answer whose content is short.
 fn status_on(stream: &mut std::net::TcpStream, request: &str) -> u16 {
+    answer_on(stream, request).0
+}
+
+fn content_on(stream: &mut std::net::TcpStream, request: &str) -> String {
+    answer_on(stream, request).1
+}
+
+fn answer_on(stream: &mut std::net::TcpStream, request: &str) -> (u16, String) {
     std::io::Write::write_all(stream, request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     let mut byte = [0];
@@ -270,8 +312,9 @@ fn status_on(stream: &mut std::net::TcpStream, request: &str) -> u16 {
     }
     let head = String::from_utf8(answer).unwrap();
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
-    stream.read_exact(&mut vec![0; length]).unwrap();
-    head[9..12].parse().unwrap()
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).unwrap();
+    (head[9..12].parse().unwrap(), String::from_utf8(content).unwrap())
 }
 
 /// The list is exchanged again and again under load: no request may fail of it.

@@ -122,6 +122,16 @@ impl de::Error for ReadFault {
     }
 }
 
+/// Whatever a type asks for, it is shown what stands there; for these kinds besides.
+macro_rules! what_stands_there {
+    ($($more:ident)*) => {
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct
+            map struct identifier ignored_any $($more)*
+        }
+    };
+}
+
 struct NodeReader<'a>(&'a Node);
 
 impl<'de> de::Deserializer<'de> for NodeReader<'de> {
@@ -168,10 +178,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'de> {
         result.map_err(|fault: ReadFault| fault.at(&self.0.span))
     }
 
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct
-        map struct identifier ignored_any
-    }
+    what_stands_there! {}
 }
 
 struct KeyReader<'a>(&'a Entry);
@@ -195,10 +202,7 @@ impl<'de> de::Deserializer<'de> for KeyReader<'de> {
         visitor.visit_newtype_struct(self)
     }
 
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct seq tuple
-        tuple_struct map struct enum identifier ignored_any
-    }
+    what_stands_there! { option enum }
 }
 
 /// Start, end, and what stands there.

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::expression::Unit;
+use crate::judge::effect::typical;
+use crate::judge::laws::HELD_SHARE_MAX;
+use crate::judge::levels::{Levels, in_words};
 use crate::judge::question::Question;
-use crate::judge::words::{count, without_numbers};
+use crate::judge::words::{amount, count, without_numbers};
 use crate::judgement::{Judgement, LawCheck, TrialCounts};
-use crate::record::{Purpose, SteadyState, TrialEnd, TrialRecord};
+use crate::record::{Purpose, TrialEnd, TrialRecord, standing};
 
 /// The hypervisor took so much of the processors' time that times may be its.
 const STEAL_MAX: f64 = 0.01;
@@ -13,37 +17,38 @@ const STEAL_MAX: f64 = 0.01;
 const FOREIGN_MAX: f64 = 0.05;
 /// The most different reasons of one kind that are told.
 const REASONS_MAX: usize = 5;
+/// From so many repeated trials on it is told if most of them are of one combination.
+const UNEVEN_MIN: usize = 4;
 /// The kind of those that have no result.
 const FAILED: &str = "failed";
 
 pub(crate) fn count_trials(question: &Question, records: &[TrialRecord]) -> TrialCounts {
-    let of_blocks = || records.iter().filter(|record| record.purpose == Purpose::Block);
-    let number = |which: fn(&TrialRecord) -> bool| records.iter().filter(|record| which(record)).count() as u32;
+    let standing: Vec<&TrialRecord> = standing(records).collect();
+    let number = |which: fn(&TrialRecord) -> bool| standing.iter().filter(|record| which(record)).count() as u32;
     let mut by_block: BTreeMap<u32, u32> = BTreeMap::new();
-    for record in of_blocks().filter(|record| record.counts() && !is_unsteady(record)) {
+    for record in standing.iter().filter(|record| record.purpose == Purpose::Block && record.counts()) {
         *by_block.entry(record.block).or_default() += 1;
     }
     let each = question.trials.checked_div(question.blocks).unwrap_or_default().max(1);
+    let is_valid = |record: &TrialRecord| record.end == TrialEnd::Complete && record.invalid_reasons.is_empty();
     TrialCounts {
         planned: question.trials,
-        run: records.len() as u32,
-        counted: number(|record| record.counts() && !is_unsteady(record)),
+        run: standing.len() as u32,
+        repeated: (records.len() - standing.len()) as u32,
+        counted: number(TrialRecord::counts),
         failed: number(|record| record.end != TrialEnd::Complete),
         invalid: number(|record| record.end == TrialEnd::Complete && !record.invalid_reasons.is_empty()),
-        unsteady: number(|record| record.counts() && is_unsteady(record)),
+        unsteady: standing.iter().filter(|record| is_valid(record) && record.is_unsteady()).count() as u32,
         blocks: by_block.values().filter(|&&counted| counted >= each).count() as u32,
     }
-}
-
-fn is_unsteady(record: &TrialRecord) -> bool {
-    // Overload does not rest, and a search asks for it.
-    record.purpose == Purpose::Block
-        && record.workloads.values().any(|workload| workload.steady.state == SteadyState::NeverSteady)
 }
 
 pub(crate) fn warnings(question: &Question, records: &[TrialRecord], judgement: &Judgement) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(few_blocks(question, &judgement.trials));
+    warnings.extend(repeated(records));
+    let standing: Vec<&TrialRecord> = standing(records).collect();
+    let records = standing.as_slice();
     warnings.extend(reasons(FAILED, records, |record| match &record.end {
         TrialEnd::Complete => Vec::new(),
         TrialEnd::Failed { who, what, .. } => vec![format!("{who}: {what}")],
@@ -52,26 +57,56 @@ pub(crate) fn warnings(question: &Question, records: &[TrialRecord], judgement: 
     warnings.extend(reasons("without a steady state", records, unsteady_workloads));
     warnings.extend(biased(judgement));
     warnings.extend(against_the_law(judgement));
+    warnings.extend(held_by_the_generator(judgement));
     warnings.extend(disturbed(records, "taken by the hypervisor", STEAL_MAX, |record| record.machine.steal_share));
     warnings.extend(disturbed(records, "used by other programs", FOREIGN_MAX, |record| record.machine.foreign_share));
     warnings.extend(restarted(records));
+    warnings.extend(growing(records));
     warnings
 }
 
 fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
     let needed = crate::judge::blocks_min(question.confidence);
     let percent = question.confidence * 100.0;
-    let complete = count(trials.blocks as usize, "block") + if trials.blocks == 1 { " is" } else { " are" };
+    let blocks = count(question.blocks as usize, "block");
     // A search has no blocks.
-    (trials.run > 0 && trials.planned > 0 && trials.blocks < needed)
-        .then(|| format!("{complete} complete; {needed} at least are needed for verdicts at {percent:.0} %."))
+    (trials.run > 0 && trials.planned > 0 && trials.blocks < needed).then(|| {
+        format!(
+            "Of {blocks} {} complete; what is known of fewer than {needed} has no verdict at {percent:.0} %.",
+            if trials.blocks == 1 { "1 is".to_owned() } else { format!("{} are", trials.blocks) }
+        )
+    })
+}
+
+/// How many were run again, and whether most of them were of one kind: what is left of that was chosen for its rest.
+fn repeated(records: &[TrialRecord]) -> Option<String> {
+    let again: Vec<&TrialRecord> = standing(records).filter(|record| record.repeat > 0).collect();
+    let times = records.iter().filter(|record| record.repeat > 0).count();
+    let counted = again.iter().filter(|record| record.counts()).count();
+    let mut of_combination: BTreeMap<u32, Vec<&TrialRecord>> = BTreeMap::new();
+    again.iter().for_each(|record| of_combination.entry(record.combination).or_default().push(record));
+    let most = of_combination.into_values().max_by_key(Vec::len)?;
+    let were = if again.len() == 1 { "trial was" } else { "trials were" };
+    let in_all = if times > again.len() { format!(", {times} times in all") } else { String::new() };
+    let is_one_sided = again.len() >= UNEVEN_MIN && most.len() * 2 > again.len();
+    let of_one = match in_words(&most[0].levels) {
+        levels if is_one_sided && !levels.is_empty() => {
+            format!(" {} of them were of {levels}: what counts of it was chosen for its rest.", most.len())
+        }
+        _ => String::new(),
+    };
+    Some(format!(
+        "{} {were} run again at the end of the block, because INVALID or never steady{in_all}; {counted} of them count now.{of_one}",
+        again.len()
+    ))
 }
 
 /// How many trials there are of a kind, and the most frequent reasons; of what is measured and differs by numbers alone, the first.
-fn reasons(kind: &str, records: &[TrialRecord], of: impl Fn(&TrialRecord) -> Vec<String>) -> Option<String> {
+fn reasons(kind: &str, records: &[&TrialRecord], of: impl Fn(&TrialRecord) -> Vec<String>) -> Option<String> {
     // Status 1 and status 2 are two reasons; 4 ms and 5 ms too late are one.
     let key = |reason: &str| if kind == FAILED { reason.to_owned() } else { without_numbers(reason) };
-    let each: Vec<Vec<String>> = records.iter().map(of).filter(|reasons| !reasons.is_empty()).collect();
+    let each: Vec<Vec<String>> =
+        records.iter().map(|record| of(record)).filter(|reasons| !reasons.is_empty()).collect();
     let mut frequent: BTreeMap<String, (&str, usize)> = BTreeMap::new();
     for reason in each.iter().flatten() {
         frequent.entry(key(reason)).or_insert((reason, 0)).1 += 1;
@@ -84,16 +119,10 @@ fn reasons(kind: &str, records: &[TrialRecord], of: impl Fn(&TrialRecord) -> Vec
 }
 
 fn unsteady_workloads(record: &TrialRecord) -> Vec<String> {
-    if !is_unsteady(record) {
+    if !record.is_unsteady() {
         return Vec::new();
     }
-    let unsteady = record.workloads.iter().filter(|(_, workload)| workload.steady.state == SteadyState::NeverSteady);
-    unsteady
-        .map(|(name, workload)| match &workload.steady.remark {
-            Some(remark) => format!("`{name}`: {remark}"),
-            None => format!("`{name}`"),
-        })
-        .collect()
+    record.restless().map(|(name, remark)| format!("`{name}`: {remark}")).collect()
 }
 
 fn biased(judgement: &Judgement) -> Vec<String> {
@@ -116,25 +145,67 @@ fn against_the_law(judgement: &Judgement) -> Option<String> {
         off(one).total_cmp(&off(other))
     })?;
     let LawCheck { trial, workload, users, users_by_law, .. } = worst;
-    let reason = if users_by_law < users {
-        "the others were with the generator, which was busy or waited for a processor, so rates are partly its own"
-    } else {
-        "something was measured wrongly"
-    };
     Some(format!(
-        "In {} of {} closed loops N = X·(R+Z) does not hold; in trial {trial} {users_by_law:.1} of the {users} users of `{workload}` were waiting for answers or thinking: {reason}.",
+        "In {} of {} closed loops N = X·(R+Z+H) does not hold; in trial {trial} the measured rate and times make {users_by_law:.1} of the {users} users of `{workload}`: something was measured wrongly.",
         wrong.len(),
         judgement.laws.len(),
     ))
 }
 
-fn disturbed(records: &[TrialRecord], by: &str, limit: f64, share: impl Fn(&TrialRecord) -> f64) -> Option<String> {
-    let shares: Vec<f64> = records.iter().map(share).filter(|&share| share > limit).collect();
+/// Users gather before the bottleneck.
+fn held_by_the_generator(judgement: &Judgement) -> Option<String> {
+    let held: Vec<_> = judgement.laws.iter().filter(|law| law.held_share > HELD_SHARE_MAX).collect();
+    let worst = held.iter().max_by(|one, other| one.held_share.total_cmp(&other.held_share))?;
+    Some(format!(
+        "In {} of {} closed loops users waited longer for the generator than for the subject (in trial {}, `{}`, {:.0} % of the time): these rates are more the generator's; the response times are not touched.",
+        held.len(),
+        judgement.laws.len(),
+        worst.trial,
+        worst.workload,
+        worst.held_share * 100.0
+    ))
+}
+
+/// A subject whose resident memory grows in most trials of a combination.
+fn growing(records: &[&TrialRecord]) -> Vec<String> {
+    let mut growths: BTreeMap<&str, BTreeMap<&Levels, Vec<f64>>> = BTreeMap::new();
+    // While connections come, every server grows.
+    let is_constant = |record: &&&TrialRecord| !record.workloads.values().any(|workload| workload.is_changing);
+    for record in records.iter().filter(is_constant) {
+        for (name, subject) in &record.subjects {
+            let of_levels = growths.entry(name).or_default().entry(&record.levels).or_default();
+            of_levels.push(subject.memory_growth_per_s);
+        }
+    }
+    growths.into_iter().filter_map(|(name, by_levels)| growth_of(name, &by_levels)).collect()
+}
+
+fn growth_of(name: &str, by_levels: &BTreeMap<&Levels, Vec<f64>>) -> Option<String> {
+    let grown = |growths: &[f64]| growths.iter().filter(|&&growth| growth > 0.0).count();
+    let growing: Vec<(&Levels, &Vec<f64>)> = by_levels
+        .iter()
+        .filter(|(_, growths)| grown(growths) * 2 > growths.len())
+        .map(|(levels, growths)| (*levels, growths))
+        .collect();
+    let typical_of = |growths: &[f64]| typical(growths.iter().copied().filter(|&growth| growth > 0.0)).unwrap_or(0.0);
+    let (levels, fastest) =
+        growing.iter().max_by(|(_, one), (_, other)| typical_of(one).total_cmp(&typical_of(other)))?;
+    let trials = growing.iter().map(|(_, growths)| grown(growths)).sum();
+    let at = if levels.is_empty() { String::new() } else { format!(" at {}", in_words(levels)) };
+    Some(format!(
+        "The resident memory of `{name}` grew to the end of {}, by {} a minute{at}: it leaks, or fills a cache that has no bound yet.",
+        count(trials, "trial"),
+        amount(typical_of(fastest) * 60.0, Unit::Bytes)
+    ))
+}
+
+fn disturbed(records: &[&TrialRecord], by: &str, limit: f64, share: impl Fn(&TrialRecord) -> f64) -> Option<String> {
+    let shares: Vec<f64> = records.iter().map(|record| share(record)).filter(|&share| share > limit).collect();
     let most = shares.iter().copied().reduce(f64::max)?;
     Some(format!("In {} up to {:.0} % of the processors' time was {by}.", count(shares.len(), "trial"), most * 100.0))
 }
 
-fn restarted(records: &[TrialRecord]) -> Option<String> {
+fn restarted(records: &[&TrialRecord]) -> Option<String> {
     let restarted =
         records.iter().filter(|record| record.subjects.values().any(|subject| subject.restarts > 0)).count();
     (restarted > 0)

@@ -60,35 +60,50 @@ pub fn less_is_better_of(expression: &Expression) -> Option<bool> {
     }
 }
 
+/// The digits of an amount.
+const DIGITS: usize = 3;
+/// The most digits that it takes to tell an amount from another.
+const DIGITS_MAX: usize = 12;
+
 /// `12.3 ms`, `4,200/s`, `1.2 %`, `64.0 MB`: to three digits.
 #[must_use]
 pub fn amount(value: f64, unit: Unit) -> String {
+    amount_to(DIGITS, value, unit)
+}
+
+/// The same, with more digits where it takes them to tell it from another amount: 99.98 % is not 100 %.
+pub(crate) fn amount_beside(other: f64, value: f64, unit: Unit) -> String {
+    let is_apart = |digits: &usize| amount_to(*digits, value, unit) != amount_to(*digits, other, unit);
+    amount_to((DIGITS..=DIGITS_MAX).find(is_apart).unwrap_or(DIGITS), value, unit)
+}
+
+fn amount_to(digits: usize, value: f64, unit: Unit) -> String {
     const TIMES: [(f64, &str); 4] = [(1.0, " s"), (1e-3, " ms"), (1e-6, " µs"), (1e-9, " ns")];
     const BYTES: [(f64, &str); 4] = [(1e9, " GB"), (1e6, " MB"), (1e3, " kB"), (1.0, " B")];
     match unit {
-        Unit::Seconds => in_best(value, &TIMES),
-        Unit::Bytes => in_best(value, &BYTES),
-        Unit::BytesPerSecond => in_best(value, &BYTES) + "/s",
-        Unit::PerSecond => digits(value) + "/s",
-        Unit::Share => digits(value * 100.0) + " %",
-        Unit::Plain => digits(value),
+        Unit::Seconds => in_best(digits, value, &TIMES),
+        Unit::Bytes => in_best(digits, value, &BYTES),
+        Unit::BytesPerSecond => in_best(digits, value, &BYTES) + "/s",
+        Unit::PerSecond => number_to(digits, value) + "/s",
+        Unit::Share => number_to(digits, value * 100.0) + " %",
+        Unit::Plain => number_to(digits, value),
     }
 }
 
-fn in_best(value: f64, units: &[(f64, &str)]) -> String {
+fn in_best(digits: usize, value: f64, units: &[(f64, &str)]) -> String {
     // What rounds to a thousand of one unit is one of the next.
     let fits = |(size, _): &&(f64, &str)| value.abs() >= size * 0.9995;
     let smallest = if value == 0.0 { units.iter().find(|(size, _)| *size == 1.0) } else { units.last() };
     let best = units.iter().find(fits).or(smallest);
-    best.map_or_else(|| digits(value), |(size, name)| digits(value / size) + name)
+    best.map_or_else(|| number_to(digits, value), |(size, name)| number_to(digits, value / size) + name)
 }
 
-/// To three digits, thousands apart.
-fn digits(value: f64) -> String {
+/// To so many digits, thousands apart.
+fn number_to(digits: usize, value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
-    let places = (2 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    let places = (digits as i32 - 1 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
     let text = format!("{value:.places$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     with_commas(text)
@@ -258,6 +273,16 @@ mod tests {
         assert_eq!(amount(64e6, Unit::Bytes), "64 MB");
         assert_eq!(amount(1_500.0, Unit::BytesPerSecond), "1.5 kB/s");
         assert_eq!(amount(0.0, Unit::Plain), "0");
+    }
+
+    #[test]
+    fn what_is_not_a_limit_does_not_read_like_it() {
+        assert_eq!(amount_beside(500.0, 499.97, Unit::Plain), "499.97");
+        assert_eq!(amount_beside(500.0, 412.97, Unit::Plain), "413");
+        assert_eq!(amount_beside(1.0, 0.999_8, Unit::Share), "99.98 %");
+        assert_eq!(amount_beside(0.5, 0.499_99, Unit::Seconds), "499.99 ms");
+        assert_eq!(amount_beside(1.0, 1.0, Unit::Share), "100 %");
+        assert_eq!(amount_beside(1.0, 1.0 - 1e-15, Unit::Share), "100 %");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Plan, SearchLength};
-use crate::trial::{Restart, TrialSpec};
+use crate::trial::{Restart, TrialKey, TrialSpec};
 
 /// Starting and stopping a subject.
 const SUBJECT_TIME: Duration = Duration::from_secs(1);
@@ -11,21 +11,29 @@ const SUBJECT_TIME: Duration = Duration::from_secs(1);
 const TRIAL_TIME: Duration = Duration::from_millis(500);
 
 impl Plan {
-    /// The time of the whole run. A workload that ends by a number of requests is taken to need the design's duration, since its rate is
+    /// The time of the whole run, if no trial has to be run again. A workload that ends by a number of requests is taken to need the design's duration, since its rate is
     /// not known; a trial that was measured already tells better.
     #[must_use]
     pub fn estimate(&self) -> Duration {
         let keys = self.trials();
-        let mut sum = Duration::ZERO;
-        for key in keys.iter().take_while(|key| key.block == 1) {
-            let Some(trial) = self.trial(key) else { continue };
-            sum = sum.saturating_add(time_of(&trial));
-        }
+        let mut sum = self.time_of_a_blocks_trials(&keys);
         if let Some(trial) = keys.first().and_then(|key| self.trial(key)) {
             let of_block = trial.subjects.iter().filter(|subject| subject.restart == Restart::Block).count();
             sum += SUBJECT_TIME * u32::try_from(of_block).unwrap_or(u32::MAX);
         }
         sum.saturating_mul(self.blocks).saturating_add(self.search_estimate())
+    }
+
+    /// What comes to that at most: every trial is run again as often as it may be.
+    #[must_use]
+    pub fn estimate_of_repeats(&self) -> Duration {
+        let of_block = self.time_of_a_blocks_trials(&self.trials());
+        of_block.saturating_mul(self.blocks).saturating_mul(self.repeats)
+    }
+
+    fn time_of_a_blocks_trials(&self, keys: &[TrialKey]) -> Duration {
+        let trials = keys.iter().take_while(|key| key.block == 1).filter_map(|key| self.trial(key));
+        trials.map(|trial| time_of(&trial)).fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// Each halving takes about two short trials, and both ends a long one.

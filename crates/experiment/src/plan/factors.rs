@@ -55,7 +55,7 @@ pub(super) fn read(tree: &Table, subjects: &[String], book: &mut Notebook) -> Ve
 }
 
 fn factor(entry: &Entry, subjects: &[String], book: &mut Notebook) -> Option<FactorSpec> {
-    super::subject::check_name("factor", entry, book)?;
+    super::names::check_name("factor", entry, book)?;
     if subjects.contains(&entry.key) {
         book.note(&entry.key_span, format!("there is a subject `{}` already; give the factor another name", entry.key));
         return None;

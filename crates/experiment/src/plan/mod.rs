@@ -10,12 +10,16 @@
 
 mod estimate;
 mod factors;
+mod names;
 mod order;
 mod questions;
 mod read;
+mod repeats;
 mod request;
 mod resolve;
+mod resolver;
 mod roles;
+mod run;
 mod subject;
 mod workload;
 
@@ -30,14 +34,18 @@ pub use self::questions::{
     HYPOTHESIS_COUNT_MAX, MEASURE_COUNT_MAX, ModelKind, PlanHypothesis, PlanMeasure, PlanModel, PlanPublished,
     PlanSearch,
 };
-pub use self::read::{BLOCK_COUNT_MAX, EXPERIMENT_BYTES_MAX, Surroundings, TRIAL_COUNT_MAX};
-pub use self::resolve::{CONTENT_BYTES_MAX, DURATION_MAX};
-use self::resolve::{Files, Resolved, Resolver};
+pub use self::read::{EXPERIMENT_BYTES_MAX, Surroundings, TRIAL_COUNT_MAX};
+pub use self::repeats::{Attempts, IN_VAIN_MAX, REPEATS_DEFAULT, REPEATS_MAX, Repeat};
+pub use self::resolve::DURATION_MAX;
+use self::resolve::Resolved;
+pub use self::resolver::CONTENT_BYTES_MAX;
+use self::resolver::{Files, Resolver};
 pub use self::roles::{Flag, Role, Roles};
+pub use self::run::BLOCK_COUNT_MAX;
 #[cfg(test)]
 pub(crate) use self::subject::KEYS as SUBJECT_KEYS;
 pub use self::subject::SUBJECT_COUNT_MAX;
-pub use self::workload::WORKLOAD_COUNT_MAX;
+pub use self::workload::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, THREAD_COUNT_MAX, WORKLOAD_COUNT_MAX};
 use crate::file::RestartText;
 use crate::file::fault::Notebook;
 pub use crate::file::fault::{FAULTS_MAX, Fault, Faults};
@@ -61,6 +69,8 @@ pub struct Plan {
     pub seed: u64,
     /// How often each combination is tried.
     pub blocks: u32,
+    /// How often a trial is run again at the end of its block that was INVALID or never steady.
+    pub repeats: u32,
     /// How long the whole run may take.
     pub budget: Option<Duration>,
     /// How sure verdicts are, from 0 to 1.

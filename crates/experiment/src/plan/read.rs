@@ -6,25 +6,21 @@ use std::time::Duration;
 
 use super::factors::{self, COMBINATION_COUNT_MAX, FactorSpec};
 use super::questions::{self, Questions};
-use super::resolve::{CheckArguments, Files, ReadFile, Resolved, Resolver};
+use super::resolve::Resolved;
+use super::resolver::{CheckArguments, Files, ReadFile, Resolver};
+use super::run::{CONFIDENCE_DEFAULT, EQUAL_WITHIN_DEFAULT, Run, SEED_DEFAULT};
 use super::{Document, Plan, PlanFactor, Roles};
 use crate::expression::meant_or_known;
 use crate::file::fault::{Faults, Notebook};
 use crate::file::reader::{self, node_of};
 use crate::file::tree::{Entry, Node, Table, Value};
-use crate::file::values::{At, Raw};
-use crate::file::{self, OrderText, RestartText};
+use crate::file::values::At;
+use crate::file::{self, RestartText};
 
 /// The longest experiment file.
 pub const EXPERIMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The most blocks of a run.
-pub const BLOCK_COUNT_MAX: u64 = 10_000;
 /// The most trials of a run.
 pub const TRIAL_COUNT_MAX: u64 = 100_000;
-const BLOCKS_DEFAULT: u64 = 6;
-const SEED_DEFAULT: u64 = 1;
-const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
-const CONFIDENCE_DEFAULT: f64 = 0.95;
 /// Factors are not joined with those of a profile: who names levels means these and no others.
 const REPLACED_WHOLE: [&str; 1] = ["factor"];
 
@@ -156,6 +152,7 @@ fn read_profile(
         profile: profile.map(str::to_owned),
         seed,
         blocks: 0,
+        repeats: 0,
         budget: None,
         confidence: CONFIDENCE_DEFAULT,
         equal_within: EQUAL_WITHIN_DEFAULT,
@@ -321,128 +318,6 @@ impl AllResolved {
     }
 }
 
-/// What the design says of the whole run.
-struct Run {
-    seed: u64,
-    blocks: u64,
-    budget: Option<Duration>,
-    confidence: f64,
-    equal_within: f64,
-    is_random: bool,
-    aa: Option<u32>,
-}
-
-/// What is the same for the whole run; the rest of the design may differ from combination to combination.
-const OF_THE_RUN: [&str; 7] = ["blocks", "seed", "budget", "aa", "equal_within", "confidence", "order"];
-
-impl Run {
-    fn read(tree: &Table, combinations: &[Vec<(String, String)>], book: &mut Notebook) -> Option<Self> {
-        let before = book.count();
-        let entries = tree.table("design").iter().filter(|entry| OF_THE_RUN.contains(&entry.key.as_str()));
-        let entries: Vec<Entry> = entries.cloned().collect();
-        for entry in &entries {
-            if matches!(&entry.node.value, Value::Text(text) if text.starts_with('$')) {
-                let problem = format!("`{}` is the same for the whole run; it cannot depend on a factor", entry.key);
-                book.note(&entry.node.span, problem);
-            }
-        }
-        if book.count() > before {
-            return None;
-        }
-        let file: file::Design = reader::read(&node_of(Table { entries }), book)?;
-        let blocks = file.blocks.as_ref().map_or(BLOCKS_DEFAULT, |blocks| blocks.value.0);
-        if let Some(at) = &file.blocks {
-            if blocks == 0 {
-                book.note(&at.span, "0 blocks are no run; 6 at least are needed for a verdict");
-            } else if blocks > BLOCK_COUNT_MAX {
-                book.note(&at.span, format!("{blocks} blocks are more than {BLOCK_COUNT_MAX}"));
-            }
-        }
-        let confidence = file.confidence.as_ref().map_or(CONFIDENCE_DEFAULT, |share| share.value.0);
-        if let Some(at) = file.confidence.as_ref().filter(|_| !(0.5..1.0).contains(&confidence)) {
-            book.note(&at.span, "the confidence is at least 50 % and less than 100 %; write for example \"95 %\"");
-        }
-        if let Some(at) = file.budget.as_ref().filter(|budget| budget.value.0.is_zero()) {
-            book.note(&at.span, "nothing can be measured in 0 s; write for example \"30m\"");
-        }
-        let aa = same_twice(file.aa.as_ref(), combinations, book);
-        (book.count() == before).then_some(Self {
-            seed: file.seed.map_or(SEED_DEFAULT, |seed| seed.0),
-            blocks,
-            budget: file.budget.map(|budget| budget.value.0),
-            confidence,
-            equal_within: file.equal_within.map_or(EQUAL_WITHIN_DEFAULT, |share| share.0),
-            is_random: file.order != Some(OrderText::Fixed),
-            aa,
-        })
-    }
-
-    fn into_plan(self, plan: &mut Plan) {
-        plan.blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
-        plan.budget = self.budget;
-        plan.confidence = self.confidence;
-        plan.equal_within = self.equal_within;
-        plan.is_random = self.is_random;
-        plan.aa = self.aa;
-    }
-}
-
-/// The combination that is tried twice: the first one, or the first that has these levels.
-fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book: &mut Notebook) -> Option<u32> {
-    let Some(At { value: Raw(value), span }) = aa else { return Some(0) };
-    let table = match value {
-        Value::Boolean(is_wanted) => return is_wanted.then_some(0),
-        Value::Table(table) => table,
-        other => {
-            book.note(
-                span,
-                format!("true, false or the levels of a combination are expected here, not {}", other.describe()),
-            );
-            return None;
-        }
-    };
-    let has = |levels: &[(String, String)], entry: &Entry| {
-        levels.iter().any(|(name, level)| *name == entry.key && Some(level) == entry.node.value.plain().as_ref())
-    };
-    for entry in &table.entries {
-        if combinations.iter().any(|levels| has(levels, entry)) {
-            continue;
-        }
-        let known: Vec<&str> = combinations
-            .iter()
-            .flatten()
-            .filter(|(name, _)| *name == entry.key)
-            .map(|(_, level)| level.as_str())
-            .collect();
-        if known.is_empty() {
-            let factors = combinations.first().into_iter().flatten().map(|(name, _)| name.as_str());
-            book.note(
-                &entry.key_span,
-                format!("there is no factor `{}`; {}", entry.key, meant_or_known(&entry.key, factors)),
-            );
-        } else {
-            let level = entry.node.value.plain().unwrap_or_default();
-            let mut distinct: Vec<&str> = Vec::new();
-            known.iter().for_each(|level| {
-                if !distinct.contains(level) {
-                    distinct.push(level);
-                }
-            });
-            book.note(
-                &entry.node.span,
-                format!(
-                    "factor `{}` has no level `{level}`; {}",
-                    entry.key,
-                    meant_or_known(&level, distinct.into_iter())
-                ),
-            );
-        }
-        return None;
-    }
-    let found = combinations.iter().position(|levels| table.entries.iter().all(|entry| has(levels, entry)));
-    found.and_then(|index| u32::try_from(index).ok())
-}
-
 impl Plan {
     /// Reads what is asked.
     fn ask(
@@ -540,7 +415,7 @@ impl Plan {
         let Some(budget) = self.budget else { return };
         let estimate = self.estimate();
         if estimate > budget {
-            let fitting = (f64::from(self.blocks) * budget.as_secs_f64() / estimate.as_secs_f64()).floor();
+            let fitting = (f64::from(self.blocks) * budget.as_secs_f64() / estimate.as_secs_f64()).floor().max(1.0);
             self.warnings.push(format!(
                 "the run takes about {} s and its budget is {} s: about {fitting} of {} blocks will fit",
                 estimate.as_secs(),

@@ -1,6 +1,6 @@
 //! A request as the file has it becomes a method and a path as `breme load` has them.
 
-use super::resolve::Resolver;
+use super::resolver::Resolver;
 use crate::expression::meant_or_known;
 use crate::file::METHODS;
 use crate::file::fault::{Notebook, Span};

@@ -1,40 +1,24 @@
 //! One combination of levels: the parts of the file with these levels filled in, checked, and turned into a trial.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::names::check_name;
 use super::order;
-use super::roles::Roles;
-use super::subject::{SUBJECT_COUNT_MAX, Subject, check_name};
+use super::resolver::Resolver;
+use super::subject::{SUBJECT_COUNT_MAX, Subject};
 use crate::expression::meant_or_known;
 use crate::file::fault::{Notebook, Span};
-use crate::file::levels::Levels;
 use crate::file::reader;
-use crate::file::tree::{Entry, Node, Table, Value};
+use crate::file::tree::{Entry, Table, Value};
 use crate::file::values::{At, OneOrMany};
 use crate::file::{self, RestartText};
 use crate::trial::{Reset, ResetAction, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
 
-/// The longest file that an experiment may name, and all of them together.
-pub const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The longest trial.
 pub const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const PAUSE_DEFAULT: Duration = Duration::from_millis(500);
-
-/// Reads a file, as seen from the folder of the experiment.
-pub(super) type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
-/// Looks at the arguments of `breme ROLE`; says what is wrong.
-pub(super) type CheckArguments<'a> = &'a dyn Fn(&str, &[String]) -> Result<(), String>;
-
-/// The contents of the files that an experiment names, each read once.
-#[derive(Default)]
-pub(super) struct Files<'a> {
-    pub known: RefCell<BTreeMap<String, Arc<str>>>,
-    pub read: Option<ReadFile<'a>>,
-}
 
 /// A named way to a subject.
 pub(super) struct Route {
@@ -71,21 +55,6 @@ impl Resolved {
     }
 }
 
-pub(super) struct Resolver<'a, 'b> {
-    pub tree: &'a Table,
-    pub roles: &'a Roles,
-    pub files: &'a Files<'a>,
-    pub levels: Levels<'a>,
-    pub seed: u64,
-    pub check: Option<CheckArguments<'a>>,
-    /// When subjects are started anew, where they do not say it.
-    pub restart: RestartText,
-    /// Factors that are used, and subjects that are asked.
-    pub used: &'b mut BTreeSet<String>,
-    pub asked: &'b mut BTreeSet<String>,
-    pub book: &'b mut Notebook,
-}
-
 impl<'a> Resolver<'a, '_> {
     /// None if anything is wrong; then it is noted.
     pub(super) fn resolve(&mut self) -> Option<Resolved> {
@@ -106,51 +75,6 @@ impl<'a> Resolver<'a, '_> {
         let resets = resets.collect();
         let workloads = workloads.into_iter().map(|(spec, _)| spec).collect();
         (self.book.count() == before).then_some(Resolved { subjects, workloads, resets, design })
-    }
-
-    pub(super) fn fill(&mut self, node: &Node) -> Option<Node> {
-        self.levels.fill(node, self.used, self.book)
-    }
-
-    /// The content of a file that stands beside the experiment.
-    pub(super) fn load(&mut self, path: &At<String>) -> Option<String> {
-        let known = self.files.known.borrow().get(&path.value).cloned();
-        let content = match (known, self.files.read) {
-            (Some(content), _) => content,
-            (None, Some(read)) => match read(&path.value) {
-                Ok(content) => self.keep(path, content)?,
-                Err(problem) => {
-                    self.book.note(&path.span, format!("the file {:?} cannot be read: {problem}", path.value));
-                    return None;
-                }
-            },
-            (None, None) => {
-                self.book.note(&path.span, format!("the file {:?} was not kept with the plan", path.value));
-                return None;
-            }
-        };
-        Some(self.levels.fill_within(&content, &path.span, self.used, self.book))
-    }
-
-    fn keep(&mut self, path: &At<String>, content: String) -> Option<Arc<str>> {
-        let mut known = self.files.known.borrow_mut();
-        let sum: usize = known.values().map(|content| content.len()).sum();
-        if sum + content.len() > CONTENT_BYTES_MAX {
-            self.book.note(
-                &path.span,
-                format!("the files of the experiment are longer than {CONTENT_BYTES_MAX} bytes together"),
-            );
-            return None;
-        }
-        let content: Arc<str> = content.into();
-        known.insert(path.value.clone(), Arc::clone(&content));
-        Some(content)
-    }
-
-    pub(super) fn check_with_program(&mut self, role: &str, arguments: &[String], span: &Span) {
-        if let Some(Err(problem)) = self.check.map(|check| check(role, arguments)) {
-            self.book.note(span, format!("`breme {role}` would not start: {problem}"));
-        }
     }
 
     fn design(&mut self) -> Option<Design> {

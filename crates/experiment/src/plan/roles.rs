@@ -139,7 +139,7 @@ impl Flag {
         if self.is_upstream && scope.subjects.contains(&text) {
             format!("${{{text}.url}}")
         } else if self.is_path {
-            super::subject::absolute(&text, scope.folder)
+            super::names::absolute(&text, scope.folder)
         } else {
             text
         }

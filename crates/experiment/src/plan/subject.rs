@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::resolve::Resolver;
+use super::names::check_name;
+use super::resolver::Resolver;
 use super::roles::{Role, Roles, Scope};
 use crate::expression::meant_or_known;
-use crate::file::fault::{Notebook, Span};
+use crate::file::fault::Span;
 use crate::file::reader;
 use crate::file::tree::{Entry, Node, Table, Value};
-use crate::file::values::{At, Command, Content, Text};
+use crate::file::values::{At, Command, Text};
 use crate::file::{self, RestartText};
 use crate::placeholder;
 use crate::trial::{
@@ -425,57 +426,6 @@ impl<'a> Resolver<'a, '_> {
         }
         needs
     }
-
-    /// A text of the file, or that of the file that it names.
-    pub(super) fn content(&mut self, content: &At<Content>) -> Option<String> {
-        match &content.value {
-            Content::Here(text) => Some(text.clone()),
-            Content::File(path) => self.load(path),
-        }
-    }
-}
-
-impl SubjectKind {
-    /// How its process is run, if it is started.
-    #[must_use]
-    pub fn process(&self) -> Option<&ProcessSpec> {
-        match self {
-            Self::Own { process, .. } | Self::Command { process, .. } => Some(process),
-            Self::External => None,
-        }
-    }
-}
-
-impl SubjectSpec {
-    /// All texts that may hold `${…}`.
-    fn texts(&self) -> Vec<&str> {
-        let mut texts = vec![self.url.as_str()];
-        texts.extend(self.metrics_url.as_deref());
-        match &self.kind {
-            SubjectKind::Own { arguments: words, .. } | SubjectKind::Command { command: words, .. } => {
-                texts.extend(words.iter().map(String::as_str));
-            }
-            SubjectKind::External => {}
-        }
-        if let Some(process) = self.kind.process() {
-            texts.extend(process.files.values().chain(process.environment.values()).map(String::as_str));
-            texts.extend(process.prepare.iter().flatten().map(String::as_str));
-        }
-        texts
-    }
-}
-
-impl ResetAction {
-    fn texts(&self) -> Vec<&str> {
-        match self {
-            Self::Restart => Vec::new(),
-            Self::Request { url, headers, .. } => {
-                let values = headers.iter().map(|(_, value)| value.as_str());
-                values.chain([url.as_str()]).collect()
-            }
-            Self::Command(command) => command.iter().map(String::as_str).collect(),
-        }
-    }
 }
 
 /// Divides what every subject has from the flags of one of our own servers.
@@ -495,24 +445,6 @@ pub(super) fn restart(text: RestartText) -> Restart {
         RestartText::Trial => Restart::Trial,
         RestartText::Never => Restart::Never,
     }
-}
-
-/// A path as it is seen from the folder of the experiment.
-pub(super) fn absolute(path: &str, folder: &str) -> String {
-    let is_free = path.starts_with('/') || path.starts_with("${") || folder.is_empty();
-    if is_free { path.to_owned() } else { format!("{}/{path}", folder.trim_end_matches('/')) }
-}
-
-/// The name of a subject, a path, a workload or a factor.
-pub(super) fn check_name(what: &str, entry: &Entry, book: &mut Notebook) -> Option<()> {
-    if placeholder::is_name(&entry.key) && !entry.key.contains('.') {
-        return Some(());
-    }
-    book.note(
-        &entry.key_span,
-        format!("{:?} is no name of a {what}; use letters, digits, '_' and '-', a letter first", entry.key),
-    );
-    None
 }
 
 fn cpu_list(text: &str) -> Option<Vec<usize>> {

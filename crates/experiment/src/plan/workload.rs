@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::names::{absolute, check_name};
 use super::request::Request;
-use super::resolve::{DURATION_MAX, Design, Resolver, Route, check_duration};
-use super::subject::{absolute, check_name};
+use super::resolve::{DURATION_MAX, Design, Route, check_duration};
+use super::resolver::Resolver;
 use crate::expression::meant_or_known;
 use crate::file;
 use crate::file::fault::Span;
@@ -17,6 +18,12 @@ use crate::trial::WorkloadSpec;
 
 /// The most workloads of an experiment.
 pub const WORKLOAD_COUNT_MAX: usize = 50;
+/// The most connections of a workload, as `breme load` has it.
+pub const CONNECTION_COUNT_MAX: u64 = 1_000_000;
+/// The deepest pipeline, as `breme load` has it.
+pub const PIPELINE_DEPTH_MAX: u64 = 4_096;
+/// The most threads of a generator, as `breme load` has it.
+pub const THREAD_COUNT_MAX: u64 = 1_024;
 /// Users where nothing else is said, as `breme load` has it.
 const CONNECTIONS_DEFAULT: u64 = 10;
 /// A longer content is written into a file: a command line has its limits.
@@ -209,8 +216,25 @@ impl Resolver<'_, '_> {
         ] {
             self.check_choice(table, key, known);
         }
+        self.check_numbers(file, table);
         if let Some(requests) = file.requests.as_ref().filter(|requests| requests.value.0 == 0) {
             self.book.note(&requests.span, "0 requests are none; leave the workload out, or give it 0 connections");
+        }
+    }
+
+    /// What `breme load` would refuse, at the place where it stands.
+    fn check_numbers(&mut self, file: &file::Workload, table: &Table) {
+        let at = |count: &Option<At<file::values::Count>>| count.as_ref().map(|count| count.value.0);
+        let bounded = [
+            ("connections", file.connections.map(|count| count.0), 0..=CONNECTION_COUNT_MAX),
+            ("pipeline", at(&file.pipeline), 1..=PIPELINE_DEPTH_MAX),
+            ("threads", at(&file.threads), 1..=THREAD_COUNT_MAX),
+        ];
+        for (key, value, bounds) in bounded {
+            if let (Some(value), Some(entry)) = (value.filter(|value| !bounds.contains(value)), table.get(key)) {
+                let (least, most) = (bounds.start(), breme_base::grouped(*bounds.end()));
+                self.book.note(&entry.node.span, format!("`{key}` is a number from {least} to {most}, not {value}"));
+            }
         }
     }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use breme_base::Random;
 use breme_experiment::expression::{Claim, Expression, Vocabulary};
 use breme_experiment::judge::{Factor, Hypothesis, Levels, Question};
-use breme_experiment::plan::PlanMeasure;
-use breme_experiment::record::{Distribution, SubjectRecord, TrialRecord, WorkloadRecord};
+use breme_experiment::plan::{Attempts, PlanMeasure, Repeat};
+use breme_experiment::record::{Distribution, Steady, SteadyState, SubjectRecord, TrialRecord, WorkloadRecord};
 
 /// How trials of the same thing differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub enum Noise {
     Autocorrelated,
     /// All trials of a block are slowed down together, besides.
     Blocked,
+    /// It gets steadily slower, by a tenth of the noise from trial to trial.
+    Trend,
 }
 
 pub const KINDS: [Noise; 4] = [Noise::Normal, Noise::HeavyTailed, Noise::Autocorrelated, Noise::Blocked];
@@ -50,6 +52,10 @@ impl Disturbance {
             Noise::Normal | Noise::Blocked => self.of_block + self.size * normal,
             Noise::HeavyTailed if self.random.chance(0.1) => 10.0 * self.size * normal.abs(),
             Noise::HeavyTailed => self.size * normal,
+            Noise::Trend => {
+                self.carried += 0.1 * self.size;
+                self.carried + self.size * normal
+            }
             Noise::Autocorrelated => {
                 self.carried = CARRIED * self.carried + (1.0 - CARRIED * CARRIED).sqrt() * self.size * normal;
                 self.carried
@@ -97,6 +103,7 @@ pub fn workload(mean_s: f64, users: u64, window_s: f64) -> WorkloadRecord {
     let answered = (window_s / mean_s * users as f64).round() as u64;
     WorkloadRecord {
         path: "site".into(),
+        held_mean_s: Some(0.0),
         connections: users,
         window_s,
         answered,
@@ -155,20 +162,44 @@ impl Experiment {
 
     /// The records, given the true mean time at each combination.
     pub fn run(&self, seed: u64, truth_s: impl Fn(&Levels) -> f64) -> Vec<TrialRecord> {
-        let mut noise = Disturbance::new(self.noise, self.size, seed);
-        let mut order = Random::stream(seed, 1);
+        self.run_restless(seed, truth_s, 0, |_, _| 0.0)
+    }
+
+    /// The same where trials do not come to rest with a chance that depends on their levels and on their own error (the logarithm of a factor), and
+    /// are run again at the end of their block, by the rule of the laboratory.
+    pub fn run_restless(
+        &self,
+        seed: u64,
+        truth_s: impl Fn(&Levels) -> f64,
+        repeats_max: u32,
+        unrest: impl Fn(&Levels, f64) -> f64,
+    ) -> Vec<TrialRecord> {
+        let (mut noise, mut luck) = (Disturbance::new(self.noise, self.size, seed), Random::stream(seed, 2));
+        let (mut order, mut attempts) = (Random::stream(seed, 1), Attempts::default());
+        let combinations = self.combinations();
+        let mut keys: Vec<(u32, u32)> = (0..).zip(&combinations).map(|(combination, _)| (combination, 0)).collect();
+        keys.insert(1, (0, 1));
         let mut records = Vec::new();
-        let mut keys: Vec<(Levels, u32)> = self.combinations().into_iter().map(|levels| (levels, 0)).collect();
-        keys.insert(1, (keys[0].0.clone(), 1));
+        let mut once = |block, (combination, replicate), repeat, noise: &mut Disturbance, attempts: &mut Attempts| {
+            let levels = &combinations[combination as usize];
+            let error = noise.draw();
+            let is_restless = luck.chance(unrest(levels, error));
+            let state = if is_restless { SteadyState::NeverSteady } else { SteadyState::Flat };
+            let steady = Steady { state, ..Steady::default() };
+            let user = WorkloadRecord { steady, ..workload(truth_s(levels) * error.exp(), 1, 10.0) };
+            let number = records.len() as u32 + 1;
+            let record = TrialRecord { number, combination, repeat, ..trial(block, replicate, levels, user) };
+            attempts.take(&record);
+            records.push(record);
+        };
         for block in 1..=self.question.blocks {
             noise.begin_block();
             for last in (1..keys.len()).rev() {
                 keys.swap(last, order.below(last as u64 + 1) as usize);
             }
-            for (levels, replicate) in &keys {
-                let mean_s = truth_s(levels) * noise.draw().exp();
-                let number = records.len() as u32 + 1;
-                records.push(TrialRecord { number, ..trial(block, *replicate, levels, workload(mean_s, 1, 10.0)) });
+            keys.iter().for_each(|&key| once(block, key, 0, &mut noise, &mut attempts));
+            while let Some(Repeat { key, repeat }) = attempts.next_repeat(block, repeats_max) {
+                once(block, (key.combination, key.replicate), repeat, &mut noise, &mut attempts);
             }
         }
         records

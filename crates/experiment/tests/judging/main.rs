@@ -8,6 +8,7 @@ mod made;
 mod modelling;
 mod odd;
 mod planned;
+mod repeating;
 mod searching;
 mod truth;
 mod verdicts;

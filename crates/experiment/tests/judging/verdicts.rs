@@ -144,6 +144,29 @@ fn a_subject_that_leaks_never_rests_and_supports_nothing() {
 }
 
 #[test]
+fn memory_that_grows_to_the_end_is_told() {
+    let (experiment, mut records) = claimed(6, FASTER);
+    let warned = |records: &[TrialRecord]| -> Vec<String> {
+        let warnings = judge(&experiment.question, records).warnings;
+        warnings.into_iter().filter(|warning| warning.contains("resident memory")).collect()
+    };
+    let of_cached = |record: &&mut TrialRecord| record.levels["path"] == "cached";
+    // One trial of six may be chance.
+    records.iter_mut().find(of_cached).unwrap().subjects.get_mut("site").unwrap().memory_growth_per_s = 9e5;
+    assert_eq!(warned(&records), Vec::<String>::new());
+    for record in records.iter_mut().filter(of_cached) {
+        record.subjects.get_mut("site").unwrap().memory_growth_per_s = 2e5;
+    }
+    let [warning] = warned(&records).try_into().unwrap();
+    assert!(warning.contains("`site` grew to the end of 6 trials, by 12 MB a minute at path=cached"), "{warning}");
+    // Where connections come one after another, every server grows.
+    for record in &mut records {
+        record.workloads.get_mut("user").unwrap().is_changing = true;
+    }
+    assert_eq!(warned(&records), Vec::<String>::new());
+}
+
+#[test]
 fn where_nothing_counts_there_is_no_answer() {
     let (experiment, mut records) = claimed(6, FASTER);
     let nothing = judge(&experiment.question, &[]);

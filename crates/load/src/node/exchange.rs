@@ -149,7 +149,7 @@ impl Load {
                     return (length, Reading::Lost);
                 }
                 Step::Answered { taken, keep_alive } => {
-                    self.complete_oldest(received.came, index);
+                    self.complete_oldest(now, received.came, index);
                     if !keep_alive {
                         self.close_announced(now, index, connection, received.ended, actions);
                         return (length, Reading::Lost);
@@ -251,9 +251,9 @@ impl Load {
         }
     }
 
-    /// The oldest request has its answer, and had it at `done`.
+    /// The oldest request has its answer, and had it at `done`; it is read at `now`.
     #[inline]
-    pub(super) fn complete_oldest(&mut self, done: Instant, index: u32) {
+    pub(super) fn complete_oldest(&mut self, now: Instant, done: Instant, index: u32) {
         let user = &mut self.users[index as usize];
         if user.window.is_full() {
             user.ready = done;
@@ -269,6 +269,9 @@ impl Load {
             self.interval.first_byte.record(slot.first.nanos_since(slot.sent));
         }
         self.interval.answered += 1;
+        let held = now.nanos_since(done);
+        self.interval.held_ns += held;
+        self.interval.held_max_ns = self.interval.held_max_ns.max(held);
         self.tally.answered += 1;
         self.tally.answered_late += u64::from(done > self.window_ends);
         let (status, content_bytes) = (user.answer.status, user.answer.content_bytes);

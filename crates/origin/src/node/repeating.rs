@@ -5,8 +5,8 @@ use breme_node::Action;
 
 use super::Turn;
 use crate::answer::{Answer, Lasting};
+use crate::counters::Source;
 use crate::familiar::{Answered, Moment};
-use crate::file_cache::Source;
 use crate::sending::COPIED_BYTES_MAX;
 
 impl Turn<'_> {

@@ -58,6 +58,8 @@ impl Turn<'_> {
         let Role::Reverse { group, .. } = &self.shared.role else { return };
         let Some(client) = self.node.clients.get(client_key.index()) else { return };
         let may_learn = head.is_repeatable()
+            // The last request of a connection says so, and is answered otherwise.
+            && !client.http.will_close()
             && !head.asks_upgrade
             && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
             && !client.is_trusted

@@ -60,19 +60,27 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
 fn laws(run: &Run<'_>) -> Markup {
     let laws = &run.judgement.laws;
     let broken = laws.iter().filter(|law| !law.agrees).count();
-    let mut rows = Table::new(&["trial", "workload", "#users", "#by the law", "agrees"]);
+    let mut rows = Table::new(&["trial", "workload", "#users", "#by the law", "#with the generator", "agrees"]);
     let mut sorted: Vec<_> = laws.iter().collect();
     sorted.sort_by_key(|law| law.agrees);
     for law in sorted {
         let agrees = if law.agrees { Cell::from("yes") } else { Cell::classed("no", "refuted") };
         let number = |value| Cell::from(figure(value, Unit::Plain));
+        let held = Cell::from(figure(law.held_share, Unit::Share));
         let trial = Cell::linked(law.trial.to_string(), format!("trial-{}", law.trial));
-        rows.push([trial, words::one_line(&law.workload).into(), number(law.users), number(law.users_by_law), agrees]);
+        rows.push([
+            trial,
+            words::one_line(&law.workload).into(),
+            number(law.users),
+            number(law.users_by_law),
+            held,
+            agrees,
+        ]);
     }
     html! {
         @if !laws.is_empty() {
             h3 { "Operational law" }
-            p { "In a closed loop users = rate × (response time + think time). It was checked on " (laws.len()) " workloads of trials; " (broken) " do not agree." }
+            p { "In a closed loop users = rate × (response time + think time + the time for which an answer waits for the generator). It was checked on " (laws.len()) " workloads of trials; " (broken) " do not agree." }
             details.data open[broken > 0] {
                 summary { "Each check" }
                 (table("Checks of the operational law", &rows.limited(ROWS_MAX), None))

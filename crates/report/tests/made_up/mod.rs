@@ -223,7 +223,7 @@ fn study_trial(number: u32, block: u32, combination: u32, replicate: u32, random
     }
 }
 
-/// One fails with a hostile last word, one is invalid, one never comes to rest.
+/// One fails with a hostile last word, one is invalid, one never comes to rest, though it was run again.
 fn spoil(trials: &mut [TrialRecord]) {
     trials[40].end = TrialEnd::Failed {
         who: String::from("wiki"),
@@ -239,6 +239,7 @@ fn spoil(trials: &mut [TrialRecord]) {
         ),
         String::from("lateness: 99 % quantile 4.2 ms, more than a tenth of the median service time"),
     ];
+    trials[101].repeat = 1;
     if let Some(workload) = trials[101].workloads.values_mut().next() {
         workload.steady =
             Steady { state: SteadyState::NeverSteady, from_s: 0.0, remark: Some(String::from("it rises to the end")) };
@@ -368,13 +369,23 @@ fn study_judgement(trials: &[TrialRecord]) -> Judgement {
                 workload: String::from("user"),
                 users: 1.0,
                 users_by_law: if trial == 7 { 0.71 } else { 0.998 },
+                held_share: 0.02,
                 agrees: trial != 7,
             })
             .collect(),
         searches: vec![search()],
         models: models(&tables[2]),
         tables,
-        trials: TrialCounts { planned: 174, run: 174, counted: 171, failed: 1, invalid: 1, unsteady: 1, blocks: 4 },
+        trials: TrialCounts {
+            planned: 174,
+            run: 174,
+            repeated: 1,
+            counted: 171,
+            failed: 1,
+            invalid: 1,
+            unsteady: 1,
+            blocks: 4,
+        },
         warnings: vec![
             String::from("The clock speed is governed by the host of this virtual machine and cannot be read."),
             String::from("3 of 174 trials do not count; see below."),
@@ -709,6 +720,7 @@ fn verdicts_judgement(trials: &[TrialRecord]) -> Judgement {
             workload: HOSTILE[1].to_owned(),
             users: 1.0,
             users_by_law: 2.0,
+            held_share: 0.0,
             agrees: false,
         }],
         searches: vec![SearchOutcome {
@@ -717,7 +729,15 @@ fn verdicts_judgement(trials: &[TrialRecord]) -> Judgement {
             ..search()
         }],
         models: Vec::new(),
-        trials: TrialCounts { planned: 8, run: 8, counted: 6, failed: 1, invalid: 1, unsteady: 0, blocks: 3 },
+        trials: TrialCounts {
+            planned: 8,
+            run: 8,
+            counted: 6,
+            failed: 1,
+            invalid: 1,
+            blocks: 3,
+            ..TrialCounts::default()
+        },
         warnings: (0..6).map(|index| format!("warning {index} {}", HOSTILE[1])).collect(),
     }
 }

@@ -126,7 +126,7 @@ impl Generator {
             is_open: self.workload.is_open,
         };
         let window = window::read(&self.folder.join(format!("{}.hlog", self.workload.name)), trial)?;
-        let record = record(&self.workload, &told, window);
+        let record = WorkloadRecord { is_changing, ..record(&self.workload, &told, window) };
         Ok(Seen { record, told })
     }
 }
@@ -205,7 +205,10 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         connections: workload.connections,
         pipeline: told.settings.pipeline_depth,
         is_connecting_each: !told.settings.keep_alive,
+        is_changing: false,
         think_mean_s: workload.think_mean.as_secs_f64(),
+        held_mean_s: Some(window.held_mean_ns / 1e9),
+        held_max_s: window.held_max_ns as f64 / 1e9,
         window_s: window.length_s,
         steady: window.steady,
         answered: told.requests.answered,

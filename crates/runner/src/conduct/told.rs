@@ -79,6 +79,8 @@ pub(super) struct Row {
     pub(super) errors: u64,
     pub(super) response_p50_ns: u64,
     pub(super) response_p99_ns: u64,
+    pub(super) held_mean_ns: f64,
+    pub(super) held_max_ns: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -179,6 +181,7 @@ mod tests {
             errors: u64::from(second == 7),
             response_p50_ns: 5,
             response_p99_ns: if second == 7 { 900 } else { 9 },
+            ..Row::default()
         };
         let told = Told { series: (0..10).map(row).collect(), ..Told::default() };
         let series = told.series(4);

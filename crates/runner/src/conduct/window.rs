@@ -30,6 +30,10 @@ pub(super) struct Window {
     pub(super) steady: Steady,
     pub(super) length_s: f64,
     pub(super) answered: u64,
+    /// Mean time for which an answer waited for the generator.
+    pub(super) held_mean_ns: f64,
+    /// The longest.
+    pub(super) held_max_ns: u64,
     pub(super) response: Histogram,
     pub(super) service: Histogram,
 }
@@ -63,8 +67,18 @@ pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, String> {
         }
     })?;
     let counts = |row: &&Row| row.start_s >= steady.from_s - EPSILON_S && row.start_s < trial.end_s;
-    let answered = trial.rows.iter().filter(counts).map(|row| row.answered).sum();
-    Ok(Window { length_s: (trial.end_s - steady.from_s).max(0.0), answered, response, service, steady })
+    let rows = || trial.rows.iter().filter(counts);
+    let answered: u64 = rows().map(|row| row.answered).sum();
+    let held_ns: f64 = rows().map(|row| row.held_mean_ns * row.answered as f64).sum();
+    Ok(Window {
+        length_s: (trial.end_s - steady.from_s).max(0.0),
+        answered,
+        held_mean_ns: held_ns / answered.max(1) as f64,
+        held_max_ns: rows().map(|row| row.held_max_ns).max().unwrap_or(0),
+        response,
+        service,
+        steady,
+    })
 }
 
 /// The log has milliseconds, the rows have more.

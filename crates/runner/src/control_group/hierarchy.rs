@@ -332,6 +332,55 @@ mod tests {
         );
     }
 
+    /// A tree of version 2 whose controllers are handed down, made of plain files; version 1 beside it, which is then not asked.
+    fn delegated(controllers: &[&'static str]) -> (tempfile::TempDir, Hierarchy) {
+        let folder = tempfile::tempdir().unwrap();
+        let [unified, separate] = ["unified", "pids"].map(|name| folder.path().join(name));
+        fs::create_dir_all(&separate).unwrap();
+        fs::create_dir_all(&unified).unwrap();
+        let folders = RunFolders {
+            unified: Some((unified, controllers.to_vec())),
+            separate: BTreeMap::from([("pids", separate)]),
+        };
+        let hierarchy = Hierarchy { folders: Arc::new(folders), refusals: Vec::new(), made: AtomicU32::new(0) };
+        (folder, hierarchy)
+    }
+
+    const ALL: ResourceLimits =
+        ResourceLimits { cpu: Some(0.5), memory_bytes: Some(1 << 20), open_files: None, processes: Some(9) };
+
+    #[test]
+    fn a_group_of_version_2_has_all_limits_in_one_folder() {
+        let (_folder, hierarchy) = delegated(&CONTROLLERS);
+        let group = hierarchy.make("edge", &ALL).unwrap();
+        let [only] = group.folders.as_slice() else { panic!("{group:?}") };
+        let written = |name: &str| fs::read_to_string(only.join(name)).unwrap();
+        assert_eq!(["cpu.max", "memory.max", "pids.max"].map(written), ["50000 100000", "1048576", "9"]);
+        assert!(!only.join("memory.swap.max").exists(), "a kernel without swap has no such file");
+        assert!(!group.needs_process_limit);
+        // What the kernel tells of such a group.
+        fs::write(only.join("cpu.stat"), "usage_usec 30\nuser_usec 10\nsystem_usec 20\n").unwrap();
+        fs::write(only.join("memory.events"), "low 0\noom 2\noom_kill 1\n").unwrap();
+        fs::write(only.join("cgroup.kill"), "").unwrap();
+        let micros = std::time::Duration::from_micros;
+        assert_eq!(super::super::usage(&group.folders), Some((micros(10), micros(20))));
+        assert_eq!(super::super::out_of_memory_kills(&group.folders), 1);
+        kill(&group.folders);
+        assert_eq!(written("cgroup.kill"), "1");
+    }
+
+    #[test]
+    fn a_controller_that_is_not_handed_down_is_found_in_version_1_or_named() {
+        let (folder, hierarchy) = delegated(&["cpu"]);
+        let some = ResourceLimits { memory_bytes: None, ..ALL };
+        let group = hierarchy.make("edge", &some).unwrap();
+        let places: Vec<PathBuf> = group.folders.iter().map(|folder| parent_of(folder).to_owned()).collect();
+        assert_eq!(places, ["unified", "pids"].map(|name| folder.path().join(name)), "version 2 first");
+        assert_eq!(fs::read_to_string(group.folders[1].join("pids.max")).unwrap(), "9");
+        let error = hierarchy.make("edge", &ALL).unwrap_err();
+        assert!(error.contains("`memory` is not handed down to"), "{error}");
+    }
+
     #[test]
     fn names_are_made_fit_for_a_folder() {
         assert_eq!(plain("../a b/ü"), "___a_b__");

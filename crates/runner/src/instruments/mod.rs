@@ -15,6 +15,7 @@
 
 mod counters;
 mod exposition;
+mod growth;
 mod machine;
 mod members;
 mod process;

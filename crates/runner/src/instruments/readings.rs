@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use breme_experiment::record::{MachineUse, SubjectRecord};
 
 use super::counters::Counters;
+use super::growth::growth_per_s;
 use super::machine::MachineSample;
 use super::members::Use;
 use super::track::{Sample, Track, between};
@@ -157,6 +158,7 @@ impl WatchedReadings {
             cpu_system_ns: grown(|used| used.cpu_system_ns),
             memory_mean_bytes: (samples().map(|used| used.resident_bytes as f64).sum::<f64>() / count) as u64,
             memory_max_bytes: most(|used| used.resident_bytes),
+            memory_growth_per_s: self.memory_growth(from_ns, to_ns),
             threads_max: most(|used| used.threads),
             descriptors_max: most(|used| used.descriptors),
             descriptors_share_max: samples().map(|used| used.descriptors_share).fold(0.0, f64::max),
@@ -166,6 +168,11 @@ impl WatchedReadings {
             uptime_s: to.uptime_s,
             counters,
         }
+    }
+
+    fn memory_growth(&self, from_ns: u64, to_ns: u64) -> f64 {
+        let samples = self.track.within(from_ns, to_ns).map(|used| (used.at_ns, used.resident_bytes));
+        growth_per_s(&samples.collect::<Vec<_>>())
     }
 
     /// Since the trial's beginning: a restart in the part that is cut off says as much.

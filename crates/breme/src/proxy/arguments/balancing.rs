@@ -10,7 +10,7 @@ use super::health::HealthFlags;
 use crate::failure::Failure;
 use crate::files::read_bounded;
 use crate::load::units;
-use crate::proxy::Secrets;
+use crate::proxy::assembly::Secrets;
 
 const BALANCING: &str = "Balancing";
 /// The longest key that is read from a file.
@@ -171,16 +171,57 @@ pub fn locate_in_group(error: &GroupError) -> Failure {
     let flag = match error {
         GroupError::CookieName(_) | GroupError::Separator(_) => "--affinity",
         GroupError::ShortKey => "--affinity-key-file",
-        GroupError::Senseless { .. } => "",
+        GroupError::Senseless { setting, .. } => flag_of(setting),
         _ => "--upstream",
     };
     let colon = if flag.is_empty() { "" } else { ": " };
     Failure::usage(format!("{flag}{colon}{error}"))
 }
 
+/// The flag of a setting, by the balancer's own words for it.
+fn flag_of(setting: &str) -> &'static str {
+    const FLAGS: [(&str, &str); 9] = [
+        ("path of health", "--health-path"),
+        ("host of health", "--health-host"),
+        ("interval of health", "--health-interval"),
+        ("time-out of health", "--health-timeout"),
+        ("rise of health", "--health-rise"),
+        ("fall of health", "--health-fall"),
+        ("first ejection", "--eject-time"),
+        ("longest ejection", "--eject-time-max"),
+        ("consistent hashing", "--hash-load"),
+    ];
+    FLAGS.iter().find(|(words, _)| setting.contains(words)).map_or("", |(_, flag)| flag)
+}
+
 #[cfg(test)]
 mod tests {
+    use breme_balance::{Group, HealthSettings};
+
     use super::*;
+
+    #[test]
+    fn numbers_that_make_no_sense_are_told_by_their_flags() {
+        let health = |change: fn(&mut HealthSettings)| {
+            let mut health = HealthSettings::default();
+            change(&mut health);
+            GroupSettings { health: Some(health), ..GroupSettings::default() }
+        };
+        let no_time = EjectionSettings { base: Duration::ZERO, ..EjectionSettings::default() };
+        for (settings, flag) in [
+            (health(|health| health.path = "x".to_owned()), "--health-path: "),
+            (health(|health| health.host = Some("a b".to_owned())), "--health-host: "),
+            (health(|health| health.interval = Duration::ZERO), "--health-interval: "),
+            (health(|health| health.timeout = Duration::ZERO), "--health-timeout: "),
+            (health(|health| health.rise = 0), "--health-rise: "),
+            (health(|health| health.fall = 0), "--health-fall: "),
+            (GroupSettings { ejection: Some(no_time), ..GroupSettings::default() }, "--eject-time: "),
+            (GroupSettings { hash_load_percent_max: 50, ..GroupSettings::default() }, "--hash-load: "),
+        ] {
+            let problem = locate_in_group(&Group::new(settings, Vec::new()).unwrap_err()).message;
+            assert!(problem.starts_with(flag), "{flag}: {problem}");
+        }
+    }
 
     #[test]
     fn a_client_comes_back_by_a_cookie_of_ours_or_of_an_application() {

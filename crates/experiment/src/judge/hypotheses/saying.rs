@@ -121,8 +121,9 @@ fn against_constant(measured: &Expression, effect: &Effect, side: Side) -> Strin
     };
     let unit = measured.unit();
     let [center, one, other] = [0, 1, 2].map(|index| back(ends[index]));
-    let (low, high) = (amount(one.min(other), unit), amount(one.max(other), unit));
-    let center = amount(center, unit);
+    // What is below 500 must not read as 500.
+    let [center, low, high] =
+        [center, one.min(other), one.max(other)].map(|value| words::amount_beside(constant, value, unit));
     if low == high { center } else { format!("{center} ({low} to {high})") }
 }
 

@@ -1,0 +1,126 @@
+//! From the flags to a proxy, and to all that belongs to it. Nothing is bound here, so that it also serves to check flags.
+
+use std::sync::Arc;
+
+use breme_cache::{Cache, SettingsError as CacheError};
+use breme_driver::{Clock, Settings as DriverSettings};
+use breme_node::ListenerId;
+use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
+
+use super::ROLE;
+use super::access_log::{Destination, Writer};
+use super::arguments::{Args, locate_in_group};
+use super::names::Names;
+use super::secured::Clients;
+use super::upstreams::Upstreams;
+use crate::admin::Token;
+use crate::failure::Failure;
+use crate::serving::{Place, Tls, random_bits, secured_listeners};
+
+/// A proxy that can be started.
+pub struct Assembly {
+    pub proxy: Proxy,
+    pub parts: Parts,
+    /// But for the number of connections.
+    pub driver: DriverSettings,
+}
+
+/// What belongs to a proxy.
+pub struct Parts {
+    pub secrets: Secrets,
+    pub places: Vec<Place>,
+    pub tls: Option<Tls>,
+    pub token: Token,
+    pub upstreams: Option<Upstreams>,
+    pub cache: Option<Arc<Cache>>,
+    pub names: Option<Names>,
+    /// None while flags are only checked: a check writes nothing.
+    pub log: Option<Writer>,
+}
+
+/// What is drawn at the start, and stays.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    /// For cookies of the proxy's own.
+    pub key: Vec<u8>,
+    pub seed: u64,
+    pub secured_listeners: Vec<ListenerId>,
+}
+
+impl Secrets {
+    fn draw(places: &[Place]) -> Result<Self, Failure> {
+        let key = [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat();
+        Ok(Self { key, seed: random_bits()? as u64, secured_listeners: secured_listeners(places) })
+    }
+}
+
+impl Assembly {
+    pub fn of(args: &Args, clock: Clock) -> Result<Self, Failure> {
+        let clients = Clients::of(&args.upstreams)?;
+        let parts = Parts::of(args, clock)?;
+        let proxy = Proxy::new(ProxyParts {
+            group: parts.upstreams.as_ref().map(Upstreams::group),
+            cache: parts.cache.clone(),
+            tls_clients: clients.by_name,
+            resolver: parts.names.clone().map(|names| Arc::new(names) as Arc<dyn Resolver>),
+            access_log: parts.log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
+            ..ProxyParts::new(args.settings(&parts.secrets), clock.wall_clock())
+        });
+        let proxy = proxy.map_err(|error| locate(&error))?;
+        let driver = DriverSettings { tls_clients: clients.list, ..args.driver_settings() };
+        Ok(Self { proxy, parts, driver })
+    }
+}
+
+impl Parts {
+    fn of(args: &Args, clock: Clock) -> Result<Self, Failure> {
+        let places = args.places()?;
+        let secrets = Secrets::draw(&places)?;
+        let names = args.forward.then(Names::start).transpose();
+        Ok(Self {
+            tls: Tls::of(ROLE, &args.tls, &places)?,
+            token: Token::of_file("--admin-token-file", args.admin_token_file.as_deref()).map_err(Failure::usage)?,
+            upstreams: if args.forward { None } else { Some(upstreams(args, &secrets, clock)?) },
+            cache: cache(args, &secrets)?,
+            names: names.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?,
+            log: if args.check_config { None } else { access_log(args)? },
+            places,
+            secrets,
+        })
+    }
+}
+
+fn access_log(args: &Args) -> Result<Option<Writer>, Failure> {
+    let start = |path| Writer::start(Destination::of(path), args.log_format).map_err(Failure::run);
+    args.access_log.as_deref().map(start).transpose()
+}
+
+fn upstreams(args: &Args, secrets: &Secrets, clock: Clock) -> Result<Upstreams, Failure> {
+    let rules = args.balancing.settings(secrets)?;
+    let flags = &args.upstreams;
+    Upstreams::new(rules, flags.upstream.clone(), flags.resolve_interval, clock)
+        .map_err(|error| locate_in_group(&error))
+}
+
+fn cache(args: &Args, secrets: &Secrets) -> Result<Option<Arc<Cache>>, Failure> {
+    let settings = args.caching.settings(&args.via_name, secrets.seed);
+    settings.map(Cache::new).transpose().map_err(|error| {
+        let flag = if matches!(error, CacheError::Name(_)) { "--via-name" } else { "--cache-memory" };
+        Failure::usage(format!("{flag}: {error}"))
+    })
+}
+
+/// The flag that is at fault.
+pub fn locate(error: &SettingsError) -> Failure {
+    let flag = match error {
+        SettingsError::NoUpstreams => "--upstream",
+        SettingsError::Pseudonym(_) => "--via-name",
+        SettingsError::Host(_) => "--host",
+        SettingsError::Network(_) => "--trusted",
+        SettingsError::PurgeFrom(_) => "--purge-from",
+        SettingsError::AllowedHost(_) => "--allow-host",
+        SettingsError::RelayBytes => "--relay-memory",
+        _ => return Failure::run(error.to_string()),
+    };
+    Failure::usage(format!("{flag}: {error}"))
+}

@@ -1,0 +1,23 @@
+//! Names that the file gives, and paths that it takes from its own folder.
+
+use crate::file::fault::Notebook;
+use crate::file::tree::Entry;
+use crate::placeholder;
+
+/// The name of a subject, a path, a workload or a factor.
+pub(super) fn check_name(what: &str, entry: &Entry, book: &mut Notebook) -> Option<()> {
+    if placeholder::is_name(&entry.key) && !entry.key.contains('.') {
+        return Some(());
+    }
+    book.note(
+        &entry.key_span,
+        format!("{:?} is no name of a {what}; use letters, digits, '_' and '-', a letter first", entry.key),
+    );
+    None
+}
+
+/// A path as it is seen from the folder of the experiment.
+pub(super) fn absolute(path: &str, folder: &str) -> String {
+    let is_free = path.starts_with('/') || path.starts_with("${") || folder.is_empty();
+    if is_free { path.to_owned() } else { format!("{}/{path}", folder.trim_end_matches('/')) }
+}

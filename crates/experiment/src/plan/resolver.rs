@@ -1,0 +1,98 @@
+//! What it takes to fill the levels of one combination into the parts of the file: the tree, the roles, the files that it names, and a book for all that
+//! is wrong. The parts themselves (`subject`, `workload`, `request`, `resolve`) are methods of it, each in its own file.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::roles::Roles;
+use crate::file::RestartText;
+use crate::file::fault::{Notebook, Span};
+use crate::file::levels::Levels;
+use crate::file::tree::{Node, Table};
+use crate::file::values::{At, Content};
+
+/// The longest file that an experiment may name, and all of them together.
+pub const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Reads a file, as seen from the folder of the experiment.
+pub(super) type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+/// Looks at the arguments of `breme ROLE`; says what is wrong.
+pub(super) type CheckArguments<'a> = &'a dyn Fn(&str, &[String]) -> Result<(), String>;
+
+/// The contents of the files that an experiment names, each read once.
+#[derive(Default)]
+pub(super) struct Files<'a> {
+    pub known: RefCell<BTreeMap<String, Arc<str>>>,
+    pub read: Option<ReadFile<'a>>,
+}
+
+pub(super) struct Resolver<'a, 'b> {
+    pub tree: &'a Table,
+    pub roles: &'a Roles,
+    pub files: &'a Files<'a>,
+    pub levels: Levels<'a>,
+    pub seed: u64,
+    pub check: Option<CheckArguments<'a>>,
+    /// When subjects are started anew, where they do not say it.
+    pub restart: RestartText,
+    /// Factors that are used, and subjects that are asked.
+    pub used: &'b mut BTreeSet<String>,
+    pub asked: &'b mut BTreeSet<String>,
+    pub book: &'b mut Notebook,
+}
+
+impl Resolver<'_, '_> {
+    pub(super) fn fill(&mut self, node: &Node) -> Option<Node> {
+        self.levels.fill(node, self.used, self.book)
+    }
+
+    /// The content of a file that stands beside the experiment.
+    pub(super) fn load(&mut self, path: &At<String>) -> Option<String> {
+        let known = self.files.known.borrow().get(&path.value).cloned();
+        let content = match (known, self.files.read) {
+            (Some(content), _) => content,
+            (None, Some(read)) => match read(&path.value) {
+                Ok(content) => self.keep(path, content)?,
+                Err(problem) => {
+                    self.book.note(&path.span, format!("the file {:?} cannot be read: {problem}", path.value));
+                    return None;
+                }
+            },
+            (None, None) => {
+                self.book.note(&path.span, format!("the file {:?} was not kept with the plan", path.value));
+                return None;
+            }
+        };
+        Some(self.levels.fill_within(&content, &path.span, self.used, self.book))
+    }
+
+    fn keep(&mut self, path: &At<String>, content: String) -> Option<Arc<str>> {
+        let mut known = self.files.known.borrow_mut();
+        let sum: usize = known.values().map(|content| content.len()).sum();
+        if sum + content.len() > CONTENT_BYTES_MAX {
+            self.book.note(
+                &path.span,
+                format!("the files of the experiment are longer than {CONTENT_BYTES_MAX} bytes together"),
+            );
+            return None;
+        }
+        let content: Arc<str> = content.into();
+        known.insert(path.value.clone(), Arc::clone(&content));
+        Some(content)
+    }
+
+    pub(super) fn check_with_program(&mut self, role: &str, arguments: &[String], span: &Span) {
+        if let Some(Err(problem)) = self.check.map(|check| check(role, arguments)) {
+            self.book.note(span, format!("`breme {role}` would not start: {problem}"));
+        }
+    }
+
+    /// A text of the file, or that of the file that it names.
+    pub(super) fn content(&mut self, content: &At<Content>) -> Option<String> {
+        match &content.value {
+            Content::Here(text) => Some(text.clone()),
+            Content::File(path) => self.load(path),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the design says of the whole run: how many blocks, how sure, what is tried twice, what is run again.
+
+use std::time::Duration;
+
+use super::Plan;
+use super::repeats::{REPEATS_DEFAULT, REPEATS_MAX};
+use crate::expression::meant_or_known;
+use crate::file::fault::Notebook;
+use crate::file::reader::{self, node_of};
+use crate::file::tree::{Entry, Table, Value};
+use crate::file::values::{At, Raw};
+use crate::file::{self, OrderText};
+
+/// The most blocks of a run.
+pub const BLOCK_COUNT_MAX: u64 = 10_000;
+const BLOCKS_DEFAULT: u64 = 6;
+pub(super) const SEED_DEFAULT: u64 = 1;
+pub(super) const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
+pub(super) const CONFIDENCE_DEFAULT: f64 = 0.95;
+
+/// What the design says of the whole run.
+pub(super) struct Run {
+    pub seed: u64,
+    blocks: u64,
+    repeats: u64,
+    budget: Option<Duration>,
+    confidence: f64,
+    equal_within: f64,
+    is_random: bool,
+    aa: Option<u32>,
+}
+
+/// What is the same for the whole run; the rest of the design may differ from combination to combination.
+const OF_THE_RUN: [&str; 8] = ["blocks", "repeats", "seed", "budget", "aa", "equal_within", "confidence", "order"];
+
+impl Run {
+    pub(super) fn read(tree: &Table, combinations: &[Vec<(String, String)>], book: &mut Notebook) -> Option<Self> {
+        let before = book.count();
+        let entries = tree.table("design").iter().filter(|entry| OF_THE_RUN.contains(&entry.key.as_str()));
+        let entries: Vec<Entry> = entries.cloned().collect();
+        for entry in &entries {
+            if matches!(&entry.node.value, Value::Text(text) if text.starts_with('$')) {
+                let problem = format!("`{}` is the same for the whole run; it cannot depend on a factor", entry.key);
+                book.note(&entry.node.span, problem);
+            }
+        }
+        if book.count() > before {
+            return None;
+        }
+        let file: file::Design = reader::read(&node_of(Table { entries }), book)?;
+        let blocks = file.blocks.as_ref().map_or(BLOCKS_DEFAULT, |blocks| blocks.value.0);
+        if let Some(at) = &file.blocks {
+            if blocks == 0 {
+                book.note(&at.span, "0 blocks are no run; 6 at least are needed for a verdict");
+            } else if blocks > BLOCK_COUNT_MAX {
+                book.note(&at.span, format!("{blocks} blocks are more than {BLOCK_COUNT_MAX}"));
+            }
+        }
+        let repeats = file.repeats.as_ref().map_or(REPEATS_DEFAULT, |repeats| repeats.value.0);
+        if let Some(at) = file.repeats.as_ref().filter(|_| repeats > REPEATS_MAX) {
+            let problem =
+                format!("a trial is run again {REPEATS_MAX} times at most; {REPEATS_DEFAULT} is usual, 0 is never");
+            book.note(&at.span, problem);
+        }
+        let confidence = file.confidence.as_ref().map_or(CONFIDENCE_DEFAULT, |share| share.value.0);
+        if let Some(at) = file.confidence.as_ref().filter(|_| !(0.5..1.0).contains(&confidence)) {
+            book.note(&at.span, "the confidence is at least 50 % and less than 100 %; write for example \"95 %\"");
+        }
+        if let Some(at) = file.budget.as_ref().filter(|budget| budget.value.0.is_zero()) {
+            book.note(&at.span, "nothing can be measured in 0 s; write for example \"30m\"");
+        }
+        let aa = same_twice(file.aa.as_ref(), combinations, book);
+        (book.count() == before).then_some(Self {
+            seed: file.seed.map_or(SEED_DEFAULT, |seed| seed.0),
+            blocks,
+            repeats,
+            budget: file.budget.map(|budget| budget.value.0),
+            confidence,
+            equal_within: file.equal_within.map_or(EQUAL_WITHIN_DEFAULT, |share| share.0),
+            is_random: file.order != Some(OrderText::Fixed),
+            aa,
+        })
+    }
+
+    pub(super) fn into_plan(self, plan: &mut Plan) {
+        plan.blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        plan.repeats = u32::try_from(self.repeats).unwrap_or(u32::MAX);
+        plan.budget = self.budget;
+        plan.confidence = self.confidence;
+        plan.equal_within = self.equal_within;
+        plan.is_random = self.is_random;
+        plan.aa = self.aa;
+    }
+}
+
+/// The combination that is tried twice: the first one, or the first that has these levels.
+fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book: &mut Notebook) -> Option<u32> {
+    let Some(At { value: Raw(value), span }) = aa else { return Some(0) };
+    let table = match value {
+        Value::Boolean(is_wanted) => return is_wanted.then_some(0),
+        Value::Table(table) => table,
+        other => {
+            book.note(
+                span,
+                format!("true, false or the levels of a combination are expected here, not {}", other.describe()),
+            );
+            return None;
+        }
+    };
+    let has = |levels: &[(String, String)], entry: &Entry| {
+        levels.iter().any(|(name, level)| *name == entry.key && Some(level) == entry.node.value.plain().as_ref())
+    };
+    for entry in &table.entries {
+        if combinations.iter().any(|levels| has(levels, entry)) {
+            continue;
+        }
+        let known: Vec<&str> = combinations
+            .iter()
+            .flatten()
+            .filter(|(name, _)| *name == entry.key)
+            .map(|(_, level)| level.as_str())
+            .collect();
+        if known.is_empty() {
+            let factors = combinations.first().into_iter().flatten().map(|(name, _)| name.as_str());
+            book.note(
+                &entry.key_span,
+                format!("there is no factor `{}`; {}", entry.key, meant_or_known(&entry.key, factors)),
+            );
+        } else {
+            let level = entry.node.value.plain().unwrap_or_default();
+            let mut distinct: Vec<&str> = Vec::new();
+            known.iter().for_each(|level| {
+                if !distinct.contains(level) {
+                    distinct.push(level);
+                }
+            });
+            book.note(
+                &entry.node.span,
+                format!(
+                    "factor `{}` has no level `{level}`; {}",
+                    entry.key,
+                    meant_or_known(&level, distinct.into_iter())
+                ),
+            );
+        }
+        return None;
+    }
+    let found = combinations.iter().position(|levels| table.entries.iter().all(|entry| has(levels, entry)));
+    found.and_then(|index| u32::try_from(index).ok())
+}

@@ -1,0 +1,74 @@
+//! How the value of a variable is written where it stands: as it is, as a part of a URL, as the inside of a JSON string.
+
+use std::io::Write;
+
+/// How the value of a variable is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// As it is.
+    Plain,
+    /// Percent-encoded, as a part of a path, a query or a form.
+    Url,
+    /// As the inside of a JSON string.
+    Json,
+}
+
+impl Encoding {
+    pub(crate) fn parse(variable: &str, name: &str) -> Result<Self, String> {
+        match name {
+            "" => Ok(Self::Plain),
+            "url" => Ok(Self::Url),
+            "json" => Ok(Self::Json),
+            other => Err(format!(
+                "{other:?} is no encoding; write {{{variable}}}, {{{variable}:url}} or {{{variable}:json}}"
+            )),
+        }
+    }
+
+    pub(crate) fn push(self, value: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Self::Plain => out.extend_from_slice(value),
+            Self::Url => push_encoded(value, is_unreserved, out),
+            Self::Json => push_json(value, out),
+        }
+    }
+}
+
+/// `token:url`: the name, and the encoding behind it.
+pub(crate) fn split_encoding(name: &str) -> (&str, &str) {
+    name.split_once(':').unwrap_or((name, ""))
+}
+
+/// RFC 3986, 2.3.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+/// Writes what may stand and percent-encodes the rest.
+pub(crate) fn push_encoded(value: &[u8], may_stand: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+    for &byte in value {
+        if may_stand(byte) {
+            out.push(byte);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+/// Percent-encodes what cannot stand in a request target; what is encoded already stays.
+pub(crate) fn push_target(value: &[u8], out: &mut Vec<u8>) {
+    push_encoded(value, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte), out);
+}
+
+/// RFC 8259, 7.
+fn push_json(value: &[u8], out: &mut Vec<u8>) {
+    for &byte in value {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0..0x20 => {
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+            _ => out.push(byte),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! From an answer to the bytes that leave: at once, piece by piece, or as the request's own content comes back.
+
+use std::time::Duration;
+
+use breme_http1::{Framing, Refusal};
+use breme_node::Close;
+
+use super::Turn;
+use crate::answer::Answer;
+use crate::connection::{Connection, Echo, Plan, Waiting};
+use crate::sending::{self, Sending};
+
+impl Turn<'_> {
+    pub(super) fn answer(&mut self, answer: Answer) {
+        self.announce_close();
+        let status = answer.status;
+        let Connection { http, .. } = &mut *self.connection;
+        let sending = sending::begin(answer, &self.shared.lines, self.date.text(), http, self.id, self.actions);
+        self.advance(status, sending);
+    }
+
+    /// When the program is to end, the answer to the last request that has come says that there will be no other.
+    fn announce_close(&mut self) {
+        if self.is_stopping && !self.connection.has_pending {
+            self.connection.http.close_after_this();
+        }
+    }
+
+    pub(super) fn advance(&mut self, status: u16, sending: Sending) {
+        match sending {
+            Sending::Complete { content_bytes } => self.finish(status, content_bytes),
+            Sending::Pattern { sent, length } => {
+                self.connection.waiting = Waiting::Pattern { sent, length };
+                if !self.connection.queue_is_long {
+                    // If the driver's queue becomes long it says so before this moment comes.
+                    self.set_deadline(self.now + Duration::from_nanos(1));
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self, status: u16, content_bytes: u64) {
+        self.connection.waiting = Waiting::Idle;
+        self.content_bytes += content_bytes;
+        self.answered_count += 1;
+        self.counts.count_answer(status, self.connection.version.take());
+        self.connection.is_next_here = self.connection.has_pending;
+    }
+
+    pub(super) fn delay(&mut self, answer: Answer, delay: Duration) {
+        self.connection.waiting = Waiting::Delay(Box::new(answer));
+        self.set_deadline(self.now + delay);
+    }
+
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        self.shared.counters.count_refusal(refusal.reason);
+        if self.is_echo_begun() {
+            // Half an answer is out. Only a reset cannot be taken for its end.
+            return self.close(Close::Abort);
+        }
+        let out = self.actions.send(self.id);
+        let length_before = out.len();
+        self.connection.http.refuse(refusal, self.date.text(), out);
+        if out.len() > length_before {
+            self.counts.count_answer(refusal.status, self.connection.version);
+        }
+        self.close(Close::Graceful);
+    }
+
+    pub(super) fn close(&mut self, how: Close) {
+        self.connection.is_open = false;
+        self.connection.waiting = Waiting::Idle;
+        self.timers.clear(self.id.key());
+        self.actions.close(self.id, how);
+    }
+}
+
+/// Sending a request's content back.
+impl Turn<'_> {
+    pub(super) fn echo(&mut self, echo: &mut Echo, bytes: &[u8]) {
+        if !echo.has_begun {
+            if echo.held.len() + bytes.len() <= self.shared.settings.echo_held_bytes_max {
+                return echo.held.extend_from_slice(bytes);
+            }
+            self.begin_echo(echo);
+        }
+        self.echo_piece(echo.length, bytes);
+    }
+
+    fn begin_echo(&mut self, echo: &mut Echo) {
+        if self.is_stopping {
+            self.connection.http.close_after_this();
+        }
+        let framing = echo.length.map_or(Framing::Chunked, Framing::Length);
+        let out = self.actions.send(self.id);
+        let mut writer = self.connection.http.respond(200, framing, self.date.text(), out);
+        writer.block(&echo.lines);
+        // A content that is too long to hold is never left out.
+        let _ = writer.end();
+        echo.has_begun = true;
+        let held = std::mem::take(&mut echo.held);
+        self.echo_piece(echo.length, &held);
+    }
+
+    fn echo_piece(&mut self, length: Option<u64>, bytes: &[u8]) {
+        self.content_bytes += bytes.len() as u64;
+        let out = self.actions.send(self.id);
+        match length {
+            Some(_) => out.extend_from_slice(bytes),
+            None => self.connection.http.chunk(bytes, out),
+        }
+    }
+
+    pub(super) fn end_echo(&mut self, echo: &Echo) {
+        match echo.length {
+            Some(_) => self.connection.http.content_sent(),
+            None => self.connection.http.end_chunks(self.actions.send(self.id)),
+        }
+        self.finish(200, 0);
+    }
+
+    fn is_echo_begun(&self) -> bool {
+        match &self.connection.waiting {
+            Waiting::Content(exchange) => matches!(&exchange.plan, Plan::Echo(echo) if echo.has_begun),
+            _ => false,
+        }
+    }
+}

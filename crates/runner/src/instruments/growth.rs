@@ -1,0 +1,81 @@
+//! Whether something grows without end: memory that leaks.
+//!
+//! Every server grows when its first connections come, and levels off. A leak does not: it grows in each quarter of the trial, and in the last as
+//! it did before. What grows by less than [`RISE_MIN_BYTES`] in a trial, or by [`RISE_MIN_SHARE`], may be anything. A cache that fills looks the same;
+//! so this is something to be told, and no verdict.
+
+/// Fewer samples have no quarters.
+const SAMPLES_MIN: usize = 8;
+/// The least rise over the trial.
+const RISE_MIN_BYTES: f64 = 1024.0 * 1024.0;
+/// The same as a share of what it was at first.
+const RISE_MIN_SHARE: f64 = 0.02;
+/// The last quarter must rise by this share of what the others did.
+const LAST_SHARE_MIN: f64 = 0.5;
+const PARTS: usize = 4;
+
+/// Bytes a second, of samples (instant in ns, bytes) in the order of their instants; 0 if it did not grow to the end.
+pub(super) fn growth_per_s(samples: &[(u64, u64)]) -> f64 {
+    let (Some(&(begin, first)), Some(&(end, _))) = (samples.first(), samples.last()) else { return 0.0 };
+    if samples.len() < SAMPLES_MIN || end <= begin {
+        return 0.0;
+    }
+    let length = end - begin;
+    let part_of = |at: u64| ((u128::from(at - begin) * PARTS as u128 / u128::from(length)) as usize).min(PARTS - 1);
+    let mut sums = [(0.0, 0.0); PARTS];
+    for &(at, bytes) in samples {
+        let (sum, count) = &mut sums[part_of(at)];
+        (*sum, *count) = (*sum + bytes as f64, *count + 1.0);
+    }
+    if sums.iter().any(|(_, count)| *count == 0.0) {
+        return 0.0;
+    }
+    let means = sums.map(|(sum, count)| sum / count);
+    let rises: Vec<f64> = means.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let rise = means[PARTS - 1] - means[0];
+    let grows_to_the_end = rises.iter().all(|&rise| rise > 0.0)
+        && rises[PARTS - 2] >= LAST_SHARE_MIN * rise / rises.len() as f64
+        && rise > RISE_MIN_BYTES.max(RISE_MIN_SHARE * first as f64);
+    // From the middle of the first part to the middle of the last.
+    let time_s = length as f64 / 1e9 * (PARTS - 1) as f64 / PARTS as f64;
+    if grows_to_the_end { rise / time_s } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    /// One sample a second for `seconds`.
+    fn growth(seconds: u64, bytes: impl Fn(u64) -> u64) -> f64 {
+        let samples: Vec<(u64, u64)> = (0..=seconds).map(|second| (second * 1_000_000_000, bytes(second))).collect();
+        growth_per_s(&samples)
+    }
+
+    #[test]
+    fn a_leak_is_measured() {
+        let per_s = growth(60, |second| 30 * MIB + second * MIB / 4);
+        assert!((per_s / (MIB as f64 / 4.0) - 1.0).abs() < 0.05, "{per_s}");
+        // In steps, as allocators ask for memory.
+        assert!(growth(60, |second| 30 * MIB + second / 7 * 2 * MIB) > 0.0);
+    }
+
+    #[test]
+    fn what_levels_off_or_hardly_grows_is_no_leak() {
+        assert_eq!(growth(60, |second| 30 * MIB + second.min(20) * MIB), 0.0, "a warm-up");
+        assert_eq!(growth(60, |second| 130 * MIB - 100 * MIB / (second + 1)), 0.0, "it comes to rest");
+        assert_eq!(growth(60, |second| 30 * MIB + second * 1024), 0.0, "too little");
+        assert_eq!(growth(60, |second| 9_000 * MIB + second * MIB), 0.0, "too little of it");
+        assert_eq!(growth(60, |second| 30 * MIB + second % 3 * MIB), 0.0);
+        assert_eq!(growth(60, |second| 900 * MIB - second * MIB), 0.0);
+    }
+
+    #[test]
+    fn too_few_samples_say_nothing() {
+        assert_eq!(growth(6, |second| 30 * MIB + second * MIB), 0.0);
+        assert_eq!(growth_per_s(&[]), 0.0);
+        let at_once: Vec<(u64, u64)> = (0..20).map(|index| (5, index * MIB)).collect();
+        assert_eq!(growth_per_s(&at_once), 0.0);
+    }
+}
