@@ -57,6 +57,8 @@ struct Fetch {
     /// Present until it is finished.
     fill: Option<Arc<FillState>>,
     has_head: bool,
+    /// What the answer varies with, if it may be stored.
+    names: Vec<Vec<u8>>,
     filled: Option<Filled>,
 }
 
@@ -100,7 +102,16 @@ impl Forward {
         fill: Option<Arc<FillState>>,
         report: CacheStatus,
     ) -> Self {
-        let fetch = Fetch { cache: Arc::clone(cache), role, asked, stale, fill, has_head: false, filled: None };
+        let fetch = Fetch {
+            cache: Arc::clone(cache),
+            role,
+            asked,
+            stale,
+            fill,
+            has_head: false,
+            names: Vec::new(),
+            filled: None,
+        };
         Self { work: Work::Fetch(Box::new(fetch)), conditions, report }
     }
 

@@ -14,6 +14,8 @@ use crate::bytes_inline::InlineBytes;
 const NAMES_MAX: usize = 16;
 /// Members of a list that are put in order; longer lists stay as they are.
 const SORTED_MAX: usize = 32;
+/// What the proxy itself tells upstream of each client, whatever the client said: what varies with these is for one client.
+const OF_THE_CLIENT: [&[u8]; 3] = [b"forwarded", b"x-forwarded-for", b"x-real-ip"];
 /// What all that say who they are have in common, so that what is said of one counts for all of them.
 const PERSONAL: &[u8] = b"\x01";
 
@@ -22,7 +24,7 @@ const PERSONAL: &[u8] = b"\x01";
 pub(crate) enum Vary {
     /// These; sorted, in lower case; perhaps none.
     Names(Vec<Vec<u8>>),
-    /// With something that nobody knows (`*`), or with too many.
+    /// With something that nobody knows (`*`), that is for one client, or with too many.
     Unknown,
 }
 
@@ -33,9 +35,15 @@ impl Vary {
             fields.values("vary").flat_map(list_members).map(<[u8]>::to_ascii_lowercase).collect();
         names.sort_unstable();
         names.dedup();
-        let is_unknown =
-            names.len() > NAMES_MAX || names.iter().any(|name| name == b"*" || std::str::from_utf8(name).is_err());
+        let cannot_be_known =
+            |name: &Vec<u8>| name == b"*" || OF_THE_CLIENT.contains(&&name[..]) || std::str::from_utf8(name).is_err();
+        let is_unknown = names.len() > NAMES_MAX || names.iter().any(cannot_be_known);
         if is_unknown { Self::Unknown } else { Self::Names(names) }
+    }
+
+    /// The names, as far as they are known.
+    pub(crate) fn names(&self) -> &[Vec<u8>] {
+        if let Self::Names(names) = self { names } else { &[] }
     }
 
     pub(crate) fn has_cookie(&self) -> bool {
@@ -256,7 +264,7 @@ mod tests {
         let vary = |lines: &[(&str, &str)]| Vary::of(&block(lines));
         assert_eq!(vary(&[]), Vary::Names(vec![]));
         assert_eq!(vary(&[("Vary", "Foo, bar"), ("vary", "foo")]), Vary::Names(vec![b"bar".to_vec(), b"foo".to_vec()]));
-        for unknown in ["*", "*, *", "Foo, *", "*, Foo"] {
+        for unknown in ["*", "*, *", "Foo, *", "*, Foo", "X-Forwarded-For", "foo, FORWARDED"] {
             assert_eq!(vary(&[("Vary", unknown)]), Vary::Unknown);
         }
         let many: Vec<String> = (0..=NAMES_MAX).map(|index| format!("n{index}")).collect();

@@ -67,7 +67,7 @@ pub(crate) fn judge(
         return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });
     }
     if directives.is_closed(status) || fields.has("set-cookie") || fields.has("set-cookie2") {
-        return lasting(Vec::new());
+        return lasting(vary.names().to_vec());
     }
     if request.has_authorization && !directives.allows_authorization() {
         return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });

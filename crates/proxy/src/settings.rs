@@ -28,7 +28,8 @@ pub struct Settings {
     pub clients: ClientLimits,
     /// Requests that wait while every upstream has as many as it may have.
     pub queue: QueueSettings,
-    /// Bytes of one exchange that wait in the proxy for a peer that is slower, in each direction; past it the faster one is held back.
+    /// Bytes of one exchange that wait in the proxy for a peer that is slower, in each direction; past it the faster one is held back. The driver
+    /// holds them and says when there are too many: its settings must say the same (`send_queue_high_bytes`).
     pub relay_bytes_max: usize,
     /// The listeners that speak TLS: the scheme of what comes there is `https`.
     pub secured_listeners: Vec<ListenerId>,

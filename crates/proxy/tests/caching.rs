@@ -51,8 +51,8 @@ fn stored(more: &str, content: &str, age: u64, said: &str) -> String {
 }
 
 /// The same, made so many seconds after the beginning.
-fn later(seconds: u64, answer: String) -> String {
-    answer.replace("08:49:37", &format!("08:49:{}", 37 + seconds))
+fn later(seconds: u64, answer: impl Into<String>) -> String {
+    answer.into().replace("08:49:37", &format!("08:49:{}", 37 + seconds))
 }
 
 const FRESH: &str = "Cache-Control: max-age=60";

@@ -1,6 +1,7 @@
 //! The same node on threads, events and io_uring: real sockets, small and large messages, both ways.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+#![allow(clippy::disallowed_types, reason = "here are real sockets")]
 
 mod support;
 
@@ -101,6 +102,7 @@ fn a_long_content_passes_both_ways_on_every_driver() {
 }
 
 /// Asks once and returns the content, on a connection of its own.
+#[allow(clippy::disallowed_types, reason = "a client of its own")]
 fn fetch(address: std::net::SocketAddr, request: &str, content_bytes: usize) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

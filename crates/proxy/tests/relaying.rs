@@ -459,7 +459,7 @@ fn a_request_that_ends_its_connection_does_so_however_often_it_came() {
     let last = head(&["GET /a HTTP/1.1", "Host: a.example", "Connection: close"]);
     let told = HELLO.replace("\r\nDate", "\r\nConnection: close\r\nDate");
     let clients = (0..6).map(|number| {
-        let script = Script::new().wait(std::time::Duration::from_secs(number));
+        let script = Script::new().wait(Duration::from_secs(number));
         script.connect().send(text(&last)).expect_gone(text(&told)).expect_closed(Ending::Any)
     });
     let upstream = (0..6).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();

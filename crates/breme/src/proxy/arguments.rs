@@ -197,6 +197,8 @@ impl Args {
         let threads = parallelism_of(self.threads, &self.serving, POOL_DEFAULT);
         DriverSettings {
             connect_timeout: self.connect_timeout,
+            // What an exchange may have waiting, the driver holds.
+            send_queue_high_bytes: self.relay_memory as u64,
             ..self.connections.driver_settings(&self.serving, threads)
         }
     }

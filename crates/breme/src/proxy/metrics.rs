@@ -39,6 +39,8 @@ impl Collector for ProxyMetrics {
 fn clients(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let answers = counts.answers.iter().map(|kind| ([("status", format!("{}xx", kind.status_class))], kind.count));
     families.counters("requests", "Requests that were answered completely, by status.", answers)?;
+    let help = "Requests that were passed on or answered as the same ones before, without being read anew.";
+    families.counter("requests_repeated", help, counts.requests_repeated + counts.cache_repeated)?;
     families.gauge("requests_in_flight", "Requests that are under way, tunnels too.", counts.exchanges_open)?;
     let refusals = counts.refusals.iter().map(|(reason, count)| ([("reason", refusal_name(*reason))], *count));
     families.counters("refusals", "Requests that were refused for what they are, by reason.", refusals)?;

@@ -32,6 +32,7 @@ impl Fetch {
             return Err(Refusal { is_lasting: true, names });
         }
         let variant = selecting::variant(&names, &self.asked.kept, Cookies::new(settings));
+        self.names = names;
         let lead: Vec<u8> = [self.asked.key.as_slice(), variant.as_slice()].concat();
         let layout = Layout {
             key_bytes: self.asked.key.as_slice().len() as u32,
@@ -89,7 +90,7 @@ impl Fetch {
                 Err(TooLong) => {
                     filled.is_overlong = true;
                     let now = self.asked.at;
-                    self.mark(&[], now);
+                    self.mark(&self.names, now);
                     self.leave_shard();
                 }
             }

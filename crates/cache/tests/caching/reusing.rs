@@ -162,3 +162,32 @@ fn head_freshens_what_it_agrees_with() {
     head.handle_end(&mut breme_cache::Wakes::new());
     assert!(!world.is_hit("GET /", ""));
 }
+
+#[test]
+fn what_is_passed_on_for_some_is_not_for_others() {
+    let mut world =
+        World::with(breme_cache::Settings { object_bytes_max: 40_000, ..breme_cache::Settings::new(4 << 20) });
+    let lines = "Cache-Control: max-age=60\nVary: Foo";
+    world.fetch("GET /", "Foo: 1", 200, lines, "one");
+    world.fetch("GET /", "Foo: 2", 200, "Cache-Control: private\nVary: Foo", "two");
+    let mut overlong = world.miss("GET /", "Foo: 3");
+    world.head(&mut overlong, 200, lines, None);
+    for _ in 0..5 {
+        overlong.handle_content(&[b'x'; 10_000], &mut breme_cache::Wakes::new());
+    }
+    overlong.handle_end(&mut breme_cache::Wakes::new());
+    assert_eq!(world.hit("GET /", "Foo: 1").content, "one");
+    for value in [2, 3] {
+        let _first = world.miss("GET /", &format!("Foo: {value}"));
+        let _second = world.miss("GET /", &format!("Foo: {value}"));
+    }
+}
+
+#[test]
+fn what_varies_with_the_clients_address_is_for_one_client() {
+    let mut world = World::new();
+    for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP"] {
+        world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=60\nVary: Accept, {name}"), "for you");
+        assert!(!world.is_hit("GET /", ""), "{name}: what upstream was told of the client is not what the client said");
+    }
+}

@@ -180,7 +180,7 @@ impl Turn<'_> {
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         self.begin_answer(key, answer.status(), answer.framing(), |writer, date| {
-            write_fields(cache, answer, writer, date)
+            write_fields(cache, answer, writer, date);
         });
         self.pass_pieces(key, pieces(answer));
     }

@@ -2,7 +2,8 @@
 //!
 //! What is asked often is asked in the same words, and the answer to it begins with the same words until its date changes. So a shard keeps the
 //! heads of requests that came last with what was sent upstream for each, and the head of the last answer to it with what the client was told.
-//! Measured in instructions of this program on `events`, see METHODS.md.
+//! Measured in instructions of this program on `events` (callgrind; reading anew → repeating): 16,900 → 5,400 for a request of 13 bytes and its
+//! answer.
 //!
 //! Nothing is decided here. A head becomes familiar after it was judged and written the usual way, if nothing but its bytes had a say in that; what
 //! has no place in its bytes (the client's address, its connection, the choice of an upstream) is regarded each time. A head must come twice to be

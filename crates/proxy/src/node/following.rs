@@ -30,7 +30,7 @@ impl Turn<'_> {
     fn look(&mut self, key: ExchangeKey, mut follower: Box<Follower>) {
         match follower.poll(self.moment()) {
             Followed::Waiting => self.set_part(key, Part::Follow(follower)),
-            Followed::LetGo => self.ask_anew(key, follower),
+            Followed::LetGo => self.ask_anew(key, *follower),
             Followed::Answer(answer) => self.give(key, &answer),
             Followed::Stream(head) => {
                 self.begin_stream(key, &head);
@@ -40,7 +40,7 @@ impl Turn<'_> {
     }
 
     /// It waited in vain: now it asks for itself, or waits for another one.
-    fn ask_anew(&mut self, key: ExchangeKey, follower: Box<Follower>) {
+    fn ask_anew(&mut self, key: ExchangeKey, follower: Follower) {
         let moment = self.moment();
         match follower.ask_again(moment) {
             Asked::Answer(answer) => self.give(key, &answer),
@@ -127,7 +127,7 @@ impl Turn<'_> {
             return false;
         }
         let Part::Follow(follower) = self.take_part(key) else { return false };
-        self.ask_anew(key, follower);
+        self.ask_anew(key, *follower);
         true
     }
 }

@@ -61,7 +61,6 @@ impl Turn<'_> {
             // The last request of a connection says so, and is answered otherwise.
             && !client.http.will_close()
             && !head.asks_upgrade
-            && !client.http.will_close()
             && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
             && !client.is_trusted
             && !self.has_cache()
