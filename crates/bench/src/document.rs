@@ -38,7 +38,7 @@ pub(crate) fn section(question: &Question, outcome: &Result<Findings, String>) -
             let blocks = count(blocks, "block");
             let seconds = findings.seconds;
             let mut text = format!("## {title}\n\n{sentence}\n\n{setting} {blocks}");
-            if question.measure != Measure::ServerMemory {
+            if is_timed(question) {
                 let _ = write!(text, " of {seconds} s an arm");
             }
             let _ = write!(text, ". (`{name}`)\n\n{table}");
@@ -169,15 +169,17 @@ fn sentence(findings: &Findings) -> String {
 
 fn table(findings: &Findings) -> String {
     let question = &findings.question;
-    let is_memory = is_memory(question);
-    let unit = question.unit;
-    let mut text = if is_memory {
+    let has_rate = has_rate(question);
+    let (unit, each) = (question.unit, each(question.unit));
+    let mut text = if matches!(question.measure, Measure::Misses { .. }) {
+        "| | misses, % (least–most) | MB in all | misses: ours ÷ this | goal |\n|---|---|---|---|---|\n".to_owned()
+    } else if !has_rate {
         format!(
-            "| | memory, kB a {unit} (least–most) | MB in all | memory: ours ÷ this | goal |\n|---|---|---|---|---|\n"
+            "| | memory, kB {each} (least–most) | MB in all | memory: ours ÷ this | goal |\n|---|---|---|---|---|\n"
         )
     } else {
         format!(
-            "| | CPU time, µs a {unit} (least–most) | CPU busy | {unit}s/s | CPU time: ours ÷ this | {unit}s/s: ours ÷ this | goal |\n\
+            "| | CPU time, µs {each} (least–most) | CPU busy | {unit}s/s | CPU time: ours ÷ this | {unit}s/s: ours ÷ this | goal |\n\
              |---|---|---|---|---|---|---|\n"
         )
     };
@@ -192,7 +194,7 @@ fn table(findings: &Findings) -> String {
             (Some(goal), Some(ratio)) => format!("≤ {goal}: {}", verdict::goal_in_words(ratio, *goal)),
             _ => String::new(),
         };
-        let _ = if is_memory {
+        let _ = if !has_rate {
             writeln!(text, "| {label} | {cost} | {beside:.1} | {in_words} | {goal} |")
         } else {
             let busy = median(samples.iter().filter_map(|sample| sample.busy)) * 100.0;
@@ -230,13 +232,29 @@ fn cost_ratio(findings: &Findings, other: &Series) -> Option<Estimate> {
     verdict::ratio(&findings.ours.samples, &other.samples, |sample: &Sample| sample.cost)
 }
 
-fn is_memory(question: &Question) -> bool {
-    matches!(question.measure, Measure::ServerMemory | Measure::GeneratorMemory)
+/// CPU time has a rate beside it; what is held or missed does not.
+fn has_rate(question: &Question) -> bool {
+    matches!(question.measure, Measure::ServerCpu | Measure::GeneratorCpu)
+}
+
+/// Trials that last as long as they are told to.
+fn is_timed(question: &Question) -> bool {
+    has_rate(question) || question.measure == Measure::GeneratorMemory
 }
 
 fn resource(question: &Question) -> String {
-    let what = if is_memory(question) { "memory" } else { "CPU time" };
-    format!("{what} a {}", question.unit)
+    let what = match question.measure {
+        Measure::ServerCpu | Measure::GeneratorCpu => "CPU time",
+        Measure::ServerMemory | Measure::GeneratorMemory | Measure::ObjectMemory { .. } => "memory",
+        Measure::Misses { .. } => "misses",
+    };
+    format!("{what} {}", each(question.unit))
+}
+
+/// `a request`, `an object`
+fn each(unit: &str) -> String {
+    let article = if unit.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+    format!("{article} {unit}")
 }
 
 /// A label without what stands behind its first comma.
@@ -342,7 +360,7 @@ mod tests {
 
     fn findings(name: &str, factors: [f64; 3]) -> Findings {
         let question = question(name);
-        let busy = (!is_memory(&question)).then_some(0.97);
+        let busy = has_rate(&question).then_some(0.97);
         let rivals = question.rivals.iter().zip(factors);
         Findings {
             ours: series(question.ours.label, None, &OURS, busy),

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use crate::generators::Generator;
-use crate::servers::Kind;
+use crate::servers::{Kind, Store};
 use crate::workbench::{Workbench, find_program, printed_by};
 
 /// Everything that a reader needs to judge whether the figures are about a machine like theirs.
@@ -81,10 +81,12 @@ fn revision(root: &Path) -> String {
 }
 
 fn versions_of_peers() -> Vec<String> {
-    let ask: [(&str, &str); 7] = [
+    let ask: [(&str, &str); 9] = [
         (Kind::Nginx.program(), "-v"),
         (Kind::Lighttpd.program(), "-v"),
         (Kind::Apache.program(), "-v"),
+        (Kind::Haproxy.program(), "-v"),
+        (Kind::Varnish(Store::Nothing).program(), "-V"),
         (Generator::Wrk.program(), "-v"),
         (Generator::H2load.program(), "--version"),
         (Generator::Ab.program(), "-V"),
@@ -102,10 +104,11 @@ fn version_of(program: &str, flag: &str) -> String {
     }
 }
 
-/// The first word that begins like a version, without the name or the slash before it.
+/// The first word that is or ends like a version, without the name or the slash before it.
 fn version_in(printed: &str) -> Option<&str> {
     let words = printed.split(|letter: char| letter.is_whitespace() || letter == '/' || letter == ',');
-    words.into_iter().find(|word| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.'))
+    let mut versions = words.map(|word| word.trim_start_matches(|letter: char| !letter.is_ascii_digit()));
+    versions.find(|word| word.contains('.'))
 }
 
 #[cfg(test)]
@@ -118,6 +121,8 @@ mod tests {
             ("nginx version: nginx/1.22.1\n", "1.22.1"),
             ("lighttpd/1.4.69 (ssl) - a light and fast webserver\n", "1.4.69"),
             ("Server version: Apache/2.4.71 (Debian)\nServer built:   2026-11-12T08:58:41\n", "2.4.71"),
+            ("HAProxy version 2.6.12-1+deb12u3 2025/10/05 - https://haproxy.org/\n", "2.6.12-1+deb12u3"),
+            ("varnishd (varnish-7.1.1 revision 7cee1c581bead)\nCopyright (c) 2006 Verdens Gang AS\n", "7.1.1"),
             ("wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\n", "4.1.0-3+b2"),
             ("h2load nghttp2/1.52.0\n", "1.52.0"),
             ("This is ApacheBench, Version 2.3 <$Revision$>\n", "2.3"),

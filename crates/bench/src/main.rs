@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `questions` | the table of what is compared |
 //! | `blocks`, `trial` | all arms in turn; one arm, once |
-//! | `servers`, `generators`, `idle` | the programs that are started, and what they say |
+//! | `servers`, `generators`, `idle`, `kept` | the programs that are started, and what they say, hold and keep |
 //! | `processes`, `instruments`, `workbench`, `machine` | starting and ending, CPU time and memory, what it all stands on |
 //! | `verdict`, `document` | from figures to words |
 
@@ -17,6 +17,7 @@ mod document;
 mod generators;
 mod idle;
 mod instruments;
+mod kept;
 mod machine;
 mod processes;
 mod questions;
@@ -88,7 +89,7 @@ struct PeersArguments {
     blocks: u64,
 
     /// Minutes for all questions together; at the end of its share a question is content with fewer blocks
-    #[arg(long, value_name = "MINUTES", default_value = "18")]
+    #[arg(long, value_name = "MINUTES", default_value = "30")]
     budget: f64,
 
     /// Where the document goes; it is written only if all questions were asked [default: docs/PEERS.md]

@@ -3,7 +3,7 @@
 //! `cargo xtask bench` asks each about ours and the rivals with a goal; `cargo xtask peers` about all, and about ours twice.
 
 use crate::generators::{Generator, Load};
-use crate::servers::{Kind, Subject};
+use crate::servers::{Kind, OBJECT_BYTES, Store, Subject};
 
 /// What a question compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,20 @@ pub(crate) enum Measure {
     ServerMemory,
     /// Memory of the generator for each busy connection.
     GeneratorMemory,
+    /// Memory of a cache for each object that it keeps, beyond the object's own bytes.
+    ObjectMemory {
+        /// So many are kept.
+        objects: u64,
+    },
+    /// Requests that a cache sends on, of a hundred.
+    Misses {
+        /// Asked for by Zipf's law with [`ZIPF_EXPONENT`].
+        objects: u64,
+    },
 }
+
+/// As the popularity of pages is: the second half as often as the first.
+pub(crate) const ZIPF_EXPONENT: f64 = 0.9;
 
 /// A server, what is asked of it, and by whom.
 #[derive(Clone, Debug)]
@@ -62,6 +75,15 @@ impl Question {
         self.arms().any(|arm| arm.subject.tls)
     }
 
+    pub(crate) fn needs_proxy(&self) -> bool {
+        self.arms().any(|arm| matches!(arm.subject.kind, Kind::BremeProxy(_)))
+    }
+
+    /// Blocks take minutes, so that there are few of them, without ours a second time. What is counted hardly differs from one to the next.
+    pub(crate) const fn is_long(&self) -> bool {
+        matches!(self.measure, Measure::Misses { .. })
+    }
+
     pub(crate) fn needs_rate(&self) -> bool {
         self.arms().any(|arm| arm.load.half_of_capacity)
     }
@@ -73,6 +95,12 @@ const MANY_CONNECTIONS: usize = 10_000;
 const THIRTEEN: Target = Target { path: "/bytes/13", bytes: 13 };
 const ONE_KB: Target = Target { path: "/1k.html", bytes: 1_000 };
 const TEN_KB: Target = Target { path: "/10k.html", bytes: 10_000 };
+const OBJECT: Target = Target { path: "/objects/", bytes: OBJECT_BYTES };
+
+/// More than any question fills.
+const ROOMY: Store = Store::Mebibytes(1_024);
+/// Half of the bytes of 1,000,000 objects.
+const HALF: Store = Store::Mebibytes(477);
 
 #[derive(Clone, Copy)]
 struct Target {
@@ -86,6 +114,8 @@ pub(crate) fn all() -> Vec<Question> {
     all.extend(of_the_server());
     all.extend(of_tls());
     all.extend(of_memory());
+    all.extend(of_the_proxy());
+    all.extend(of_the_cache());
     all
 }
 
@@ -303,6 +333,89 @@ fn of_memory() -> Vec<Question> {
     ]
 }
 
+fn of_the_proxy() -> Vec<Question> {
+    let relay = |name, title, target, haproxy| Question {
+        name,
+        title,
+        setting: "wrk, 100 connections, keep-alive. Behind each proxy stands an nginx on the generator's processor; connections to it stay.",
+        measure: Measure::ServerCpu,
+        unit: "request",
+        ours: arm("`breme proxy`", Kind::BremeProxy(Store::Nothing), target, load(Generator::Wrk)),
+        rivals: vec![
+            rival(arm("nginx", Kind::NginxProxy(Store::Nothing), target, load(Generator::Wrk)), Some(0.7)),
+            rival(arm("HAProxy", Kind::Haproxy, target, load(Generator::Wrk)), Some(haproxy)),
+        ],
+        is_contest: true,
+    };
+    let waiting = |label, kind| {
+        let many = Load { connections: MANY_CONNECTIONS, ..load(Generator::Wrk) };
+        arm(label, kind, THIRTEEN, many)
+    };
+    vec![
+        relay("proxy-13", "Proxies: relaying 13 bytes", THIRTEEN, 0.7),
+        relay("proxy-10k", "Proxies: relaying 10 kB", TEN_KB, 0.8),
+        Question {
+            name: "proxy-idle-memory",
+            title: "Proxies: memory of an idle connection",
+            setting: "10,000 connections of clients (or what the limit of descriptors allows), each served once through the proxy and then kept \
+                      open. Counted is the growth of the proxy's memory (proportional set size) from before them.",
+            measure: Measure::ServerMemory,
+            unit: "connection",
+            ours: waiting("`breme proxy`", Kind::BremeProxy(Store::Nothing)),
+            rivals: vec![
+                rival(waiting("HAProxy", Kind::Haproxy), Some(1.0)),
+                rival(waiting("nginx", Kind::NginxProxy(Store::Nothing)), None),
+            ],
+            is_contest: true,
+        },
+    ]
+}
+
+fn of_the_cache() -> Vec<Question> {
+    let hit = |name, title, target, nginx, varnish| Question {
+        name,
+        title,
+        setting: "wrk, 100 connections, keep-alive. The origin is ended before the load begins, so that every answer is one that was kept. nginx keeps \
+                  them in files, in the kernel's memory; the others in their own.",
+        measure: Measure::ServerCpu,
+        unit: "request",
+        ours: arm("`breme proxy`", Kind::BremeProxy(ROOMY), target, load(Generator::Wrk)),
+        rivals: vec![
+            rival(arm("nginx, proxy_cache", Kind::NginxProxy(ROOMY), target, load(Generator::Wrk)), Some(nginx)),
+            rival(arm("Varnish", Kind::Varnish(ROOMY), target, load(Generator::Wrk)), Some(varnish)),
+        ],
+        is_contest: true,
+    };
+    let keeping = |label, kind| arm(label, kind, OBJECT, load(Generator::Breme));
+    vec![
+        hit("cache-13", "Caches: a hit of 13 bytes", THIRTEEN, 0.4, 0.3),
+        hit("cache-10k", "Caches: a hit of 10 kB", TEN_KB, 0.6, 0.4),
+        Question {
+            name: "cache-memory",
+            title: "Caches: memory of an object of 1 kB, beyond its bytes",
+            setting: "100,000 objects of 1,000 bytes are asked for once. Counted is the growth of the proxy's memory (proportional set size), less those \
+                      bytes. Then the origin is ended and all are asked for again: each must have been kept.",
+            measure: Measure::ObjectMemory { objects: 100_000 },
+            unit: "object",
+            ours: keeping("`breme proxy`", Kind::BremeProxy(ROOMY)),
+            rivals: vec![rival(keeping("Varnish", Kind::Varnish(ROOMY)), Some(0.5))],
+            is_contest: true,
+        },
+        Question {
+            name: "cache-misses",
+            title: "Caches: misses among 1,000,000 objects, with memory for half of them",
+            setting: "Objects of 1,000 bytes, asked for by Zipf's law with exponent 0.9, the same sequence for each; 2,000,000 requests fill the cache, \
+                      1,000,000 count. The limit of each cache is half of all bytes (477 MiB); what the processes really hold stands beside it. \
+                      Fewer misses than the peer's are a higher hit ratio.",
+            measure: Measure::Misses { objects: 1_000_000 },
+            unit: "request",
+            ours: keeping("`breme proxy`", Kind::BremeProxy(HALF)),
+            rivals: vec![rival(keeping("Varnish", Kind::Varnish(HALF)), Some(1.0))],
+            is_contest: true,
+        },
+    ]
+}
+
 fn target_is_fixed(target: Target) -> bool {
     target.path == THIRTEEN.path
 }
@@ -336,6 +449,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn proxies_that_keep_answers_are_held_against_others_that_do() {
+        for question in all() {
+            let keeps: BTreeSet<bool> = question.arms().map(|arm| arm.subject.kind.keeps_answers()).collect();
+            assert_eq!(keeps.len(), 1, "{}", question.name);
+        }
+    }
+
+    #[test]
     fn names_are_unique() {
         let names: BTreeSet<_> = all().iter().map(|question| question.name).collect();
         assert_eq!(names.len(), all().len());
@@ -349,7 +470,10 @@ mod tests {
                 assert_eq!((arm.path, arm.bytes), (question.ours.path, question.ours.bytes), "{}", question.name);
                 let (ours, this) = (&question.ours, arm);
                 match question.measure {
-                    Measure::ServerCpu | Measure::ServerMemory => assert_eq!(ours.load, this.load, "{}", question.name),
+                    Measure::ServerCpu
+                    | Measure::ServerMemory
+                    | Measure::ObjectMemory { .. }
+                    | Measure::Misses { .. } => assert_eq!(ours.load, this.load, "{}", question.name),
                     Measure::GeneratorCpu | Measure::GeneratorMemory => {
                         assert_eq!(ours.subject, this.subject, "{}", question.name);
                     }
@@ -358,6 +482,7 @@ mod tests {
         }
     }
 
+    /// A count of misses or of bytes is the same whoever asks.
     #[test]
     fn servers_are_not_judged_by_our_generator() {
         let judged_by_us = |question: &Question| {

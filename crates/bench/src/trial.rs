@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::generators::{self, Loaded};
 use crate::idle;
+use crate::kept;
 use crate::questions::{Arm, Measure};
 use crate::servers::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION, Server};
 use crate::workbench::Workbench;
@@ -12,11 +13,11 @@ use crate::workbench::Workbench;
 /// What a trial showed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// What is compared: µs of CPU time, or kB, for each unit of work.
+    /// What is compared: µs of CPU time, or kB, for each unit of work; or misses of a hundred requests.
     pub(crate) cost: f64,
     /// What stands beside it: units of work per second, or MB in all.
     pub(crate) beside: f64,
-    /// The share of its processor that the measured side used; none where memory is measured.
+    /// The share of its processor that the measured side used; none where something else is measured.
     pub(crate) busy: Option<f64>,
 }
 
@@ -26,6 +27,8 @@ pub(crate) struct Pace {
     pub(crate) seconds: u64,
     /// For arms with an open loop: requests per second.
     pub(crate) rate: Option<u64>,
+    /// What is asked at random follows from it; the same for all arms of a block.
+    pub(crate) seed: u64,
 }
 
 /// Connections with which a server is made warm.
@@ -42,12 +45,18 @@ pub(crate) fn run(arm: &Arm, measure: Measure, workbench: &Workbench, pace: Pace
         Measure::ServerMemory => idle_memory(arm, workbench),
         Measure::GeneratorMemory => generator_memory(arm, workbench, pace),
         Measure::ServerCpu | Measure::GeneratorCpu => cpu_time(arm, measure, workbench, pace),
+        Measure::ObjectMemory { objects } => kept::memory(arm, objects, workbench, pace),
+        Measure::Misses { objects } => kept::misses(arm, objects, workbench, pace),
     }
 }
 
 fn cpu_time(arm: &Arm, measure: Measure, workbench: &Workbench, pace: Pace) -> Result<Sample, String> {
-    let server = Server::start(workbench, arm.subject, arm.load.connections)?;
+    let mut server = Server::start(workbench, arm.subject, arm.load.connections)?;
     generators::warm_up(workbench, &server, arm.path, WARM_UP_CONNECTIONS)?;
+    if arm.subject.kind.keeps_answers() {
+        server.end_origin();
+    }
+    let server = server;
     let spent = || match measure {
         Measure::ServerCpu => server.cpu_time(),
         // The generator is the only child that ends in between.

@@ -17,6 +17,7 @@ pub(crate) struct Workbench {
     breme: PathBuf,
     site_help: String,
     load_help: String,
+    proxy_help: String,
     certificate: OnceCell<Result<Certificate, String>>,
     /// Readable for all, since Apache's workers give up the rights of root; removed at the end.
     folder: tempfile::TempDir,
@@ -51,6 +52,7 @@ impl Workbench {
             driver,
             site_help: printed_by(Command::new(&breme).args(["site", "--help"]))?,
             load_help: printed_by(Command::new(&breme).args(["load", "--help"]))?,
+            proxy_help: printed_by(Command::new(&breme).args(["proxy", "--help"]))?,
             breme,
             certificate: OnceCell::new(),
             folder,
@@ -73,10 +75,10 @@ impl Workbench {
         self.certificate.get_or_init(|| make_certificate(self.folder.path())).as_ref().map_err(Clone::clone)
     }
 
-    /// `breme site`, with the driver that was asked for; `connections` are needed at a time.
-    pub(crate) fn breme_site(&self, connections: usize) -> Command {
+    /// One of breme's servers, with the driver that was asked for; `connections` are needed at a time.
+    pub(crate) fn breme(&self, server: &str, connections: usize) -> Command {
         let mut command = Command::new(&self.breme);
-        command.arg("site");
+        command.arg(server);
         if let Some(driver) = &self.driver {
             command.args(["--driver", driver]);
         }
@@ -99,6 +101,11 @@ impl Workbench {
     /// Whether the server speaks TLS in this build.
     pub(crate) fn site_has_tls(&self) -> bool {
         self.site_help.contains("--tls-cert ")
+    }
+
+    /// Whether there is a proxy in this build.
+    pub(crate) fn has_proxy(&self) -> bool {
+        self.proxy_help.contains("--upstream ")
     }
 
     /// Whether the generator has an open loop in this build.

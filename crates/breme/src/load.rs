@@ -38,7 +38,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
-    let tls = secured::clients(args, plan.authority())?;
+    let tls = secured::clients(args, plan.peer())?;
     let addresses = resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
@@ -69,7 +69,7 @@ fn check_descriptors(plan: &Plan) -> Result<(), Failure> {
 }
 
 fn resolve(plan: &Plan) -> Result<Vec<SocketAddr>, Failure> {
-    let authority = plan.authority();
+    let authority = plan.peer();
     let found = (authority.host.as_str(), authority.port).to_socket_addrs();
     let addresses: Vec<SocketAddr> = found
         .map_err(|error| Failure::run(format!("cannot find the host {:?}: {error}; check its name", authority.host)))?

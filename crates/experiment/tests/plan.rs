@@ -88,6 +88,21 @@ fn only_the_subjects_on_the_way_are_started_each_after_those_it_needs() {
 }
 
 #[test]
+fn a_path_through_a_forward_proxy_asks_it_for_the_subject_behind() {
+    let text = CACHE.replace("upstream = \"wiki\"\n", "").replace("to = \"edge\",", "to = \"edge\", for = \"wiki\",");
+    let plan = plan(&text);
+    let cached = trial(&plan, 2);
+    let names: BTreeSet<&str> = cached.subjects.iter().map(|subject| subject.name.as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["wiki", "edge"]));
+    let user = workload(&cached, "user");
+    assert_eq!((user.subject.as_str(), user.arguments[0].as_str()), ("edge", "--proxy=${edge.url}"));
+    assert!(user.url.starts_with("${wiki.url}/wiki/"), "{}", user.url);
+    let source = trial(&plan, 0);
+    assert_eq!(source.subjects.len(), 1);
+    assert!(!workload(&source, "user").arguments.iter().any(|argument| argument.starts_with("--proxy")));
+}
+
+#[test]
 fn workloads_become_arguments() {
     let plan = plan(CACHE);
     let cached = trial(&plan, 3);

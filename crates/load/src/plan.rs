@@ -34,6 +34,8 @@ pub const INTERVAL_MAX: Duration = Duration::from_hours(1);
 pub struct Settings {
     /// What is asked for, in turn.
     pub targets: Vec<Target>,
+    /// The URL of a forward proxy that is asked for all of it.
+    pub proxy: Option<String>,
     /// Connections that are kept busy.
     pub connections: usize,
     /// End after this many requests; with scenarios, sessions.
@@ -118,6 +120,7 @@ impl Settings {
     pub fn new(url: &str) -> Self {
         Self {
             targets: vec![Target::url(url)],
+            proxy: None,
             connections: 10,
             requests: None,
             duration: Some(Duration::from_secs(10)),
@@ -171,6 +174,7 @@ pub struct Plan {
     settings: Settings,
     requests: Vec<Request>,
     authority: Authority,
+    proxy: Option<Authority>,
 }
 
 impl Plan {
@@ -181,8 +185,9 @@ impl Plan {
     pub fn new(settings: Settings) -> Result<Self, PlanError> {
         settings.check()?;
         let fields = compile_fields(&settings)?;
+        let proxy = settings.proxy.as_deref().map(parse_proxy).transpose()?;
         if settings.scenarios.is_some() {
-            return Self::of_scenarios(settings, &fields);
+            return Self::of_scenarios(settings, proxy, &fields);
         }
         let variables = &settings.variables;
         let compile_content = |content: &[u8]| compile_content(content, variables);
@@ -200,6 +205,7 @@ impl Plan {
                     url.authority.text, first.text
                 )));
             }
+            let before = before_path(&url.authority, proxy.as_ref()).map_err(fault)?;
             let own_content = target.content.as_deref().map(compile_content).transpose()?;
             let content = own_content.as_ref().or(content.as_ref());
             let method = method_of(&settings, target, content.is_some()).map_err(fault)?;
@@ -211,7 +217,7 @@ impl Plan {
             }
             let parts = Parts {
                 method,
-                target: &url.path,
+                target: &url.path.after(before.as_bytes()),
                 authority: &url.authority.text,
                 version: settings.version,
                 keep_alive: settings.keep_alive,
@@ -221,11 +227,15 @@ impl Plan {
             requests.push(Request::build(parts).map_err(fault)?);
         }
         let authority = authority.ok_or_else(|| PlanError::Setting("there is no target; name a URL".to_owned()))?;
-        Ok(Self { settings, requests, authority })
+        Ok(Self { settings, requests, authority, proxy })
     }
 
     /// Builds the request of each step.
-    fn of_scenarios(settings: Settings, fields: &[(String, Template)]) -> Result<Self, PlanError> {
+    fn of_scenarios(
+        settings: Settings,
+        proxy: Option<Authority>,
+        fields: &[(String, Template)],
+    ) -> Result<Self, PlanError> {
         let Some(scenarios) = &settings.scenarios else {
             return Err(PlanError::Setting("there is no scenario".to_owned()));
         };
@@ -244,11 +254,12 @@ impl Plan {
                 "the URL {base:?} is the beginning of all paths: it may hold no '?' and no placeholder"
             ))
         })?;
-        let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
-        let build = |step: &Step| build_step(&settings, step, &url.authority, prefix, fields);
+        let before = before_path(&url.authority, proxy.as_ref()).map_err(PlanError::Setting)?;
+        let prefix = [before.as_bytes(), prefix.strip_suffix(b"/").unwrap_or(prefix)].concat();
+        let build = |step: &Step| build_step(&settings, step, &url.authority, &prefix, fields);
         let requests = scenarios.steps().iter().map(build).collect::<Result<Vec<_>, _>>()?;
         let authority = url.authority;
-        Ok(Self { settings, requests, authority })
+        Ok(Self { settings, requests, authority, proxy })
     }
 
     /// What was wanted.
@@ -261,6 +272,12 @@ impl Plan {
     #[must_use]
     pub const fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// Whom connections are opened to: the proxy, or who is asked.
+    #[must_use]
+    pub fn peer(&self) -> &Authority {
+        self.proxy.as_ref().unwrap_or(&self.authority)
     }
 
     /// The first target, or the beginning that all paths of the scenarios have in common.
@@ -321,6 +338,31 @@ impl Plan {
             [only] => only,
             all => &all[(ordinal % all.len() as u64) as usize],
         }
+    }
+}
+
+fn parse_proxy(url: &str) -> Result<Authority, PlanError> {
+    let fault = |problem: String| PlanError::Setting(format!("the proxy's {problem}"));
+    let Url { authority, path } = Url::parse(url, &Variables::default()).map_err(fault)?;
+    if path.as_fixed() != Some(b"/") {
+        return Err(fault(format!("URL {url:?} has a path; write http://{}", authority.text)));
+    }
+    if authority.is_tls {
+        let remedy = format!("URL {url:?}: proxies are asked in the clear; write http://{}", authority.text);
+        return Err(fault(remedy));
+    }
+    Ok(authority)
+}
+
+/// What a proxy is told besides the path (absolute-form: RFC 9112, 3.2.2).
+fn before_path(authority: &Authority, proxy: Option<&Authority>) -> Result<String, String> {
+    match proxy {
+        None => Ok(String::new()),
+        Some(_) if authority.is_tls => Err(format!(
+            "https://{}: through a proxy that is a tunnel, which is not in this version; ask without the proxy, or for http://",
+            authority.text
+        )),
+        Some(_) => Ok(format!("http://{}", authority.text)),
     }
 }
 
@@ -539,6 +581,12 @@ mod tests {
         check("content, column 1", &|s| s.content = Some(b"{x} {seq}".to_vec()));
         check("\"G ET\" is no method", &|s| s.method = Some("G ET".into()));
         check("tunnel", &|s| s.method = Some("CONNECT".into()));
+        check("the proxy's URL \"http://p/x\" has a path; write http://p", &|s| s.proxy = Some("http://p/x".into()));
+        check("asked in the clear; write http://p", &|s| s.proxy = Some("https://p".into()));
+        check("the proxy's URL \"p:1\" has no scheme", &|s| s.proxy = Some("p:1".into()));
+        check("https://a: through a proxy that is a tunnel", &|s| {
+            (s.proxy, s.targets) = (Some("http://p".into()), vec![Target::url("https://a/")]);
+        });
         check("no target", &|s| s.targets.clear());
         check("line 3: b is another server than the first target's, a", &|s| {
             s.targets.push(Target { line: Some(3), ..Target::url("http://b/") });

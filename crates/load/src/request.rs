@@ -189,10 +189,14 @@ fn add_cookies(jar: &mut Jar, now: Instant, start: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The path of a request line, without its query.
+/// The path of a request line, without its query; what a proxy is told before it is no part of it.
 fn path_of(head: &[u8]) -> &[u8] {
     let target = head.split(|&byte| byte == b' ').nth(1).unwrap_or(b"/");
-    target.split(|&byte| byte == b'?').next().unwrap_or(b"/")
+    let path = match target.strip_prefix(b"http://") {
+        Some(rest) => &rest[memchr::memchr(b'/', rest).unwrap_or(rest.len())..],
+        None => target,
+    };
+    path.split(|&byte| byte == b'?').next().unwrap_or(b"/")
 }
 
 fn method(name: &str) -> Method<'_> {
@@ -406,6 +410,16 @@ mod tests {
         jar.store(b"no=1; Path=/y", "a", Instant::ZERO, breme_base::UnixSeconds(0));
         let sent = sender.sent(1);
         assert!(sent.ends_with("\r\nCookie: id=7\r\n\r\n"), "{sent}");
+    }
+
+    #[test]
+    fn cookies_through_a_proxy_go_by_the_path_alone() {
+        let mut sender = Sender::new("GET", "http://a/shop/1?x", &[], None);
+        sender.jar = Some(Jar::default());
+        let jar = sender.jar.as_mut().unwrap();
+        jar.store(b"id=7; Path=/shop", "a", Instant::ZERO, breme_base::UnixSeconds(0));
+        let sent = sender.sent(1);
+        assert!(sent.starts_with("GET http://a/shop/1?x ") && sent.contains("\r\nCookie: id=7\r\n"), "{sent}");
     }
 
     #[test]

@@ -63,6 +63,19 @@ fn no_time_of_a_user_is_lost() {
 }
 
 #[test]
+fn a_proxy_is_told_the_whole_url() {
+    let targets = vec![Target::url("http://a:81/x?y"), Target::url("http://a:81")];
+    let settings = Settings { proxy: Some("http://proxy:3128".into()), targets, ..counted(2, 1) };
+    let mut world = World::new(settings, 1, |_| ok("hello"));
+    world.finish();
+    let targets: Vec<&str> = world.requests.iter().map(Request::target).collect();
+    assert_eq!(targets, ["http://a:81/x?y", "http://a:81/"]);
+    assert!(world.requests.iter().all(|request| request.text.contains("\r\nHost: a:81\r\n")));
+    let peer = world.run.plan().peer();
+    assert_eq!((peer.host.as_str(), peer.port), ("proxy", 3_128));
+}
+
+#[test]
 fn exactly_the_asked_number_is_sent_and_answered() {
     for (requests, connections, shards, depth, bytewise) in [
         (1, 1, 1, 1, false),

@@ -7,9 +7,11 @@
 //! | `cargo xtask check` | format, lints, arrows between crates, tests; installs nothing |
 //! | `cargo xtask bench [NAME…]` | some questions or all: ours against the peer of the goal, on the terminal |
 //! | `cargo xtask peers [NAME…]` | all questions about all peers; writes `docs/PEERS.md` |
+//! | `cargo xtask packages` | installs everything that tests, benches and studies hold breme against |
 
 mod arrows;
 mod packages;
+mod suite;
 mod tests_run;
 
 use std::process::{Command, ExitCode};
@@ -30,13 +32,18 @@ fn main() -> ExitCode {
             .and_then(|()| packages::install(packages::MORE_PEERS))
             .and_then(|()| bench(command, rest)),
         "test" => packages::install(packages::PEERS)
-            .and_then(|()| packages::install(packages::BROWSER))
+            .and_then(|()| packages::install(packages::OF_TESTS))
+            .and_then(|()| suite::install(&target()))
             .and_then(|()| check()),
+        "packages" => [packages::PEERS, packages::OF_TESTS, packages::MORE_PEERS, packages::OF_STUDIES]
+            .into_iter()
+            .try_for_each(packages::install)
+            .and_then(|()| suite::install(&target())),
         "check" => check(),
         "arrows" => arrows::check(),
         "help" | "--help" | "-h" => {
             println!(
-                "usage: cargo xtask demo | test | check | arrows | bench [NAME…] | peers [NAME…]   (bench --help, peers --help)"
+                "usage: cargo xtask demo | test | check | arrows | packages | bench [NAME…] | peers [NAME…]   (bench --help, peers --help)"
             );
             return ExitCode::SUCCESS;
         }

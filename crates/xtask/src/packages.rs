@@ -17,6 +17,8 @@ pub(crate) struct Package {
 /// The servers and clients that tests and benches hold breme against.
 pub(crate) const PEERS: &[Package] = &[
     Package { name: "nginx-light", has: "nginx", service: Some("nginx") },
+    Package { name: "haproxy", has: "haproxy", service: Some("haproxy") },
+    Package { name: "varnish", has: "varnishd", service: Some("varnish") },
     Package { name: "wrk", has: "wrk", service: None },
     Package { name: "apache2-utils", has: "ab", service: None },
     Package { name: "nghttp2-client", has: "h2load", service: None },
@@ -25,16 +27,27 @@ pub(crate) const PEERS: &[Package] = &[
     Package { name: "python3", has: "python3", service: None },
 ];
 
-/// What the tests need besides: a browser that looks at the reports.
-pub(crate) const BROWSER: &[Package] =
-    &[Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None }];
+/// What the tests need besides: a browser that looks at the reports, servers of other makes behind the proxy, and what the suite of the
+/// caches is installed and run with.
+pub(crate) const OF_TESTS: &[Package] = &[
+    Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
+    APACHE,
+    Package { name: "nodejs", has: "node", service: None },
+    Package { name: "npm", has: "npm", service: None },
+];
 
-/// What only the published comparison needs besides. `apache2-bin` is Apache without its service.
+/// What only the published comparison needs besides.
 pub(crate) const MORE_PEERS: &[Package] = &[
     Package { name: "lighttpd", has: "lighttpd", service: Some("lighttpd") },
     Package { name: "lighttpd-mod-openssl", has: "/usr/lib/lighttpd/mod_openssl.so", service: None },
-    Package { name: "apache2-bin", has: "apache2", service: None },
+    APACHE,
 ];
+
+/// What only the studies need besides.
+pub(crate) const OF_STUDIES: &[Package] = &[Package { name: "squid", has: "squid", service: Some("squid") }];
+
+/// Without its service.
+const APACHE: Package = Package { name: "apache2-bin", has: "apache2", service: None };
 
 /// Installs those of `packages` that lack.
 pub(crate) fn install(packages: &[Package]) -> Outcome {

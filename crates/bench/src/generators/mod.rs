@@ -46,6 +46,9 @@ const AB_REQUESTS_A_SECOND: u64 = 200_000;
 /// An open loop must reach this much of its rate, or it was none.
 const RATE_REACHED_MIN: f64 = 0.97;
 
+/// Fewer than any server answers in a second, however many it has to ask for.
+const ASKED_A_SECOND_MIN: u64 = 2_000;
+
 /// A load that only makes a server warm, and shows that it answers.
 const WARM_UP_REQUESTS: &str = "2000";
 
@@ -154,6 +157,26 @@ pub(crate) fn warm_up(workbench: &Workbench, server: &Server, path: &str, connec
     let reading = readings::of_h2load(&finished.output);
     let reading = reading.ok_or_else(|| format!("h2load on {url} printed:\n{}{}", finished.output, finished.errors))?;
     reading.faults("h2load").map_or(Ok(()), Err)
+}
+
+/// Asks so many times and checks every answer's length; `url` may hold placeholders. It counts nothing but errors.
+pub(crate) fn ask(
+    workbench: &Workbench,
+    url: &str,
+    connections: usize,
+    count: u64,
+    seed: u64,
+    bytes: usize,
+) -> Result<(), String> {
+    let mut command = workbench.breme_load();
+    command.args(["--json", "-t1", &format!("-c{connections}"), &format!("-n{count}"), &format!("--seed={seed}")]);
+    command.args(["--expect-status=200", &format!("--expect-bytes={bytes}"), url]);
+    let running = workbench.processes.start(captured(&mut command), Some(workbench.cpus.generator))?;
+    let limit = PATIENCE + Duration::from_secs(count / ASKED_A_SECOND_MIN);
+    let finished = running.finish(limit, false).map_err(|error| format!("breme load {error}"))?;
+    let reading = readings::of_breme(&finished.output);
+    let reading = reading.ok_or_else(|| format!("breme load on {url} printed:\n{}", finished.errors))?;
+    reading.faults("breme load").map_or(Ok(()), Err)
 }
 
 fn captured(command: &mut Command) -> &mut Command {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use super::Kind;
+use super::{Kind, proxies};
 use crate::workbench::{Certificate, find_program};
 
 /// Where a peer runs, and what for.
@@ -17,6 +17,8 @@ pub(super) struct Place<'a> {
     pub(super) address: SocketAddr,
     pub(super) connections: usize,
     pub(super) certificate: Option<&'a Certificate>,
+    /// Whom a proxy asks.
+    pub(super) upstream: Option<SocketAddr>,
 }
 
 /// Connections beyond those of the load: the checks', the listener.
@@ -29,32 +31,36 @@ const APACHE_THREADS: usize = 128;
 /// Writes the configuration; returns what starts the peer in the foreground.
 pub(super) fn command(kind: Kind, place: &Place<'_>) -> Result<Command, String> {
     let configuration = match kind {
-        Kind::BremeSite => return Err(String::from("breme site needs no configuration")),
-        Kind::Nginx => nginx(place),
+        Kind::BremeSite | Kind::BremeProxy(_) => return Err(String::from("breme needs no configuration")),
+        Kind::Nginx => nginx(place, &site(place)),
+        Kind::Origin => nginx(place, &proxies::origin(place)),
+        Kind::NginxProxy(store) => nginx(place, &proxies::nginx(place, store)?),
         Kind::Lighttpd => lighttpd(place),
         Kind::Apache => apache(place),
+        Kind::Haproxy => proxies::haproxy(place)?,
+        Kind::Varnish(_) => proxies::varnish(place)?,
     };
     let path = place.folder.join("configuration");
     fs::write(&path, configuration).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut command = Command::new(find_program(kind.program())?);
     match kind {
-        Kind::Nginx => command.arg("-p").arg(place.folder).args(["-e", "stderr", "-c"]),
-        Kind::Apache => command.args(["-DFOREGROUND", "-f"]),
-        Kind::Lighttpd | Kind::BremeSite => command.args(["-D", "-f"]),
-    };
+        Kind::Nginx | Kind::Origin | Kind::NginxProxy(_) => {
+            command.arg("-p").arg(place.folder).args(["-e", "stderr", "-c"]);
+        }
+        Kind::Apache => drop(command.args(["-DFOREGROUND", "-f"])),
+        Kind::Haproxy => drop(command.args(["-db", "-f"])),
+        Kind::Varnish(store) => proxies::varnish_flags(&mut command, place, store),
+        Kind::Lighttpd | Kind::BremeSite | Kind::BremeProxy(_) => drop(command.args(["-D", "-f"])),
+    }
     command.arg(path);
     Ok(command)
 }
 
-/// When less than a sixteenth of its table is free, nginx closes idle connections: so it gets a larger one.
-fn nginx(place: &Place<'_>) -> String {
-    let (folder, pages) = (place.folder.display(), place.pages.display());
-    let address = place.address;
-    let connections = (place.connections + CONNECTIONS_SPARE) * 16 / 15 + 1;
-    let tls = place.certificate.map_or_else(String::new, |Certificate { chain, key }| {
-        format!("ssl_protocols TLSv1.3; ssl_certificate {}; ssl_certificate_key {};\n", chain.display(), key.display())
-    });
-    let ssl = if place.certificate.is_some() { " ssl" } else { "" };
+/// When less than a sixteenth of its table is free, nginx closes idle connections: so it gets a larger one. A proxy has two for each client.
+fn nginx(place: &Place<'_>, http: &str) -> String {
+    let folder = place.folder.display();
+    let sides = if place.upstream.is_some() { 2 } else { 1 };
+    let connections = (place.connections * sides + CONNECTIONS_SPARE) * 16 / 15 + 1;
     format!(
         "daemon off; master_process off; pid {folder}/pid; error_log stderr crit;\n\
          worker_rlimit_nofile {descriptors};\n\
@@ -65,11 +71,23 @@ fn nginx(place: &Place<'_>) -> String {
          open_file_cache max=1000; open_file_cache_valid 60s; types {{ text/html html; }}\n\
          client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;\n\
          uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;\n\
-         {tls}\
-         server {{ listen {address}{ssl} backlog=4096; root {pages};\n\
-         location = /bytes/13 {{ return 200 \"0123456789012\"; }} }}\n\
+         {http}\
          }}\n",
         descriptors = descriptors(connections),
+    )
+}
+
+/// What nginx serves as a server by itself.
+fn site(place: &Place<'_>) -> String {
+    let Place { address, .. } = place;
+    let pages = place.pages.display();
+    let tls = place.certificate.map_or_else(String::new, |Certificate { chain, key }| {
+        format!("ssl_protocols TLSv1.3; ssl_certificate {}; ssl_certificate_key {};\n", chain.display(), key.display())
+    });
+    let ssl = if place.certificate.is_some() { " ssl" } else { "" };
+    format!(
+        "{tls}server {{ listen {address}{ssl} backlog=4096; root {pages};\n\
+         location = /bytes/13 {{ return 200 \"0123456789012\"; }} }}\n"
     )
 }
 

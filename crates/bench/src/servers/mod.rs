@@ -1,7 +1,8 @@
 //! Servers under test: each with one worker, on a free port of the loopback address, on the server's processor, and ended with
-//! its value.
+//! its value. Proxies have an origin behind them, on the generator's processor: the proxy alone is what is measured.
 
 mod configurations;
+mod proxies;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -28,6 +29,24 @@ pub(crate) enum Kind {
     Lighttpd,
     /// Apache with the event module and one process of many threads.
     Apache,
+    /// What stands behind the proxies: nginx, whose answers may be kept for a day.
+    Origin,
+    /// `breme proxy`, one thread.
+    BremeProxy(Store),
+    /// nginx with one worker, which keeps its connections to the origin.
+    NginxProxy(Store),
+    /// HAProxy with one thread.
+    Haproxy,
+    /// Varnish with one pool of threads.
+    Varnish(Store),
+}
+
+/// What a proxy may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Nothing,
+    /// Answers, in so much memory.
+    Mebibytes(u64),
 }
 
 /// What is started.
@@ -42,9 +61,16 @@ pub(crate) struct Server {
     running: Running,
     address: SocketAddr,
     tls: bool,
+    /// Behind a proxy.
+    origin: Option<Box<Server>>,
     /// Its configuration and logs; removed when the server has ended.
     _folder: tempfile::TempDir,
 }
+
+/// The objects of the origin at `/objects/NAME` have so much content.
+pub(crate) const OBJECT_BYTES: usize = 1_000;
+/// Where the origin tells how many requests came to it.
+const ORIGIN_STATUS: &str = "/status";
 
 /// How long a server may take until it accepts.
 const READY_WITHIN: Duration = Duration::from_secs(10);
@@ -52,22 +78,54 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 impl Kind {
     pub(crate) const fn program(self) -> &'static str {
         match self {
-            Self::BremeSite => "breme",
-            Self::Nginx => "nginx",
+            Self::BremeSite | Self::BremeProxy(_) => "breme",
+            Self::Nginx | Self::Origin | Self::NginxProxy(_) => "nginx",
             Self::Lighttpd => "lighttpd",
             Self::Apache => "apache2",
+            Self::Haproxy => "haproxy",
+            Self::Varnish(_) => "varnishd",
         }
+    }
+
+    const fn is_proxy(self) -> bool {
+        matches!(self, Self::BremeProxy(_) | Self::NginxProxy(_) | Self::Haproxy | Self::Varnish(_))
+    }
+
+    /// Whether it answers again without asking the origin.
+    pub(crate) const fn keeps_answers(self) -> bool {
+        matches!(self, Self::BremeProxy(store) | Self::NginxProxy(store) | Self::Varnish(store) if matches!(store, Store::Mebibytes(_)))
     }
 }
 
 impl Server {
-    /// Starts one that can hold `connections`, and returns when it accepts.
+    /// Starts one that can hold `connections`, with whatever stands behind it, and returns when it accepts.
     pub(crate) fn start(workbench: &Workbench, subject: Subject, connections: usize) -> Result<Self, String> {
-        let folder = workbench.new_folder()?;
+        let origin = if subject.kind.is_proxy() {
+            let origin = Subject { kind: Kind::Origin, tls: false };
+            Some(Box::new(Self::start_peer(workbench, origin, connections, None)?))
+        } else {
+            None
+        };
         match subject.kind {
-            Kind::BremeSite => Self::start_site(workbench, subject.tls, connections, folder),
-            _ => Self::start_peer(workbench, subject, connections, folder),
+            Kind::BremeSite => Self::start_site(workbench, subject.tls, connections),
+            Kind::BremeProxy(store) => Self::start_proxy(workbench, store, connections, origin),
+            _ => Self::start_peer(workbench, subject, connections, origin),
         }
+    }
+
+    /// Ends what stands behind a proxy: what is answered from now on was kept.
+    pub(crate) fn end_origin(&mut self) {
+        self.origin = None;
+    }
+
+    /// How many requests have come to what stands behind a proxy.
+    pub(crate) fn requests_at_origin(&self) -> Result<u64, String> {
+        let origin = self.origin.as_ref().ok_or("nothing stands behind this server")?;
+        let mut command = Command::new(find_program("curl")?);
+        let printed = printed_by(command.args(["-sS", "--max-time", "10", &origin.url(ORIGIN_STATUS)]))?;
+        // "server accepts handled requests", and the numbers in the next line; this question is one of them.
+        let numbers = printed.lines().nth(2).and_then(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+        numbers.map(|count| count.saturating_sub(1)).ok_or_else(|| format!("the origin's status was:\n{printed}"))
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -115,37 +173,58 @@ impl Server {
         suite.map(str::to_owned).ok_or_else(|| format!("openssl s_client on {} printed:\n{printed}", self.address))
     }
 
-    fn start_site(
-        workbench: &Workbench,
-        tls: bool,
-        connections: usize,
-        folder: tempfile::TempDir,
-    ) -> Result<Self, String> {
-        let mut command = workbench.breme_site(connections);
-        command.arg(workbench.pages()).args(["--lab", "--listen", "127.0.0.1:0"]);
+    fn start_site(workbench: &Workbench, tls: bool, connections: usize) -> Result<Self, String> {
+        let mut command = workbench.breme("site", connections);
+        command.arg(workbench.pages()).arg("--lab");
         if tls {
             let certificate = workbench.certificate()?;
             command.arg("--tls-cert").arg(&certificate.chain).arg("--tls-key").arg(&certificate.key);
         }
-        let log = log_file(folder.path())?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        Self::start_ours(workbench, command, tls, None)
+    }
+
+    fn start_proxy(
+        workbench: &Workbench,
+        store: Store,
+        connections: usize,
+        origin: Option<Box<Self>>,
+    ) -> Result<Self, String> {
+        let mut command = workbench.breme("proxy", connections);
+        command.args(origin.as_ref().map(|origin| format!("--upstream={}", origin.url(""))));
+        if let Store::Mebibytes(mebibytes) = store {
+            command.arg(format!("--cache-memory={mebibytes}MiB"));
+        }
+        Self::start_ours(workbench, command, false, origin)
+    }
+
+    /// Starts one of our own servers, which tells where it listens.
+    fn start_ours(
+        workbench: &Workbench,
+        mut command: Command,
+        tls: bool,
+        origin: Option<Box<Self>>,
+    ) -> Result<Self, String> {
+        let folder = workbench.new_folder()?;
+        command.args(["--listen", "127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file(folder.path())?);
         let mut running = workbench.processes.start(&mut command, Some(workbench.cpus.server))?;
         let mut line = String::new();
         if let Some(output) = running.take_stdout() {
-            BufReader::new(output).read_line(&mut line).map_err(|error| format!("breme site: {error}"))?;
+            BufReader::new(output).read_line(&mut line).map_err(|error| format!("breme: {error}"))?;
         }
         let address = line.trim().split_once("://").and_then(|(_, address)| address.parse().ok());
         let address = address
-            .ok_or_else(|| format!("breme site did not say where it listens, but {line:?}; {}", said(folder.path())))?;
-        Ok(Self { running, address, tls, _folder: folder })
+            .ok_or_else(|| format!("breme did not say where it listens, but {line:?}; {}", said(folder.path())))?;
+        Ok(Self { running, address, tls, origin, _folder: folder })
     }
 
     fn start_peer(
         workbench: &Workbench,
         subject: Subject,
         connections: usize,
-        folder: tempfile::TempDir,
+        origin: Option<Box<Self>>,
     ) -> Result<Self, String> {
+        let folder = workbench.new_folder()?;
         let address = free_address()?;
         let place = Place {
             folder: folder.path(),
@@ -153,11 +232,14 @@ impl Server {
             address,
             connections,
             certificate: subject.tls.then(|| workbench.certificate()).transpose()?,
+            upstream: origin.as_ref().map(|origin| origin.address),
         };
         let mut command = configurations::command(subject.kind, &place)?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log_file(folder.path())?);
-        let running = workbench.processes.start(&mut command, Some(workbench.cpus.server))?;
-        let mut server = Self { running, address, tls: subject.tls, _folder: folder };
+        let is_behind = subject.kind == Kind::Origin;
+        let cpu = if is_behind { workbench.cpus.generator } else { workbench.cpus.server };
+        let running = workbench.processes.start(&mut command, Some(cpu))?;
+        let mut server = Self { running, address, tls: subject.tls, origin, _folder: folder };
         server.wait_until_ready().map_err(|error| format!("{}: {error}", subject.kind.program()))?;
         Ok(server)
     }

@@ -40,6 +40,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     targets: Option<PathBuf>,
 
+    /// Ask a forward proxy for it: http://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    proxy: Option<String>,
+
     /// Give {NAME} a value in PATH, field values and content; in a scenario, in place of the file's own; repeatable
     #[arg(long = "var", value_name = "NAME=VALUE", value_parser = units::variable)]
     variables: Vec<(String, String)>,
@@ -253,6 +257,7 @@ impl Args {
         self.check_spin(self.think.is_some() || self.scenario.is_some())?;
         Ok(Settings {
             targets: Vec::new(),
+            proxy: self.proxy.clone(),
             connections: self.connections,
             requests: self.requests,
             duration,

@@ -48,6 +48,14 @@ impl Site {
         Self::start_role("site", arguments, stderr)
     }
 
+    /// `breme proxy` on a driver, for an upstream.
+    pub(crate) fn proxy(upstream: SocketAddr, driver: &str, more: &[&str]) -> Self {
+        let upstream = format!("--upstream=http://{upstream}");
+        let threads = if driver == "threads" { "64" } else { "2" };
+        let arguments = [&[&upstream, "--driver", driver, "--threads", threads], more].concat();
+        Self::start_role("proxy", &arguments, Stdio::inherit())
+    }
+
     pub(crate) fn start_role(role: &str, arguments: &[&str], stderr: Stdio) -> Self {
         let mut child = breme()
             .arg(role)

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use crate::harness::{DRIVERS, Site, many_per_thread};
 
-fn resident_kilobytes(site: &Site) -> u64 {
+pub(crate) fn resident_kilobytes(site: &Site) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", site.pid())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()

@@ -52,6 +52,17 @@ fn a_stock_nginx_is_measured() {
     assert_eq!((answered(&result), errors(&result)), (3_000, 0));
 }
 
+/// nginx takes the whole URL as well (RFC 9112, 3.2.2), and tells whom it was for.
+#[test]
+fn a_proxy_is_asked_in_the_place_of_the_server() {
+    let whom = "location = /whom { return 200 \"$request $http_host\"; }";
+    let nginx = Nginx::start_with("", whom);
+    let proxy = format!("--proxy=http://{}", nginx.address);
+    let seen = "--expect-contains=GET http://somebody.test:81/whom HTTP/1.1 somebody.test:81";
+    let result = load_json(&["-n", "200", "-c", "4", &proxy, seen, "http://somebody.test:81/whom"]);
+    assert_eq!((answered(&result), errors(&result)), (200, 0));
+}
+
 #[test]
 fn a_check_that_fails_is_an_error_and_exit_code_3() {
     let site = Site::lab("auto");

@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used)] // in a test, a panic with its place is the report
 
 mod admin;
+mod backends;
+mod cache_suite;
+mod caller;
 mod clean_end;
 mod conformance;
 mod directed;
 mod errors;
+mod faulty_origin;
 mod harness;
 mod hostile;
 mod laboratory;
@@ -19,7 +23,10 @@ mod peers;
 mod proxy;
 mod proxy_admin;
 mod proxy_cache;
+mod proxy_conformance;
+mod proxy_faults;
 mod proxy_forward;
+mod proxy_upstreams;
 mod schedules;
 mod site;
 mod studies;

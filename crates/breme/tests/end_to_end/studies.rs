@@ -83,3 +83,14 @@ fn pipelining_gives_each_visitor_an_id_of_its_own() {
         assert_eq!(trial["subjects"]["site"]["counters"]["breme_visitors"], 3.0);
     }
 }
+
+#[test]
+fn the_proxies_answer_as_the_origin_does() {
+    for study in ["proxies/as-then.toml", "proxies/beyond.toml", "proxies/cached.toml"] {
+        let told = tiny(study);
+        for one in seen(&told, "user") {
+            let ok = one["ok"].as_u64().unwrap();
+            assert!(ok > 0 && one["errors"].as_object().is_none_or(serde_json::Map::is_empty), "{study}: {one}");
+        }
+    }
+}

@@ -213,6 +213,8 @@ pub struct Reset {
 pub struct Path {
     /// The subject that is asked.
     pub(crate) to: Option<At<String>>,
+    /// The subject that the requests are for, where the one that is asked is a forward proxy.
+    pub(crate) r#for: Option<At<String>>,
     /// Fields of every request that takes this path.
     #[serde(default)]
     pub(crate) headers: Ordered<Text>,

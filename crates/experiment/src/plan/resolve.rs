@@ -24,6 +24,8 @@ const PAUSE_DEFAULT: Duration = Duration::from_millis(500);
 pub(super) struct Route {
     pub name: String,
     pub subject: String,
+    /// Whom the requests are for, where the subject is a forward proxy.
+    pub behind: Option<String>,
     pub headers: Vec<(String, String)>,
     /// It is a path, and not the subject itself.
     pub is_path: bool,
@@ -147,7 +149,8 @@ impl<'a> Resolver<'a, '_> {
                     format!("there is a subject `{subject}` already; give the path another name"),
                 );
             }
-            routes.push(Route { name: subject.clone(), subject: subject.clone(), headers: Vec::new(), is_path: false });
+            let (name, subject) = (subject.clone(), subject.clone());
+            routes.push(Route { name, subject, behind: None, headers: Vec::new(), is_path: false });
         }
         routes
     }
@@ -155,7 +158,8 @@ impl<'a> Resolver<'a, '_> {
     /// A path that leads nowhere is one all the same, so that workloads do not miss it.
     fn path(&mut self, entry: &Entry) -> Option<Route> {
         check_name("path", entry, self.book)?;
-        let nowhere = Route { name: entry.key.clone(), subject: String::new(), headers: Vec::new(), is_path: true };
+        let (name, headers) = (entry.key.clone(), Vec::new());
+        let nowhere = Route { name, subject: String::new(), behind: None, headers, is_path: true };
         let Some(node) = self.fill(&entry.node) else { return Some(nowhere) };
         if let Value::Text(to) = &node.value {
             self.book.note(&node.span, format!("a path is a table; write {} = {{ to = {to:?} }}", entry.key));
@@ -171,13 +175,16 @@ impl<'a> Resolver<'a, '_> {
             );
             return Some(nowhere);
         };
-        if !self.levels.subjects.contains(&to.value) {
-            let hint = meant_or_known(&to.value, self.levels.subjects.iter().map(String::as_str));
-            self.book.note(&to.span, format!("there is no subject `{}`; {hint}", to.value));
+        for subject in [to].into_iter().chain(&file.r#for) {
+            if !self.levels.subjects.contains(&subject.value) {
+                let hint = meant_or_known(&subject.value, self.levels.subjects.iter().map(String::as_str));
+                self.book.note(&subject.span, format!("there is no subject `{}`; {hint}", subject.value));
+            }
         }
         self.check_headers(&file.headers.0);
         let headers = file.headers.0.into_iter().map(|(name, value)| (name.value, value.0)).collect();
-        Some(Route { subject: to.value.clone(), headers, ..nowhere })
+        let behind = file.r#for.map(|behind| behind.value);
+        Some(Route { subject: to.value.clone(), behind, headers, ..nowhere })
     }
 
     fn resets(&mut self, names: &[At<String>], subjects: &[Subject]) -> Vec<Reset> {
@@ -292,7 +299,7 @@ fn circle<'s>(waiting: &[&'s Subject]) -> Vec<&'s str> {
 
 /// Subjects that the texts of a workload name.
 fn named_in(spec: &WorkloadSpec) -> impl Iterator<Item = String> {
-    let texts = spec.arguments.iter().chain(spec.files.values());
+    let texts = spec.arguments.iter().chain(spec.files.values()).chain([&spec.url]);
     let names = texts.flat_map(|text| crate::placeholder::find(text)).filter(|found| !found.is_escaped);
     names.filter_map(|found| found.name.split_once('.').map(|(subject, _)| subject.to_owned()))
 }

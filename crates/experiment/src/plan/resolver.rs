@@ -83,7 +83,8 @@ impl Resolver<'_, '_> {
     }
 
     pub(super) fn check_with_program(&mut self, role: &str, arguments: &[String], span: &Span) {
-        if let Some(Err(problem)) = self.check.map(|check| check(role, arguments)) {
+        let arguments: Vec<String> = arguments.iter().map(|argument| stand_in(argument)).collect();
+        if let Some(Err(problem)) = self.check.map(|check| check(role, &arguments)) {
             self.book.note(span, format!("`breme {role}` would not start: {problem}"));
         }
     }
@@ -95,4 +96,15 @@ impl Resolver<'_, '_> {
             Content::File(path) => self.load(path),
         }
     }
+}
+
+/// With something of the right kind where `${…}` stands for what is known only when the subjects run.
+fn stand_in(argument: &str) -> String {
+    let value = |name: &str| match name.rsplit('.').next() {
+        Some("url") => "http://127.0.0.1:1",
+        Some("folder" | "experiment") => "/",
+        _ => "1",
+    };
+    let filled = crate::placeholder::fill(argument, |name| Some(value(name).to_owned()));
+    filled.unwrap_or_else(|_| argument.to_owned())
 }

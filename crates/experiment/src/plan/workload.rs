@@ -93,7 +93,8 @@ impl Resolver<'_, '_> {
         let mut files = BTreeMap::new();
         let target = self.target(entry, &file, &mut files);
         let mut arguments = self.arguments(&file, route, target.as_ref(), &mut files);
-        let url = if file.targets.is_some() { String::new() } else { format!("${{{}.url}}", route.subject) };
+        let asked_for = route.behind.as_ref().unwrap_or(&route.subject);
+        let url = if file.targets.is_some() { String::new() } else { format!("${{{asked_for}.url}}") };
         let url = url + target.as_ref().map_or("", |request| request.target.as_str());
         let spec = WorkloadSpec {
             name: entry.key.clone(),
@@ -318,6 +319,7 @@ impl Resolver<'_, '_> {
         let time = |time: &Option<At<file::values::Time>>| time.as_ref().map(|time| seconds(time.value.0));
         let text = |text: &Option<At<Text>>| text.as_ref().map(|text| text.value.0.clone());
         let path = |path: &Option<String>| path.as_ref().map(|path| absolute(path, self.levels.folder));
+        arguments.value("--proxy", route.behind.as_ref().map(|_| format!("${{{}.url}}", route.subject)));
         arguments.value("--threads", count(&file.threads));
         arguments.value("--driver", file.driver.as_ref().map(|driver| driver.value.clone()));
         arguments.value("--over", time(&file.over));

@@ -70,7 +70,7 @@ impl Load {
         user.attempt = user.attempt.wrapping_add(1);
         user.state = State::Connecting(now);
         self.connecting += 1;
-        let is_tls = self.run.plan().authority().is_tls;
+        let is_tls = self.run.plan().peer().is_tls;
         let endpoint = if is_tls { Endpoint::tls(address, client) } else { Endpoint::tcp(address) };
         actions.connect(ticket(index, user.attempt), endpoint);
     }
