@@ -123,6 +123,13 @@ impl ServerConnection {
         self.answering != Answering::Nothing
     }
 
+    /// Whether the client sees that the answer under way is cut short if the connection ends now (RFC 9112, 8): its length or its last
+    /// chunk is missing. Of an answer that lasts until the connection ends, only a reset can tell.
+    #[must_use]
+    pub fn answer_tells_its_end(&self) -> bool {
+        matches!(self.answering, Answering::Length | Answering::Chunked)
+    }
+
     /// The connection ends when the answer that is due is complete (at once, if none is).
     #[must_use]
     pub fn will_close(&self) -> bool {

@@ -48,9 +48,8 @@ impl Request {
             .into_bytes()
     }
 
-    /// What came, in a word; or what is wrong with it. That something in an answer is wrong that is half out can be told by a reset only, and
-    /// that may destroy what is still on its way of the answers before it.
-    fn judge(&self, heard: &Heard, may_be_cut: bool) -> Result<&'static str, String> {
+    /// What came, in a word; or what is wrong with it.
+    fn judge(&self, heard: &Heard) -> Result<&'static str, String> {
         let expected = if self.method == "HEAD" { Vec::new() } else { content_of(self.number, self.length) };
         let fate = self.fault.fate;
         // What may not be sent again may fail on a connection that had ended without a word.
@@ -68,10 +67,8 @@ impl Request {
                 502..=504 if may_fail && is_own(answered) => Ok("error"),
                 _ => wrong(answered),
             },
-            Heard::Cut(answered) if may_be_cut && expected.starts_with(&answered.content) => Ok("cut"),
+            Heard::Cut(answered) if fate.cut && expected.starts_with(&answered.content) => Ok("cut"),
             Heard::Cut(answered) => wrong(answered).map_err(|what| format!("an answer that is cut: {what}")),
-            // A reset may overtake what was sent before it.
-            Heard::Nothing if may_be_cut => Ok("cut"),
             Heard::Nothing => Err(String::from("no answer at all")),
         }
     }
@@ -120,8 +117,7 @@ fn client(proxy: SocketAddr, client: u64) -> Seen {
 
 /// Whether the connection goes on.
 fn hear_all(caller: &mut Caller, requests: &[Request], seen: &mut Seen) -> bool {
-    for (index, request) in requests.iter().enumerate() {
-        let may_be_cut = requests[index..].iter().any(|request| request.fault.fate.cut);
+    for request in requests {
         let heard = match caller.hear(request.method == "HEAD") {
             Ok(heard) => heard,
             Err(why) => {
@@ -129,7 +125,7 @@ fn hear_all(caller: &mut Caller, requests: &[Request], seen: &mut Seen) -> bool 
                 return false;
             }
         };
-        match request.judge(&heard, may_be_cut) {
+        match request.judge(&heard) {
             Ok(outcome) => *seen.outcomes.entry((request.fault.name, outcome)).or_default() += 1,
             Err(what) => {
                 let all: Vec<String> = requests.iter().map(Request::name).collect();

@@ -147,12 +147,10 @@ impl Turn<'_> {
         let is_answer_begun =
             exchange.and_then(|exchange| self.exchange(exchange)).is_some_and(|exchange| exchange.answer.is_some());
         if is_answer_begun {
-            // Half an answer is out. Only a reset cannot be taken for its end.
             if let Some(exchange) = exchange {
-                self.node.counts.answers_cut.add();
                 self.end_exchange(exchange, Ending::ClientFailed, false);
             }
-            return self.close_client(key, Close::Abort);
+            return self.cut_answer(key);
         }
         self.write_refusal(key, refusal);
         if let Some(exchange) = exchange {

@@ -6,7 +6,7 @@ use breme_http1::{Content, Framing};
 use breme_node::{Close, CloseReason};
 
 use super::Turn;
-use super::tables::{Exchange, ExchangeKey, Stage};
+use super::tables::{ClientKey, Exchange, ExchangeKey, Stage};
 use crate::access_log::{self, Ending};
 use crate::failure::Failure;
 use crate::settings::Times;
@@ -96,14 +96,20 @@ impl Turn<'_> {
         }
         let Some(client) = client else { return self.end_exchange(key, Ending::UpstreamFailed, false) };
         if is_answer_begun {
-            // A part of the answer is out. Only a reset cannot be taken for its end, and what comes behind it cannot be mixed with it.
-            self.node.counts.answers_cut.add();
             self.end_exchange(key, Ending::UpstreamFailed, false);
-            return self.close_client(client, Close::Abort);
+            return self.cut_answer(client);
         }
         self.answer_failure(key, failure);
         self.end_exchange(key, Ending::UpstreamFailed, false);
         self.go_on(client);
+    }
+
+    /// A part of an answer is out, and its rest will never be: nothing may come behind it. Whole answers that were sent before it must arrive,
+    /// which a reset can prevent; but where only a reset cannot be taken for the answer's end, it must be one.
+    pub(super) fn cut_answer(&mut self, client: ClientKey) {
+        self.node.counts.answers_cut.add();
+        let tells = self.client(client).is_some_and(|client| client.http.answer_tells_its_end());
+        self.close_client(client, if tells { Close::Graceful } else { Close::Abort });
     }
 
     /// Tells the client what is wrong: in a sentence, and in the words of RFC 9209.
