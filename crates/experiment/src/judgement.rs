@@ -120,6 +120,9 @@ pub struct Effect {
     pub p: Option<f64>,
     /// The same after Holm, over all hypotheses of the experiment.
     pub p_holm: Option<f64>,
+    /// The same for what nobody claimed beforehand, after Benjamini and Hochberg, over all comparisons of the experiment.
+    #[serde(default)]
+    pub p_discovery: Option<f64>,
     /// The noise floor that it had to exceed, on the same scale (a ratio above 1, or a difference).
     pub floor: Option<f64>,
     /// Practically equal within this: 0.02 is ±2 %.

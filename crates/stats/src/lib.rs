@@ -9,7 +9,7 @@
 //! | [`Histogram::encode`] | one histogram as a line of text, for records in JSON |
 //! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for the known plotters |
 //! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact, and no outlier moves them |
-//! | [`signed_rank_p`], [`holm()`] | how likely that is by chance; the same for many questions at once |
+//! | [`signed_rank_p`], [`holm()`], [`false_discovery_rates`] | how likely that is by chance; the same for many questions at once |
 //! | [`student_p_below`] | the same where blocks are too few for ranks to answer many questions |
 //! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its figure, and how much trials of the same thing differ |
 //! | [`rank_sum`] | the same for two runs that have no blocks in common |
@@ -32,6 +32,7 @@
 //! ```
 
 mod encoded;
+mod false_discovery;
 pub mod go_bench;
 pub mod growth;
 mod histogram;
@@ -50,6 +51,7 @@ mod student;
 
 pub use encoded::DecodeError;
 pub use histogram::{Histogram, TIME_NS_MAX};
+pub use false_discovery::false_discovery_rates;
 pub use holm::holm;
 pub use needed::{MORE_BLOCKS_MAX, more_blocks};
 pub use quantile_text::write as write_quantile_text;

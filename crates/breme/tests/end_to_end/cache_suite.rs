@@ -1,5 +1,5 @@
 //! The public suite of cases for HTTP caches (the npm package http-cache-tests, which `cargo xtask test` installs). Cases that we do not
-//! pass, and mean not to, stand in cache_suite_deviations.txt with the reason (docs/CACHE.md has them in groups); everything else must pass, on all drivers.
+//! pass, and mean not to, stand in cache_suite_deviations.txt with the reason (docs/CACHE.md has them in groups). Exactly these must fail, on all drivers.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use crate::harness::{DRIVERS, PATIENCE, Site, free_address, run};
 const REQUIRED_MIN: usize = 139;
 const OPTIMAL_MIN: usize = 77;
 
-/// The cases that need not be passed: a name and the reason on each line.
+/// The cases that are not passed: a name and the reason on each line.
 const DEVIATIONS: &str = include_str!("cache_suite_deviations.txt");
 
 /// Where xtask has put it: beside the folder that cargo gives to tests.
@@ -102,10 +102,17 @@ fn check(driver: &str, ended: &[Ended]) -> Result<(), String> {
     let unknown = failed.iter().filter(|case| !known.contains(case.name.as_str()));
     let unknown: Vec<String> =
         unknown.map(|case| format!("{} ({}, {}): {}", case.name, case.kind, case.outcome, case.detail)).collect();
-    if unknown.is_empty() && passed(&required) >= REQUIRED_MIN && passed(&optimal) >= OPTIMAL_MIN {
+    let excused: Vec<&str> =
+        known.iter().copied().filter(|name| !failed.iter().any(|case| case.name == *name)).collect();
+    if unknown.is_empty() && excused.is_empty() && passed(&required) >= REQUIRED_MIN && passed(&optimal) >= OPTIMAL_MIN
+    {
         return Ok(());
     }
-    Err(format!("{summary}\nnot passed, and not in cache_suite_deviations.txt:\n{}", unknown.join("\n")))
+    Err(format!(
+        "{summary}\nnot passed, and not in cache_suite_deviations.txt:\n{}\nin it, and passed:\n{}",
+        unknown.join("\n"),
+        excused.join("\n")
+    ))
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Every pair of levels of every factor, the other factors being equal.
 //!
-//! These are for looking, not for proof: nobody claimed them beforehand, and of twenty of pure chance one is called different. So they are not
-//! corrected for their number, and an answer that matters belongs into a hypothesis.
+//! Nobody claimed these beforehand, and there are many: of twenty of pure chance, one would be called different. So they are corrected for their
+//! number, all of an experiment together, by their false discovery rate: of those that are called different, one in twenty is not. Where
+//! nothing differs, that is the chance that anything is called so.
+
+use breme_stats::false_discovery_rates;
 
 use crate::expression::{Expression, Quantity};
 use crate::judge::claims::with_each_level;
@@ -31,11 +34,32 @@ pub(crate) fn compare_levels(question: &Question, seen: &Seen, floors: &Floors) 
             }
         }
     }
+    correct_for_number(&mut comparisons, question.confidence);
+    for comparison in &mut comparisons {
+        comparison.sentence = sentence(question, comparison);
+    }
     // Stable: what is equally telling stays in the plan's order.
     comparisons.sort_by(|one, other| order(one).cmp(&order(other)).then(weight(other).total_cmp(&weight(one))));
     let left_out = comparisons.len().saturating_sub(COMPARISONS_MAX);
     comparisons.truncate(COMPARISONS_MAX);
     (comparisons, left_out)
+}
+
+/// Takes back what so many comparisons may well find by chance. Where all blocks are the same on both sides nothing was asked.
+fn correct_for_number(comparisons: &mut [Comparison], confidence: f64) {
+    let asks = |effect: &Effect| effect.p.filter(|_| effect.blocks.iter().any(|pair| pair.left != pair.right));
+    let asked: Vec<&mut Comparison> =
+        comparisons.iter_mut().filter(|comparison| asks(&comparison.effect).is_some()).collect();
+    let rates = false_discovery_rates(&asked.iter().filter_map(|comparison| comparison.effect.p).collect::<Vec<_>>());
+    // So sure must one be that is the only one to differ.
+    let confidence_alone = 1.0 - (1.0 - confidence) / rates.len().max(1) as f64;
+    for (comparison, rate) in asked.into_iter().zip(rates) {
+        comparison.effect.p_discovery = Some(rate);
+        if comparison.verdict == Verdict::Supported && rate > 1.0 - confidence + 1e-9 {
+            let more_blocks = Standing::new(&comparison.effect, confidence).more_blocks(confidence_alone);
+            comparison.verdict = Verdict::Undecided { more_blocks };
+        }
+    }
 }
 
 /// Each combination of the levels of all factors but one.
@@ -72,7 +96,8 @@ fn pairs_of_levels(
                 right: right.clone(),
                 at: others.clone(),
                 verdict,
-                sentence: sentence(measure, (&named(factor, left), &named(factor, right)), others, verdict, &effect),
+                // Its verdict may yet be taken back.
+                sentence: String::new(),
                 effect,
             });
         }
@@ -108,13 +133,12 @@ fn named(factor: &Factor, level: &str) -> String {
     if level.parse::<f64>().is_ok() { format!("{}={level}", factor.name) } else { level.to_owned() }
 }
 
-fn sentence(
-    measure: &PlanMeasure,
-    (left, right): (&str, &str),
-    others: &Levels,
-    verdict: Verdict,
-    effect: &Effect,
-) -> String {
+fn sentence(question: &Question, comparison: &Comparison) -> String {
+    let Comparison { verdict, effect, at: others, .. } = comparison;
+    let measure = question.measures.iter().find(|measure| measure.name == comparison.measure);
+    let factor = question.factors.iter().find(|factor| factor.name == comparison.factor);
+    let (Some(measure), Some(factor)) = (measure, factor) else { return String::new() };
+    let (left, right) = (&*named(factor, &comparison.left), &*named(factor, &comparison.right));
     let name = &measure.name;
     let at = if others.is_empty() { String::new() } else { format!(" at {}", in_words(others)) };
     let said = words::effect(effect, measure.unit);

@@ -16,7 +16,8 @@ pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
     Some(html! {
         p {
             "The unit of evidence is the block: one trial of every combination, in random order. Percentiles are taken in each trial from all of its "
-            "requests, then compared over the blocks: Hodges–Lehmann estimates with intervals by signed ranks, p-values after Holm. Warm-up is "
+            "requests, then compared over the blocks: Hodges–Lehmann estimates with intervals by signed ranks, p-values after Holm (hypotheses) or \
+            Benjamini and Hochberg (comparisons of levels). Warm-up is "
             "found in each trial's time series and left out. What was INVALID or never came to rest is run again at the end of its block. Response time counts from the instant at which a request was due."
         }
         dl.facts-list { @for (name, value) in facts(run) { div { dt { (name) } dd { (words::one_line(&value)) } } } }

@@ -440,6 +440,7 @@ pub fn effect(left: &[(u32, f64)], right: &[(u32, f64)]) -> Effect {
         confidence: 0.95,
         p: Some(0.031),
         p_holm: Some(0.094),
+        p_discovery: None,
         floor: Some(1.035),
         equal_within: 0.02,
         blocks,
