@@ -50,8 +50,8 @@ pub mod steady;
 mod student;
 
 pub use encoded::DecodeError;
-pub use histogram::{Histogram, TIME_NS_MAX};
 pub use false_discovery::false_discovery_rates;
+pub use histogram::{Histogram, TIME_NS_MAX};
 pub use holm::holm;
 pub use needed::{MORE_BLOCKS_MAX, more_blocks};
 pub use quantile_text::write as write_quantile_text;

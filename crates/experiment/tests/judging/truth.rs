@@ -38,6 +38,17 @@ fn of_experiments_without_a_difference_at_most_one_in_twenty_finds_one() {
     assert!(wrong.iter().all(|&wrong| wrong > 0.0 && wrong <= 0.05), "{wrong:?}");
 }
 
+/// Ten pairs of five builds: without a correction, one of six such experiments finds something.
+#[test]
+fn of_experiments_that_compare_much_without_a_difference_at_most_one_in_twenty_finds_any() {
+    let mut experiment = two(10, Noise::Normal, 0.03);
+    experiment.question.factors = vec![factor("build", &["a", "b", "c", "d", "e"])];
+    let found = |seed| judge(&experiment.question, &experiment.run(seed, times(1.0)));
+    let wrong = share(200, |seed| found(seed).comparisons.iter().any(|pair| pair.verdict == Verdict::Supported));
+    assert_eq!(found(0).comparisons.len(), 10);
+    assert!(wrong <= 0.05, "{wrong}");
+}
+
 #[test]
 fn five_percent_are_found_by_ten_blocks_of_trials_that_vary_by_three() {
     for (noise, needed) in [(Noise::Normal, 0.9), (Noise::Autocorrelated, 0.9), (Noise::Blocked, 0.9)] {
