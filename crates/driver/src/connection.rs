@@ -62,6 +62,8 @@ pub(crate) struct Connection {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Operations {
     pub(crate) receive: Receive,
+    /// So much came lately that it is received piece by piece.
+    pub(crate) is_long: bool,
     /// It is told when the kernel takes bytes again.
     pub(crate) is_watching_room: bool,
     /// It is told when the connection breaks while nothing is received.
@@ -75,6 +77,8 @@ pub(crate) enum Receive {
     #[default]
     Idle,
     Armed,
+    /// It brings one piece, and no more by itself.
+    ArmedOnce,
     /// Its last completion has not come yet.
     Cancelled,
 }

@@ -40,6 +40,11 @@ use crate::transport::Transport;
 /// in pieces of 8 kB costs twice as much when it is long, and short requests touch only the first page of a buffer. They suffice for any
 /// number of connections, since a turn brings few completions at a time (Linux 6.13 and later: about 20); a lack costs one wish more.
 const SIZES: RingSizes = RingSizes { submissions: 512, completions: 4096, buffers: 64, buffer_bytes: 64 * 1024 };
+/// Who brings a whole buffer at a time has more. One wish for the whole life of a connection would then fill buffer after buffer, up to all of the ring's in each
+/// turn, before a node that has enough could say so: a client that hardly reads would cost 8 MB. So such a connection receives piece by
+/// piece, until little comes again.
+const LONG_BYTES: usize = SIZES.buffer_bytes;
+const SHORT_BYTES: usize = LONG_BYTES / 4;
 /// Sends that leave together. More would be cheaper by little, and would make the first of them wait for the last.
 const SENDS_PER_SUBMISSION: usize = 16;
 
@@ -69,9 +74,11 @@ impl RingPort {
     }
 
     fn begin_receiving(&mut self, id: ConnectionId, connection: &mut Connection) {
-        connection.operations.receive = Receive::Armed;
+        let is_long = connection.operations.is_long;
+        connection.operations.receive = if is_long { Receive::ArmedOnce } else { Receive::Armed };
         let socket = connection.transport.as_fd();
         match operation(connection) {
+            _ if is_long => self.ring.receive_once(socket, key_of(id)),
             Operation::ReceiveWithStamps => self.ring.receive_with_stamps(socket, key_of(id)),
             _ => self.ring.receive(socket, key_of(id)),
         }
@@ -126,7 +133,7 @@ impl Port for RingPort {
         let operations = connection.operations;
         let in_flight = [
             (matches!(connection.phase, Phase::Connecting(_)), Operation::Connect),
-            (operations.receive == Receive::Armed, operation(&connection)),
+            (matches!(operations.receive, Receive::Armed | Receive::ArmedOnce), operation(&connection)),
             (operations.is_watching_room, Operation::Watch(Watched::Writable)),
             (operations.is_watching_break, Operation::Watch(Watched::Broken)),
         ];
@@ -151,9 +158,11 @@ impl Port for RingPort {
                 connection.operations.is_watching_break = true;
                 self.watch(id, connection, Watched::Broken);
             }
+            Receive::Armed | Receive::ArmedOnce if connection.has_ended || connection.failure.is_some() => {
+                self.end_receiving(id, connection);
+            }
             Receive::Armed
-                if connection.has_ended
-                    || connection.failure.is_some()
+                if connection.operations.is_long
                     || (kept_bytes > 0 && !wants_bytes)
                     || kept_bytes > receive_bytes_max =>
             {
@@ -397,13 +406,24 @@ fn receive<N: Node>(
     goes_on: bool,
 ) {
     match outcome {
-        Ok(Some(lease)) => engine.handle_arrival(id, Arrival::Bytes(&lease, lease.stamp()), goes_on),
+        Ok(Some(lease)) => {
+            note_length(engine, id, lease.len());
+            engine.handle_arrival(id, Arrival::Bytes(&lease, lease.stamp()), goes_on);
+        }
         Ok(None) => engine.handle_arrival(id, Arrival::End, goes_on),
         Err(error) => match Errno::from_io_error(&error) {
             // The buffers are back when this turn is over, and it receives again.
             Some(Errno::NOBUFS | Errno::CANCELED) => engine.handle_arrival(id, Arrival::Nothing, goes_on),
             _ => engine.handle_arrival(id, Arrival::Failure(close_reason(&error)), goes_on),
         },
+    }
+}
+
+/// Stamped bytes have less room in their buffer, and so are never long: who asks for stamps wants all that comes.
+fn note_length<N: Node>(engine: &mut Engine<N, RingPort>, id: ConnectionId, length: usize) {
+    if let Some(connection) = engine.connection(id) {
+        let is_long = &mut connection.operations.is_long;
+        *is_long = length >= LONG_BYTES || (*is_long && length > SHORT_BYTES);
     }
 }
 

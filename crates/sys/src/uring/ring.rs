@@ -137,7 +137,14 @@ impl Ring {
         self.wish(entry, Operation::Receive, key);
     }
 
-    /// The same on a socket that [stamps](crate::stamp_arrivals): the [`Lease`](super::Lease) says when its bytes came.
+    /// Receives once, into one buffer: where much comes, and no more may come at a time than somebody wants.
+    pub fn receive_once(&mut self, socket: BorrowedFd<'_>, key: Key) {
+        // No address and no length: those of the buffer that the kernel chooses.
+        let receive = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), 0).buf_group(BUFFERS);
+        self.wish(receive.build().flags(squeue::Flags::BUFFER_SELECT), Operation::Receive, key);
+    }
+
+    /// Receives again and again on a socket that [stamps](crate::stamp_arrivals): the [`Lease`](super::Lease) says when its bytes came.
     pub fn receive_with_stamps(&mut self, socket: BorrowedFd<'_>, key: Key) {
         let message = &raw const *self.room_for_stamps;
         let entry = opcode::RecvMsgMulti::new(Fd(socket.as_raw_fd()), message, BUFFERS).build();
