@@ -40,8 +40,8 @@ use crate::transport::Transport;
 /// in pieces of 8 kB costs twice as much when it is long, and short requests touch only the first page of a buffer. They suffice for any
 /// number of connections, since a turn brings few completions at a time (Linux 6.13 and later: about 20); a lack costs one wish more.
 const SIZES: RingSizes = RingSizes { submissions: 512, completions: 4096, buffers: 64, buffer_bytes: 64 * 1024 };
-/// Who brings a whole buffer at a time has more. One wish for the whole life of a connection would then fill buffer after buffer, up to all of the ring's in each
-/// turn, before a node that has enough could say so: a client that hardly reads would cost 8 MB. So such a connection receives piece by
+/// Who brings a whole buffer at a time has more. One wish for the whole life of a connection fills buffer after buffer, up to all of the ring's in a
+/// turn, before a node that has enough can say so. Where a long answer begins that may happen once; from then on its connection receives piece by
 /// piece, until little comes again.
 const LONG_BYTES: usize = SIZES.buffer_bytes;
 const SHORT_BYTES: usize = LONG_BYTES / 4;

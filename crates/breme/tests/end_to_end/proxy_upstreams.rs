@@ -88,8 +88,8 @@ fn a_client_that_reads_byte_by_byte_is_not_noticed_by_others() {
             slow.read_exact(&mut [0]).unwrap();
         }
         let grown = resident_kilobytes(&proxy).saturating_sub(before);
-        // On io_uring the kernel fills all buffers of the ring before it hears that there were enough.
-        let max = slow.len() as u64 * if driver == "uring" { 12_000 } else { 1_000 } + GROWTH_KB_MAX / 4;
+        // On io_uring the kernel may fill all buffers of the ring, 4 MB, where a long answer begins, before it hears that there were enough.
+        let max = slow.len() as u64 * if driver == "uring" { 8_000 } else { 1_000 } + GROWTH_KB_MAX / 4;
         assert!(grown < max, "{driver}: {grown} kB for {} clients that hardly read", slow.len());
     }
 }
