@@ -13,7 +13,7 @@ use crate::judge::levels::{Levels, in_words};
 use crate::judge::noise::Floors;
 use crate::judge::question::{Factor, Question};
 use crate::judge::seen::{Seen, overridden};
-use crate::judge::standing::Standing;
+use crate::judge::standing::{Standing, Test};
 use crate::judge::words::{self, different};
 use crate::judgement::{Comparison, Effect, Scale, Verdict};
 use crate::plan::PlanMeasure;
@@ -46,11 +46,19 @@ pub(crate) fn compare_levels(question: &Question, seen: &Seen, floors: &Floors) 
 }
 
 /// Takes back what so many comparisons may well find by chance. Where all blocks are the same on both sides nothing was asked.
+///
+/// Ranks of six blocks cannot be less likely than 1 in 32, however large the difference is, and that is too often for many comparisons. As for hypotheses, the
+/// chances are Student's then, of the logarithms; the interval by ranks must leave "no difference" out besides.
 fn correct_for_number(comparisons: &mut [Comparison], confidence: f64) {
-    let asks = |effect: &Effect| effect.p.filter(|_| effect.blocks.iter().any(|pair| pair.left != pair.right));
-    let asked: Vec<&mut Comparison> =
-        comparisons.iter_mut().filter(|comparison| asks(&comparison.effect).is_some()).collect();
-    let rates = false_discovery_rates(&asked.iter().filter_map(|comparison| comparison.effect.p).collect::<Vec<_>>());
+    let asks = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
+    let asked: Vec<&mut Comparison> = comparisons.iter_mut().filter(|comparison| asks(&comparison.effect)).collect();
+    let count = asked.len();
+    let by_chance = |effect: &Effect| {
+        let test = Test::of(effect.blocks.len(), count, confidence);
+        (2.0 * Standing::new(effect, confidence).p_of_direction(test)).min(1.0)
+    };
+    let rates =
+        false_discovery_rates(&asked.iter().map(|comparison| by_chance(&comparison.effect)).collect::<Vec<_>>());
     // So sure must one be that is the only one to differ.
     let confidence_alone = 1.0 - (1.0 - confidence) / rates.len().max(1) as f64;
     for (comparison, rate) in asked.into_iter().zip(rates) {
