@@ -337,7 +337,8 @@ fn of_the_proxy() -> Vec<Question> {
     let relay = |name, title, target, haproxy| Question {
         name,
         title,
-        setting: "wrk, 100 connections, keep-alive. Behind each proxy stands an nginx on the generator's processor; connections to it stay.",
+        setting: "wrk, 100 connections, keep-alive. Behind each proxy stands `breme site` on the generator's processor, the cheapest server that is here, so \
+                  that the proxy is the limit as far as possible; connections to it stay.",
         measure: Measure::ServerCpu,
         unit: "request",
         ours: arm("`breme proxy`", Kind::BremeProxy(Store::Nothing), target, load(Generator::Wrk)),

@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Lighttpd,
     /// Apache with the event module and one process of many threads.
     Apache,
-    /// What stands behind the proxies: nginx, whose answers may be kept for a day.
+    /// What stands behind proxies that keep answers: nginx, whose answers may be kept for a day, and which counts its requests.
     Origin,
     /// `breme proxy`, one thread.
     BremeProxy(Store),
@@ -101,13 +101,12 @@ impl Server {
     /// Starts one that can hold `connections`, with whatever stands behind it, and returns when it accepts.
     pub(crate) fn start(workbench: &Workbench, subject: Subject, connections: usize) -> Result<Self, String> {
         let origin = if subject.kind.is_proxy() {
-            let origin = Subject { kind: Kind::Origin, tls: false };
-            Some(Box::new(Self::start_peer(workbench, origin, connections, None)?))
+            Some(Box::new(Self::start_origin(workbench, subject.kind, connections)?))
         } else {
             None
         };
         match subject.kind {
-            Kind::BremeSite => Self::start_site(workbench, subject.tls, connections),
+            Kind::BremeSite => Self::start_site(workbench, subject.tls, connections, workbench.cpus.server),
             Kind::BremeProxy(store) => Self::start_proxy(workbench, store, connections, origin),
             _ => Self::start_peer(workbench, subject, connections, origin),
         }
@@ -173,14 +172,24 @@ impl Server {
         suite.map(str::to_owned).ok_or_else(|| format!("openssl s_client on {} printed:\n{printed}", self.address))
     }
 
-    fn start_site(workbench: &Workbench, tls: bool, connections: usize) -> Result<Self, String> {
+    /// What stands behind a proxy, on the generator's processor. Behind one that only relays it is the cheapest server that there is here, for all
+    /// proxies alike: otherwise that processor would be the limit, and a proxy that waits half of its time costs more for each request.
+    fn start_origin(workbench: &Workbench, proxy: Kind, connections: usize) -> Result<Self, String> {
+        if proxy.keeps_answers() {
+            let origin = Subject { kind: Kind::Origin, tls: false };
+            return Self::start_peer(workbench, origin, connections, None);
+        }
+        Self::start_site(workbench, false, connections, workbench.cpus.generator)
+    }
+
+    fn start_site(workbench: &Workbench, tls: bool, connections: usize, cpu: usize) -> Result<Self, String> {
         let mut command = workbench.breme("site", connections);
         command.arg(workbench.pages()).arg("--lab");
         if tls {
             let certificate = workbench.certificate()?;
             command.arg("--tls-cert").arg(&certificate.chain).arg("--tls-key").arg(&certificate.key);
         }
-        Self::start_ours(workbench, command, tls, None)
+        Self::start_ours(workbench, command, cpu, tls, None)
     }
 
     fn start_proxy(
@@ -194,20 +203,21 @@ impl Server {
         if let Store::Mebibytes(mebibytes) = store {
             command.arg(format!("--cache-memory={mebibytes}MiB"));
         }
-        Self::start_ours(workbench, command, false, origin)
+        Self::start_ours(workbench, command, workbench.cpus.server, false, origin)
     }
 
     /// Starts one of our own servers, which tells where it listens.
     fn start_ours(
         workbench: &Workbench,
         mut command: Command,
+        cpu: usize,
         tls: bool,
         origin: Option<Box<Self>>,
     ) -> Result<Self, String> {
         let folder = workbench.new_folder()?;
         command.args(["--listen", "127.0.0.1:0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file(folder.path())?);
-        let mut running = workbench.processes.start(&mut command, Some(workbench.cpus.server))?;
+        let mut running = workbench.processes.start(&mut command, Some(cpu))?;
         let mut line = String::new();
         if let Some(output) = running.take_stdout() {
             BufReader::new(output).read_line(&mut line).map_err(|error| format!("breme: {error}"))?;
