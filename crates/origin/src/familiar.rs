@@ -74,8 +74,10 @@ impl Familiar {
     #[inline]
     pub(crate) fn find(&mut self, input: &[u8], moment: Moment<'_>) -> Option<&FamiliarRequest<Known>> {
         self.sweep(moment.files);
-        let place = self.requests.find(input, |_| true)?;
-        let request = self.requests.request(place).filter(|request| request.known.stands(moment))?;
+        let (_, request) = self.requests.find(input, |_| true)?;
+        if !request.known.stands(moment) {
+            return None;
+        }
         request.known.keep_date(moment.date);
         Some(request)
     }

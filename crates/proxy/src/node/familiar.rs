@@ -67,8 +67,7 @@ impl Familiar {
     /// The request with which `input` begins, if it is familiar, and the length of its head.
     #[inline]
     pub(crate) fn find(&mut self, input: &[u8], is_secured: bool) -> Option<(KnownKey, usize)> {
-        let place = self.requests.find(input, |known| known.is_secured == is_secured)?;
-        let request = self.requests.request(place)?;
+        let (place, request) = self.requests.find(input, |known| known.is_secured == is_secured)?;
         Some((KnownKey { place, number: request.known.number }, request.head_bytes()))
     }
 

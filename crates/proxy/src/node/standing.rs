@@ -67,8 +67,8 @@ impl StandingAnswers {
         now: Instant,
         name: &str,
     ) -> Option<&mut FamiliarRequest<Known>> {
-        let place = self.0.find(input, |known| known.is_secured == is_secured)?;
-        if !self.0.request(place)?.known.standing.stands(now) {
+        let (place, request) = self.0.find(input, |known| known.is_secured == is_secured)?;
+        if !request.known.standing.stands(now) {
             self.0.forget(place);
             return None;
         }
