@@ -65,7 +65,7 @@ impl Shared {
         };
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(settings.seed));
-        let (counters, queue) = (Arc::new(Counters::new()), Arc::default());
+        let (counters, queue) = (Arc::new(Counters::default()), Arc::default());
         Ok(Self {
             role,
             tls_clients,

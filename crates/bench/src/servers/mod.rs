@@ -2,6 +2,8 @@
 //! its value. Proxies have an origin behind them, on the generator's processor: the proxy alone is what is measured.
 
 mod configurations;
+mod kind;
+mod place;
 mod proxies;
 
 use std::fs;
@@ -15,46 +17,10 @@ use crate::instruments;
 use crate::processes::Running;
 use crate::workbench::{Workbench, find_program, printed_by};
 
-use configurations::Place;
-pub(crate) use configurations::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION};
-
-/// A kind of server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// `breme site DIR --lab`, one thread.
-    BremeSite,
-    /// nginx with one worker, sendfile and a cache of open files; `/bytes/13` is a `return 200`.
-    Nginx,
-    /// lighttpd with one worker.
-    Lighttpd,
-    /// Apache with the event module and one process of many threads.
-    Apache,
-    /// What stands behind proxies that keep answers: nginx, whose answers may be kept for a day, and which counts its requests.
-    Origin,
-    /// `breme proxy`, one thread.
-    BremeProxy(Store),
-    /// nginx with one worker, which keeps its connections to the origin.
-    NginxProxy(Store),
-    /// HAProxy with one thread.
-    Haproxy,
-    /// Varnish with one pool of threads.
-    Varnish(Store),
-}
-
-/// What a proxy may keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Store {
-    Nothing,
-    /// Answers, in so much memory.
-    Mebibytes(u64),
-}
-
-/// What is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
-    pub(crate) kind: Kind,
-    pub(crate) tls: bool,
-}
+use kind::ORIGIN_STATUS;
+pub(crate) use kind::{Kind, OBJECT_BYTES, Store, Subject};
+use place::Place;
+pub(crate) use place::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION};
 
 /// A running server.
 pub(crate) struct Server {
@@ -67,35 +33,8 @@ pub(crate) struct Server {
     _folder: tempfile::TempDir,
 }
 
-/// The objects of the origin at `/objects/NAME` have so much content.
-pub(crate) const OBJECT_BYTES: usize = 1_000;
-/// Where the origin tells how many requests came to it.
-const ORIGIN_STATUS: &str = "/status";
-
 /// How long a server may take until it accepts.
 const READY_WITHIN: Duration = Duration::from_secs(10);
-
-impl Kind {
-    pub(crate) const fn program(self) -> &'static str {
-        match self {
-            Self::BremeSite | Self::BremeProxy(_) => "breme",
-            Self::Nginx | Self::Origin | Self::NginxProxy(_) => "nginx",
-            Self::Lighttpd => "lighttpd",
-            Self::Apache => "apache2",
-            Self::Haproxy => "haproxy",
-            Self::Varnish(_) => "varnishd",
-        }
-    }
-
-    const fn is_proxy(self) -> bool {
-        matches!(self, Self::BremeProxy(_) | Self::NginxProxy(_) | Self::Haproxy | Self::Varnish(_))
-    }
-
-    /// Whether it answers again without asking the origin.
-    pub(crate) const fn keeps_answers(self) -> bool {
-        matches!(self, Self::BremeProxy(store) | Self::NginxProxy(store) | Self::Varnish(store) if matches!(store, Store::Mebibytes(_)))
-    }
-}
 
 impl Server {
     /// Starts one that can hold `connections`, with whatever stands behind it, and returns when it accepts.

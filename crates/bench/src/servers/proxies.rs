@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use super::Store;
-use super::configurations::{CONNECTIONS_SPARE, Place};
+use super::kind::{OBJECT_BYTES, ORIGIN_STATUS, Store};
+use super::place::{CONNECTIONS_SPARE, Place};
 
 /// The longest answer of the origin, rounded up to pages: in one piece it costs a proxy one call to receive it.
 const ANSWER_BYTES: usize = 16 * 1024;
@@ -22,13 +22,12 @@ const VARNISH_THREADS: usize = 200;
 pub(super) fn origin(place: &Place<'_>) -> String {
     let Place { address, .. } = place;
     let pages = place.pages.display();
-    let content = "a".repeat(super::OBJECT_BYTES);
+    let content = "a".repeat(OBJECT_BYTES);
     format!(
         "server {{ listen {address} backlog=4096; root {pages}; add_header Cache-Control \"public, max-age=86400\";\n\
          location = /bytes/13 {{ return 200 \"0123456789012\"; }}\n\
          location /objects/ {{ return 200 \"{content}\"; }}\n\
-         location = {status} {{ stub_status; add_header Cache-Control no-store; }} }}\n",
-        status = super::ORIGIN_STATUS,
+         location = {ORIGIN_STATUS} {{ stub_status; add_header Cache-Control no-store; }} }}\n",
     )
 }
 
