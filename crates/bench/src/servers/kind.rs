@@ -27,8 +27,32 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     Nothing,
-    /// Answers, in so much memory.
+    /// Answers, as many as the program's own limit lets in: so many MiB by its own count.
     Mebibytes(u64),
+    /// Answers, as many as fit while all of the program's processes together hold so many MB.
+    InAll(u64),
+}
+
+/// What the processes of a cache hold when it is full, by what it counts itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    /// MB besides what it counts.
+    pub(super) beside: u64,
+    /// For each 1,000 bytes that it counts.
+    pub(super) of_thousand: u64,
+}
+
+impl Store {
+    /// The limit to tell the program, in MiB; none if it is to keep nothing.
+    pub(super) const fn limit(self, held: Held) -> Option<u64> {
+        match self {
+            Self::Nothing => None,
+            Self::Mebibytes(mebibytes) => Some(mebibytes),
+            Self::InAll(megabytes) => {
+                Some(megabytes.saturating_sub(held.beside) * 1_000_000 / held.of_thousand * 1_000 / (1 << 20))
+            }
+        }
+    }
 }
 
 /// What is started.
@@ -61,6 +85,20 @@ impl Kind {
 
     /// Whether it answers again without asking the origin.
     pub(crate) const fn keeps_answers(self) -> bool {
-        matches!(self, Self::BremeProxy(store) | Self::NginxProxy(store) | Self::Varnish(store) if matches!(store, Store::Mebibytes(_)))
+        matches!(self, Self::BremeProxy(store) | Self::NginxProxy(store) | Self::Varnish(store) if !matches!(store, Store::Nothing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_leaves_room_for_what_a_program_does_not_count() {
+        let held = Held { beside: 20, of_thousand: 1_600 };
+        assert_eq!(Store::Nothing.limit(held), None);
+        assert_eq!(Store::Mebibytes(64).limit(held), Some(64));
+        // (500 − 20) MB ÷ 1.6 are 300 MB.
+        assert_eq!(Store::InAll(500).limit(held), Some(300_000_000 >> 20));
     }
 }

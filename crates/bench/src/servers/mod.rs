@@ -139,7 +139,7 @@ impl Server {
     ) -> Result<Self, String> {
         let mut command = workbench.breme("proxy", connections);
         command.args(origin.as_ref().map(|origin| format!("--upstream={}", origin.url(""))));
-        if let Store::Mebibytes(mebibytes) = store {
+        if let Some(mebibytes) = store.limit(proxies::HELD_BY_BREME) {
             command.arg(format!("--cache-memory={mebibytes}MiB"));
         }
         Self::start_ours(workbench, command, workbench.cpus.server, false, origin)
