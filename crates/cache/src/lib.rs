@@ -14,7 +14,7 @@
 //! | file | says |
 //! |---|---|
 //! | `key` | what a request is for |
-//! | `directives`, `structured` | Cache-Control, and the fields that are written by RFC 9651 |
+//! | `directives`, `structured`, `dates` | Cache-Control, the fields that are written by RFC 9651, and dates |
 //! | `freshness`, `storing` | for how long a response is fresh, and whether it may be stored at all |
 //! | `selecting` | which variant a request gets (Vary) |
 //! | `validation`, `ranges` | conditional requests and partial ones |
@@ -27,6 +27,7 @@ mod answer;
 mod asking;
 mod bytes_inline;
 mod cache;
+mod dates;
 mod directives;
 mod filling;
 mod forward;
