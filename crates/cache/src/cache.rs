@@ -123,6 +123,7 @@ impl Cache {
             }
             // What its content means nobody knows (RFC 9110, 9.3.1), and it is in no key.
             Method::Get | Method::Head => Asked::Forward(Forward::pass(Forwarded::Bypass)),
+            Method::Post if !overrides(request.fields) => Asked::Forward(self.ask_posted(request, moment)),
             Method::Options | Method::Trace | Method::Connect => Asked::Forward(Forward::pass(Forwarded::Method)),
             _ => Asked::Forward(Forward::unsafe_method(self, Self::key(request), Forwarded::Method)),
         }

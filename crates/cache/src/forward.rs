@@ -34,7 +34,7 @@ enum Work {
     Pass,
     /// It changes something: a good answer makes stored ones invalid.
     Unsafe { cache: Arc<Cache>, key: Box<Key> },
-    /// GET or HEAD.
+    /// GET, HEAD or POST.
     Fetch(Box<Fetch>),
 }
 
@@ -45,6 +45,8 @@ pub(crate) enum Role {
     Get,
     /// What is stored may be freshened.
     Head,
+    /// What is stored is invalid afterwards, but the answer may take its place (RFC 9110, 9.3.3).
+    Post,
 }
 
 #[derive(Debug)]
@@ -134,7 +136,7 @@ impl Forward {
         match &mut self.work {
             Work::Pass => Verdict::Relay,
             Work::Unsafe { cache, key } => {
-                invalidation::after(cache, key, head);
+                invalidation::after(cache, key, head, None);
                 Verdict::Relay
             }
             Work::Fetch(fetch) => {

@@ -37,12 +37,15 @@ pub(crate) struct RequestTraits {
     pub(crate) no_store: bool,
     pub(crate) has_authorization: bool,
     pub(crate) is_personal: bool,
+    /// Only a response that says itself for how long it is fresh may be stored (RFC 9110, 9.3.3).
+    pub(crate) needs_lifetime: bool,
 }
 
 impl RequestTraits {
     pub(crate) fn of(request: &impl FieldValues, no_store: bool, settings: &Settings) -> Self {
         Self {
             no_store,
+            needs_lifetime: false,
             has_authorization: request.has("authorization"),
             is_personal: Cookies::new(settings).are_personal(request),
         }
@@ -81,6 +84,9 @@ pub(crate) fn judge(
     let freshness = Freshness::read(status, fields, &directives, targeted.is_some(), times, settings);
     let terms = terms(&directives, freshness, times, settings, random);
     let terms = Terms { has_groups: !group_names.is_empty(), ..terms };
+    if request.needs_lifetime && !freshness.is_explicit {
+        return Judgement::Refuse(Refusal { is_lasting: false, names });
+    }
     if directives.allows(status, freshness) && is_of_use(fields, terms) {
         return Judgement::Store { terms, names };
     }
@@ -187,7 +193,8 @@ mod tests {
     use crate::testing::{NOON, block, http_date};
     use breme_base::Instant;
 
-    const PLAIN: RequestTraits = RequestTraits { no_store: false, has_authorization: false, is_personal: false };
+    const PLAIN: RequestTraits =
+        RequestTraits { no_store: false, has_authorization: false, is_personal: false, needs_lifetime: false };
 
     fn judged(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> Judgement {
         let received = Moment { now: Instant::ZERO, wall: NOON };
@@ -241,6 +248,18 @@ mod tests {
             assert!(is_lasting(fields), "{fields:?}");
         }
         assert!(!is_stored(RequestTraits { no_store: true, ..PLAIN }, 200, &[FRESH]));
+    }
+
+    #[test]
+    fn some_need_a_lifetime_of_their_own() {
+        let posted = RequestTraits { needs_lifetime: true, ..PLAIN };
+        let modified = http_date(-1000);
+        assert!(is_stored(posted, 200, &[FRESH]));
+        for fields in
+            [&[("Last-Modified", modified.as_str())][..], &[("ETag", "\"a\"")], &[("Cache-Control", "public")]]
+        {
+            assert!(!is_stored(posted, 200, fields), "{fields:?}");
+        }
     }
 
     #[test]

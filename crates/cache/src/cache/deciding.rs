@@ -6,7 +6,7 @@ use breme_base::Instant;
 use breme_http1::FieldBlock;
 
 use super::{AskedFor, Cache};
-use crate::asking::{Asked, FieldValues, Moment, Waiter};
+use crate::asking::{Asked, FieldValues, Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
 use crate::filling::{FILL_BYTES, FillState, Follower, look};
 use crate::forward::Role;
@@ -146,6 +146,22 @@ impl Cache {
             let report = CacheStatus::forwarded(use_.why());
             Some(Follower::new(self, fill, seat, Box::new(asked.clone()), report, deadline))
         })
+    }
+
+    /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody follows it. It is noted before it is
+    /// sent, so that purges find it.
+    pub(super) fn ask_posted(self: &Arc<Self>, request: &Request<'_, '_>, moment: Moment) -> Forward {
+        let key = Self::key(request);
+        let Some(charge) = self.store.reserve(FILL_BYTES) else {
+            return Forward::unsafe_method(self, key, Forwarded::Method);
+        };
+        let hash = self.store.hash_of(&key);
+        let mut asked = self.keep(key, hash, request.fields, false, self.directives(&request.fields), moment.now);
+        asked.traits.needs_lifetime = true;
+        let fill = FillState::new(asked.key.as_slice(), b"", self.store.groups.purges(), false, charge);
+        self.store.write(hash).fills.entry(hash.place).or_default().push(Arc::clone(&fill));
+        let report = CacheStatus::forwarded(Forwarded::Method);
+        Forward::new(self, Role::Post, Box::new(asked), None, None, Some(fill), report)
     }
 
     /// Asks upstream. None if there is no memory to note it.

@@ -10,6 +10,7 @@ use crate::Answer;
 use crate::asking::{Moment, ResponseHead, Wakes};
 use crate::filling::{Outcome, look};
 use crate::freshness::Times;
+use crate::invalidation;
 use crate::selecting::{self, Cookies};
 use crate::status::CacheStatus;
 use crate::store::{Layout, Shard, Stored, Terms};
@@ -26,9 +27,16 @@ impl Fetch {
         report: &mut CacheStatus,
         wakes: &mut Wakes,
     ) -> Option<Answer> {
-        if self.role == Role::Head {
-            self.freshen_by_head(moment, head);
-            return None;
+        match self.role {
+            Role::Get => {}
+            Role::Head => {
+                self.freshen_by_head(moment, head);
+                return None;
+            }
+            Role::Post => {
+                report.stored = self.take_posted(moment, head, wakes);
+                return None;
+            }
         }
         if head.status == 304
             && has_conditions
@@ -41,10 +49,7 @@ impl Fetch {
         {
             return Some(answer);
         }
-        let settings = self.cache.settings();
-        let times = Times { asked: self.asked.at, received: moment };
-        let judgement = judge(self.asked.traits, head.status, &head.fields, times, settings, &mut self.cache.random());
-        let refusal = match judgement {
+        let refusal = match self.judged(moment, head) {
             Judgement::Store { .. } if head.status >= 500 && self.has_better(moment.now) => {
                 Refusal { is_lasting: false, names: Vec::new() }
             }
@@ -59,6 +64,27 @@ impl Fetch {
         };
         self.refuse(&refusal, moment.now, head.status, wakes);
         None
+    }
+
+    fn judged(&self, moment: Moment, head: &ResponseHead<'_, '_>) -> Judgement {
+        let times = Times { asked: self.asked.at, received: moment };
+        let (settings, random) = (self.cache.settings(), &mut self.cache.random());
+        judge(self.asked.traits, head.status, &head.fields, times, settings, random)
+    }
+
+    /// The answer to a POST: it makes what is stored invalid, and may itself be what a GET gets from now on. Tells whether it is being stored.
+    fn take_posted(&mut self, moment: Moment, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> bool {
+        let target = &self.asked.key;
+        invalidation::after(&self.cache, target, head, self.fill.as_ref());
+        if head.status == 200
+            && invalidation::is_of_target(target, head)
+            && let Judgement::Store { terms, names } = self.judged(moment, head)
+            && self.begin(terms, names, head, wakes).is_ok()
+        {
+            return true;
+        }
+        self.finish(Outcome::Released, wakes);
+        false
     }
 
     /// Upstream says that what is stored is still right (RFC 9111, 4.3.4).
