@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use breme_base::Instant;
-use breme_http1::{FieldBlock, Framing};
+use breme_http1::{ByteRange, FieldBlock, Framing};
 use bytes::Bytes;
 
 use crate::asking::FieldValues;
+use crate::parts::{self, Part};
 use crate::ranges::{self, Selected};
 use crate::status::CacheStatus;
 use crate::store::Stored;
@@ -102,16 +103,22 @@ impl Answer {
             standing: None,
             refresh: None,
         };
-        if stored.status() == 200 {
+        if matches!(stored.status(), 200 | 206) {
             if validation::evaluate(request, stored.block()) == Conditional::NotModified {
                 let lines = Lines::Own(validation::not_modified_lines(stored.block()));
                 return Self { status: 304, lines, length: 0, ..whole };
             }
             if !look.is_head
+                && !stored.is_part()
                 && let Some(selected) = ranges::select(request, stored.block(), stored.content_bytes(), look.ranges_max)
             {
                 return whole.partial(stored, selected);
             }
+        }
+        if stored.is_part()
+            && let Some((part, range)) = parts::select(request, stored.block())
+        {
+            return whole.of_part(stored, part, range);
         }
         if look.is_head { whole } else { Self { content: Content::One(stored.content()), ..whole } }
     }
@@ -120,6 +127,14 @@ impl Answer {
         let (status, lines, pieces) = ranges::partial(stored.block(), &stored.content(), selected);
         let length = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self { status, lines: Lines::Own(lines), content: Content::Several(pieces), length, ..self }
+    }
+
+    fn of_part(self, stored: &Stored, part: Part, range: ByteRange) -> Self {
+        let place = part.place_of(range);
+        let content = stored.content().slice(place.start as usize..place.end as usize);
+        let lines = ranges::with(stored.block(), &[("Content-Range", part.content_range(range))]);
+        let length = content.len() as u64;
+        Self { lines: Lines::Own(lines), content: Content::One(content), length, ..self }
     }
 
     /// 504: the client wants what is stored or nothing (RFC 9111, 5.2.1.7).

@@ -77,7 +77,6 @@ pub(crate) struct AskedFor {
     pub(crate) traits: RequestTraits,
     pub(crate) at: Instant,
     is_conditional: bool,
-    has_range: bool,
     /// It has conditions that only the origin can judge.
     is_for_origin: bool,
 }
@@ -85,7 +84,7 @@ pub(crate) struct AskedFor {
 impl AskedFor {
     /// Whether it gets the whole response, whatever the client has.
     pub(crate) const fn is_plain(&self) -> bool {
-        !self.is_head && !self.is_conditional && !self.has_range
+        !self.is_head && !self.is_conditional && !self.traits.has_range
     }
 }
 
@@ -151,7 +150,7 @@ impl Cache {
         let directives = self.directives(&request.fields);
         let found = find(&self.store.read(hash), hash, key.as_slice(), &request.fields, Cookies::new(&self.settings));
         if let Some((stored, state)) = found
-            && let Use::Fresh = self.assess(&stored, &request.fields, directives, moment.now)
+            && let Use::Fresh = self.assess(&stored, &request.fields, is_head, directives, moment.now)
         {
             stored.count_hits(1);
             let look = crate::answer::Look { is_head, moment, ranges_max: self.settings.ranges_max };
@@ -185,7 +184,6 @@ impl Cache {
             traits: RequestTraits::of(&fields, directives.no_store, &self.settings),
             at: now,
             is_conditional: is_conditional(&fields),
-            has_range: fields.has("range"),
             is_for_origin: fields.has("if-match") || fields.has("if-unmodified-since"),
         }
     }

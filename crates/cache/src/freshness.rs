@@ -10,8 +10,8 @@ use crate::asking::{FieldValues, Moment};
 use crate::dates;
 use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
 
-/// Statuses whose responses may be fresh without saying so (RFC 9110, 15.1), without 206.
-const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+/// Statuses whose responses may be fresh without saying so (RFC 9110, 15.1).
+const HEURISTIC: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
 /// Shorter lifetimes are not shortened.
 const SPREAD_FROM_S: u32 = 60;
 

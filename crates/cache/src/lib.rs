@@ -17,7 +17,7 @@
 //! | `directives`, `structured`, `dates` | Cache-Control, the fields that are written by RFC 9651, and dates |
 //! | `freshness`, `storing` | for how long a response is fresh, and whether it may be stored at all |
 //! | `selecting` | which variant a request gets (Vary) |
-//! | `validation`, `ranges` | conditional requests and partial ones |
+//! | `validation`, `ranges`, `parts` | conditional requests, partial ones, and parts that are stored |
 //! | `invalidation`, `groups`, `purge` | what makes stored responses go before their time |
 //! | `store` | the bounded store: shards, S3-FIFO, the budget |
 //! | `filling`, `forward` | answers that are being fetched, and who waits for them |
@@ -35,6 +35,7 @@ mod freshness;
 mod groups;
 mod invalidation;
 mod key;
+mod parts;
 mod purge;
 mod ranges;
 mod selecting;

@@ -39,6 +39,8 @@ pub(crate) struct RequestTraits {
     pub(crate) is_personal: bool,
     /// Only a response that says itself for how long it is fresh may be stored (RFC 9110, 9.3.3).
     pub(crate) needs_lifetime: bool,
+    /// It asks for a part.
+    pub(crate) has_range: bool,
 }
 
 impl RequestTraits {
@@ -46,6 +48,7 @@ impl RequestTraits {
         Self {
             no_store,
             needs_lifetime: false,
+            has_range: request.has("range"),
             has_authorization: request.has("authorization"),
             is_personal: Cookies::new(settings).are_personal(request),
         }
@@ -66,7 +69,8 @@ pub(crate) fn judge(
     let vary = Vary::of(fields);
     // Upstream's troubles pass.
     let lasting = |names| Judgement::Refuse(Refusal { is_lasting: status < 500, names });
-    if request.no_store || matches!(status, 206 | 304) {
+    let is_unasked = status == 304 || (status == 206 && !request.has_range);
+    if request.no_store || is_unasked {
         return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });
     }
     if directives.is_closed(status) || fields.has("set-cookie") || fields.has("set-cookie2") {
@@ -200,8 +204,13 @@ mod tests {
     use crate::testing::{NOON, block, http_date};
     use breme_base::Instant;
 
-    const PLAIN: RequestTraits =
-        RequestTraits { no_store: false, has_authorization: false, is_personal: false, needs_lifetime: false };
+    const PLAIN: RequestTraits = RequestTraits {
+        no_store: false,
+        has_authorization: false,
+        is_personal: false,
+        needs_lifetime: false,
+        has_range: false,
+    };
 
     fn judged(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> Judgement {
         let received = Moment { now: Instant::ZERO, wall: NOON };
@@ -255,6 +264,13 @@ mod tests {
             assert!(is_lasting(fields), "{fields:?}");
         }
         assert!(!is_stored(RequestTraits { no_store: true, ..PLAIN }, 200, &[FRESH]));
+    }
+
+    #[test]
+    fn parts_where_they_were_asked_for() {
+        let ranged = RequestTraits { has_range: true, ..PLAIN };
+        assert!(is_stored(ranged, 206, &[FRESH]) && !is_stored(ranged, 304, &[FRESH]));
+        assert!(is_stored(ranged, 206, &[("Last-Modified", &http_date(-1000))]));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::directives::RequestDirectives;
 use crate::filling::{FILL_BYTES, FillState, Follower, look};
 use crate::forward::Role;
 use crate::key::KeyHash;
+use crate::parts;
 use crate::selecting::{Cookies, matches, same_names};
 use crate::status::{CacheStatus, Forwarded};
 use crate::store::{Charge, Shard, Stored};
@@ -48,7 +49,9 @@ impl Cache {
         let stored = find(&shard, asked.hash, asked.key.as_slice(), &asked.kept, cookies);
         let newest = shard.variants(asked.hash.place, asked.key.as_slice()).next().cloned();
         let (use_, stored) = match stored {
-            Some((stored, _)) => (self.assess(&stored, &asked.kept, asked.directives, moment.now), Some(stored)),
+            Some((stored, _)) => {
+                (self.assess(&stored, &asked.kept, asked.is_head, asked.directives, moment.now), Some(stored))
+            }
             None => (Use::Ignore(if newest.is_some() { Forwarded::VaryMiss } else { Forwarded::UriMiss }), None),
         };
         let stale = stored.filter(|stored| !stored.is_pass());
@@ -85,8 +88,28 @@ impl Cache {
         Answer::of(stored, &asked.kept, look(asked, moment, &self.settings), report).with_refresh(refresh)
     }
 
-    /// RFC 9111, 4: may it be used, and how.
+    /// RFC 9111, 4: may it be used, and how. A part is used while it is fresh, or not at all.
     pub(super) fn assess(
+        &self,
+        stored: &Stored,
+        request: &impl FieldValues,
+        is_head: bool,
+        directives: RequestDirectives,
+        now: Instant,
+    ) -> Use {
+        let use_ = self.assess_terms(stored, request, directives, now);
+        if !stored.is_part() {
+            return use_;
+        }
+        let is_there = !is_head && parts::select(request, stored.block()).is_some();
+        match use_ {
+            Use::Fresh if is_there => Use::Fresh,
+            Use::Fresh => Use::Ignore(Forwarded::Partial),
+            other => Use::Ignore(other.why()),
+        }
+    }
+
+    fn assess_terms(
         &self,
         stored: &Stored,
         request: &impl FieldValues,
@@ -135,7 +158,7 @@ impl Cache {
     ) -> Option<Follower> {
         let may_follow = !asked.directives.restricts() && !asked.traits.has_authorization && !asked.is_for_origin;
         // A part of something long is not worth waiting for the whole.
-        let is_waiting_of_use = !asked.has_range || matches!(use_, Use::Validate(_));
+        let is_waiting_of_use = !asked.traits.has_range || matches!(use_, Use::Validate(_));
         if !may_follow || !is_waiting_of_use || matches!(use_, Use::Pass) {
             return None;
         }

@@ -11,6 +11,7 @@ use crate::asking::{Moment, ResponseHead, Wakes};
 use crate::filling::{Outcome, look};
 use crate::freshness::Times;
 use crate::invalidation;
+use crate::parts::Part;
 use crate::selecting::{self, Cookies};
 use crate::status::CacheStatus;
 use crate::store::{Layout, Shard, Stored, Terms};
@@ -50,6 +51,9 @@ impl Fetch {
             return Some(answer);
         }
         let refusal = match self.judged(moment, head) {
+            Judgement::Store { terms, .. } if head.status == 206 && !is_part_of_use(terms, head) => {
+                Refusal { is_lasting: false, names: Vec::new() }
+            }
             Judgement::Store { .. } if head.status >= 500 && self.has_better(moment.now) => {
                 Refusal { is_lasting: false, names: Vec::new() }
             }
@@ -243,4 +247,10 @@ impl Fetch {
             std::ptr::eq(other, &raw const **stored)
         });
     }
+}
+
+/// A part is kept if it is what it says, and fresh: it is neither validated nor used stale.
+fn is_part_of_use(terms: Terms, head: &ResponseHead<'_, '_>) -> bool {
+    let is_exact = Part::of(&head.fields).is_some_and(|part| head.length == Some(part.length()));
+    is_exact && terms.fresh_for_s > 0
 }

@@ -145,6 +145,11 @@ impl Stored {
         self.flags & IS_PASS != 0
     }
 
+    /// Not all of a representation; see [`crate::parts`].
+    pub(crate) const fn is_part(&self) -> bool {
+        self.status == 206
+    }
+
     pub(crate) const fn has_groups(&self) -> bool {
         self.flags & HAS_GROUPS != 0
     }
@@ -306,6 +311,7 @@ mod tests {
 
     #[test]
     fn a_stored_response_is_small() {
-        assert!(size_of::<Stored>() <= 112, "{}", size_of::<Stored>());
+        // With the two counters of Arc it is 120 bytes, which with the allocator's own eight are a whole number of its sixteens.
+        assert_eq!(size_of::<Stored>(), 104);
     }
 }
