@@ -6,7 +6,7 @@ use breme_base::Instant;
 use breme_http1::{ByteRange, FieldBlock, Framing};
 use bytes::Bytes;
 
-use crate::asking::FieldValues;
+use crate::fields::FieldValues;
 use crate::parts::{self, Part};
 use crate::ranges::{self, Selected};
 use crate::status::CacheStatus;

@@ -12,8 +12,9 @@ use breme_http1::{Fields, Method};
 use deciding::{Use, find};
 pub use statistics::{HotObject, Statistics};
 
-use crate::asking::{Asked, FieldValues, Kept, Moment, Request, Waiter};
+use crate::asking::{Asked, Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
+use crate::fields::{FieldValues, Kept};
 use crate::key::{Key, KeyHash};
 use crate::selecting::Cookies;
 use crate::status::{CacheStatus, Forwarded};

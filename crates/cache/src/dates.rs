@@ -5,7 +5,7 @@
 
 use breme_base::UnixSeconds;
 
-use crate::asking::FieldValues;
+use crate::fields::FieldValues;
 
 const MONTHS: [&[u8]; 12] =
     [b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];

@@ -22,8 +22,9 @@ use breme_http1::FieldBlock;
 
 use crate::Settings;
 use crate::answer::Look;
-use crate::asking::{Kept, Moment, Waiter, Wakes};
+use crate::asking::{Moment, Waiter, Wakes};
 use crate::cache::AskedFor;
+use crate::fields::Kept;
 use crate::groups::{GroupId, Groups};
 use crate::selecting::{Cookies, matches};
 use crate::store::{Charge, Layout, Stored, Terms};

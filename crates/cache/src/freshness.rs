@@ -6,9 +6,10 @@ use breme_base::{Instant, Random, UnixSeconds};
 use breme_http1::list_members;
 
 use crate::Settings;
-use crate::asking::{FieldValues, Moment};
+use crate::asking::Moment;
 use crate::dates;
 use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
+use crate::fields::FieldValues;
 
 /// Statuses whose responses may be fresh without saying so (RFC 9110, 15.1).
 const HEURISTIC: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::asking::{FieldValues as _, ResponseHead};
+use crate::asking::ResponseHead;
 use crate::cache::Cache;
+use crate::fields::FieldValues as _;
 use crate::filling::FillState;
 use crate::key::Key;
 use crate::structured;

@@ -13,7 +13,7 @@
 //!
 //! | file | says |
 //! |---|---|
-//! | `key` | what a request is for |
+//! | `key`, `fields` | what a request is for, and what stands in it |
 //! | `directives`, `structured`, `dates` | Cache-Control, the fields that are written by RFC 9651, and dates |
 //! | `freshness`, `storing` | for how long a response is fresh, and whether it may be stored at all |
 //! | `selecting` | which variant a request gets (Vary) |
@@ -29,6 +29,7 @@ mod bytes_inline;
 mod cache;
 mod dates;
 mod directives;
+mod fields;
 mod filling;
 mod forward;
 mod freshness;

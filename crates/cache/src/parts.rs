@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use breme_http1::{ByteRange, FieldBlock, Ranges, only_tag, parse_ranges};
 
-use crate::asking::{FieldValues, lines};
+use crate::fields::{FieldValues, lines};
 use crate::store::{Stored, Terms};
 use crate::validation::if_range_holds;
 

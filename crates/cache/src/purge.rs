@@ -118,9 +118,7 @@ impl Cache {
 
     /// The groups' members are named by the hashes of their keys; whether one of these still belongs to them is looked at again.
     fn purge_groups(&self, groups: &[GroupId], manner: Manner, now: Instant) -> usize {
-        let is_member = |stored: &Stored| {
-            stored.has_groups() && self.store.groups.of(stored).iter().any(|group| groups.contains(group))
-        };
+        let is_member = |stored: &Stored| self.store.groups_of(stored).iter().any(|group| groups.contains(group));
         let places = self.store.groups.purge(groups);
         let mut count = 0;
         for stored in self.store.with_places(&places).iter().filter(|stored| is_member(stored)) {

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use breme_http1::{ByteRange, FieldBlock, Ranges, parse_ranges};
 use bytes::Bytes;
 
-use crate::asking::{FieldValues, lines};
+use crate::fields::{FieldValues, lines};
 use crate::validation::if_range_holds;
 
 /// What a request gets instead of the whole.

@@ -7,8 +7,9 @@ use breme_base::Random;
 use breme_http1::{list_members, reason_phrase};
 
 use crate::Settings;
-use crate::asking::{FieldValues, ResponseHead};
+use crate::asking::ResponseHead;
 use crate::directives::{ResponseDirectives, qualified_names};
+use crate::fields::FieldValues;
 use crate::freshness::{Freshness, Times, may_be_heuristic};
 use crate::selecting::{Cookies, Vary};
 use crate::store::Terms;
@@ -190,7 +191,7 @@ pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http1::FieldBlo
     for field in fields() {
         let _ = lines.push(field.name, field.value);
     }
-    for (name, value) in crate::asking::lines(head.added.as_bytes()) {
+    for (name, value) in crate::fields::lines(head.added.as_bytes()) {
         let _ = lines.push(std::str::from_utf8(name).unwrap_or_default(), value);
     }
     debug_assert!(lines.as_bytes().len() <= capacity, "the room was counted wrongly");

@@ -6,8 +6,9 @@ use breme_base::Instant;
 use breme_http1::FieldBlock;
 
 use super::{AskedFor, Cache};
-use crate::asking::{Asked, FieldValues, Moment, Request, Waiter};
+use crate::asking::{Asked, Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
+use crate::fields::FieldValues;
 use crate::filling::{FILL_BYTES, FillState, Follower, look};
 use crate::forward::Role;
 use crate::key::KeyHash;

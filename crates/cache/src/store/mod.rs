@@ -17,7 +17,7 @@ pub(crate) use shard::Shard;
 pub(crate) use stored::{Layout, Stored, Terms};
 
 use crate::Settings;
-use crate::groups::Groups;
+use crate::groups::{GroupId, Groups};
 use crate::key::{Key, KeyHash, KeyHasher};
 
 /// More shards than cores, so that two seldom meet in one.
@@ -123,7 +123,7 @@ impl Store {
         for stored in gone {
             let mut bytes = stored.cost_bytes();
             if stored.has_groups() {
-                bytes += self.groups.forget(stored, self.hash(stored.key()).place);
+                bytes += self.groups.forget(&self.groups_of(stored), self.hash(stored.key()).place);
             }
             self.budget.give_back(bytes);
         }
@@ -139,7 +139,7 @@ impl Store {
         purges: u64,
         mut may_stay: impl FnMut(&mut Shard) -> bool,
     ) -> bool {
-        let groups = if stored.has_groups() { self.groups.of(&stored) } else { Vec::new() };
+        let groups = self.groups_of(&stored);
         let cost = stored.cost_bytes() + Groups::cost_bytes(groups.len());
         let lacking = cost.saturating_sub(charge.bytes());
         match self.reserve(lacking) {
@@ -225,6 +225,11 @@ impl Store {
             places.iter().flat_map(|&place| shard.with_place(place)).collect::<Vec<_>>()
         };
         self.each().flat_map(of_shard).collect()
+    }
+
+    /// All groups that a stored response belongs to.
+    pub(crate) fn groups_of(&self, stored: &Stored) -> Vec<GroupId> {
+        if stored.has_groups() { self.groups.ids(stored.key(), stored.block()) } else { Vec::new() }
     }
 
     pub(crate) fn hash_of(&self, key: &Key) -> KeyHash {
