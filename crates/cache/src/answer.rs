@@ -6,13 +6,13 @@ use breme_base::Instant;
 use breme_http1::{ByteRange, FieldBlock, Framing};
 use bytes::Bytes;
 
+use crate::Moment;
 use crate::fields::FieldValues;
 use crate::parts::{self, Part};
 use crate::ranges::{self, Selected};
 use crate::status::CacheStatus;
 use crate::store::Stored;
 use crate::validation::{self, Conditional};
-use crate::{Forward, Moment};
 
 /// What the client gets. The lines hold no framing, no Connection, no Age and no Cache-Status; they hold the Date of who made the answer, if it said
 /// one.
@@ -26,7 +26,6 @@ pub struct Answer {
     age_s: Option<u64>,
     report: CacheStatus,
     standing: Option<Standing>,
-    refresh: Option<Box<Forward>>,
 }
 
 #[derive(Debug)]
@@ -101,7 +100,6 @@ impl Answer {
             age_s: Some(stored.age_s(now)),
             report,
             standing: None,
-            refresh: None,
         };
         if matches!(stored.status(), 200 | 206) {
             if validation::evaluate(request, stored.block()) == Conditional::NotModified {
@@ -147,17 +145,11 @@ impl Answer {
             age_s: None,
             report,
             standing: None,
-            refresh: None,
         }
     }
 
     pub(crate) fn with_standing(mut self, stored: &Arc<Stored>, state: u32) -> Self {
         self.standing = Some(Standing { stored: Arc::clone(stored), state });
-        self
-    }
-
-    pub(crate) fn with_refresh(mut self, refresh: Option<Forward>) -> Self {
-        self.refresh = refresh.map(Box::new);
         self
     }
 
@@ -217,10 +209,5 @@ impl Answer {
     #[must_use]
     pub const fn standing(&self) -> Option<&Standing> {
         self.standing.as_ref()
-    }
-
-    /// What is to be asked upstream in the background, without a client; take it before the answer is dropped.
-    pub fn take_refresh(&mut self) -> Option<Forward> {
-        self.refresh.take().map(|refresh| *refresh)
     }
 }

@@ -1,4 +1,4 @@
-//! What the cache is asked and told, and what it says to that.
+//! What the cache is asked and told.
 //!
 //! A request is borrowed for the call. What may be needed later, by a fill or a follower, is [kept](crate::fields::Kept).
 
@@ -6,7 +6,6 @@ use breme_base::{Instant, UnixSeconds};
 use breme_http1::{FieldBlock, Fields, Method};
 
 use crate::key::Scheme;
-use crate::{Answer, Follower, Forward};
 
 /// Now: on the run's own clock, by which everything is timed, and by the calendar, in which responses speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,15 +82,4 @@ impl Wakes {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
-
-/// What is to be done with a request.
-#[derive(Debug)]
-pub enum Asked {
-    /// Give this answer.
-    Answer(Answer),
-    /// Ask upstream.
-    Forward(Forward),
-    /// Another request is fetching it.
-    Wait(Follower),
 }

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use breme_http1::FieldBlock;
 
 use crate::asking::{Moment, ResponseHead, Wakes};
-use crate::cache::{AskedFor, Cache};
-use crate::filling::{FillState, Outcome};
+use crate::cache::Cache;
+use crate::filling::{FillState, Outcome, Shard};
 use crate::key::Key;
+use crate::pending::AskedFor;
 use crate::status::{CacheStatus, Forwarded};
-use crate::store::{Shard, Stored};
+use crate::store::Stored;
 use crate::{Answer, invalidation};
 
 /// A client that leaves does not end the fetching of an answer of which no more than this is missing.

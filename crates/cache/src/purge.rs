@@ -8,10 +8,10 @@ use std::sync::Arc;
 use breme_base::Instant;
 
 use crate::cache::Cache;
-use crate::filling::FillState;
+use crate::filling::{FillState, Shard};
 use crate::groups::GroupId;
 use crate::key::Key;
-use crate::store::{Shard, Stored};
+use crate::store::Stored;
 
 /// What goes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{Fetch, Filled, leave};
 use crate::asking::{ResponseHead, Wakes};
-use crate::filling::{FillState, Outcome, Stream};
+use crate::filling::{FillState, Outcome, Shard, Stream};
 use crate::parts::Joint;
 use crate::selecting::{self, Cookies};
-use crate::store::{Charge, Layout, Shard, Stored, Terms};
+use crate::store::{Charge, Layout, Stored, Terms};
 use crate::storing::{Refusal, stored_lines};
 
 /// Room that is made at first for content of unknown length; it doubles then.

@@ -8,13 +8,13 @@ use breme_http1::FieldBlock;
 use super::{Fetch, Role};
 use crate::Answer;
 use crate::asking::{Moment, ResponseHead, Wakes};
-use crate::filling::{Outcome, look};
+use crate::filling::{Outcome, Shard};
 use crate::freshness::Times;
 use crate::invalidation;
 use crate::parts::Part;
 use crate::selecting::{self, Cookies};
 use crate::status::CacheStatus;
-use crate::store::{Layout, Shard, Stored, Terms};
+use crate::store::{Layout, Stored, Terms};
 use crate::storing::{Judgement, Refusal, judge};
 use crate::validation::{agrees, freshened};
 
@@ -109,7 +109,7 @@ impl Fetch {
             stored: is_stored,
             ..report
         };
-        Answer::of(&stored, &self.asked.kept, look(&self.asked, moment, self.cache.settings()), report)
+        Answer::of(&stored, &self.asked.kept, self.asked.look(moment, self.cache.settings()), report)
     }
 
     /// Puts the same content with new lines in the place of the old, unless that has gone meanwhile. What may no longer be stored goes, and is given to
@@ -166,7 +166,7 @@ impl Fetch {
             detail: Some("upstream-failed"),
             ..report
         };
-        Some(Answer::of(&stale, &self.asked.kept, look(&self.asked, moment, self.cache.settings()), report))
+        Some(Answer::of(&stale, &self.asked.kept, self.asked.look(moment, self.cache.settings()), report))
     }
 
     /// What the request and the response say goes; where neither does, the settings speak, for failures that say that upstream cannot be reached.

@@ -107,7 +107,7 @@ impl Stored {
         &self.bytes[..self.key_bytes as usize]
     }
 
-    /// What requests it is for, as [`crate::selecting`] writes it; empty: all.
+    /// What requests it is for, as its Vary tells them apart; empty: all.
     pub(crate) fn variant(&self) -> &[u8] {
         &self.bytes[self.key_bytes as usize..self.content_at()]
     }
@@ -145,7 +145,7 @@ impl Stored {
         self.flags & IS_PASS != 0
     }
 
-    /// Not all of a representation; see [`crate::parts`].
+    /// Not all of a representation. It has a Content-Range, and one only.
     pub(crate) const fn is_part(&self) -> bool {
         self.status == 206
     }

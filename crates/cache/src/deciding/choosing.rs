@@ -5,19 +5,21 @@ use std::sync::Arc;
 use breme_base::Instant;
 use breme_http1::FieldBlock;
 
-use super::{AskedFor, Cache};
-use crate::asking::{Asked, Moment, Request, Waiter};
+use super::Asked;
+use crate::asking::{Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
 use crate::fields::FieldValues;
-use crate::filling::{FILL_BYTES, FillState, Follower, look};
+use crate::filling::{FILL_BYTES, FillState, Shard};
+use crate::following::Follower;
 use crate::forward::Role;
 use crate::key::KeyHash;
 use crate::parts;
+use crate::pending::AskedFor;
 use crate::selecting::{Cookies, matches, same_names};
 use crate::status::{CacheStatus, Forwarded};
-use crate::store::{Charge, Shard, Stored};
+use crate::store::{Charge, Stored};
 use crate::validation::conditions;
-use crate::{Answer, Forward};
+use crate::{Answer, Cache, Forward};
 
 /// What a stored response is good for.
 pub(super) enum Use {
@@ -64,7 +66,11 @@ impl Cache {
                 None
             };
             drop(shard);
-            return Asked::Answer(self.answer(stored, &asked, moment, refresh));
+            let answer = self.answer(stored, &asked, moment);
+            return match refresh {
+                Some(refresh) => Asked::Refresh(answer, Box::new(refresh)),
+                None => Asked::Answer(answer),
+            };
         }
         if asked.directives.only_if_cached {
             return Asked::Answer(Answer::not_cached(CacheStatus {
@@ -83,10 +89,10 @@ impl Cache {
         }
     }
 
-    fn answer(&self, stored: &Arc<Stored>, asked: &AskedFor, moment: Moment, refresh: Option<Forward>) -> Answer {
+    fn answer(&self, stored: &Arc<Stored>, asked: &AskedFor, moment: Moment) -> Answer {
         stored.count_hits(1);
         let report = CacheStatus::hit(stored.ttl_s(moment.now));
-        Answer::of(stored, &asked.kept, look(asked, moment, &self.settings), report).with_refresh(refresh)
+        Answer::of(stored, &asked.kept, asked.look(moment, &self.settings), report)
     }
 
     /// RFC 9111, 4: may it be used, and how. A part is used while it is fresh, or not at all.
