@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+pub mod answers;
 mod chunks;
 mod framing;
 mod lines;

@@ -22,6 +22,7 @@ mod lost_server;
 mod peers;
 mod proxy;
 mod proxy_admin;
+mod proxy_answer_desync;
 mod proxy_cache;
 mod proxy_conformance;
 mod proxy_desync;

@@ -13,7 +13,7 @@ pub(super) fn attacks() -> Vec<Attack> {
 }
 
 /// Lines that some reader takes for `Transfer-Encoding: chunked`, as they have been published, and their kin.
-const CODINGS: &[&[u8]] = &[
+pub(super) const CODINGS: &[&[u8]] = &[
     b"Transfer-Encoding: chunked",
     b"transfer-encoding: CHUNKED",
     b"Transfer-Encoding:chunked",
@@ -122,7 +122,7 @@ const CODINGS: &[&[u8]] = &[
 ];
 
 /// Those of them that are the one proper line, however written.
-fn is_proper(coding: &[u8]) -> bool {
+pub(super) fn is_proper(coding: &[u8]) -> bool {
     const EASY: [&[u8]; 6] = [
         b"Transfer-Encoding: chunked",
         b"transfer-encoding: CHUNKED",
@@ -208,9 +208,9 @@ fn lengths() -> Vec<(Vec<u8>, bool)> {
         format!("%{:x}", b'0'),
         format!("{}", u128::from(u64::MAX) + 1 + length as u128),
         format!("{}", u64::from(u32::MAX) + 1 + length as u64) + "x",
-        format!("\u{ff10}"),
-        format!("\u{0665}\u{0660}"),
-        format!("\u{b2}"),
+        String::from("\u{ff10}"),
+        String::from("\u{0665}\u{0660}"),
+        String::from("\u{b2}"),
         format!("{length}\r\n {length}"),
         format!("\r\n {length}"),
         format!("{length}\r"),
@@ -282,7 +282,7 @@ fn old_version() -> Vec<Attack> {
 }
 
 /// A field line with each odd byte at each place; whether it is still the proper line.
-fn odd_lines(name: &'static str, value: &str) -> impl Iterator<Item = (Vec<u8>, bool)> {
+pub(super) fn odd_lines(name: &'static str, value: &str) -> impl Iterator<Item = (Vec<u8>, bool)> {
     let value = value.to_owned();
     odd_bytes().flat_map(move |odd| {
         let (name, value) = (name.as_bytes(), value.as_bytes());
@@ -296,7 +296,7 @@ fn odd_lines(name: &'static str, value: &str) -> impl Iterator<Item = (Vec<u8>, 
             ([name_front, odd_slice, name_back, colon, value].concat(), false),
             ([name, odd_slice, colon, value].concat(), false),
             ([name, colon, odd_slice, value].concat(), blank_only),
-            ([name, colon, value_front, odd_slice, value_back].concat(), false),
+            ([name, colon, value_front, odd_slice, value_back].concat(), blank_only && value_back.is_empty()),
             ([name, colon, value, odd_slice].concat(), blank_only),
         ]
     })
