@@ -42,6 +42,11 @@ impl Caller {
         let _ = self.input.get_mut().write_all(request);
     }
 
+    /// Ends the connection at once, in a way that cannot be taken for one that only sends no more.
+    pub(crate) fn leave(self) {
+        let _ = rustix::net::sockopt::set_socket_linger(self.input.get_ref(), Some(std::time::Duration::ZERO));
+    }
+
     /// The next answer. Fails at what is no HTTP.
     pub(crate) fn hear(&mut self, to_head: bool) -> Result<Heard, String> {
         loop {
