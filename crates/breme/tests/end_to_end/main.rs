@@ -30,6 +30,7 @@ mod proxy_crowd;
 mod proxy_desync;
 mod proxy_faults;
 mod proxy_forward;
+mod proxy_poisoning;
 mod proxy_upstreams;
 mod recorder;
 mod schedules;
