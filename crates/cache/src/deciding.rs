@@ -41,12 +41,14 @@ impl Cache {
         let Request { method, has_content, .. } = *request;
         let is_head = method == Method::Head;
         match method {
-            Method::Get | Method::Head if !has_content && !overrides(request.fields) => {
+            Method::Get | Method::Head if !has_content && !overrides(request.fields) && !hides(request.fields) => {
                 self.ask_stored(request, is_head, moment, waiter)
             }
             // What its content means nobody knows (RFC 9110, 9.3.1), and it is in no key.
             Method::Get | Method::Head => Asked::Forward(Forward::pass(Forwarded::Bypass)),
-            Method::Post if !overrides(request.fields) => Asked::Forward(self.ask_posted(request, moment)),
+            Method::Post if !overrides(request.fields) && !hides(request.fields) => {
+                Asked::Forward(self.ask_posted(request, moment))
+            }
             Method::Options | Method::Trace | Method::Connect => Asked::Forward(Forward::pass(Forwarded::Method)),
             _ => Asked::Forward(Forward::unsafe_method(self, Self::key(request), Forwarded::Method)),
         }
@@ -130,4 +132,17 @@ const OVERRIDES: [&str; 5] =
 fn overrides(fields: Fields<'_, '_>) -> bool {
     let mut names = fields.iter().map(|field| field.name).filter(|name| name.starts_with(['x', 'X']));
     names.any(|name| OVERRIDES.iter().any(|known| name.eq_ignore_ascii_case(known)))
+}
+
+/// What Connection says of the connection itself, and the fields that are never passed on.
+const CONNECTION_OPTIONS: [&str; 8] =
+    ["close", "keep-alive", "te", "upgrade", "http2-settings", "proxy-connection", "trailer", "transfer-encoding"];
+
+/// Whether Connection names other fields. They are not passed on, so upstream answers as if they had not been said, and that must not be stored for
+/// those who say them and vary with them.
+fn hides(fields: Fields<'_, '_>) -> bool {
+    let mut options =
+        fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);
+    let is_known = |option: &[u8]| CONNECTION_OPTIONS.iter().any(|known| option.eq_ignore_ascii_case(known.as_bytes()));
+    options.any(|option| !option.is_empty() && !is_known(option))
 }

@@ -71,7 +71,7 @@ pub(crate) fn judge(
     // Upstream's troubles pass.
     let lasting = |names| Judgement::Refuse(Refusal { is_lasting: status < 500, names });
     let is_unasked = status == 304 || (status == 206 && !request.has_range);
-    if request.no_store || is_unasked {
+    if request.no_store || is_unasked || is_about_the_request(status) {
         return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });
     }
     if directives.is_closed(status) || fields.has("set-cookie") || fields.has("set-cookie2") {
@@ -96,6 +96,12 @@ pub(crate) fn judge(
         return Judgement::Store { terms, names };
     }
     lasting(names)
+}
+
+/// Whether a status judges the request and not its target: its conditions (412), its range (416), its expectation (417), or who asks, how often and
+/// with how many fields (428, 429, 431, 511: RFC 6585 forbids to store these). None of that is in the key, so whoever asked plainly would get it.
+const fn is_about_the_request(status: u16) -> bool {
+    matches!(status, 412 | 416 | 417 | 428 | 429 | 431 | 511)
 }
 
 impl ResponseDirectives {
@@ -217,6 +223,16 @@ mod tests {
         let received = Moment { now: Instant::ZERO, wall: NOON };
         let times = Times { asked: Instant::ZERO, received };
         judge(request, status, &block(fields), times, &Settings::new(1 << 20), &mut Random::new(1))
+    }
+
+    #[test]
+    fn what_judges_the_request_is_not_stored_for_the_target() {
+        for status in [412, 416, 417, 428, 429, 431, 511] {
+            assert!(!is_stored(PLAIN, status, &[("Cache-Control", "public, max-age=600")]), "{status}");
+        }
+        for status in [200, 400, 404, 410, 414, 501] {
+            assert!(is_stored(PLAIN, status, &[("Cache-Control", "max-age=600")]), "{status}");
+        }
     }
 
     fn is_stored(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> bool {
