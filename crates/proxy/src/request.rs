@@ -25,6 +25,8 @@ pub(crate) struct Passing<'a> {
     pub(crate) asker: Asker<'a>,
     /// The request to go on with another protocol is passed on.
     pub(crate) with_upgrade: bool,
+    /// The client takes trailers.
+    pub(crate) accepts_trailers: bool,
     /// What Max-Forwards is to be from here on, if it is to change.
     pub(crate) hops_left: Option<u64>,
     /// Conditions of the cache's, which take the place of the client's.
@@ -45,6 +47,8 @@ pub(crate) fn write(
         authority: passing.authority,
         framing: framing(head),
         upgrade: upgrade.as_deref(),
+        // TE is for us; what we say is true, since we pass on what comes (RFC 9110, 10.1.4).
+        accepts_trailers: passing.accepts_trailers,
     };
     let identity = &shared.settings.identity;
     let is_forward = matches!(shared.role, Role::Forward { .. });
@@ -65,6 +69,9 @@ pub(crate) fn write(
             _ => true,
         }
     });
+    if head.framing == Framing::Chunked {
+        writer.announce_trailers(head.fields);
+    }
     if identity.via {
         writer.via(head.version, &shared.via_name);
     }
@@ -265,8 +272,9 @@ mod tests {
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
-        let with_upgrade = head.asks_upgrade;
-        let passing = Passing { authority: head.authority, asker, with_upgrade, hops_left: None, conditions: None };
+        let (with_upgrade, accepts_trailers) = (head.asks_upgrade, head.fields.accept_trailers());
+        let (authority, hops_left, conditions) = (head.authority, None, None);
+        let passing = Passing { authority, asker, with_upgrade, accepts_trailers, hops_left, conditions };
         let mut out = Vec::new();
         write(shared, &head, &passing, &mut out).unwrap();
         end(head.authority.is_none().then_some("up:1"), &mut out);

@@ -1,6 +1,8 @@
 //! From a server's answer to the client: interim ones, the head, the content, the end.
 
-use breme_http1::{ClientError, ClientProgress, Content, FieldStorage, Fields, Framing, ResponseHead, ResponseWriter};
+use breme_http1::{
+    ClientError, ClientProgress, Content, Field, FieldStorage, Fields, Framing, ResponseHead, ResponseWriter,
+};
 use breme_node::{Close, CloseReason, Received};
 use bytes::Bytes;
 
@@ -77,6 +79,10 @@ impl Turn<'_> {
                 self.pass_head(key, exchange_key, &head, &input[..taken]);
                 AnswerStep::Taken(taken)
             }
+            Ok(ClientProgress::Trailer { field, taken }) => {
+                self.pass_trailer(exchange_key, field);
+                AnswerStep::Taken(taken)
+            }
             Ok(ClientProgress::End { taken, keep_alive }) => AnswerStep::Complete { taken, keep_alive },
             Ok(ClientProgress::Interim { status, fields, taken }) => {
                 self.pass_interim(exchange_key, status, fields);
@@ -125,6 +131,7 @@ impl Turn<'_> {
         let duration = now.since(exchange.sent);
         exchange.upstream_duration = Some(duration);
         let set_affinity = exchange.set_affinity.take();
+        let may_have_trailers = exchange.asked.accepts_trailers && head.framing == Framing::Chunked;
         self.node.counts.count_upstream_time(duration);
         if self.take_head(key, head) == Taking::Keep {
             return;
@@ -137,6 +144,9 @@ impl Turn<'_> {
         let start = start.map_or(0, |id| self.actions.send(id).len());
         self.begin_answer(key, head.status, framing(head), |writer, date| {
             writer.relay(head.fields, |_| true);
+            if may_have_trailers {
+                writer.announce_trailers(head.fields);
+            }
             if shared.settings.identity.via {
                 writer.via(head.version, &shared.via_name);
             }
@@ -195,6 +205,15 @@ impl Turn<'_> {
         }
         exchange.sent_bytes += bytes.len() as u64;
         self.node.counts.bytes_downstream.add_many(bytes.len() as u64);
+    }
+
+    /// Passes a trailer on to a client that has said that it takes them. The cache keeps none: who reads a stored answer gets it without.
+    fn pass_trailer(&mut self, key: ExchangeKey, trailer: Field<'_>) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
+        if exchange.asked.accepts_trailers && exchange.answer == Some(Way::Chunks) {
+            client.http.relay_trailer(trailer, self.actions.send(client.id));
+        }
     }
 
     /// Gives a whole answer that is at hand, and ends the exchange.

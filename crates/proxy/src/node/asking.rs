@@ -160,7 +160,9 @@ impl Turn<'_> {
         let authority = normalised.as_deref().or(authority);
         let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
-        let passing = Passing { authority, asker, with_upgrade, hops_left, conditions };
+        let accepts_trailers =
+            self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.asked.accepts_trailers);
+        let passing = Passing { authority, asker, with_upgrade, accepts_trailers, hops_left, conditions };
         let written = request::write(self.shared, head, &passing, &mut buffer);
         let key_hash = self.key_hash(head);
         if let Some(exchange) = self.exchange(key) {
@@ -212,7 +214,8 @@ impl Asked {
             head.method,
             Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
         );
-        Self { kind, is_idempotent, asks_upgrade: false, version: head.version }
+        let accepts_trailers = head.fields.accept_trailers();
+        Self { kind, is_idempotent, asks_upgrade: false, accepts_trailers, version: head.version }
     }
 }
 

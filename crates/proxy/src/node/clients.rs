@@ -1,6 +1,6 @@
 //! Accepted connections: their requests in turn, the content of these, and how long each may take.
 
-use breme_http1::{FieldStorage, Progress, Refusal, RefusalReason, push_chunk, push_last_chunk};
+use breme_http1::{Field, FieldStorage, Progress, Refusal, RefusalReason, push_chunk};
 use breme_node::{Close, CloseReason, Received};
 
 use super::Turn;
@@ -85,6 +85,10 @@ impl Turn<'_> {
                 self.pass_request_content(key, bytes);
                 Step::Taken(taken)
             }
+            Ok(Progress::Trailer { field, taken }) => {
+                self.pass_request_trailer(key, field);
+                Step::Taken(taken)
+            }
             Ok(Progress::End { taken }) => {
                 self.end_request(key);
                 Step::Taken(taken)
@@ -123,6 +127,17 @@ impl Turn<'_> {
         self.node.counts.bytes_upstream.add_many(bytes.len() as u64);
     }
 
+    fn pass_request_trailer(&mut self, key: ClientKey, trailer: Field<'_>) {
+        let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
+        let now = self.now;
+        let Some(exchange) = self.node.exchanges.get_mut(exchange_key.index()) else { return };
+        exchange.progress = now;
+        let Some(server) = exchange.server.and_then(|server| self.node.servers.get(server.index())) else { return };
+        if exchange.content == Way::Chunks {
+            exchange.last_chunk.relay(trailer, self.actions.send(server.id));
+        }
+    }
+
     fn end_request(&mut self, key: ClientKey) {
         let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
         let now = self.now;
@@ -130,11 +145,11 @@ impl Turn<'_> {
         exchange.is_request_complete = true;
         exchange.progress = now;
         exchange.sent = now;
-        let (way, server) = (exchange.content, exchange.server);
+        let (way, last_chunk, server) = (exchange.content, exchange.last_chunk, exchange.server);
         if way == Way::Chunks
             && let Some(id) = server.and_then(|server| self.server(server)).map(|server| server.id)
         {
-            push_last_chunk(self.actions.send(id));
+            last_chunk.end(self.actions.send(id));
         }
         self.set_exchange_deadline(exchange_key);
     }

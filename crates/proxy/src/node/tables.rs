@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixSeconds};
-use breme_http1::{ClientConnection, Limits, Method, RefusalReason, ServerConnection, Version};
+use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection, Version};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
 use super::caching;
@@ -158,6 +158,8 @@ pub(crate) struct Exchange {
     pub(crate) key_hash: u64,
     /// How the request's content is passed on.
     pub(crate) content: Way,
+    /// Its end, if that is chunked.
+    pub(crate) last_chunk: LastChunk,
     /// All of the request has been passed on.
     pub(crate) is_request_complete: bool,
     /// How the answer's content is passed on; none: its head has not come.
@@ -236,6 +238,8 @@ pub(crate) struct Asked {
     /// May be sent again without harm (RFC 9110, 9.2.2).
     pub(crate) is_idempotent: bool,
     pub(crate) asks_upgrade: bool,
+    /// The client will not lose what stands behind the content.
+    pub(crate) accepts_trailers: bool,
     pub(crate) version: Version,
 }
 
@@ -326,6 +330,7 @@ impl Exchange {
             cookies: Vec::new(),
             key_hash: 0,
             content: Way::None,
+            last_chunk: LastChunk::default(),
             is_request_complete: true,
             answer: None,
             is_answer_begun: false,
