@@ -1,15 +1,16 @@
 //! From a request to what is to become of it: judged, asked of the cache, written for an upstream.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
-use breme_base::UnixSeconds;
 use breme_cache::{Scheme, normalise_authority};
 use breme_http1::{FieldBlock, Fields, Framing, Method, RequestHead, Target};
 use foldhash::fast::FixedState;
 
 use super::Turn;
 use super::caching::Asking;
-use super::tables::{Asked, Client, ClientKey, Exchange, ExchangeKey, Kind, Notes, Stage, Waiting, Way};
+use super::notes::Noted;
+use super::tables::{Asked, ClientKey, Exchange, ExchangeKey, Kind, Stage, Waiting, Way};
 use crate::failure::Failure;
 use crate::request::{self, Asker, Passing};
 use crate::settings::HostRule;
@@ -32,11 +33,7 @@ impl Turn<'_> {
             _ => Way::Raw,
         };
         exchange.is_request_complete = !head.has_content();
-        if self.shared.access_log.is_some()
-            && let Some(client) = self.node.clients.get(client_key.index())
-        {
-            exchange.notes = Some(Box::new(Notes::of(head, client, self.node.date.second(self.now))));
-        }
+        exchange.notes = self.notes_of(client_key, || Arc::new(Noted::of(head)));
         let key = self.add_exchange(exchange);
         self.node.client_timers.clear(client_key.timer());
         if let Some(client) = self.client(client_key) {
@@ -215,36 +212,7 @@ impl Asked {
             Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
         );
         let accepts_trailers = head.fields.accept_trailers();
-        Self { kind, is_idempotent, asks_upgrade: false, accepts_trailers, version: head.version }
-    }
-}
-
-impl Notes {
-    fn of(head: &RequestHead<'_, '_>, client: &Client, began: UnixSeconds) -> Self {
-        let with_query = |path: &str, query: Option<&str>| match query {
-            Some(query) => format!("{path}?{query}"),
-            None => path.to_owned(),
-        };
-        let target = match head.target {
-            Target::Origin { path, query } => with_query(path, query),
-            Target::Absolute { scheme, authority, path, query } => {
-                format!("{scheme}://{authority}{}", with_query(path, query))
-            }
-            Target::Authority(authority) => authority.to_owned(),
-            Target::Asterisk => "*".to_owned(),
-        };
-        Self {
-            client: client.peer,
-            listener: client.listener,
-            is_secured: client.is_secured,
-            began,
-            method: head.method.as_str().to_owned(),
-            target,
-            authority: head.authority.map(str::to_owned),
-            referer: head.fields.first("Referer").map(<[u8]>::to_vec),
-            user_agent: head.fields.first("User-Agent").map(<[u8]>::to_vec),
-            cache_status: None,
-        }
+        Self { kind, is_idempotent, asks_upgrade: false, accepts_trailers }
     }
 }
 

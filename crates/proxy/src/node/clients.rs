@@ -5,7 +5,6 @@ use breme_node::{Close, CloseReason, Received};
 
 use super::Turn;
 use super::tables::{ClientKey, Waiting, Way};
-use crate::access_log::Ending;
 
 /// What became of a step.
 enum Step {
@@ -104,7 +103,7 @@ impl Turn<'_> {
                 Step::Wait(0)
             }
             Err(refusal) => {
-                self.refuse(key, refusal);
+                self.refuse(key, refusal, input);
                 Step::Wait(0)
             }
         }
@@ -154,40 +153,6 @@ impl Turn<'_> {
         self.set_exchange_deadline(exchange_key);
     }
 
-    /// The request is against the rules, or late. What was sent upstream of it is not a request either.
-    fn refuse(&mut self, key: ClientKey, refusal: Refusal) {
-        self.shared.counters.count_refusal(refusal.reason);
-        let Some(client) = self.client(key) else { return };
-        let exchange = client.exchange;
-        let is_answer_begun =
-            exchange.and_then(|exchange| self.exchange(exchange)).is_some_and(|exchange| exchange.answer.is_some());
-        if is_answer_begun {
-            if let Some(exchange) = exchange {
-                self.end_exchange(exchange, Ending::ClientFailed, false);
-            }
-            return self.cut_answer(key);
-        }
-        self.write_refusal(key, refusal);
-        if let Some(exchange) = exchange {
-            if let Some(exchange) = self.exchange(exchange) {
-                exchange.status = refusal.status;
-            }
-            self.end_exchange(exchange, Ending::ClientFailed, false);
-        }
-        self.close_client(key, Close::Graceful);
-    }
-
-    fn write_refusal(&mut self, key: ClientKey, refusal: Refusal) {
-        let date = self.node.date.text(self.now);
-        let Some(client) = self.node.clients.get_mut(key.index()) else { return };
-        let out = self.actions.send(client.id);
-        let length_before = out.len();
-        client.http.refuse(refusal, date, out);
-        if out.len() > length_before {
-            self.node.counts.count_answer(refusal.status);
-        }
-    }
-
     /// After an answer that was not given while this client's requests were read: are there more, or is this the end?
     pub(super) fn go_on(&mut self, key: ClientKey) {
         if self.receiving == Some(key) {
@@ -205,7 +170,7 @@ impl Turn<'_> {
         match client.http.receive(b"", client.ended, limits, &mut FieldStorage::new()) {
             Ok(Progress::Over) => self.close_client(key, Close::Graceful),
             Ok(_) => self.wait_for_more(key),
-            Err(refusal) => self.refuse(key, refusal),
+            Err(refusal) => self.refuse(key, refusal, b""),
         }
     }
 
@@ -243,14 +208,9 @@ impl Turn<'_> {
         let Some(client) = self.client(key) else { return };
         match client.waiting {
             Waiting::Idle | Waiting::Drained => self.close_client(key, Close::Graceful),
-            Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout)),
+            Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout), b""),
             Waiting::Exchange => {}
         }
-    }
-
-    /// The client has sent no content for too long.
-    pub(super) fn refuse_late_content(&mut self, key: ClientKey, reason: RefusalReason) {
-        self.refuse(key, Refusal::new(reason));
     }
 
     pub(super) fn handle_client_queue(&mut self, key: ClientKey, is_long: bool) {

@@ -10,11 +10,13 @@
 //! kept, so that those that never come again cost no more than a look.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use breme_http1::FamiliarHead;
 use foldhash::fast::FixedState;
 use memchr::memmem::Finder;
 
+use super::notes::Noted;
 use super::tables::Asked;
 use crate::request::OwnLines;
 
@@ -63,6 +65,8 @@ pub(crate) struct Known {
     pub(crate) asked: Asked,
     pub(crate) lacks_host: bool,
     pub(crate) key_hash: u64,
+    /// For the log, if there is one.
+    pub(super) noted: Option<Arc<Noted>>,
     /// How the last answer began …
     pub(crate) answer: FamiliarHead,
     /// … and what the client was told.
@@ -78,6 +82,7 @@ pub(crate) struct Lesson {
     pub(crate) asked: Asked,
     pub(crate) lacks_host: bool,
     pub(crate) key_hash: u64,
+    pub(super) noted: Option<Arc<Noted>>,
 }
 
 impl Familiar {
@@ -124,13 +129,13 @@ impl Familiar {
 
     /// Makes a request familiar.
     pub(crate) fn learn(&mut self, head: &[u8], lesson: Lesson) -> Option<KnownKey> {
-        let Lesson { is_secured, front, own, asked, lacks_host, key_hash } = lesson;
+        let Lesson { is_secured, front, own, asked, lacks_host, key_hash, noted } = lesson;
         let place = self.place_of(head);
         self.count += 1;
         let number = self.count;
         let (answer, told) = (FamiliarHead::new(), Vec::new());
-        let known =
-            Known { number, head: head.into(), is_secured, front, own, asked, lacks_host, key_hash, answer, told };
+        let head = head.into();
+        let known = Known { number, head, is_secured, front, own, asked, lacks_host, key_hash, noted, answer, told };
         self.slots.get_mut(place)?.known = Some(Box::new(known));
         Some(KnownKey { place, number })
     }

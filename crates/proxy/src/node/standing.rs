@@ -9,11 +9,15 @@
 //!
 //! A head must come twice to be kept. Content that is long is not kept here but shared with the store.
 
+use std::sync::Arc;
+
 use breme_base::Instant;
 use breme_cache::Standing;
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 use memchr::memmem::{self, Finder};
+
+use super::notes::{Noted, cache_words};
 
 /// A longer head does not become familiar.
 const HEAD_BYTES_MAX: usize = 1024;
@@ -61,6 +65,10 @@ pub(super) struct Known {
     has_content: bool,
     age_s: u64,
     pub(super) status: u16,
+    /// For the log, if there is one: the request …
+    pub(super) noted: Option<Arc<Noted>>,
+    /// … and what the cache did.
+    cache_words: String,
     /// Hits that the store does not know of.
     hits: u32,
 }
@@ -73,6 +81,17 @@ pub(super) struct Given {
     /// The head, and perhaps the content behind it.
     pub(super) sent: Vec<u8>,
     pub(super) content: Bytes,
+}
+
+/// What there is to learn of a request.
+#[derive(Debug)]
+pub(super) struct Lesson<'a> {
+    pub(super) head: &'a [u8],
+    pub(super) is_secured: bool,
+    pub(super) given: Given,
+    pub(super) noted: Option<Arc<Noted>>,
+    /// Longer content is shared with the store.
+    pub(super) copied_max: usize,
 }
 
 impl StandingAnswers {
@@ -119,16 +138,9 @@ impl StandingAnswers {
         std::mem::replace(&mut self.slots[hash as usize % SLOTS].stranger, hash) == hash
     }
 
-    /// Makes a request familiar that was answered just now. `copied_max`: longer content is shared with the store.
-    pub(super) fn learn(
-        &mut self,
-        head: &[u8],
-        is_secured: bool,
-        given: Given,
-        copied_max: usize,
-        now: Instant,
-        name: &str,
-    ) {
+    /// Makes a request familiar that was answered just now.
+    pub(super) fn learn(&mut self, lesson: Lesson<'_>, now: Instant, name: &str) {
+        let Lesson { head, is_secured, given, noted, copied_max } = lesson;
         let Given { standing, status, sent, content } = given;
         let Some(lead_bytes) = memmem::find(&sent, AGE_NAME) else { return };
         let mut known = Box::new(Known {
@@ -141,6 +153,8 @@ impl StandingAnswers {
             age_s: standing.age_s(now),
             standing,
             status,
+            noted,
+            cache_words: String::new(),
             hits: 0,
         });
         known.write(now, name);
@@ -211,6 +225,10 @@ impl Known {
         self.content.len() as u64
     }
 
+    pub(super) fn cache_words(&self) -> &str {
+        &self.cache_words
+    }
+
     pub(super) fn count_hit(&mut self) {
         if self.hits == 0 {
             // The first at once, so that what is asked for seldom is seen too.
@@ -244,7 +262,11 @@ impl Known {
         out.extend_from_slice(AGE_NAME);
         out.extend_from_slice(self.age_s.to_string().as_bytes());
         out.extend_from_slice(b"\r\nCache-Status: ");
-        self.standing.report(now).write(name, out);
+        let report = self.standing.report(now);
+        report.write(name, out);
+        if self.noted.is_some() {
+            self.cache_words = cache_words(report);
+        }
         out.extend_from_slice(HEAD_END);
         if self.has_content {
             out.extend_from_slice(&self.content);
@@ -253,7 +275,8 @@ impl Known {
 
     fn cost_bytes(&self) -> usize {
         let content = if self.has_content { self.content.len() } else { 0 };
-        KNOWN_BYTES + self.head.len() + 2 * self.lead.len() + content
+        let noted = if self.noted.is_some() { KNOWN_BYTES + self.head.len() } else { 0 };
+        KNOWN_BYTES + self.head.len() + 2 * self.lead.len() + content + noted
     }
 }
 

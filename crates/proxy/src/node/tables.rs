@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
-use breme_base::{Instant, UnixSeconds};
-use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection, Version};
+use breme_base::Instant;
+use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
 use super::caching;
 use super::familiar::KnownKey;
 use super::health::CheckNumber;
+use super::notes::Notes;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -240,7 +241,6 @@ pub(crate) struct Asked {
     pub(crate) asks_upgrade: bool,
     /// The client will not lose what stands behind the content.
     pub(crate) accepts_trailers: bool,
-    pub(crate) version: Version,
 }
 
 /// Methods as far as they change how an answer is framed.
@@ -259,22 +259,6 @@ pub(crate) enum Way {
     /// As it is: its length was announced.
     Raw,
     Chunks,
-}
-
-/// What the log is told of a request.
-#[derive(Debug)]
-pub(crate) struct Notes {
-    pub(crate) client: SocketAddr,
-    pub(crate) listener: ListenerId,
-    pub(crate) is_secured: bool,
-    pub(crate) began: UnixSeconds,
-    pub(crate) method: String,
-    pub(crate) target: String,
-    pub(crate) authority: Option<String>,
-    pub(crate) referer: Option<Vec<u8>>,
-    pub(crate) user_agent: Option<Vec<u8>>,
-    /// What the cache did, without the proxy's name.
-    pub(crate) cache_status: Option<String>,
 }
 
 impl Client {
