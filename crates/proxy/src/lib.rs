@@ -4,6 +4,7 @@
 //! which a driver carries; [`Proxy::counts`] tells what all of them have counted.
 
 mod access_log;
+mod budget;
 mod counters;
 mod date;
 mod failure;

@@ -141,8 +141,9 @@ impl Proxy {
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
         let shared = self.in_force.shared();
-        let Shared { clients, queue, counters, .. } = &*shared;
+        let Shared { clients, queue, counters, retry_budget, .. } = &*shared;
         ProxyCounts {
+            retries_denied: retry_budget.denied(),
             requests_limited: clients.requests_limited(),
             connections_limited: clients.connections_limited(),
             requests_queued: queue.joined(),

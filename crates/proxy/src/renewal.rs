@@ -51,7 +51,8 @@ impl Shared {
             cache: self.cache.clone(),
             clock: self.clock.clone(),
         };
-        let (counters, clients, queue) = (self.counters.clone(), self.clients.clone(), self.queue.clone());
-        Ok(Self { counters, clients, queue, ..Self::new(parts)? })
+        let (counters, clients) = (self.counters.clone(), self.clients.clone());
+        let (queue, retry_budget) = (self.queue.clone(), self.retry_budget.clone());
+        Ok(Self { counters, clients, queue, retry_budget, ..Self::new(parts)? })
     }
 }

@@ -22,6 +22,8 @@ pub struct Settings {
     pub identity: Identity,
     /// So often is a request sent again that is idempotent, has no content, and whose connection ended before any byte of an answer.
     pub retries_max: u8,
+    /// So many of a hundred requests that went out may be sent again, to the same upstream or to another (and ten a second in any case); 0: all.
+    pub retry_percent_max: u32,
     /// Pass on requests to speak another protocol on the connection (`Upgrade`, as for WebSocket); if not, the field is removed.
     pub upgrades: bool,
     /// What each client may take of the proxy.
@@ -190,6 +192,7 @@ impl Settings {
             pool: Pool::default(),
             identity: Identity::default(),
             retries_max: 1,
+            retry_percent_max: 20,
             upgrades: true,
             clients: ClientLimits::default(),
             queue: QueueSettings::default(),

@@ -181,7 +181,9 @@ fn the_log_is_told_of_what_was_refused() {
     let refused = |text: &str, ended: bool| {
         let mut hand = Hand::new(&proxy);
         let received = Received { bytes: text.as_bytes(), ended, came: hand.now };
-        hand.call(|node, now, actions| drop(node.handle_received(now, CLIENT, received, actions)));
+        hand.call(|node, now, actions| {
+            assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len())
+        });
         hand
     };
     refused("GET /a HTTP/1.1\r\nHost : a\r\n\r\n", false);
@@ -197,7 +199,9 @@ fn the_log_is_told_of_what_was_refused() {
     hand.connected();
     let bytes = b"x\r\n";
     let received = Received { bytes, ended: false, came: hand.now };
-    hand.call(|node, now, actions| drop(node.handle_received(now, CLIENT, received, actions)));
+    hand.call(|node, now, actions| {
+        assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len())
+    });
     let lines = log.0.lock().unwrap().clone();
     let expected =
         ["GET /a 400 ", "GET /xxxx", "GET /b 505 ", "POST /c 417 ", "HEAD /d 400 0 ", "- - 408 ", "POST /f 400 "];

@@ -172,6 +172,7 @@ impl Args {
                 trusted: self.trusted.clone(),
             },
             retries_max: self.upstreams.retries,
+            retry_percent_max: self.upstreams.retry_budget,
             upgrades: !self.upstreams.no_upgrades,
             relay_bytes_max: self.relay_memory,
             clients: ClientLimits {
