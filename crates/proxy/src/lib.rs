@@ -8,6 +8,7 @@ mod budget;
 mod counters;
 mod date;
 mod failure;
+mod forwarded;
 mod limits;
 mod networks;
 mod node;

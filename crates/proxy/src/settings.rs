@@ -153,7 +153,7 @@ impl Default for Identity {
 }
 
 /// What each client may take of the proxy; 0: any. A client is an address, of IPv6 a network of 64 bits. Those who are
-/// [trusted](Identity::trusted) are not limited: they ask for others.
+/// [trusted](Identity::trusted) ask for others: their connections are not limited, and their requests count for those whom they name.
 #[derive(Clone, Debug, Default)]
 pub struct ClientLimits {
     /// Connections at a time; past it new ones are closed at once.

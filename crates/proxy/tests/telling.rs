@@ -182,7 +182,7 @@ fn the_log_is_told_of_what_was_refused() {
         let mut hand = Hand::new(&proxy);
         let received = Received { bytes: text.as_bytes(), ended, came: hand.now };
         hand.call(|node, now, actions| {
-            assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len())
+            assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
         });
         hand
     };
@@ -200,7 +200,7 @@ fn the_log_is_told_of_what_was_refused() {
     let bytes = b"x\r\n";
     let received = Received { bytes, ended: false, came: hand.now };
     hand.call(|node, now, actions| {
-        assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len())
+        assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
     });
     let lines = log.0.lock().unwrap().clone();
     let expected =

@@ -134,7 +134,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     client_connections: u32,
 
-    /// Requests of one client a second; past it 429; 0 = any
+    /// Requests of one client a second (of those behind a trusted proxy too, by X-Forwarded-For or Forwarded); past it 429; 0 = any
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     client_rate: u32,
 

@@ -12,6 +12,7 @@ use super::caching::Asking;
 use super::notes::Noted;
 use super::tables::{Asked, ClientKey, Exchange, ExchangeKey, Kind, Stage, Waiting, Way};
 use crate::failure::Failure;
+use crate::forwarded::named_client;
 use crate::request::{self, Asker, Passing};
 use crate::settings::HostRule;
 use crate::shared::Role;
@@ -61,7 +62,7 @@ impl Turn<'_> {
         head: &RequestHead<'_, '_>,
         bytes: &[u8],
     ) -> Result<(), Failure> {
-        self.judge_client(client)?;
+        self.judge_client(client, Some(head.fields))?;
         let hops_left = hops_left(head)?;
         self.judge(key, head)?;
         if self.purge(key, client, head)? {
@@ -91,14 +92,22 @@ impl Turn<'_> {
         self.go_upstream_with(key, head.fields)
     }
 
-    /// Whether the client may ask so much. Whoever is trusted asks for others.
-    pub(super) fn judge_client(&mut self, client: ClientKey) -> Result<(), Failure> {
-        let limits = &self.shared.settings.clients;
-        match self.node.clients.get(client.index()) {
-            Some(client) if !client.is_trusted => {
-                self.shared.clients.ask(self.now, client.peer.ip(), limits).map_err(Failure::TooMany)
-            }
-            _ => Ok(()),
+    /// Whether the client may ask so much. Whoever is trusted asks for others, and says in `fields` for whom.
+    pub(super) fn judge_client(&mut self, client: ClientKey, fields: Option<Fields<'_, '_>>) -> Result<(), Failure> {
+        let shared = self.shared;
+        let limits = &shared.settings.clients;
+        if limits.requests_per_second == 0 {
+            return Ok(());
+        }
+        let Some(client) = self.node.clients.get(client.index()) else { return Ok(()) };
+        let address = match fields {
+            _ if !client.is_trusted => Some(client.peer.ip()),
+            Some(fields) => named_client(fields, |address| shared.is_trusted(address)),
+            None => None,
+        };
+        match address {
+            Some(address) => shared.clients.ask(self.now, address, limits).map_err(Failure::TooMany),
+            None => Ok(()),
         }
     }
 

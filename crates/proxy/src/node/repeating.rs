@@ -45,7 +45,7 @@ impl Turn<'_> {
         let key = ExchangeKey::of(self.node.exchanges.insert(exchange));
         client.exchange = Some(key);
         self.node.client_timers.clear(client_key.timer());
-        match self.judge_client(client_key) {
+        match self.judge_client(client_key, None) {
             Ok(()) => self.go_upstream(key),
             Err(failure) => self.fail(key, &failure),
         }
