@@ -143,7 +143,7 @@ impl Turn<'_> {
         let start = self.listener(key).and_then(|client| self.client(client)).map(|client| client.id);
         let start = start.map_or(0, |id| self.actions.send(id).len());
         self.begin_answer(key, head.status, framing(head), |writer, date| {
-            writer.relay(head.fields, |_| true);
+            writer.relay(head.fields, |name| set_affinity.is_none() || !is_for_other_caches(name));
             if may_have_trailers {
                 writer.announce_trailers(head.fields);
             }
@@ -159,7 +159,7 @@ impl Turn<'_> {
                 let _ = writer.field("Cache-Status", value);
             }
             if let Some(cookie) = &set_affinity {
-                // The balancer has made it of tokens. It is this client's alone: a cache behind us must not give it to others.
+                // The balancer has made it of tokens. It is this client's alone: a cache in front of us must not give it to others.
                 let _ = writer.field("Set-Cookie", cookie.as_bytes());
                 let _ = writer.field("Cache-Control", b"private");
             }
@@ -334,6 +334,13 @@ enum AnswerStep {
     Tunnel(usize),
     /// The exchange is over.
     Failed,
+}
+
+/// Whether it tells some caches other than Cache-Control tells all (RFC 9213, 2.2, and its forerunner).
+fn is_for_other_caches(name: &str) -> bool {
+    const SUFFIX: &str = "-Cache-Control";
+    let end = name.len().checked_sub(SUFFIX.len()).and_then(|start| name.get(start..));
+    end.is_some_and(|end| end.eq_ignore_ascii_case(SUFFIX)) || name.eq_ignore_ascii_case("Surrogate-Control")
 }
 
 /// What the client is announced. What has no end but the connection's goes on in chunks.

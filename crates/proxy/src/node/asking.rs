@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use breme_balance::OwnCookie;
 use breme_cache::{Scheme, normalise_authority};
 use breme_http1::{FieldBlock, Fields, Framing, Method, RequestHead, Target};
 use foldhash::fast::FixedState;
@@ -166,9 +167,16 @@ impl Turn<'_> {
         let authority = normalised.as_deref().or(authority);
         let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
-        let accepts_trailers =
-            self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.asked.accepts_trailers);
-        let passing = Passing { authority, asker, with_upgrade, accepts_trailers, hops_left, conditions };
+        let own_cookie = self.own_cookie(head.fields);
+        let passing = Passing {
+            authority,
+            asker,
+            with_upgrade,
+            accepts_trailers: head.fields.accept_trailers(),
+            hops_left,
+            conditions,
+            own_cookie: own_cookie.as_ref(),
+        };
         let written = request::write(self.shared, head, &passing, &mut buffer);
         let key_hash = self.key_hash(head);
         if let Some(exchange) = self.exchange(key) {
@@ -178,6 +186,15 @@ impl Turn<'_> {
             exchange.key_hash = key_hash;
         }
         written.map_err(|_| Failure::Unsendable)
+    }
+
+    /// The balancer's cookie, if it can stand among these fields.
+    fn own_cookie(&self, fields: Fields<'_, '_>) -> Option<OwnCookie> {
+        fields.first("Cookie")?;
+        match &self.shared.role {
+            Role::Reverse { group, .. } => group.own_cookie(),
+            Role::Forward { .. } => None,
+        }
     }
 
     /// The same for the same target in all shards, and in all proxies of the same seed.
