@@ -12,11 +12,9 @@ use breme_http1::Fields;
 /// proxies that write but one mostly write that one, and pass the other on as it came, from anybody.
 pub(crate) fn named_client(fields: Fields<'_, '_>, is_trusted: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let has_list = fields.first("X-Forwarded-For").is_some();
-    let (name, address_of): (_, fn(&[u8]) -> Option<IpAddr>) =
-        if has_list { ("X-Forwarded-For", address) } else { ("Forwarded", address_of_element) };
-    let members: Vec<&[u8]> = fields.list(name).collect();
+    let members: Vec<&[u8]> = fields.list(if has_list { "X-Forwarded-For" } else { "Forwarded" }).collect();
     for member in members.into_iter().rev() {
-        let address = address_of(member)?;
+        let address = if has_list { address(member) } else { address_of_element(member) }?;
         if !is_trusted(address) {
             return Some(address);
         }

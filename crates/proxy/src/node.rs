@@ -136,7 +136,7 @@ impl State {
             counts: shared.counters.add_shard(),
             date: DateLine::new(shared.clock.clone()),
             random: Random::stream(shared.settings.seed, shard.id.0 as u64),
-            pools: Pools::new(&shared.settings),
+            pools: Pools::new(shared.settings.seed),
             checks: Checks::new(shared, shard.id),
             shard,
             owners: Vec::new(),

@@ -118,7 +118,7 @@ fn other_limits_hold_for_clients_that_are_there_already() {
     let clients = [0, 1].map(|index| ConnectionId::new(index, 0));
     node.handle_accepted(Instant::ZERO, clients[0], accepted, &mut actions);
     let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
-    proxy.renew(limited(limits)).unwrap();
+    proxy.renew(limited(limits), None).unwrap();
     node.handle_woken(Instant::ZERO, Proxy::RENEWED, &mut actions);
     // The first connection came uncounted, so a second one may come; but all have one bucket.
     node.handle_accepted(Instant::ZERO, clients[1], accepted, &mut actions);

@@ -57,8 +57,8 @@ impl Turn<'_> {
         let clients = &self.shared.tls_clients;
         match self.exchange(key).map(|exchange| &exchange.route) {
             Some(Route::Upstream { choice, .. }) if choice.tls => {
-                let client = clients.get(&*choice.name).ok_or(Failure::NoTlsClient)?;
-                Ok(EndpointKey { address: choice.address, tls: Some(*client) })
+                let client = clients.client(&choice.name).ok_or(Failure::NoTlsClient)?;
+                Ok(EndpointKey { address: choice.address, tls: Some(client) })
             }
             Some(Route::Upstream { choice, .. }) => Ok(EndpointKey { address: choice.address, tls: None }),
             Some(Route::Host { rest, .. }) => {

@@ -144,7 +144,7 @@ impl Turn<'_> {
             && !server.queue_is_long
             && server.request_count < pool.requests_max
             && server.http.can_send(Method::Get);
-        if !may_stay || !self.node.pools.put(server.endpoint, key) {
+        if !may_stay || !self.node.pools.put(server.endpoint, key, pool.idle_max) {
             return self.drop_server(key, Close::Graceful);
         }
         self.node.counts.pool_idle.add();
