@@ -12,6 +12,7 @@ use breme_http1::is_authority;
 use breme_node::TlsClientId;
 
 use crate::access_log::AccessLog;
+use crate::budget::RetryBudget;
 use crate::counters::Counters;
 use crate::limits::ClientTable;
 use crate::networks::Network;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) clients: Arc<ClientTable>,
     pub(crate) queue: Arc<Queue>,
+    pub(crate) retry_budget: Arc<RetryBudget>,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
@@ -65,7 +67,7 @@ impl Shared {
         };
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(settings.seed));
-        let (counters, queue) = (Arc::new(Counters::default()), Arc::default());
+        let (counters, queue, retry_budget) = (Arc::new(Counters::default()), Arc::default(), Arc::default());
         Ok(Self {
             role,
             tls_clients,
@@ -75,6 +77,7 @@ impl Shared {
             counters,
             clients,
             queue,
+            retry_budget,
             cache,
             clock,
             via_name,
