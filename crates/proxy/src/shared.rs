@@ -1,6 +1,5 @@
 //! What all shards of one proxy share, checked and made ready.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +8,6 @@ use breme_balance::Group;
 use breme_base::WallClock;
 use breme_cache::Cache;
 use breme_http1::is_authority;
-use breme_node::TlsClientId;
 
 use crate::access_log::AccessLog;
 use crate::budget::RetryBudget;
@@ -21,11 +19,12 @@ use crate::queue::Queue;
 use crate::resolver::Resolver;
 use crate::settings::{HostRule, Mode, Settings};
 use crate::targets::TargetRules;
+use crate::tls_names::TlsNames;
 
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) role: Role,
-    pub(crate) tls_clients: HashMap<String, TlsClientId>,
+    pub(crate) tls_clients: TlsNames,
     pub(crate) trusted: Vec<Network>,
     /// Who may use PURGE.
     pub(crate) purgers: Vec<Network>,
