@@ -139,6 +139,31 @@ impl Stickiness {
     }
 }
 
+/// The cookie that the balancer gives: nobody's business but its own.
+#[derive(Clone, Debug)]
+pub struct OwnCookie(Arc<Stickiness>);
+
+impl OwnCookie {
+    /// None if it follows an application's.
+    pub(crate) fn of(stickiness: &Arc<Stickiness>) -> Option<Self> {
+        matches!(stickiness.marks, Marks::Tags { .. }).then(|| Self(Arc::clone(stickiness)))
+    }
+
+    /// A line of Cookie without it, whatever its value; none if it is not there. The others stay byte for byte.
+    #[must_use]
+    pub fn taken_out_of(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let is_own = |pair: &[u8]| {
+            let rest = pair.strip_prefix(&*self.0.cookie);
+            rest.is_some_and(|rest| matches!(rest.trim_ascii_start(), [] | [b'=', ..]))
+        };
+        if !pairs(line).any(is_own) {
+            return None;
+        }
+        let others: Vec<&[u8]> = line.split(|&byte| byte == b';').filter(|pair| !is_own(pair.trim_ascii())).collect();
+        Some(others.join(&b';').trim_ascii().to_vec())
+    }
+}
+
 impl Marks {
     fn place(&self, value: &[u8]) -> Option<usize> {
         match self {
@@ -241,6 +266,26 @@ mod tests {
         }
         let both = format!("breme-route={}; breme-route={}", value(&stickiness, 2), value(&stickiness, 0));
         assert_eq!(stickiness.named(&[both.as_bytes()]), Some(2), "of two that are good the first");
+    }
+
+    #[test]
+    fn the_own_cookie_is_taken_out_and_the_others_stay() {
+        let of = |affinity: &Affinity| OwnCookie::of(&Arc::new(Stickiness::new(affinity, &upstreams(&["a:1"]))));
+        let own = of(&insert("sixteen byte key", None)).unwrap();
+        for (line, expected) in [
+            ("breme-route=x", ""),
+            ("breme-route=x; a=b", "a=b"),
+            ("a=b; breme-route=x", "a=b"),
+            ("a=\"b\";  c = d ;breme-route = x; e", "a=\"b\";  c = d ; e"),
+            ("breme-route=x; breme-route; a=b; breme-route=", "a=b"),
+        ] {
+            let rest = own.taken_out_of(line.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(rest).unwrap(), expected, "{line}");
+        }
+        for line in ["", "a=b", "Breme-Route=x", "breme-routes=x; xbreme-route=y", "a=breme-route=x"] {
+            assert_eq!(own.taken_out_of(line.as_bytes()), None, "{line}");
+        }
+        assert!(of(&Affinity::Follow { cookie: "sid".to_owned(), separator: '.' }).is_none());
     }
 
     #[test]

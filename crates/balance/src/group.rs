@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use arc_swap::ArcSwap;
 use breme_base::{Instant, Random};
 
+use crate::affinity::OwnCookie;
 use crate::policy::Question;
 use crate::registry::Registry;
 use crate::roster::{Admission, Candidate, Roster};
@@ -80,6 +81,12 @@ impl Group {
     #[must_use]
     pub fn reads_cookies(&self) -> bool {
         self.roster.load().stickiness.is_some()
+    }
+
+    /// The cookie that is given to clients, and that no upstream needs to see; none if there is none.
+    #[must_use]
+    pub fn own_cookie(&self) -> Option<OwnCookie> {
+        OwnCookie::of(self.roster.load().stickiness.as_ref()?)
     }
 
     /// A request that was chosen for has ended. Each choice is told of once. Whether the upstream has a bound, so that there is room now

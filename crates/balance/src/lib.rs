@@ -53,7 +53,7 @@ mod settings;
 mod status_set;
 mod upstream;
 
-pub use affinity::{Affinity, AffinityKey};
+pub use affinity::{Affinity, AffinityKey, OwnCookie};
 pub use changes::{CHANGES_MAX, Change, EjectionReason, Event};
 pub use checks::{CHECKS_MAX, Check, CheckId, CheckOutcome, CheckTotals};
 pub use choice::{Choice, Hints, NoChoice};

@@ -92,7 +92,7 @@ fn drive(
         spin_before_deadline: args.spin(run.plan()),
         connect_timeout: run.plan().settings().timeout,
         stopping_timeout: STOPPING_TIMEOUT,
-        tls_clients: tls.to_vec(),
+        tls_clients: tls.to_vec().into(),
         ..DriverSettings::default()
     };
     let cpu_before = breme_sys::cpu_time_of_process();

@@ -6,6 +6,7 @@
 //! | `assembly` | from the flags to a proxy and what belongs to it |
 //! | `upstream`, `upstreams` | an upstream as a flag names it; all of them while the proxy runs |
 //! | `reloading` | what SIGHUP reads again |
+//! | `secrets` | what is drawn at the start |
 //! | `secured` | TLS toward upstreams |
 //! | `names` | addresses of hosts, for a forward proxy |
 //! | `access_log` | a line for each exchange |
@@ -18,6 +19,7 @@ mod assembly;
 mod metrics;
 mod names;
 mod reloading;
+mod secrets;
 mod secured;
 mod upstream;
 mod upstreams;
@@ -110,6 +112,7 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
         shard_count: driver.threads,
         head_bytes_max: args.max_head(),
         upstreams: upstreams.clone(),
+        cache: cache.clone(),
         certificate: parts.tls.and_then(|tls| tls.reloading),
         log: lines.clone(),
     };

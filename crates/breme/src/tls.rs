@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use breme_driver::{ClientOptions, ClientTls, Identity, IdentityError, Trust, Validity};
 use sha2::{Digest, Sha256};
@@ -74,11 +74,11 @@ pub struct ClientFlags<'a> {
 }
 
 /// What is in the files that they name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ClientFiles {
     identity: Option<Identity>,
-    authorities: Option<Trust>,
-    is_insecure: bool,
+    /// The machine's own authorities are read when a server needs them.
+    trust: OnceLock<Trust>,
 }
 
 impl ClientFlags<'_> {
@@ -88,18 +88,15 @@ impl ClientFlags<'_> {
         let identity = identity.map_err(Failure::usage)?;
         let authorities = self.authorities.map(|path| authorities(self.authorities_flag, path)).transpose();
         let authorities = authorities.map_err(Failure::usage)?;
-        Ok(ClientFiles { identity, authorities, is_insecure: self.is_insecure })
+        let named = if self.is_insecure { Some(Trust::Everybody) } else { authorities };
+        Ok(ClientFiles { identity, trust: named.map_or_else(OnceLock::new, OnceLock::from) })
     }
 }
 
 impl ClientFiles {
     /// How TLS is spoken with servers: in the version that both like, and going on with earlier sessions.
     pub fn options(&self) -> ClientOptions<'_> {
-        let trust = match &self.authorities {
-            _ if self.is_insecure => Trust::Everybody,
-            Some(named) => named.clone(),
-            None => Trust::of_system(),
-        };
+        let trust = self.trust.get_or_init(Trust::of_system).clone();
         let identity = self.identity.as_ref();
         ClientOptions { trust, identity, protocols: &PROTOCOLS, resumption: true, version: None }
     }

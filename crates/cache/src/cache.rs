@@ -20,7 +20,7 @@ const MEMORY_BYTES_MIN: u64 = 64 * 1024;
 /// A shared cache for all shards of a process.
 pub struct Cache {
     pub(crate) settings: Settings,
-    pub(crate) store: Store<Fills>,
+    pub(crate) store: Arc<Store<Fills>>,
     draws: AtomicU64,
 }
 
@@ -64,15 +64,38 @@ impl Cache {
     /// # Errors
     /// If it could hold nothing, or cannot say its name.
     pub fn new(settings: Settings) -> Result<Arc<Self>, SettingsError> {
+        Self::check(&settings)?;
+        let store = Arc::new(Store::new(&settings));
+        Ok(Arc::new(Self { settings, store, draws: AtomicU64::new(0) }))
+    }
+
+    /// The same cache with other settings: what is stored stays, as far as there is room for it. What is under way goes on as it began. The seed and the
+    /// [fields with keys](Settings::key_fields) stay what they were, and so does the number of parts that the memory was cut into.
+    ///
+    /// # Errors
+    /// As [`Cache::new`]; nothing changes then.
+    pub fn with_settings(&self, settings: Settings) -> Result<Arc<Self>, SettingsError> {
+        let Settings { key_fields, seed, .. } = &self.settings;
+        let settings = Settings { key_fields: key_fields.clone(), seed: *seed, ..settings };
+        Self::check(&settings)?;
+        self.store.bound(&settings);
+        let draws = AtomicU64::new(self.draws.load(Ordering::Relaxed));
+        Ok(Arc::new(Self { settings, store: Arc::clone(&self.store), draws }))
+    }
+
+    /// Whether a cache can work with these settings.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn check(settings: &Settings) -> Result<(), SettingsError> {
         let is_token = Method::from_token(settings.name.as_bytes()).is_some();
         if !is_token || !settings.name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-            return Err(SettingsError::Name(settings.name));
+            return Err(SettingsError::Name(settings.name.clone()));
         }
         if settings.memory_bytes < MEMORY_BYTES_MIN {
             return Err(SettingsError::Memory { bytes: settings.memory_bytes });
         }
-        let store = Store::new(&settings);
-        Ok(Arc::new(Self { settings, store, draws: AtomicU64::new(0) }))
+        Ok(())
     }
 
     /// What was chosen.

@@ -85,6 +85,6 @@ pub use listener::{BindError, Listener};
 pub use running::{Counting, Running, ShardPanic, StartError, Stopper, Waker, start};
 pub use settings::{Kind, Settings, UnknownKind};
 pub use tls::{
-    ClientOptions, ClientTls, Identity, IdentityError, Negotiated, ServerTls, TlsSetupError, TlsVersion, Trust,
-    Validity,
+    ClientOptions, ClientTls, Identity, IdentityError, Negotiated, ServerTls, TlsClients, TlsSetupError, TlsVersion,
+    Trust, Validity,
 };

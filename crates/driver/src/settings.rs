@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::tls::ClientTls;
+use crate::tls::TlsClients;
 
 /// Which driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +86,7 @@ pub struct Settings {
     /// An accepted connection is dropped if its handshake of TLS is not done after so long.
     pub handshake_timeout: Duration,
     /// The clients of TLS that nodes may name ([`TlsClientId`](breme_node::TlsClientId)), by their place.
-    pub tls_clients: Vec<Arc<ClientTls>>,
+    pub tls_clients: TlsClients,
     /// Connections that wait in the kernel to be accepted, for each listening socket. The kernel has its own limit (`net.core.somaxconn`).
     pub backlog: u32,
 }
@@ -107,7 +106,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(10),
             spin_before_deadline: Duration::ZERO,
             handshake_timeout: Duration::from_secs(10),
-            tls_clients: Vec::new(),
+            tls_clients: TlsClients::default(),
             backlog: 4_096,
         }
     }

@@ -61,7 +61,7 @@ impl World for Sockets {
             };
             Surroundings { server, nobody: nobody(), stop_server: Arc::new(move || stopper.drain()) }
         };
-        let tls_clients = tls.map(|tls| tls.client("127.0.0.1")).into_iter().collect();
+        let tls_clients = tls.map(|tls| tls.client("127.0.0.1")).into_iter().collect::<Vec<_>>().into();
         let settings = Settings { tls_clients, ..common::settings(shape.client_shards) };
         let clients = start(self.kind, Vec::new(), &settings, clock, |shard| client(shard, &surroundings)).unwrap();
         let clients = unharmed(clients.join());

@@ -65,7 +65,7 @@ fn stranger(laboratory: &Laboratory, address: SocketAddr) -> Stream {
 /// What a client of ours is told that connects once after another.
 fn outcomes(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr, count: u64) -> Vec<Result<Connected, ConnectError>> {
     let (say, heard) = words();
-    let settings = Settings { tls_clients: vec![tls], connect_timeout: PATIENCE, ..settings(1) };
+    let settings = Settings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
     let running = run(kind, &settings, || {
         let say = say.clone();
         let mut left = count;
@@ -302,7 +302,7 @@ fn a_silent_server_runs_into_the_time_of_connecting() {
     for kind in kinds() {
         let (say, heard) = words();
         let hasty = Settings {
-            tls_clients: vec![laboratory.client("127.0.0.1")],
+            tls_clients: vec![laboratory.client("127.0.0.1")].into(),
             connect_timeout: Duration::from_millis(30),
             ..settings(1)
         };

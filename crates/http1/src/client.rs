@@ -6,7 +6,7 @@ use crate::meaning;
 use crate::refusal::RefusalReason;
 use crate::request_line::LineVersion;
 use crate::status_line::StatusLine;
-use crate::{FieldStorage, Fields, Limits, Method, ResponseHead};
+use crate::{Field, FieldStorage, Fields, Limits, Method, ResponseHead};
 
 /// Reads the responses of one connection, in the order of the requests that were sent on it.
 ///
@@ -84,6 +84,13 @@ pub enum ClientProgress<'a, 'f> {
     Content {
         /// The part, never empty.
         bytes: &'a [u8],
+        /// Bytes used.
+        taken: usize,
+    },
+    /// A field behind chunked content (RFC 9110, 6.5). It is not one of the head's, and must not become one.
+    Trailer {
+        /// The field.
+        field: Field<'a>,
         /// Bytes used.
         taken: usize,
     },
@@ -364,6 +371,7 @@ impl ClientConnection {
     ) -> Result<ClientProgress<'a, 'f>, ClientError> {
         match self.content.decode(input, u64::MAX, limits).map_err(bad_framing)? {
             ContentStep::Content { bytes, taken } => Ok(ClientProgress::Content { bytes, taken }),
+            ContentStep::Trailer { field, taken } => Ok(ClientProgress::Trailer { field, taken }),
             ContentStep::End { taken } => Ok(self.end_response(taken)),
             ContentStep::NeedMore { taken } if !ended => Ok(ClientProgress::NeedMore { taken }),
             ContentStep::NeedMore { taken } if self.content.ends_with_connection() => Ok(self.end_response(taken)),

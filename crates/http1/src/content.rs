@@ -6,7 +6,8 @@
 use crate::head::{field_count_max, split_field_line};
 use crate::refusal::RefusalReason;
 use crate::syntax::{is_blank, is_token_byte, is_value_byte};
-use crate::{Framing, Limits};
+use crate::trailers::is_refused;
+use crate::{Field, Framing, Limits};
 
 /// More digits than a 64-bit size has are refused, be they zeros.
 const SIZE_DIGITS_MAX: u32 = 16;
@@ -49,10 +50,11 @@ enum Phase {
 }
 
 /// What stands at the start of the input.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ContentStep<'a> {
     NeedMore { taken: usize },
     Content { bytes: &'a [u8], taken: usize },
+    Trailer { field: Field<'a>, taken: usize },
     End { taken: usize },
 }
 
@@ -90,7 +92,10 @@ impl ContentDecoder {
                 Phase::Done => return Ok(ContentStep::End { taken }),
                 Phase::Length | Phase::Data | Phase::UntilClose => return Ok(self.take_bytes(input, taken)),
                 Phase::Trailers => match self.take_trailer(&input[taken..], limits)? {
-                    Some(line_bytes) => taken += line_bytes,
+                    Some((line_bytes, Some(field))) => {
+                        return Ok(ContentStep::Trailer { field, taken: taken + line_bytes });
+                    }
+                    Some((line_bytes, None)) => taken += line_bytes,
                     None => return Ok(ContentStep::NeedMore { taken }),
                 },
                 _ => match input.get(taken) {
@@ -194,9 +199,13 @@ impl ContentDecoder {
         Ok(())
     }
 
-    /// Checks one trailer line and drops it; the line's length if it was complete.
-    fn take_trailer(&mut self, rest: &[u8], limits: &Limits) -> Result<Option<usize>, RefusalReason> {
-        let bytes_left = limits.chunk_line_bytes_max.saturating_sub(self.line_bytes as usize);
+    /// One line of the trailer section, if it is complete: its length and its field; no field stands in the empty line at the end.
+    fn take_trailer<'a>(
+        &mut self,
+        rest: &'a [u8],
+        limits: &Limits,
+    ) -> Result<Option<(usize, Option<Field<'a>>)>, RefusalReason> {
+        let bytes_left = limits.head_bytes_max.saturating_sub(self.line_bytes as usize);
         let window = &rest[..rest.len().min(bytes_left)];
         let Some(found) = memchr::memchr(b'\n', window.get(self.scanned as usize..).unwrap_or_default()) else {
             self.scanned = window.len() as u32;
@@ -205,59 +214,36 @@ impl ContentDecoder {
         let line = &window[..self.scanned as usize + found + 1];
         if line == b"\r\n" {
             self.phase = Phase::Done;
-            return Ok(Some(line.len()));
+            return Ok(Some((line.len(), None)));
         }
-        self.check_trailer(line, limits)?;
-        self.line_bytes += line.len() as u32;
+        let field = self.judge_trailer(line, limits)?;
+        self.line_bytes = self.line_bytes.saturating_add(line.len() as u32);
         self.scanned = 0;
-        Ok(Some(line.len()))
+        Ok(Some((line.len(), Some(field))))
     }
 
-    fn check_trailer(&mut self, line: &[u8], limits: &Limits) -> Result<(), RefusalReason> {
-        let (name, _) = split_field_line(line)?;
-        if is_forbidden_trailer(name) {
+    fn judge_trailer<'a>(&mut self, line: &'a [u8], limits: &Limits) -> Result<Field<'a>, RefusalReason> {
+        let (name, value) = split_field_line(line)?;
+        if is_refused(name) {
             return Err(RefusalReason::ForbiddenTrailer);
         }
         self.trailer_count += 1;
         if usize::from(self.trailer_count) > field_count_max(limits) {
             return Err(RefusalReason::TooManyFields);
         }
-        Ok(())
+        let name = std::str::from_utf8(name).map_err(|_| RefusalReason::BadFieldName)?;
+        Ok(Field { name, value })
     }
-}
-
-/// RFC 9110, 6.5.1: what is needed before the content cannot come behind it.
-fn is_forbidden_trailer(name: &[u8]) -> bool {
-    const FORBIDDEN: &[&str] = &[
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-range",
-        "content-type",
-        "cookie",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "set-cookie",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    FORBIDDEN.iter().any(|forbidden| forbidden.as_bytes().eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The content and the bytes behind the message, or why it was refused.
+    /// The content, the trailers, and the bytes behind the message, or why it was refused.
     fn decode(input: &[u8], segment_bytes: usize, bytes_max: u64) -> Result<Option<(Vec<u8>, usize)>, RefusalReason> {
         let mut decoder = ContentDecoder::new(Framing::Chunked);
-        let limits = Limits { chunk_line_bytes_max: 64, field_count_max: 3, ..Limits::default() };
+        let limits = Limits { chunk_line_bytes_max: 64, head_bytes_max: 64, field_count_max: 3, ..Limits::default() };
         let (mut content, mut start, mut end) = (Vec::new(), 0, 0);
         loop {
             match decoder.decode(&input[start..end], bytes_max - content.len() as u64, &limits)? {
@@ -271,6 +257,10 @@ mod tests {
                 ContentStep::Content { bytes, taken } => {
                     assert!(!bytes.is_empty());
                     content.extend_from_slice(bytes);
+                    start += taken;
+                }
+                ContentStep::Trailer { field, taken } => {
+                    content.extend_from_slice(format!("|{}={}", field.name, field.value.escape_ascii()).as_bytes());
                     start += taken;
                 }
                 ContentStep::End { taken } => return Ok(Some((content, input.len() - start - taken))),
@@ -301,7 +291,7 @@ mod tests {
         check("000\r\n\r\nnext", Ok(Some(("", 4))));
         check("5\r\nhello\r\n0\r\n\r\n", Ok(Some(("hello", 0))));
         check("5\r\nhello\r\n00A\r\n 0123\r\n\r\n \r\n0\r\n\r\nX", Ok(Some(("hello 0123\r\n\r\n ", 1))));
-        check("a\r\n0123456789\r\n0\r\nA: 1\r\nB:\r\n\r\n", Ok(Some(("0123456789", 0))));
+        check("a\r\n0123456789\r\n0\r\nA: 1\r\nB:\r\n\r\n", Ok(Some(("0123456789|A=1|B=", 0))));
         check("1;a;b=c; d = \"e;\\\" \\\\,é\"\r\nx\r\n0;z\r\n\r\n", Ok(Some(("x", 0))));
         check("5\r\nhel", Ok(None));
         check("0\r\nA: 1\r\n", Ok(None));
@@ -366,10 +356,10 @@ mod tests {
         let mut decoder = ContentDecoder::new(Framing::Length(3));
         let limits = Limits::default();
         assert_eq!(decoder.known_rest(), Some(3));
-        assert_eq!(decoder.decode(b"", 0, &limits), Ok(ContentStep::NeedMore { taken: 0 }));
-        assert_eq!(decoder.decode(b"ab", 0, &limits), Ok(ContentStep::Content { bytes: b"ab", taken: 2 }));
+        assert!(matches!(decoder.decode(b"", 0, &limits), Ok(ContentStep::NeedMore { taken: 0 })));
+        assert!(matches!(decoder.decode(b"ab", 0, &limits), Ok(ContentStep::Content { bytes: b"ab", taken: 2 })));
         assert_eq!(decoder.known_rest(), Some(1));
-        assert_eq!(decoder.decode(b"cd", 0, &limits), Ok(ContentStep::Content { bytes: b"c", taken: 1 }));
-        assert_eq!(decoder.decode(b"d", 0, &limits), Ok(ContentStep::End { taken: 0 }));
+        assert!(matches!(decoder.decode(b"cd", 0, &limits), Ok(ContentStep::Content { bytes: b"c", taken: 1 })));
+        assert!(matches!(decoder.decode(b"d", 0, &limits), Ok(ContentStep::End { taken: 0 })));
     }
 }

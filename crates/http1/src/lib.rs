@@ -9,12 +9,12 @@
 //!   bytes ─► head ─────────┤
 //!                 (fields, strict lines)
 //!             └─► meaning    what the fields say about framing, staying, the host
-//!             └─► content    content out of its length or chunks; trailers checked and dropped
+//!             └─► content    content and trailers out of its length or chunks
 //!   server, client           where the connection stands; refusals and errors
 //!   familiar, familiar_requests   responses and requests whose head came before
 //!   byte_ranges, entity_tags  values that both caches and servers read
 //!   status, fields, encoder  messages ─► bytes; names and values checked at one place
-//!   relay                messages of others, passed on
+//!   relay, trailers      messages of others, passed on
 //! ```
 //!
 //! What can be read in two ways is refused (RFC 9112, 11.2), and every refusal has a [`RefusalReason`]. The verdict on a message
@@ -60,6 +60,7 @@ mod server;
 mod status;
 mod status_line;
 mod syntax;
+mod trailers;
 
 pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};
 pub use client::{ClientConnection, ClientError, ClientProgress};
@@ -71,7 +72,8 @@ pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField, list_mem
 pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
 pub use refusal::{Refusal, RefusalReason};
-pub use relay::{FieldWriter, HopByHop, RelayedRequest, push_chunk, push_last_chunk};
+pub use relay::{FieldWriter, HopByHop, RelayedRequest, push_chunk};
 pub use request_line::is_authority;
 pub use server::{Content, Progress, ResponseWriter, ServerConnection};
 pub use status::reason_phrase;
+pub use trailers::LastChunk;

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// What a peer may ask of a connection. The defaults are meant for a public server.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of a request line or status line and the field section together; past it 431 (414 if the target is the cause).
+    /// Bytes of a request line or status line and the field section together, and of a trailer section; past it 431 (414 if the target is the
+    /// cause).
     pub head_bytes_max: usize,
     /// Bytes of a request target; past it 414.
     pub target_bytes_max: usize,
@@ -13,7 +14,7 @@ pub struct Limits {
     pub field_count_max: usize,
     /// Bytes of a request's content; past it 413.
     pub content_bytes_max: u64,
-    /// Bytes of a chunk's size line with its extensions, and of a trailer section; past it 400 (431 for trailers).
+    /// Bytes of a chunk's size line with its extensions; past it 400.
     pub chunk_line_bytes_max: usize,
     /// Content that was not wanted is read into nothing up to this many bytes so that the connection can be used again; past it it is closed.
     pub drain_bytes_max: u64,

@@ -7,6 +7,7 @@ use crate::fields::{is_sendable, push_field_line};
 use crate::head::split_field_line;
 use crate::status::{push_framing, push_hexadecimal};
 use crate::syntax::{is_token, trim};
+use crate::trailers::announced;
 use crate::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version};
 
 /// Room that is made at once for the fields of a message that is passed on.
@@ -29,10 +30,17 @@ impl<'a, 'f> Fields<'a, 'f> {
         let names_fields = self.all("Connection").any(|value| !is_known(value));
         HopByHop { fields: self, names_fields }
     }
+
+    /// Whether the sender of this request takes trailers and will not lose them (RFC 9110, 10.1.4).
+    #[must_use]
+    pub fn accept_trailers(self) -> bool {
+        self.list("TE").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+    }
 }
 
 impl HopByHop<'_, '_> {
-    /// Whether a field of this name is one. Also what frames a message, which is written anew, and Trailer: trailers are not passed on.
+    /// Whether a field of this name is one. Also what frames a message, which is written anew, and Trailer: it depends on
+    /// the framing whether trailers can be passed on.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
@@ -101,17 +109,16 @@ impl<'o> FieldWriter<'o> {
         self.out.reserve(FIELDS_BYTES);
         for field in fields.iter() {
             if !hop_by_hop.has(field.name) && keeps(field.name) {
-                self.push(field.name, field.value);
+                push_line(self.out, field.name, field.value);
             }
         }
     }
 
-    fn push(&mut self, name: &str, value: &[u8]) {
-        self.out.reserve(name.len() + value.len() + 4);
-        self.out.extend_from_slice(name.as_bytes());
-        self.out.extend_from_slice(b": ");
-        self.out.extend_from_slice(value);
-        self.out.extend_from_slice(b"\r\n");
+    /// Announces the trailers that the fields of another message announce (RFC 9110, 6.6.2), as far as they will be [relayed](crate::LastChunk::relay).
+    pub fn announce_trailers(&mut self, fields: Fields<'_, '_>) {
+        if let Some(names) = announced(fields.list("Trailer")) {
+            push_line(self.out, "Trailer", &names);
+        }
     }
 
     /// Says who has passed the message on, and in which version it came (RFC 9110, 7.6.3). What cannot be said is left out.
@@ -150,6 +157,15 @@ impl<'o> FieldWriter<'o> {
     }
 }
 
+/// Writes a field line whose name and value were checked when they were received.
+pub(crate) fn push_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// The head of a request that is passed on. It is always HTTP/1.1 and wants the connection to stay.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayedRequest<'a> {
@@ -163,6 +179,8 @@ pub struct RelayedRequest<'a> {
     pub framing: Framing,
     /// Ask for other protocols: the value of Upgrade.
     pub upgrade: Option<&'a [u8]>,
+    /// Say that trailers will not be lost.
+    pub accepts_trailers: bool,
 }
 
 impl RelayedRequest<'_> {
@@ -195,8 +213,13 @@ impl RelayedRequest<'_> {
             push_field_line(out, "Host", authority.as_bytes())?;
         }
         push_framing(out, self.framing);
+        match (self.upgrade.is_some(), self.accepts_trailers) {
+            (true, false) => out.extend_from_slice(b"Connection: upgrade\r\n"),
+            (false, true) => out.extend_from_slice(b"Connection: TE\r\nTE: trailers\r\n"),
+            (true, true) => out.extend_from_slice(b"Connection: upgrade, TE\r\nTE: trailers\r\n"),
+            (false, false) => {}
+        }
         if let Some(protocols) = self.upgrade {
-            out.extend_from_slice(b"Connection: upgrade\r\n");
             push_field_line(out, "Upgrade", protocols)?;
         }
         Ok(())
@@ -211,11 +234,6 @@ pub fn push_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
         out.extend_from_slice(bytes);
         out.extend_from_slice(b"\r\n");
     }
-}
-
-/// Writes the last chunk, without trailers.
-pub fn push_last_chunk(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"0\r\n\r\n");
 }
 
 fn push_target(target: Target<'_>, out: &mut Vec<u8>) -> Result<(), InvalidField> {
@@ -289,6 +307,7 @@ mod tests {
         authority: Some("a:80"),
         framing: Framing::None,
         upgrade: None,
+        accepts_trailers: false,
     };
 
     #[test]

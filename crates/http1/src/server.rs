@@ -15,6 +15,7 @@ pub use receiving::Progress;
 
 use crate::content::ContentDecoder;
 use crate::head::HeadScan;
+use crate::trailers::LastChunk;
 
 /// Reads requests and writes responses of one connection, one exchange after another.
 ///
@@ -85,6 +86,8 @@ struct Exchange {
     continue_due: bool,
     /// So much of the content is still to come that it will not be drained.
     rest_is_long: bool,
+    /// The end of the answer, if that is chunked.
+    last_chunk: LastChunk,
 }
 
 impl ServerConnection {

@@ -5,7 +5,7 @@
 mod transcript;
 
 use breme_http1::{
-    Content, FieldBlock, FieldStorage, Framing, Limits, Progress, Refusal, RefusalReason, ServerConnection,
+    Content, Field, FieldBlock, FieldStorage, Framing, Limits, Progress, Refusal, RefusalReason, ServerConnection,
     reason_phrase,
 };
 use transcript::{DATE, small_limits};
@@ -24,10 +24,29 @@ fn step(connection: &mut ServerConnection, input: &[u8], limits: &Limits) -> Str
         Ok(Progress::NeedMore { taken }) => format!("more {taken}"),
         Ok(Progress::Head { taken, .. }) => format!("head {taken}"),
         Ok(Progress::Content { bytes, taken }) => format!("content {} {taken}", bytes.escape_ascii()),
+        Ok(Progress::Trailer { field, taken }) => format!("trailer {} {taken}", field.name),
         Ok(Progress::End { taken }) => format!("end {taken}"),
         Ok(Progress::Blocked) => "blocked".to_owned(),
         Ok(Progress::Over) => "over".to_owned(),
         Err(refusal) => format!("refused {:?}", refusal.reason),
+    }
+}
+
+#[test]
+fn trailers_stand_behind_chunks_and_nowhere_else() {
+    for (request, expected) in [(GET, "2\r\nok\r\n0\r\nX-A: b\r\n\r\n"), (OLD, "ok")] {
+        let mut connection = asked(request, &Limits::default());
+        let mut out = Vec::new();
+        assert_eq!(connection.relay(200, Framing::Chunked, &mut out).end(), Content::Expected);
+        out.clear();
+        connection.chunk(b"ok", &mut out);
+        for (name, value) in [("X-A", "b"), ("Content-Length", "7")] {
+            connection.relay_trailer(Field { name, value: value.as_bytes() }, &mut out);
+        }
+        assert!(connection.has_answer_due());
+        connection.end_chunks(&mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert!(!connection.has_answer_due());
     }
 }
 

@@ -162,6 +162,7 @@ fn run_server(
                 up.start += taken;
                 true
             }
+            Progress::Trailer { field, .. } => panic!("nobody sent {field:?}"),
             Progress::Blocked => panic!("every request is answered at once"),
             Progress::Over => return true,
         };
@@ -200,6 +201,7 @@ fn run_client(
                 down.start += taken;
             }
             ClientProgress::End { taken, .. } => down.start += taken,
+            ClientProgress::Trailer { field, .. } => panic!("nobody sent {field:?}"),
             ClientProgress::Switched { .. } => panic!("nobody asked for it"),
             ClientProgress::Over => return true,
         }

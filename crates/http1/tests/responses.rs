@@ -27,7 +27,7 @@ fn content_in_each_framing() {
     check_get("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", &["200 length 0 stays", "end", "over"]);
     check_get(
         "HTTP/1.1 200\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n",
-        &["200 chunked stays", "content abc", "end", "over"],
+        &["200 chunked stays", "content abc", "trailer X: y", "end", "over"],
     );
     check_get("HTTP/1.1 200 OK\r\n\r\nall of it", &["200 until close closes", "content all of it", "end", "over"]);
     check_get("HTTP/1.1 200 OK\r\n\r\n", &["200 until close closes", "end", "over"]);

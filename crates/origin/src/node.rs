@@ -220,6 +220,7 @@ impl Turn<'_> {
                 Progress::NeedMore { taken }
                 | Progress::Head { taken, .. }
                 | Progress::Content { taken, .. }
+                | Progress::Trailer { taken, .. }
                 | Progress::End { taken },
             ) => *taken,
             Ok(Progress::Blocked | Progress::Over) | Err(_) => 0,
@@ -228,6 +229,8 @@ impl Turn<'_> {
         match progress {
             Ok(Progress::Head { head, .. }) => self.handle_head(&head, &input[..taken]),
             Ok(Progress::Content { bytes, .. }) => self.handle_content(bytes),
+            // None is of use here.
+            Ok(Progress::Trailer { .. }) => {}
             Ok(Progress::End { .. }) => self.handle_end(),
             Ok(Progress::NeedMore { .. }) if ended => self.close(Close::Graceful),
             Ok(Progress::NeedMore { .. } | Progress::Blocked) => return Step::Wait(taken),

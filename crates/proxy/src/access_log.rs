@@ -9,7 +9,7 @@ use breme_node::ListenerId;
 
 /// Takes notes of exchanges. Called on the shard's thread, so it must neither block nor take long.
 pub trait AccessLog: Send + Sync {
-    /// An exchange is over.
+    /// An exchange is over, or a request was refused before it could become one.
     fn record(&self, exchange: &Exchange<'_>);
 }
 
@@ -25,14 +25,14 @@ pub struct Exchange<'a> {
     pub is_secured: bool,
     /// When its head had come, by the calendar.
     pub began: UnixSeconds,
-    /// From there to the end.
+    /// From there to the end; 0 for a request that was refused by its head.
     pub duration: Duration,
-    /// The request's method, as it was sent.
+    /// The request's method, as it was sent; `-`: not known.
     pub method: &'a str,
-    /// Its target, as it was sent.
+    /// Its target, as it was sent; `-`: not known.
     pub target: &'a str,
-    /// The version that the client spoke.
-    pub version: Version,
+    /// The version that the client spoke; none: it was refused before that was clear.
+    pub version: Option<Version>,
     /// The authority that it was for.
     pub authority: Option<&'a str>,
     /// Its Referer.

@@ -54,6 +54,10 @@ pub struct ProxyCounts {
     pub reuses: u64,
     /// Requests that were sent again.
     pub retries: u64,
+    /// … and that went to another upstream, since one could not be reached.
+    pub second_choices: u64,
+    /// Requests that were neither, since too many were already.
+    pub retries_denied: u64,
     /// Requests that were passed on as the same ones before, without being read and written anew.
     pub requests_repeated: u64,
     /// Answers that were.
@@ -140,6 +144,7 @@ pub(crate) struct ShardCounts {
     pub(crate) connects_failed: Count,
     pub(crate) reuses: Count,
     pub(crate) retries: Count,
+    pub(crate) second_choices: Count,
     pub(crate) requests_repeated: Count,
     pub(crate) answers_repeated: Count,
     pub(crate) pool_idle: Count,
@@ -245,6 +250,7 @@ impl Counters {
             connects_failed: self.sum(|shard| &shard.connects_failed),
             reuses: self.sum(|shard| &shard.reuses),
             retries: self.sum(|shard| &shard.retries),
+            second_choices: self.sum(|shard| &shard.second_choices),
             requests_repeated: self.sum(|shard| &shard.requests_repeated),
             answers_repeated: self.sum(|shard| &shard.answers_repeated),
             pool_idle: idle,
@@ -256,6 +262,7 @@ impl Counters {
             tunnels_open: self.sum(|shard| &shard.tunnels_open),
             targets_refused: self.sum(|shard| &shard.targets_refused),
             // These are known elsewhere.
+            retries_denied: 0,
             requests_limited: 0,
             connections_limited: 0,
             cache_hits: self.sum(|shard| &shard.cache_hits),
@@ -273,6 +280,11 @@ impl Counters {
             upstream_times: times.collect(),
             upstream_seconds: self.sum(|shard| &shard.upstream_ns) as f64 / 1e9,
         }
+    }
+
+    /// Requests that have gone out to upstreams.
+    pub(crate) fn requests_upstream(&self) -> u64 {
+        self.sum(|shard| &shard.connects) + self.sum(|shard| &shard.reuses)
     }
 
     fn refusals(&self) -> Vec<(RefusalReason, u64)> {

@@ -4,9 +4,11 @@
 //! which a driver carries; [`Proxy::counts`] tells what all of them have counted.
 
 mod access_log;
+mod budget;
 mod counters;
 mod date;
 mod failure;
+mod forwarded;
 mod limits;
 mod networks;
 mod node;
@@ -18,6 +20,7 @@ mod resolver;
 mod settings;
 mod shared;
 mod targets;
+mod tls_names;
 
 pub use access_log::{AccessLog, Ending, Exchange};
 pub use counters::{Bucket, ProxyCounts, StatusCount, UPSTREAM_TIME_BOUNDS};
@@ -25,3 +28,4 @@ pub use node::ProxyNode;
 pub use proxy::{Parts, Proxy, SettingsError};
 pub use resolver::{Requester, Resolution, ResolveError, Resolver};
 pub use settings::{ClientLimits, ForwardRules, HostRule, Identity, Mode, Pool, QueueSettings, Settings, Times};
+pub use tls_names::TlsNames;

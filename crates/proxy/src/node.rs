@@ -14,6 +14,7 @@
 //! | file | what |
 //! |---|---|
 //! | `clients` | accepted connections: requests, their content, how long they may take |
+//! | `refusing` | … and what is none |
 //! | `asking` | from a request to what is to become of it |
 //! | `caching` | where the cache meets an exchange |
 //! | `following` | exchanges that read what another one fetches |
@@ -28,6 +29,7 @@
 //! | `pool` | servers that wait |
 //! | `familiar`, `repeating` | requests and answers whose heads came before, byte for byte |
 //! | `standing`, `hitting` | the same for answers out of the store |
+//! | `notes` | what the log is told |
 //! | `tables` | the records of all these |
 
 mod answering;
@@ -39,9 +41,11 @@ mod familiar;
 mod following;
 mod health;
 mod hitting;
+mod notes;
 mod pool;
 mod purging;
 mod queueing;
+mod refusing;
 mod repeating;
 mod routing;
 mod servers;
@@ -132,7 +136,7 @@ impl State {
             counts: shared.counters.add_shard(),
             date: DateLine::new(shared.clock.clone()),
             random: Random::stream(shared.settings.seed, shard.id.0 as u64),
-            pools: Pools::new(&shared.settings),
+            pools: Pools::new(shared.settings.seed),
             checks: Checks::new(shared, shard.id),
             shard,
             owners: Vec::new(),

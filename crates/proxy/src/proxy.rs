@@ -1,13 +1,12 @@
 //! A proxy as its program sees it: checked settings, and the factory of its nodes.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use breme_balance::Group;
 use breme_base::WallClock;
 use breme_cache::Cache;
-use breme_node::{Shard, TlsClientId};
+use breme_node::Shard;
 
 use crate::access_log::AccessLog;
 use crate::counters::ProxyCounts;
@@ -16,6 +15,7 @@ use crate::renewal::{InForce, RENEWED};
 use crate::resolver::Resolver;
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::tls_names::TlsNames;
 
 /// What a proxy is made of. What its mode does not need may be missing.
 pub struct Parts {
@@ -24,7 +24,7 @@ pub struct Parts {
     /// Whom a reverse proxy asks.
     pub group: Option<Arc<Group>>,
     /// The driver's clients of TLS, by the name of the upstream. An upstream with TLS that has none cannot be asked.
-    pub tls_clients: HashMap<String, TlsClientId>,
+    pub tls_clients: TlsNames,
     /// How a forward proxy finds addresses.
     pub resolver: Option<Arc<dyn Resolver>>,
     /// Who takes notes.
@@ -42,7 +42,7 @@ impl Parts {
         Self {
             settings,
             group: None,
-            tls_clients: HashMap::new(),
+            tls_clients: TlsNames::default(),
             resolver: None,
             access_log: None,
             cache: None,
@@ -125,24 +125,25 @@ impl Proxy {
     /// # Errors
     /// When they cannot.
     pub fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
-        self.in_force.shared().renewed(settings.clone()).map(drop)
+        self.in_force.shared().renewed(settings.clone(), None).map(drop)
     }
 
-    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]. Those of the pool stay what they are, and
-    /// so does the mode, but for its rules.
+    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]; and another cache, if there is one, which must be
+    /// [the same with other settings](Cache::with_settings). The mode stays what it is, but for its rules.
     ///
     /// # Errors
     /// When they cannot work; then nothing changes.
-    pub fn renew(&self, settings: Settings) -> Result<(), SettingsError> {
-        self.in_force.renew(settings)
+    pub fn renew(&self, settings: Settings, cache: Option<Arc<Cache>>) -> Result<(), SettingsError> {
+        self.in_force.renew(settings, cache)
     }
 
     /// All that the shards have counted. It disturbs none of them.
     #[must_use]
     pub fn counts(&self) -> ProxyCounts {
         let shared = self.in_force.shared();
-        let Shared { clients, queue, counters, .. } = &*shared;
+        let Shared { clients, queue, counters, retry_budget, .. } = &*shared;
         ProxyCounts {
+            retries_denied: retry_budget.denied(),
             requests_limited: clients.requests_limited(),
             connections_limited: clients.connections_limited(),
             requests_queued: queue.joined(),

@@ -4,6 +4,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use breme_cache::Cache;
+
 use crate::proxy::{Parts, SettingsError};
 use crate::settings::Settings;
 use crate::shared::{Role, Shared};
@@ -24,9 +26,9 @@ impl InForce {
         self.lock().clone()
     }
 
-    pub(crate) fn renew(&self, settings: Settings) -> Result<(), SettingsError> {
+    pub(crate) fn renew(&self, settings: Settings, cache: Option<Arc<Cache>>) -> Result<(), SettingsError> {
         let mut shared = self.lock();
-        *shared = Arc::new(shared.renewed(settings)?);
+        *shared = Arc::new(shared.renewed(settings, cache)?);
         Ok(())
     }
 
@@ -37,7 +39,7 @@ impl InForce {
 
 impl Shared {
     /// The same with other settings; what was counted so far stays, and what is known of clients, and who waits.
-    pub(crate) fn renewed(&self, settings: Settings) -> Result<Self, SettingsError> {
+    pub(crate) fn renewed(&self, settings: Settings, cache: Option<Arc<Cache>>) -> Result<Self, SettingsError> {
         let (group, resolver) = match &self.role {
             Role::Reverse { group, .. } => (Some(group.clone()), None),
             Role::Forward { resolver, .. } => (None, Some(resolver.clone())),
@@ -48,10 +50,11 @@ impl Shared {
             resolver,
             tls_clients: self.tls_clients.clone(),
             access_log: self.access_log.clone(),
-            cache: self.cache.clone(),
+            cache: cache.or_else(|| self.cache.clone()),
             clock: self.clock.clone(),
         };
-        let (counters, clients, queue) = (self.counters.clone(), self.clients.clone(), self.queue.clone());
-        Ok(Self { counters, clients, queue, ..Self::new(parts)? })
+        let (counters, clients) = (self.counters.clone(), self.clients.clone());
+        let (queue, retry_budget) = (self.queue.clone(), self.retry_budget.clone());
+        Ok(Self { counters, clients, queue, retry_budget, ..Self::new(parts)? })
     }
 }

@@ -3,6 +3,7 @@
 //! Host by the rule; fields that concern the client's connection left out; Via continued; what the client says of those before it kept only if it is
 //! trusted (RFC 7239, 8.1). The rest is passed on as it came.
 
+use breme_balance::OwnCookie;
 use breme_http1::{FieldBlock, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
 
 use crate::settings::Identity;
@@ -27,10 +28,14 @@ pub(crate) struct Passing<'a> {
     pub(crate) asker: Asker<'a>,
     /// The request to go on with another protocol is passed on.
     pub(crate) with_upgrade: bool,
+    /// The client takes trailers.
+    pub(crate) accepts_trailers: bool,
     /// What Max-Forwards is to be from here on, if it is to change.
     pub(crate) hops_left: Option<u64>,
     /// Conditions of the cache's, which take the place of the client's.
     pub(crate) conditions: Option<&'a FieldBlock>,
+    /// A cookie that is between the proxy and its clients.
+    pub(crate) own_cookie: Option<&'a OwnCookie>,
 }
 
 /// Writes the head up to its empty line, which [`end`] writes when it is known who is asked.
@@ -47,16 +52,20 @@ pub(crate) fn write(
         authority: passing.authority,
         framing: framing(head),
         upgrade: upgrade.as_deref(),
+        // TE is for us; what we say is true, since we pass on what comes (RFC 9110, 10.1.4).
+        accepts_trailers: passing.accepts_trailers,
     };
     let identity = &shared.settings.identity;
     let is_forward = matches!(shared.role, Role::Forward { .. });
     let mut writer = request.begin(out)?;
+    let cookies = passing.own_cookie.and_then(|own| cookies_without(own, head.fields));
     writer.relay(head.fields, |name| {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.len() {
             _ if begins(name, "X-Forwarded-") => passing.asker.is_trusted && !(identity.x_forwarded && is_own(name)),
             4 => !is("Host"),
             5 | 8 | 13 | 17 | 19 if passing.conditions.is_some() && is_condition(name) => false,
+            6 if cookies.is_some() && is("Cookie") => false,
             6 => head.expects_continue || !is("Expect"),
             // Lines that will be continued, or that nobody vouches for.
             9 if is("Forwarded") => passing.asker.is_trusted && !identity.forwarded,
@@ -67,6 +76,12 @@ pub(crate) fn write(
             _ => true,
         }
     });
+    for line in cookies.iter().flatten() {
+        writer.field("Cookie", line)?;
+    }
+    if head.framing == Framing::Chunked {
+        writer.announce_trailers(head.fields);
+    }
     if identity.via {
         writer.via(head.version, &shared.via_name);
     }
@@ -79,6 +94,15 @@ pub(crate) fn write(
     }
     writer.leave_open();
     Ok(())
+}
+
+/// The lines of Cookie without our own; none if they can go as they are.
+fn cookies_without(own: &OwnCookie, fields: Fields<'_, '_>) -> Option<Vec<Vec<u8>>> {
+    if fields.hop_by_hop().has("Cookie") || !fields.all("Cookie").any(|line| own.taken_out_of(line).is_some()) {
+        return None;
+    }
+    let lines = fields.all("Cookie").map(|line| own.taken_out_of(line).unwrap_or_else(|| line.to_vec()));
+    Some(lines.filter(|line| !line.is_empty()).collect())
 }
 
 /// Ends the head; with the Host of who is asked, if that was not written.
@@ -272,9 +296,17 @@ mod tests {
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
-        let with_upgrade = head.asks_upgrade;
-        let (authority, asked) = (head.authority, head.authority);
-        let passing = Passing { authority, asked, asker, with_upgrade, hops_left: None, conditions: None };
+        let (with_upgrade, accepts_trailers) = (head.asks_upgrade, head.fields.accept_trailers());
+        let passing = Passing {
+            authority: head.authority,
+            asked: head.authority,
+            asker,
+            with_upgrade,
+            accepts_trailers,
+            hops_left: None,
+            conditions: None,
+            own_cookie: None,
+        };
         let mut out = Vec::new();
         write(shared, &head, &passing, &mut out).unwrap();
         end(head.authority.is_none().then_some("up:1"), &mut out);

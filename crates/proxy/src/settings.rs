@@ -22,6 +22,8 @@ pub struct Settings {
     pub identity: Identity,
     /// So often is a request sent again that is idempotent, has no content, and whose connection ended before any byte of an answer.
     pub retries_max: u8,
+    /// So many of a hundred requests that went out may be sent again, to the same upstream or to another (and ten a second in any case); 0: all.
+    pub retry_percent_max: u32,
     /// Pass on requests to speak another protocol on the connection (`Upgrade`, as for WebSocket); if not, the field is removed.
     pub upgrades: bool,
     /// What each client may take of the proxy.
@@ -151,7 +153,7 @@ impl Default for Identity {
 }
 
 /// What each client may take of the proxy; 0: any. A client is an address, of IPv6 a network of 64 bits. Those who are
-/// [trusted](Identity::trusted) are not limited: they ask for others.
+/// [trusted](Identity::trusted) ask for others: their connections are not limited, and their requests count for those whom they name.
 #[derive(Clone, Debug, Default)]
 pub struct ClientLimits {
     /// Connections at a time; past it new ones are closed at once.
@@ -190,6 +192,7 @@ impl Settings {
             pool: Pool::default(),
             identity: Identity::default(),
             retries_max: 1,
+            retry_percent_max: 20,
             upgrades: true,
             clients: ClientLimits::default(),
             queue: QueueSettings::default(),

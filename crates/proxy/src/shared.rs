@@ -1,6 +1,5 @@
 //! What all shards of one proxy share, checked and made ready.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,9 +8,9 @@ use breme_balance::Group;
 use breme_base::WallClock;
 use breme_cache::Cache;
 use breme_http1::is_authority;
-use breme_node::TlsClientId;
 
 use crate::access_log::AccessLog;
+use crate::budget::RetryBudget;
 use crate::counters::Counters;
 use crate::limits::ClientTable;
 use crate::networks::Network;
@@ -20,11 +19,12 @@ use crate::queue::Queue;
 use crate::resolver::Resolver;
 use crate::settings::{HostRule, Mode, Settings};
 use crate::targets::TargetRules;
+use crate::tls_names::TlsNames;
 
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) role: Role,
-    pub(crate) tls_clients: HashMap<String, TlsClientId>,
+    pub(crate) tls_clients: TlsNames,
     pub(crate) trusted: Vec<Network>,
     /// Who may use PURGE.
     pub(crate) purgers: Vec<Network>,
@@ -32,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) clients: Arc<ClientTable>,
     pub(crate) queue: Arc<Queue>,
+    pub(crate) retry_budget: Arc<RetryBudget>,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) clock: WallClock,
     /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
@@ -65,7 +66,7 @@ impl Shared {
         };
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(settings.seed));
-        let (counters, queue) = (Arc::new(Counters::default()), Arc::default());
+        let (counters, queue, retry_budget) = (Arc::new(Counters::default()), Arc::default(), Arc::default());
         Ok(Self {
             role,
             tls_clients,
@@ -75,6 +76,7 @@ impl Shared {
             counters,
             clients,
             queue,
+            retry_budget,
             cache,
             clock,
             via_name,

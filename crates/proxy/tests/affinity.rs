@@ -32,6 +32,11 @@ fn get_with(upstream: usize) -> String {
     head(&["GET /a HTTP/1.1", "Host: a.example", &format!("Cookie: lang=de; {cookie}")])
 }
 
+/// The same as the upstream sees it.
+fn without_own() -> String {
+    head(&["GET /a HTTP/1.1", "Host: a.example", "Cookie: lang=de"])
+}
+
 /// The answer as the client gets it the first time.
 fn hello_with_cookie(upstream: usize) -> String {
     let fields = format!("Set-Cookie: {}\r\nCache-Control: private\r\n\r\nhello", set_cookie(upstream));
@@ -44,9 +49,21 @@ fn the_first_answer_brings_a_cookie_that_leads_back() {
     let client = Script::new().connect().send(GET).expect(text(hello_with_cookie(0)));
     let client = (0..5).fold(client, |client, _| client.send(text(&again)).expect(HELLO)).part();
     let first =
-        (0..5).fold(Acts::new().expect(GET).send(HELLO), |acts, _| acts.expect(&again).send(HELLO)).expect_end();
+        (0..5).fold(Acts::new().expect(GET).send(HELLO), |acts, _| acts.expect(without_own()).send(HELLO)).expect_end();
     let play = Play { group: inserting(), upstreams: vec![vec![first], vec![]], ..Play::new(vec![client], Vec::new()) };
     play.run();
+}
+
+/// No cache in front may give the cookie to others, whatever it was told besides.
+#[test]
+fn an_answer_with_the_cookie_is_private_to_all_caches() {
+    let end = "\r\nhello";
+    let told = "CDN-Cache-Control: max-age=60\r\nsurrogate-control: max-age=60\r\nX-Cache: y\r\n\r\nhello";
+    let (first, later) = (HELLO.replace(end, told), HELLO.replace(end, told));
+    let got = hello_with_cookie(0).replace("Set-Cookie", "X-Cache: y\r\nSet-Cookie");
+    let client = Script::new().connect().send(GET).expect(text(got)).send(text(get_with(0))).expect(text(&later));
+    let upstream = Acts::new().expect(GET).send(first).expect(without_own()).send(&later).expect_end();
+    Play { group: inserting(), ..Play::new(vec![client.part()], vec![upstream]) }.run();
 }
 
 #[test]
@@ -59,7 +76,7 @@ fn the_cookie_of_an_upstream_that_cannot_be_reached_is_replaced() {
     };
     let request = head(&["GET /a HTTP/1.1", "Host: a.example", &format!("Cookie: {dead}")]);
     let client = Script::new().connect().send(text(&request)).expect(text(hello_with_cookie(0))).part();
-    let upstream = Acts::new().expect(&request).send(HELLO).expect_end();
+    let upstream = Acts::new().expect(GET).send(HELLO).expect_end();
     let play = Play { group: inserting(), has_dead_upstream: true, ..Play::new(vec![client], vec![upstream]) };
     let (counts, group) = play.run_balanced();
     assert_eq!((counts.connects_failed, counts.answers[1].count), (1, 1));

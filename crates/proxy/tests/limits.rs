@@ -91,6 +91,23 @@ fn who_is_trusted_asks_for_others() {
 }
 
 #[test]
+fn clients_behind_a_trusted_proxy_are_limited_one_by_one() {
+    let from = |chain: &str| head(&["GET /a HTTP/1.1", "Host: a.example", &format!("X-Forwarded-For: {chain}")]);
+    // What a client invents stands before its own address.
+    let (one, again, other) = (from("192.0.2.1"), from("198.51.100.7, 192.0.2.1"), from("192.0.2.2, 10.9.9.9"));
+    let answers = [(&one, HELLO.to_owned()), (&again, too_many(37)), (&other, HELLO.to_owned()), (&one, too_many(37))];
+    let script = Script::new().connect();
+    let script =
+        answers.iter().fold(script, |script, (request, answer)| script.send(text(*request)).expect(text(answer)));
+    let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
+    let identity = Identity { trusted: vec!["10.0.0.0/8".to_owned()], ..silent().identity };
+    let settings = Settings { identity, ..limited(limits) };
+    let upstream = [&one, &other].into_iter().fold(Acts::new(), |acts, request| acts.expect(request).send(HELLO));
+    let counts = Play { settings, ..Play::new(vec![script.part()], vec![upstream.expect_end()]) }.run();
+    assert_eq!((counts.requests_limited, counts.connections_limited), (2, 0));
+}
+
+#[test]
 fn other_limits_hold_for_clients_that_are_there_already() {
     let peer = "192.0.2.1:9".parse().unwrap();
     let group = Group::new(GroupSettings::default(), vec![upstream_at("up0.example:80", peer)]).unwrap();
@@ -101,7 +118,7 @@ fn other_limits_hold_for_clients_that_are_there_already() {
     let clients = [0, 1].map(|index| ConnectionId::new(index, 0));
     node.handle_accepted(Instant::ZERO, clients[0], accepted, &mut actions);
     let limits = ClientLimits { connections_max: 1, requests_per_second: 1, burst: 1 };
-    proxy.renew(limited(limits)).unwrap();
+    proxy.renew(limited(limits), None).unwrap();
     node.handle_woken(Instant::ZERO, Proxy::RENEWED, &mut actions);
     // The first connection came uncounted, so a second one may come; but all have one bucket.
     node.handle_accepted(Instant::ZERO, clients[1], accepted, &mut actions);

@@ -115,6 +115,7 @@ impl Node for Mirror {
                     taken += count;
                     self.answer(id, actions);
                 }
+                Progress::Trailer { taken: count, .. } => taken += count,
                 Progress::NeedMore { taken: count } => return taken + count,
                 Progress::Blocked => return taken,
                 Progress::Over => {
@@ -268,7 +269,9 @@ impl Node for Asker {
                     self.ask(actions);
                 }
                 Ok(ClientProgress::NeedMore { taken: count }) => return taken + count,
-                Ok(ClientProgress::Interim { .. } | ClientProgress::Switched { .. }) => panic!("nobody asked for it"),
+                Ok(
+                    ClientProgress::Interim { .. } | ClientProgress::Switched { .. } | ClientProgress::Trailer { .. },
+                ) => panic!("nobody asked for it"),
                 Ok(ClientProgress::Over) | Err(_) => {
                     actions.close(id, Close::Abort);
                     self.lose(actions);

@@ -63,13 +63,63 @@ fn content_in_each_framing() {
     let length = post("Content-Length: 5", "hello");
     one_exchange(&length, &length, HELLO, HELLO);
     let chunked = post("Transfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\n");
-    let odd = post("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n0\r\nX-Trailer: z\r\n\r\n");
+    let odd = post("Transfer-Encoding: chunked", "5;x=y\r\nhello\r\n0;z\r\n\r\n");
     // Only where nothing is cut are the chunks those that came.
     let script = asks(client(), &odd, HELLO).part();
     Play::new(vec![script], vec![answers(Acts::new(), &chunked, HELLO)]).run();
     let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n0\r\n\r\n";
     let script = asks(client(), GET, &answer).part();
     Play::new(vec![script], vec![answers(Acts::new(), GET, &answer)]).run();
+}
+
+#[test]
+fn trailers_go_both_ways_where_they_may() {
+    let chunked = "Transfer-Encoding: chunked";
+    let ask = |lines: &[&str]| head(&[&["GET /a HTTP/1.1", "Host: a.example"], lines].concat());
+    let (takes, passed) = (ask(&["TE: gzip, Trailers"]), ask(&["Connection: TE", "TE: trailers"]));
+    let answer = |lines: &[&str], end: &str| {
+        head(&[&["HTTP/1.1 200 OK", chunked], lines].concat()) + "5\r\nhello\r\n0\r\n" + end + "\r\n"
+    };
+    let sent = answer(&["Trailer: X-Sum, Host, Vary", "Date: x"], "X-Sum: 1\r\nVary: *\r\nX_Sum: 2\r\nX-Empty:\r\n");
+    // Who has not said that it takes them gets none.
+    for (asked, told, got) in [
+        (takes.as_str(), passed.as_str(), answer(&["Date: x", "Trailer: X-Sum"], "X-Sum: 1\r\nX-Empty: \r\n")),
+        (GET, GET, answer(&["Date: x"], "")),
+    ] {
+        let script = asks(asks(client(), asked, &got), GET, HELLO).part();
+        let upstream = answers(answers(Acts::new(), told, &sent), GET, HELLO);
+        Play::new(vec![script], vec![upstream]).run();
+    }
+    let post = |lines: &[&str], end: &str| {
+        let lines = [&["POST /a HTTP/1.1", "Host: a.example", chunked], lines].concat();
+        head(&lines) + "5\r\nhello\r\n0\r\n" + end + "\r\n"
+    };
+    one_exchange(
+        &post(&["Trailer: X-Sum, X-Forwarded-For"], "X-Sum: 1\r\nX-Forwarded-For: 10.0.0.1\r\n"),
+        &post(&["Trailer: X-Sum"], "X-Sum: 1\r\n"),
+        HELLO,
+        HELLO,
+    );
+}
+
+#[test]
+fn a_trailer_that_can_only_be_an_attack_ends_the_message() {
+    let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]) + "5\r\nhello\r\n";
+    let reason = "A trailer field changes the framing, routing or authentication of the request.\n";
+    let refused = head(&[
+        "HTTP/1.1 400 Bad Request",
+        "Content-Type: text/plain; charset=utf-8",
+        &format!("Content-Length: {}", reason.len()),
+        "Connection: close",
+        "Date: Sun, 06 Nov 1994 08:49:38 GMT",
+    ]) + reason;
+    let attack = text("0\r\nX-A: b\r\nContent-Length: 3\r\n\r\n".to_owned() + GET);
+    let script = client().send(text(post.clone())).wait(SECOND).send(attack).expect(text(refused));
+    Play::new(vec![script.part_after_end()], vec![Acts::new().expect(post).expect_end()]).run();
+    // Half an answer cannot be taken for a whole one.
+    let answer = head(&["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Date: x"]) + "5\r\nhello\r\n";
+    let upstream = Acts::new().expect(GET).send(answer.clone() + "0\r\nSet-Cookie: a=b\r\n\r\n").anything();
+    Play::new(vec![asks(client(), GET, &answer).part_after_end()], vec![upstream]).run();
 }
 
 #[test]

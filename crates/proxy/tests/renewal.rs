@@ -36,7 +36,7 @@ fn what_came_often_is_written_after_the_new_settings() {
         assert_eq!(shard.sent(), HELLO);
     }
     let identity = Identity { via: true, ..silent().identity };
-    proxy.renew(Settings { identity, ..silent() }).unwrap();
+    proxy.renew(Settings { identity, ..silent() }, None).unwrap();
     shard.0.handle_woken(Instant::ZERO, Proxy::RENEWED, &mut shard.1);
     shard.lend(client, GET);
     assert!(shard.sent().contains("Via: 1.1 breme\r\n"));

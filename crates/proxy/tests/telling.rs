@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use breme_balance::{Affinity, AffinityKey, Group, GroupSettings};
 use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_cache::Cache;
 use breme_node::{
     Accepted, Action, Actions, CloseReason, Connected, ConnectionId, ListenerId, Node, Received, Shard, ShardId,
 };
@@ -46,9 +47,9 @@ impl Resolver for Slow {
     }
 }
 
-/// What a log was told, in short.
+/// What a log was told, in short; and of the cache.
 #[derive(Default)]
-struct Lines(Mutex<Vec<String>>);
+struct Lines(Mutex<Vec<String>>, Mutex<Vec<Option<String>>>);
 
 impl AccessLog for Lines {
     fn record(&self, exchange: &Exchange<'_>) {
@@ -61,6 +62,7 @@ impl AccessLog for Lines {
             ending.as_str()
         );
         self.0.lock().unwrap().push(line);
+        self.1.lock().unwrap().push(exchange.cache_status.map(str::to_owned));
     }
 }
 
@@ -170,6 +172,86 @@ fn the_log_is_told_of_every_exchange() {
             "192.0.2.1:1 GET /gone 0 0 0 up.example:80 - 0 client-gone",
         ]
     );
+}
+
+#[test]
+fn the_log_is_told_of_what_was_refused() {
+    let log = Arc::new(Lines::default());
+    let proxy = reverse(silent(), GroupSettings::default(), Some(log.clone()));
+    let refused = |text: &str, ended: bool| {
+        let mut hand = Hand::new(&proxy);
+        let received = Received { bytes: text.as_bytes(), ended, came: hand.now };
+        hand.call(|node, now, actions| {
+            assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
+        });
+        hand
+    };
+    refused("GET /a HTTP/1.1\r\nHost : a\r\n\r\n", false);
+    refused(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(9000)), false);
+    refused("GET /b HTTP/3.1\r\nHost: a\r\n\r\n", false);
+    refused(&head(&["POST /c HTTP/1.1", "Host: a", "Expect: cake", "Content-Length: 1"]), false);
+    refused("HEAD /d HTTP/1.1\r\nHo", true);
+    let mut late = refused("GET /e", false);
+    late.now = Instant::ZERO + Duration::from_secs(11);
+    late.call(|node, now, actions| node.handle_deadline(now, actions));
+    // Its head was in order, so there is an exchange.
+    let mut hand = refused(&head(&["POST /f HTTP/1.1", "Host: a", "Transfer-Encoding: chunked"]), false);
+    hand.connected();
+    let bytes = b"x\r\n";
+    let received = Received { bytes, ended: false, came: hand.now };
+    hand.call(|node, now, actions| {
+        assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
+    });
+    let lines = log.0.lock().unwrap().clone();
+    let expected =
+        ["GET /a 400 ", "GET /xxxx", "GET /b 505 ", "POST /c 417 ", "HEAD /d 400 0 ", "- - 408 ", "POST /f 400 "];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(&format!("192.0.2.1:1 {expected}")), "{line}");
+        assert!(line.ends_with(" client-failed"), "{line}");
+    }
+    assert!(lines[1].contains("xx 414 "), "{}", lines[1]);
+    assert_eq!(proxy.counts().answers[3].count, 6, "and counted by status");
+    assert_eq!(proxy.counts().answers[4].count, 1);
+}
+
+/// Familiar requests are told as all others.
+#[test]
+fn the_log_is_told_of_what_repeats() {
+    for has_cache in [false, true] {
+        let log = Arc::new(Lines::default());
+        let parts = Parts::new(silent(), WallClock::starting_at(UnixSeconds(THEN)));
+        let list = vec![upstream_at("up.example:80", "10.0.0.1:80".parse().unwrap())];
+        let group = Some(Arc::new(Group::new(GroupSettings::default(), list).unwrap()));
+        let cache = has_cache.then(|| Cache::new(breme_cache::Settings::new(1 << 20)).unwrap());
+        let proxy = Proxy::new(Parts { group, cache, access_log: Some(log.clone()), ..parts }).unwrap();
+        let mut hand = Hand::new(&proxy);
+        let get = head(&["GET /a HTTP/1.1", "Host: a.example", "User-Agent: me"]);
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\nCache-Control: max-age=99\r\n\r\nhello";
+        for number in 0..6 {
+            let told = hand.receive(CLIENT, &get);
+            if number == 0 {
+                hand.connected();
+            }
+            if number == 0 || !has_cache {
+                hand.receive(SERVER, answer);
+            } else {
+                assert!(told.concat().ends_with("hello"), "{told:?}");
+            }
+        }
+        let counts = proxy.counts();
+        assert!(counts.requests_repeated + counts.cache_repeated > 2, "{counts:?}");
+        let lines = log.0.lock().unwrap().clone();
+        let relayed = "192.0.2.1:1 GET /a 200 5 0 up.example:80 me 0 complete";
+        let stored = "192.0.2.1:1 GET /a 200 5 0 - me 0 complete";
+        let expected: Vec<&str> =
+            (0..6).map(|number| if number == 0 || !has_cache { relayed } else { stored }).collect();
+        assert_eq!(lines, expected);
+        let results = log.1.lock().unwrap().clone();
+        let hits =
+            results.iter().filter(|result| result.as_deref().is_some_and(|words| words.starts_with("hit"))).count();
+        assert_eq!(hits, if has_cache { 5 } else { 0 }, "{results:?}");
+    }
 }
 
 #[test]

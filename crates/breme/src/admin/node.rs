@@ -187,6 +187,7 @@ impl Attendant {
                     taken += step;
                     connection.begun.iter_mut().for_each(|begun| begun.content.extend_from_slice(bytes));
                 }
+                Ok(Progress::Trailer { taken: step, .. }) => taken += step,
                 Ok(Progress::End { taken: step }) => {
                     taken += step;
                     if let (Some(begun), Some((api, _))) = (connection.begun.take(), &self.api) {

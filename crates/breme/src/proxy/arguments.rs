@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use balancing::{BalancingFlags, locate_in_group};
+use breme_cache::Settings as CacheSettings;
 use breme_driver::Settings as DriverSettings;
 use breme_http1::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};
@@ -18,7 +19,7 @@ pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
 use super::access_log::Format;
-use super::assembly::Secrets;
+use super::secrets::Secrets;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of};
@@ -134,7 +135,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     client_connections: u32,
 
-    /// Requests of one client a second; past it 429; 0 = any
+    /// Requests of one client a second (of those behind a trusted proxy too, by X-Forwarded-For or Forwarded); past it 429; 0 = any
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     client_rate: u32,
 
@@ -172,6 +173,7 @@ impl Args {
                 trusted: self.trusted.clone(),
             },
             retries_max: self.upstreams.retries,
+            retry_percent_max: self.upstreams.retry_budget,
             upgrades: !self.upstreams.no_upgrades,
             relay_bytes_max: self.relay_memory,
             clients: ClientLimits {
@@ -186,6 +188,13 @@ impl Args {
             seed: secrets.seed,
             ..defaults
         }
+    }
+
+    /// Of the cache, if there is to be one.
+    pub(super) fn cache_settings(&self, secrets: &Secrets) -> Option<CacheSettings> {
+        let settings = self.caching.settings(&self.via_name, secrets.seed)?;
+        // The balancer's cookie is between the proxy and its clients: no answer depends on it.
+        Some(CacheSettings { ignored_cookies: self.balancing.own_cookie().into_iter().collect(), ..settings })
     }
 
     pub(super) fn max_head(&self) -> usize {

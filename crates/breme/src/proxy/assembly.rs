@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use breme_cache::{Cache, SettingsError as CacheError};
 use breme_driver::{Clock, Settings as DriverSettings};
-use breme_node::ListenerId;
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
 use super::ROLE;
 use super::access_log::{Destination, Writer};
 use super::arguments::{Args, locate_in_group};
 use super::names::Names;
+use super::secrets::Secrets;
 use super::secured::Clients;
-use super::upstreams::Upstreams;
+use super::upstreams::{ListError, Upstreams};
 use crate::admin::Token;
 use crate::failure::Failure;
-use crate::serving::{Place, Tls, random_bits, secured_listeners};
+use crate::serving::{Place, Tls};
 
 /// A proxy that can be started.
 pub struct Assembly {
@@ -38,30 +38,14 @@ pub struct Parts {
     pub log: Option<Writer>,
 }
 
-/// What is drawn at the start, and stays.
-#[derive(Clone, Debug)]
-pub struct Secrets {
-    /// For cookies of the proxy's own.
-    pub key: Vec<u8>,
-    pub seed: u64,
-    pub secured_listeners: Vec<ListenerId>,
-}
-
-impl Secrets {
-    fn draw(places: &[Place]) -> Result<Self, Failure> {
-        let key = [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat();
-        Ok(Self { key, seed: random_bits()? as u64, secured_listeners: secured_listeners(places) })
-    }
-}
-
 impl Assembly {
     pub fn of(args: &Args, clock: Clock) -> Result<Self, Failure> {
         let clients = Clients::of(&args.upstreams)?;
-        let parts = Parts::of(args, clock)?;
+        let parts = Parts::of(args, clock, &clients)?;
         let proxy = Proxy::new(ProxyParts {
             group: parts.upstreams.as_ref().map(Upstreams::group),
             cache: parts.cache.clone(),
-            tls_clients: clients.by_name,
+            tls_clients: clients.names,
             resolver: parts.names.clone().map(|names| Arc::new(names) as Arc<dyn Resolver>),
             access_log: parts.log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
             ..ProxyParts::new(args.settings(&parts.secrets), clock.wall_clock())
@@ -73,14 +57,14 @@ impl Assembly {
 }
 
 impl Parts {
-    fn of(args: &Args, clock: Clock) -> Result<Self, Failure> {
+    fn of(args: &Args, clock: Clock, clients: &Clients) -> Result<Self, Failure> {
         let places = args.places()?;
         let secrets = Secrets::draw(&places)?;
         let names = args.forward.then(Names::start).transpose();
         Ok(Self {
             tls: Tls::of(ROLE, &args.tls, &places)?,
             token: Token::of_file("--admin-token-file", args.admin_token_file.as_deref()).map_err(Failure::usage)?,
-            upstreams: if args.forward { None } else { Some(upstreams(args, &secrets, clock)?) },
+            upstreams: if args.forward { None } else { Some(upstreams(args, &secrets, clock, clients)?) },
             cache: cache(args, &secrets)?,
             names: names.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?,
             log: if args.check_config { None } else { access_log(args)? },
@@ -95,19 +79,27 @@ fn access_log(args: &Args) -> Result<Option<Writer>, Failure> {
     args.access_log.as_deref().map(start).transpose()
 }
 
-fn upstreams(args: &Args, secrets: &Secrets, clock: Clock) -> Result<Upstreams, Failure> {
+fn upstreams(args: &Args, secrets: &Secrets, clock: Clock, clients: &Clients) -> Result<Upstreams, Failure> {
     let rules = args.balancing.settings(secrets)?;
     let flags = &args.upstreams;
-    Upstreams::new(rules, flags.upstream.clone(), flags.resolve_interval, clock)
-        .map_err(|error| locate_in_group(&error))
+    Upstreams::new(rules, flags.upstream.clone(), flags.resolve_interval, clock, clients.clone())
+        .map_err(locate_in_list)
+}
+
+pub fn locate_in_list(error: ListError) -> Failure {
+    match error {
+        ListError::Group(error) => locate_in_group(&error),
+        ListError::Tls(problem) => Failure::usage(problem),
+    }
 }
 
 fn cache(args: &Args, secrets: &Secrets) -> Result<Option<Arc<Cache>>, Failure> {
-    let settings = args.caching.settings(&args.via_name, secrets.seed);
-    settings.map(Cache::new).transpose().map_err(|error| {
-        let flag = if matches!(error, CacheError::Name(_)) { "--via-name" } else { "--cache-memory" };
-        Failure::usage(format!("{flag}: {error}"))
-    })
+    args.cache_settings(secrets).map(Cache::new).transpose().map_err(|error| locate_in_cache(&error))
+}
+
+pub fn locate_in_cache(error: &CacheError) -> Failure {
+    let flag = if matches!(error, CacheError::Name(_)) { "--via-name" } else { "--cache-memory" };
+    Failure::usage(format!("{flag}: {error}"))
 }
 
 /// The flag that is at fault.

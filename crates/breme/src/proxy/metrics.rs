@@ -67,6 +67,10 @@ fn upstreams(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let help = "Requests that went out on a connection that had carried others.";
     families.counter("upstream_reuses", help, counts.reuses)?;
     families.counter("upstream_retries", "Requests that were sent again.", counts.retries)?;
+    let help = "Requests that went to another upstream, since one could not be reached.";
+    families.counter("upstream_second_choices", help, counts.second_choices)?;
+    let help = "Requests that failed without a second try, since too many had one (--retry-budget).";
+    families.counter("upstream_retries_denied", help, counts.retries_denied)?;
     let errors = [
         ("connect", counts.connects_failed),
         ("502", counts.bad_gateway),

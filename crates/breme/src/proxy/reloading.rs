@@ -6,13 +6,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use breme_cache::Cache;
 use breme_driver::Waker;
 use breme_node::ShardId;
 use breme_proxy::Proxy;
 use clap::ArgMatches;
 
 use super::access_log::Log;
-use super::assembly::{Secrets, locate};
+use super::assembly::{locate, locate_in_cache, locate_in_list};
+use super::secrets::Secrets;
 use super::upstreams::Upstreams;
 use super::{command, in_force};
 use crate::configuration::changed;
@@ -20,7 +22,7 @@ use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;
 
 /// What holds only after a restart: keys, and beginnings of keys that end with a dash.
-const AT_START_ONLY: [&str; 24] = [
+const AT_START_ONLY: [&str; 23] = [
     "forward",
     "listen",
     "admin",
@@ -35,7 +37,6 @@ const AT_START_ONLY: [&str; 24] = [
     "upstream-insecure",
     "upstream-cert",
     "upstream-key",
-    "pool-",
     "access-log",
     "log-format",
     "connect-timeout",
@@ -43,12 +44,12 @@ const AT_START_ONLY: [&str; 24] = [
     "send-timeout",
     "drain-",
     "max-connections",
-    "cache-",
+    "cache-key-field",
     "max-head",
 ];
 
-/// The one that is not like its beginning.
-const LIVE_ALL_THE_SAME: &str = "cache-bypass-header";
+/// Its amount can be changed at any time, but not whether there is a cache at all.
+const CACHE: &str = "cache-memory";
 
 /// All that can be changed while the proxy works.
 pub struct Reloading {
@@ -62,6 +63,7 @@ pub struct Reloading {
     /// The driver's buffers are made for it.
     pub head_bytes_max: usize,
     pub upstreams: Option<Upstreams>,
+    pub cache: Option<Arc<Cache>>,
     pub certificate: Option<Certificate>,
     pub log: Option<Arc<Log>>,
 }
@@ -84,7 +86,10 @@ impl Reloading {
         let (matches, args) = in_force(self.config.as_deref())?;
         let command = command();
         let changed = changed(&command, &self.matches, &matches);
-        let (late, live): (Vec<&str>, Vec<&str>) = changed.into_iter().partition(|key| is_at_start_only(key));
+        let cache_settings = args.cache_settings(&self.secrets);
+        let is_other_cache = cache_settings.is_some() != self.cache.is_some();
+        let is_late = |key: &&str| is_at_start_only(key) || (is_other_cache && *key == CACHE);
+        let (late, live): (Vec<&str>, Vec<&str>) = changed.into_iter().partition(is_late);
         if args.forward != self.upstreams.is_none() {
             return Err(Failure::usage(
                 "a forward proxy does not become a reverse one while it works, nor the other way round; restart it",
@@ -93,13 +98,17 @@ impl Reloading {
         let mut settings = args.settings(&self.secrets);
         settings.limits.head_bytes_max = self.head_bytes_max;
         self.proxy.check(&settings).map_err(|error| locate(&error))?;
+        cache_settings.iter().try_for_each(Cache::check).map_err(|error| locate_in_cache(&error))?;
         if let Some(upstreams) = &self.upstreams {
             let flags = &args.upstreams;
             let rules = args.balancing.settings(&self.secrets)?;
             let replaced = upstreams.replace(flags.upstream.clone(), Some((rules, flags.resolve_interval)));
-            replaced.map_err(|error| Failure::usage(error.to_string()))?;
+            replaced.map_err(locate_in_list)?;
         }
-        self.proxy.renew(settings).map_err(|error| locate(&error))?;
+        if let (Some(cache), Some(settings)) = (&mut self.cache, cache_settings) {
+            *cache = cache.with_settings(settings).map_err(|error| locate_in_cache(&error))?;
+        }
+        self.proxy.renew(settings, self.cache.clone()).map_err(|error| locate(&error))?;
         self.tell_shards();
         self.matches = matches;
         Ok(report(&live, &late))
@@ -116,8 +125,7 @@ impl Reloading {
 }
 
 fn is_at_start_only(key: &str) -> bool {
-    key != LIVE_ALL_THE_SAME
-        && AT_START_ONLY.iter().any(|late| *late == key || (late.ends_with('-') && key.starts_with(late)))
+    AT_START_ONLY.iter().any(|late| *late == key || (late.ends_with('-') && key.starts_with(late)))
 }
 
 fn report(live: &[&str], late: &[&str]) -> String {
@@ -145,7 +153,13 @@ mod tests {
                 "{late}"
             );
         }
-        assert!(is_at_start_only("pool-idle") && is_at_start_only("admin") && !is_at_start_only("upstream"));
+        assert!(
+            is_at_start_only("cache-key-field")
+                && is_at_start_only("drain-timeout")
+                && is_at_start_only("admin")
+                && !is_at_start_only("upstream")
+        );
+        assert!(!is_at_start_only("pool-idle") && !is_at_start_only("cache-memory"));
     }
 
     #[test]

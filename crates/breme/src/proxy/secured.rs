@@ -1,39 +1,46 @@
-//! TLS toward upstreams: whose certificates count, and who the proxy is.
+//! TLS toward upstreams: whose certificates count, who the proxy is, and the clients that the driver has for upstreams.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use breme_driver::ClientTls;
-use breme_node::TlsClientId;
+use breme_driver::TlsClients;
+use breme_proxy::TlsNames;
 
 use super::arguments::UpstreamFlags;
 use super::upstream::Upstream;
 use crate::failure::Failure;
-use crate::tls::{ClientFlags, IdentityFiles, client};
+use crate::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 
-/// The driver's clients of TLS, and which of them is for which upstream.
-#[derive(Debug, Default)]
+/// Clients that may ever be made: an upstream that is in the list no more leaves its one behind.
+const CLIENTS_MAX: usize = 4096;
+
+/// The driver's clients of TLS, and which of them is for which upstream. Copies share them.
+#[derive(Clone, Debug, Default)]
 pub struct Clients {
-    pub list: Vec<Arc<ClientTls>>,
-    pub by_name: HashMap<String, TlsClientId>,
+    pub list: TlsClients,
+    pub names: TlsNames,
+    files: Arc<ClientFiles>,
 }
 
 impl Clients {
-    /// One for each upstream that is spoken to over TLS. The files are read in any case, so that a wrong one is found.
+    /// None yet. The files are read in any case, so that a wrong one is found.
     pub fn of(flags: &UpstreamFlags) -> Result<Self, Failure> {
-        let files = client_flags(flags).read()?;
-        let mut clients = Self::default();
-        let secured: Vec<&Upstream> = flags.upstream.iter().filter(|upstream| upstream.is_tls).collect();
-        if secured.is_empty() {
-            return Ok(clients);
+        Ok(Self { files: Arc::new(client_flags(flags).read()?), ..Self::default() })
+    }
+
+    /// Makes a client for each upstream that is spoken to over TLS and has none.
+    pub fn prepare(&self, upstreams: &[Upstream]) -> Result<(), String> {
+        let is_new = |upstream: &&Upstream| upstream.is_tls && self.names.client(&upstream.name()).is_none();
+        for upstream in upstreams.iter().filter(is_new) {
+            let name = upstream.name();
+            if self.names.count() >= CLIENTS_MAX {
+                return Err(format!(
+                    "https://{name} is one https upstream too many since the start; it needs a restart"
+                ));
+            }
+            let client = client(&upstream.host, &self.files.options()).map_err(|failure| failure.message)?;
+            self.names.insert(&name, self.list.add(client));
         }
-        let options = files.options();
-        for upstream in secured {
-            let id = TlsClientId(u32::try_from(clients.list.len()).unwrap_or(u32::MAX)); // upstreams are few
-            clients.list.push(client(&upstream.host, &options)?);
-            clients.by_name.insert(upstream.name(), id);
-        }
-        Ok(clients)
+        Ok(())
     }
 }
 

@@ -14,10 +14,13 @@ use breme_driver::Clock;
 use breme_proxy::ResolveError;
 
 use super::names::look_up;
+use super::secured::Clients;
 use super::upstream::Upstream;
 
 /// How soon a change of an upstream is told.
 const TICK: Duration = Duration::from_millis(200);
+/// How long a new list waits for the addresses of its new names; what comes later is learned as after any other change.
+const NEW_NAMES_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The upstreams, for the shards, for the admin API and for signals. Copies share everything.
 #[derive(Clone, Debug)]
@@ -29,8 +32,7 @@ pub struct Upstreams {
 struct Shared {
     group: Arc<Group>,
     clock: Clock,
-    /// Those that the driver can speak TLS to.
-    secured: Vec<String>,
+    clients: Clients,
     state: Mutex<State>,
     called: Condvar,
 }
@@ -51,20 +53,15 @@ struct State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListError {
     Group(GroupError),
-    /// TLS to it would need a restart.
-    NoTlsClient(String),
+    /// TLS cannot be spoken with one of them.
+    Tls(String),
 }
 
 impl std::fmt::Display for ListError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Group(error) => error.fmt(formatter),
-            Self::NoTlsClient(name) => {
-                write!(
-                    formatter,
-                    "https://{name} was no upstream when this proxy started; restart it to speak TLS to a new one"
-                )
-            }
+            Self::Tls(problem) => formatter.write_str(problem),
         }
     }
 }
@@ -82,7 +79,9 @@ impl Upstreams {
         list: Vec<Upstream>,
         interval: Duration,
         clock: Clock,
-    ) -> Result<Self, GroupError> {
+        clients: Clients,
+    ) -> Result<Self, ListError> {
+        clients.prepare(&list).map_err(ListError::Tls)?;
         let mut known = HashMap::new();
         for (host, found) in look_up_all(&list) {
             match found {
@@ -92,10 +91,9 @@ impl Upstreams {
         }
         let members = list.iter().map(|upstream| member(upstream, &known)).collect();
         let group = Arc::new(Group::new(settings, members)?);
-        let secured = list.iter().filter(|upstream| upstream.is_tls).map(Upstream::name).collect();
         let state = State { list, known, interval, is_stale: false, is_over: false };
         Ok(Self {
-            shared: Arc::new(Shared { group, clock, secured, state: Mutex::new(state), called: Condvar::new() }),
+            shared: Arc::new(Shared { group, clock, clients, state: Mutex::new(state), called: Condvar::new() }),
         })
     }
 
@@ -148,12 +146,12 @@ impl Upstreams {
         list: Vec<Upstream>,
         rules: Option<(GroupSettings, Duration)>,
     ) -> Result<Replaced, ListError> {
-        let Shared { group, clock, secured, called, .. } = &*self.shared;
-        let unknown = list.iter().find(|upstream| upstream.is_tls && !secured.contains(&upstream.name()));
-        if let Some(upstream) = unknown {
-            return Err(ListError::NoTlsClient(upstream.name()));
-        }
+        let Shared { group, clock, clients, called, .. } = &*self.shared;
+        // Before anybody may choose them.
+        clients.prepare(&list).map_err(ListError::Tls)?;
+        let found = self.look_up_new(&list);
         let mut state = self.shared.lock();
+        state.known.extend(found);
         let members = list.iter().map(|upstream| member(upstream, &state.known)).collect();
         let replaced = match rules {
             None => group.replace(clock.now(), members)?,
@@ -166,6 +164,21 @@ impl Upstreams {
         state.is_stale = true;
         called.notify_all();
         Ok(replaced)
+    }
+}
+
+impl Upstreams {
+    /// Where names lead that were in no list before, as far as that can be known soon; else whoever is asked after an exchange of the whole list would
+    /// find nobody for a moment.
+    fn look_up_new(&self, list: &[Upstream]) -> Vec<(String, Vec<IpAddr>)> {
+        let known: Vec<String> = self.shared.lock().known.keys().cloned().collect();
+        let new: Vec<Upstream> = list.iter().filter(|upstream| !known.contains(&upstream.host)).cloned().collect();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let looking = std::thread::Builder::new().name("new-upstreams".to_owned());
+        // If it comes too late, nobody listens any more.
+        let begun = looking.spawn(move || drop(sender.send(look_up_all(&new))));
+        let found = begun.ok().and_then(|_| receiver.recv_timeout(NEW_NAMES_PATIENCE).ok()).unwrap_or_default();
+        found.into_iter().filter_map(|(host, addresses)| Some((host, addresses.ok()?))).collect()
     }
 }
 
@@ -242,7 +255,8 @@ mod tests {
     }
 
     fn upstreams(texts: &[&str]) -> Upstreams {
-        Upstreams::new(GroupSettings::default(), list(texts), Duration::ZERO, Clock::start()).unwrap()
+        Upstreams::new(GroupSettings::default(), list(texts), Duration::ZERO, Clock::start(), Clients::default())
+            .unwrap()
     }
 
     fn standings(upstreams: &Upstreams) -> Vec<(String, &'static str, bool)> {
@@ -265,10 +279,20 @@ mod tests {
     #[test]
     fn a_list_that_cannot_be_leaves_the_old_one() {
         let upstreams = upstreams(&["https://127.0.0.1:2"]);
-        let unknown = upstreams.replace(list(&["https://127.0.0.1:3"]), None).unwrap_err().to_string();
-        assert!(unknown.contains("https://127.0.0.1:3") && unknown.contains("restart"), "{unknown}");
         assert_eq!(upstreams.replace(Vec::new(), None), Err(ListError::Group(GroupError::NoUpstream)));
         assert_eq!(standings(&upstreams).len(), 1);
+    }
+
+    #[test]
+    fn a_new_upstream_may_speak_tls() {
+        let upstreams = upstreams(&["http://127.0.0.1:1", "https://127.0.0.1:2"]);
+        let names = upstreams.shared.clients.names.clone();
+        let before = names.client("127.0.0.1:2");
+        assert!(before.is_some() && names.client("127.0.0.1:3").is_none());
+        let replaced = upstreams.replace(list(&["https://127.0.0.1:3", "https://127.0.0.1:2"]), None);
+        assert_eq!(replaced, Ok(Replaced { added: 1, removed: 1, kept: 1 }));
+        assert!(names.client("127.0.0.1:3").is_some() && names.client("127.0.0.1:2") == before);
+        assert_eq!(names.count(), 2);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::admin::metrics;
 use crate::harness::{DRIVERS, PATIENCE, Site, free_address, get, run};
+use crate::tls::Authority;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -108,6 +109,37 @@ fn upstreams_are_drained_and_exchanged_while_requests_go_on() {
         assert_eq!(metrics[&format!("breme_upstream_up{labels}}}")], 1.0, "{driver}");
         let answered = metrics[&format!("breme_upstream_requests_total{labels},outcome=\"answered\"}}")];
         assert_eq!(answered, 20.0, "{driver}");
+    }
+}
+
+/// An upstream with TLS that nobody knew of at the start: by the API, and by the file.
+#[test]
+fn a_new_upstream_may_speak_tls() {
+    let (folder, token) = token_file();
+    let authority = Authority::new();
+    let (signed, ca) = (authority.server(), authority.file());
+    let (certificate, key) = signed.files();
+    let path = folder.path().join("proxy.toml");
+    for driver in DRIVERS.iter().copied() {
+        let plain = Site::lab("events");
+        let secured = Site::start(&["--lab", "--tls-cert", certificate, "--tls-key", key]);
+        let url = format!("https://localhost:{}", secured.address.port());
+        let write = |url: &str| fs::write(&path, format!("upstream = \"{url}\"\nupstream-ca = \"{ca}\"\n")).unwrap();
+        write(&plain.url(""));
+        let admin = ["--driver", driver, "--admin", "127.0.0.1:0", "--admin-token-file", &token];
+        let arguments = [&["--config", path.to_str().unwrap()], &admin[..]].concat();
+        let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
+        let mut told = proxy.stderr();
+        assert_eq!(proxy.get("/bytes/1").0, 200);
+        let (status, told_list) =
+            call(proxy.admin.unwrap(), "PUT", "/upstreams", Some(TOKEN), Some(&json!([url]).to_string()));
+        assert_eq!(status, 200, "{driver}: {told_list}");
+        assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}: by the API");
+        write(&url);
+        proxy.signal("HUP");
+        line_with(&mut told, "in force now: upstream");
+        assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}: by the file");
+        assert_eq!(metrics(proxy.admin.unwrap())["breme_upstream_errors_total{kind=\"502\"}"], 0.0, "{driver}");
     }
 }
 
@@ -257,6 +289,34 @@ fn sighup_reads_the_file_again() {
         assert!(line_with(&mut told, "old settings stay").contains("stay"));
         assert_eq!(shares(&proxy, pair, 4), [0, 4], "{driver}: the old list");
     }
+}
+
+#[test]
+fn the_cache_and_the_pool_have_new_rules_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("proxy.toml");
+    let site = Site::lab("events");
+    let write = |more: &str| fs::write(&path, format!("upstream = \"{}\"\n{more}", site.url(""))).unwrap();
+    write("cache-memory = \"64MiB\"\n");
+    let arguments = ["--admin", "127.0.0.1:0", "--config", path.to_str().unwrap()];
+    let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
+    let (mut told, admin) = (proxy.stderr(), proxy.admin.unwrap());
+    let bytes_max = || call(admin, "GET", "/cache/statistics", None, None).1["bytes_max"].as_u64().unwrap();
+    assert_eq!(bytes_max(), 64 << 20);
+    write("cache-memory = \"32MiB\"\npool-idle = 3\ncache-follow = \"3s\"\ncache-key-field = \"x-tag\"\n");
+    proxy.signal("HUP");
+    let line = line_with(&mut told, "read again");
+    for part in ["in force now: ", "pool-idle", "cache-memory", "cache-follow", "only after a restart: cache-key-field"]
+    {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert_eq!(bytes_max(), 32 << 20);
+    write("");
+    proxy.signal("HUP");
+    let line = line_with(&mut told, "read again");
+    let late = line.split("only after a restart: ").nth(1).unwrap();
+    assert!(late.contains("cache-memory"), "whether there is a cache is decided at the start: {line}");
+    assert_eq!(bytes_max(), 32 << 20);
 }
 
 /// What a shard remembers of requests that came before was written by the old rules.

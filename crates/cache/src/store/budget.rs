@@ -8,25 +8,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicU64,
-    max: u64,
+    max: AtomicU64,
 }
 
 impl Budget {
     pub(crate) fn new(max: u64) -> Arc<Self> {
-        Arc::new(Self { used: AtomicU64::new(0), max })
+        Arc::new(Self { used: AtomicU64::new(0), max: AtomicU64::new(max) })
     }
 
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Acquire)
     }
 
-    pub(crate) const fn max(&self) -> u64 {
-        self.max
+    pub(crate) fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// From now on so much may be taken. What is taken already may be more, until it is given back.
+    pub(crate) fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Takes so many bytes, if there are.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
-        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.max);
+        let max = self.max();
+        let fits = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= max);
         self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
         Some(Charge { budget: Arc::clone(self), bytes })
     }

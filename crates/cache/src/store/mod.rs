@@ -34,7 +34,7 @@ pub(crate) struct Store<F> {
     pub(crate) groups: Groups,
     /// The shard that loses something next.
     hand: AtomicUsize,
-    variants_max: usize,
+    variants_max: AtomicUsize,
     pub(crate) counts: Counts,
 }
 
@@ -60,9 +60,16 @@ impl<F: Default> Store<F> {
             hasher: KeyHasher::new(seed),
             groups: Groups::new(seed, &settings.key_fields),
             hand: AtomicUsize::new(0),
-            variants_max,
+            variants_max: AtomicUsize::new(variants_max),
             counts: Counts::default(),
         }
+    }
+
+    /// Takes the bounds of other settings. What is too much for them goes at once.
+    pub(crate) fn bound(&self, settings: &Settings) {
+        self.variants_max.store(settings.variants_max, Ordering::Relaxed);
+        self.budget.set_max(settings.memory_bytes);
+        while self.budget.used() > self.budget.max() && self.evict() {}
     }
 
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
@@ -162,7 +169,7 @@ impl<F: Default> Store<F> {
                 return false;
             }
             self.grow(&mut shard, growth.take());
-            self.settle(&shard.insert(hash, stored, self.variants_max));
+            self.settle(&shard.insert(hash, stored, self.variants_max.load(Ordering::Relaxed)));
             charge.split(cost).keep();
             add(&self.counts.inserted, 1);
             return true;

@@ -151,6 +151,25 @@ fn many_small_objects_stay_within_the_bound() {
 }
 
 #[test]
+fn other_settings_hold_for_what_is_stored_already() {
+    const MEMORY_BYTES: u64 = 3 << 20;
+    let mut world = World::with(Settings::new(MEMORY_BYTES));
+    (0..12_000).for_each(|page| drop(world.fetch(&format!("GET /{page}"), "", 200, "Cache-Control: max-age=60", "x")));
+    let before = world.cache.statistics();
+    let smaller = Settings { object_bytes_max: 10, ..Settings::new(MEMORY_BYTES / 2) };
+    world.cache = world.cache.with_settings(smaller).unwrap();
+    let after = world.cache.statistics();
+    assert!(after.bytes <= MEMORY_BYTES / 2 && after.bytes_max == MEMORY_BYTES / 2, "{after:?}");
+    assert!(after.objects > 1_000 && after.objects < before.objects, "the rest stays: {after:?}");
+    world.fetch("GET /long", "", 200, "Cache-Control: max-age=60", "longer than that");
+    assert!(!matches!(world.ask("GET /long", ""), Asked::Answer(_)));
+    assert!(world.cache.with_settings(Settings::new(1)).is_err());
+    world.cache = world.cache.with_settings(Settings::new(MEMORY_BYTES)).unwrap();
+    (0..12_000).for_each(|page| drop(world.fetch(&format!("GET /x{page}"), "", 200, "Cache-Control: max-age=60", "x")));
+    assert!(world.cache.statistics().bytes > MEMORY_BYTES * 9 / 10);
+}
+
+#[test]
 fn large_ones_do_not_empty_the_store() {
     let mut world = World::with(Settings::new(8 << 20));
     for page in 0..4_000 {

@@ -45,8 +45,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.read_clock();
         let now = self.now;
         let mut hello = Ciphertext::default();
-        let session = match self.settings.tls_clients.get(client.0 as usize) {
-            Some(client) => Session::client(client, &mut hello),
+        let session = match self.settings.tls_clients.get(client) {
+            Some(client) => Session::client(&client, &mut hello),
             None => Err(TlsFailure::NoSuchClient),
         };
         let Some(connection) = self.table.get_mut(id) else { return };

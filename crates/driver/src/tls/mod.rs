@@ -10,6 +10,7 @@
 //! session and nothing else.
 
 mod client;
+mod clients;
 mod failure;
 mod identity;
 mod secured;
@@ -17,6 +18,7 @@ mod server;
 mod session;
 
 pub use client::{ClientOptions, ClientTls, Negotiated, TlsVersion, Trust};
+pub use clients::TlsClients;
 pub use failure::TlsSetupError;
 pub(crate) use failure::failure_of;
 pub use identity::{Identity, IdentityError, Validity};

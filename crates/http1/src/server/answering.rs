@@ -2,9 +2,9 @@
 
 use super::{Answering, Exchange, Receiving, ServerConnection};
 use crate::refusal::Refusal;
-use crate::relay::{FieldWriter, push_chunk, push_last_chunk};
+use crate::relay::{FieldWriter, push_chunk};
 use crate::status::{push_decimal, push_framing, push_status_line};
-use crate::{FieldBlock, Fields, Framing, InvalidField, Version};
+use crate::{Field, FieldBlock, Fields, Framing, InvalidField, Version};
 
 /// Room that is made at once for a response's head.
 const RESPONSE_HEAD_BYTES: usize = 256;
@@ -143,10 +143,20 @@ impl ServerConnection {
         }
     }
 
+    /// Passes on a trailer of a chunked response behind its last [chunk](Self::chunk). Behind content that ends with the connection there is
+    /// no place for one.
+    pub fn relay_trailer(&mut self, trailer: Field<'_>, out: &mut Vec<u8>) {
+        match self.answering {
+            Answering::Chunked => self.exchange.last_chunk.relay(trailer, out),
+            Answering::UntilClose => {}
+            other => debug_assert!(false, "relay_trailer: the response is {other:?}"),
+        }
+    }
+
     /// Ends a chunked (or close-delimited) response: it is complete.
     pub fn end_chunks(&mut self, out: &mut Vec<u8>) {
         match self.answering {
-            Answering::Chunked => push_last_chunk(out),
+            Answering::Chunked => self.exchange.last_chunk.end(out),
             Answering::UntilClose => {}
             other => return debug_assert!(false, "end_chunks: the response is {other:?}"),
         }
@@ -226,6 +236,11 @@ impl ResponseWriter<'_, '_> {
     /// Passes on the fields of another response; see [`FieldWriter::relay`].
     pub fn relay(&mut self, fields: Fields<'_, '_>, keeps: impl Fn(&str) -> bool) {
         self.fields.relay(fields, keeps);
+    }
+
+    /// Passes on what trailers are announced; see [`FieldWriter::announce_trailers`].
+    pub fn announce_trailers(&mut self, fields: Fields<'_, '_>) {
+        self.fields.announce_trailers(fields);
     }
 
     /// Adds a member to Via; see [`FieldWriter::via`].

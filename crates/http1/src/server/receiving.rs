@@ -6,7 +6,8 @@ use crate::head::{HeadScan, Section, field_count_max, lines_are_strict, split_fi
 use crate::meaning::{self, RequestMeaning};
 use crate::refusal::{Refusal, RefusalReason};
 use crate::request_line::{LineVersion, RequestLine};
-use crate::{FieldStorage, Fields, Limits, Method, RequestHead, Version};
+use crate::trailers::LastChunk;
+use crate::{Field, FieldStorage, Fields, Limits, Method, RequestHead, Version};
 
 /// Empty lines that are skipped before a request line (RFC 9112, 2.2: at least one).
 const EMPTY_LINES_MAX: u8 = 1;
@@ -33,7 +34,14 @@ pub enum Progress<'a, 'f> {
         /// Bytes used.
         taken: usize,
     },
-    /// The content is complete; trailers, if any, were checked and dropped.
+    /// A field behind chunked content (RFC 9110, 6.5). It is not one of the head's, and must not become one.
+    Trailer {
+        /// The field.
+        field: Field<'a>,
+        /// Bytes used.
+        taken: usize,
+    },
+    /// The content is complete.
     End {
         /// Bytes used.
         taken: usize,
@@ -202,6 +210,7 @@ impl ServerConnection {
             is_http10: version == Version::Http10 || limits.http10_only,
             continue_due: expects_continue,
             rest_is_long: false,
+            last_chunk: LastChunk::default(),
         };
         self.scan = HeadScan::default();
         self.empty_lines = 0;
@@ -235,6 +244,7 @@ impl ServerConnection {
                 self.content_bytes += bytes.len() as u64;
                 Progress::Content { bytes, taken }
             }
+            ContentStep::Trailer { field, taken } => Progress::Trailer { field, taken },
             ContentStep::End { taken } => {
                 self.receiving = Receiving::Complete;
                 Progress::End { taken }
@@ -274,7 +284,7 @@ impl ServerConnection {
         }
         loop {
             let (taken, content_pending) = match self.content.decode(&input[start..], u64::MAX, limits) {
-                Ok(ContentStep::Content { taken, .. }) => (taken, true),
+                Ok(ContentStep::Content { taken, .. } | ContentStep::Trailer { taken, .. }) => (taken, true),
                 Ok(ContentStep::NeedMore { taken }) => (taken, false),
                 Ok(ContentStep::End { taken }) => return Drained::Complete { taken: start + taken },
                 Err(_) => return Drained::GivenUp,

@@ -5,7 +5,7 @@
 #![allow(dead_code)] // each test binary uses a part of it
 
 use breme_http1::{
-    ClientConnection, ClientProgress, Content, FieldBlock, FieldStorage, Framing, Limits, Method, Progress,
+    ClientConnection, ClientProgress, Content, Field, FieldBlock, FieldStorage, Framing, Limits, Method, Progress,
     RequestEncoder, RequestHead, ServerConnection, Target,
 };
 
@@ -146,6 +146,10 @@ pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer)
                 push_content(&mut served.events, bytes);
                 served.requests.last_mut().expect("content follows a head").content.extend_from_slice(bytes);
             }
+            Ok(Progress::Trailer { field, taken }) => {
+                start += taken;
+                served.events.push(trailer(field));
+            }
             Ok(Progress::End { taken }) => {
                 start += taken;
                 served.events.push("end".to_owned());
@@ -172,6 +176,10 @@ pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer)
         }
         assert!(start <= end);
     }
+}
+
+fn trailer(field: Field<'_>) -> String {
+    format!("trailer {}: {}", field.name, field.value.escape_ascii())
 }
 
 fn reply(connection: &mut ServerConnection, out: &mut Vec<u8>) {
@@ -279,6 +287,10 @@ pub fn fetch(methods: &[Method<'_>], input: &[u8], cuts: &mut dyn Cuts, limits: 
                 assert!(!bytes.is_empty());
                 start += taken;
                 push_content(&mut fetched.events, bytes);
+            }
+            Ok(ClientProgress::Trailer { field, taken }) => {
+                start += taken;
+                fetched.events.push(trailer(field));
             }
             Ok(ClientProgress::End { taken, .. }) => {
                 start += taken;

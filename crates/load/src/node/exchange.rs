@@ -191,7 +191,7 @@ impl Load {
         let mut storage = FieldStorage::new();
         match user.protocol.receive(input, ended, &self.limits, &mut storage) {
             Ok(ClientProgress::NeedMore { taken }) => Step::NeedMore(taken),
-            Ok(ClientProgress::Interim { taken, .. }) => Step::Taken(taken),
+            Ok(ClientProgress::Interim { taken, .. } | ClientProgress::Trailer { taken, .. }) => Step::Taken(taken),
             Ok(ClientProgress::Head { head, taken }) => {
                 if !user.wants_fields() {
                     user.protocol.remember(&input[..taken], &head, &mut self.familiar);

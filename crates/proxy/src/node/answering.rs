@@ -1,6 +1,8 @@
 //! From a server's answer to the client: interim ones, the head, the content, the end.
 
-use breme_http1::{ClientError, ClientProgress, Content, FieldStorage, Fields, Framing, ResponseHead, ResponseWriter};
+use breme_http1::{
+    ClientError, ClientProgress, Content, Field, FieldStorage, Fields, Framing, ResponseHead, ResponseWriter,
+};
 use breme_node::{Close, CloseReason, Received};
 use bytes::Bytes;
 
@@ -77,6 +79,10 @@ impl Turn<'_> {
                 self.pass_head(key, exchange_key, &head, &input[..taken]);
                 AnswerStep::Taken(taken)
             }
+            Ok(ClientProgress::Trailer { field, taken }) => {
+                self.pass_trailer(exchange_key, field);
+                AnswerStep::Taken(taken)
+            }
             Ok(ClientProgress::End { taken, keep_alive }) => AnswerStep::Complete { taken, keep_alive },
             Ok(ClientProgress::Interim { status, fields, taken }) => {
                 self.pass_interim(exchange_key, status, fields);
@@ -125,6 +131,7 @@ impl Turn<'_> {
         let duration = now.since(exchange.sent);
         exchange.upstream_duration = Some(duration);
         let set_affinity = exchange.set_affinity.take();
+        let may_have_trailers = exchange.asked.accepts_trailers && head.framing == Framing::Chunked;
         self.node.counts.count_upstream_time(duration);
         if self.take_head(key, head) == Taking::Keep {
             return;
@@ -136,7 +143,10 @@ impl Turn<'_> {
         let start = self.listener(key).and_then(|client| self.client(client)).map(|client| client.id);
         let start = start.map_or(0, |id| self.actions.send(id).len());
         self.begin_answer(key, head.status, framing(head), |writer, date| {
-            writer.relay(head.fields, |_| true);
+            writer.relay(head.fields, |name| set_affinity.is_none() || !is_for_other_caches(name));
+            if may_have_trailers {
+                writer.announce_trailers(head.fields);
+            }
             if shared.settings.identity.via {
                 writer.via(head.version, &shared.via_name);
             }
@@ -149,7 +159,7 @@ impl Turn<'_> {
                 let _ = writer.field("Cache-Status", value);
             }
             if let Some(cookie) = &set_affinity {
-                // The balancer has made it of tokens. It is this client's alone: a cache behind us must not give it to others.
+                // The balancer has made it of tokens. It is this client's alone: a cache in front of us must not give it to others.
                 let _ = writer.field("Set-Cookie", cookie.as_bytes());
                 let _ = writer.field("Cache-Control", b"private");
             }
@@ -195,6 +205,15 @@ impl Turn<'_> {
         }
         exchange.sent_bytes += bytes.len() as u64;
         self.node.counts.bytes_downstream.add_many(bytes.len() as u64);
+    }
+
+    /// Passes a trailer on to a client that has said that it takes them. The cache keeps none: who reads a stored answer gets it without.
+    fn pass_trailer(&mut self, key: ExchangeKey, trailer: Field<'_>) {
+        let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
+        let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
+        if exchange.asked.accepts_trailers && exchange.answer == Some(Way::Chunks) {
+            client.http.relay_trailer(trailer, self.actions.send(client.id));
+        }
     }
 
     /// Gives a whole answer that is at hand, and ends the exchange.
@@ -315,6 +334,13 @@ enum AnswerStep {
     Tunnel(usize),
     /// The exchange is over.
     Failed,
+}
+
+/// Whether it tells some caches other than Cache-Control tells all (RFC 9213, 2.2, and its forerunner).
+fn is_for_other_caches(name: &str) -> bool {
+    const SUFFIX: &str = "-Cache-Control";
+    let end = name.len().checked_sub(SUFFIX.len()).and_then(|start| name.get(start..));
+    end.is_some_and(|end| end.eq_ignore_ascii_case(SUFFIX)) || name.eq_ignore_ascii_case("Surrogate-Control")
 }
 
 /// What the client is announced. What has no end but the connection's goes on in chunks.

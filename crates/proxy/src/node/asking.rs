@@ -1,16 +1,19 @@
 //! From a request to what is to become of it: judged, asked of the cache, written for an upstream.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
-use breme_base::UnixSeconds;
+use breme_balance::OwnCookie;
 use breme_cache::{Scheme, normalise_authority};
 use breme_http1::{FieldBlock, Fields, Framing, Method, RequestHead, Target};
 use foldhash::fast::FixedState;
 
 use super::Turn;
 use super::caching::Asking;
-use super::tables::{Asked, Client, ClientKey, Exchange, ExchangeKey, Kind, Notes, Stage, Waiting, Way};
+use super::notes::Noted;
+use super::tables::{Asked, ClientKey, Exchange, ExchangeKey, Kind, Stage, Waiting, Way};
 use crate::failure::Failure;
+use crate::forwarded::named_client;
 use crate::request::{self, Asker, Passing};
 use crate::settings::HostRule;
 use crate::shared::Role;
@@ -32,11 +35,7 @@ impl Turn<'_> {
             _ => Way::Raw,
         };
         exchange.is_request_complete = !head.has_content();
-        if self.shared.access_log.is_some()
-            && let Some(client) = self.node.clients.get(client_key.index())
-        {
-            exchange.notes = Some(Box::new(Notes::of(head, client, self.node.date.second(self.now))));
-        }
+        exchange.notes = self.notes_of(client_key, || Arc::new(Noted::of(head)));
         let key = self.add_exchange(exchange);
         self.node.client_timers.clear(client_key.timer());
         if let Some(client) = self.client(client_key) {
@@ -64,7 +63,7 @@ impl Turn<'_> {
         head: &RequestHead<'_, '_>,
         bytes: &[u8],
     ) -> Result<(), Failure> {
-        self.judge_client(client)?;
+        self.judge_client(client, Some(head.fields))?;
         let hops_left = hops_left(head)?;
         self.judge(key, head)?;
         if self.purge(key, client, head)? {
@@ -94,14 +93,22 @@ impl Turn<'_> {
         self.go_upstream_with(key, head.fields)
     }
 
-    /// Whether the client may ask so much. Whoever is trusted asks for others.
-    pub(super) fn judge_client(&mut self, client: ClientKey) -> Result<(), Failure> {
-        let limits = &self.shared.settings.clients;
-        match self.node.clients.get(client.index()) {
-            Some(client) if !client.is_trusted => {
-                self.shared.clients.ask(self.now, client.peer.ip(), limits).map_err(Failure::TooMany)
-            }
-            _ => Ok(()),
+    /// Whether the client may ask so much. Whoever is trusted asks for others, and says in `fields` for whom.
+    pub(super) fn judge_client(&mut self, client: ClientKey, fields: Option<Fields<'_, '_>>) -> Result<(), Failure> {
+        let shared = self.shared;
+        let limits = &shared.settings.clients;
+        if limits.requests_per_second == 0 {
+            return Ok(());
+        }
+        let Some(client) = self.node.clients.get(client.index()) else { return Ok(()) };
+        let address = match fields {
+            _ if !client.is_trusted => Some(client.peer.ip()),
+            Some(fields) => named_client(fields, |address| shared.is_trusted(address)),
+            None => None,
+        };
+        match address {
+            Some(address) => shared.clients.ask(self.now, address, limits).map_err(Failure::TooMany),
+            None => Ok(()),
         }
     }
 
@@ -162,7 +169,17 @@ impl Turn<'_> {
         };
         let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
-        let passing = Passing { authority, asked, asker, with_upgrade, hops_left, conditions };
+        let own_cookie = self.own_cookie(head.fields);
+        let passing = Passing {
+            authority,
+            asked,
+            asker,
+            with_upgrade,
+            accepts_trailers: head.fields.accept_trailers(),
+            hops_left,
+            conditions,
+            own_cookie: own_cookie.as_ref(),
+        };
         let written = request::write(self.shared, head, &passing, &mut buffer);
         let key_hash = self.key_hash(head);
         if let Some(exchange) = self.exchange(key) {
@@ -172,6 +189,15 @@ impl Turn<'_> {
             exchange.key_hash = key_hash;
         }
         written.map_err(|_| Failure::Unsendable)
+    }
+
+    /// The balancer's cookie, if it can stand among these fields.
+    fn own_cookie(&self, fields: Fields<'_, '_>) -> Option<OwnCookie> {
+        fields.first("Cookie")?;
+        match &self.shared.role {
+            Role::Reverse { group, .. } => group.own_cookie(),
+            Role::Forward { .. } => None,
+        }
     }
 
     /// The same for the same target in all shards, and in all proxies of the same seed.
@@ -214,36 +240,8 @@ impl Asked {
             head.method,
             Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
         );
-        Self { kind, is_idempotent, asks_upgrade: false, version: head.version }
-    }
-}
-
-impl Notes {
-    fn of(head: &RequestHead<'_, '_>, client: &Client, began: UnixSeconds) -> Self {
-        let with_query = |path: &str, query: Option<&str>| match query {
-            Some(query) => format!("{path}?{query}"),
-            None => path.to_owned(),
-        };
-        let target = match head.target {
-            Target::Origin { path, query } => with_query(path, query),
-            Target::Absolute { scheme, authority, path, query } => {
-                format!("{scheme}://{authority}{}", with_query(path, query))
-            }
-            Target::Authority(authority) => authority.to_owned(),
-            Target::Asterisk => "*".to_owned(),
-        };
-        Self {
-            client: client.peer,
-            listener: client.listener,
-            is_secured: client.is_secured,
-            began,
-            method: head.method.as_str().to_owned(),
-            target,
-            authority: head.authority.map(str::to_owned),
-            referer: head.fields.first("Referer").map(<[u8]>::to_vec),
-            user_agent: head.fields.first("User-Agent").map(<[u8]>::to_vec),
-            cache_status: None,
-        }
+        let accepts_trailers = head.fields.accept_trailers();
+        Self { kind, is_idempotent, asks_upgrade: false, accepts_trailers }
     }
 }
 

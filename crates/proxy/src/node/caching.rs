@@ -25,6 +25,7 @@ use breme_node::ShardId;
 use bytes::Bytes;
 
 use super::Turn;
+use super::notes::cache_words;
 use super::tables::{ClientKey, Exchange, ExchangeKey};
 use crate::failure::Failure;
 use crate::shared::{Role, Shared};
@@ -191,9 +192,7 @@ impl Turn<'_> {
     pub(super) fn note(&mut self, key: ExchangeKey, report: CacheStatus, stored_bytes: u64) {
         self.node.counts.count_cached(&report, stored_bytes);
         if let Some(notes) = self.exchange(key).and_then(|exchange| exchange.notes.as_mut()) {
-            let mut text = Vec::new();
-            report.write("", &mut text);
-            notes.cache_status = Some(String::from_utf8_lossy(&text).trim_start_matches("; ").to_owned());
+            notes.cache_status = Some(cache_words(report));
         }
     }
 

@@ -1,11 +1,10 @@
 //! Accepted connections: their requests in turn, the content of these, and how long each may take.
 
-use breme_http1::{FieldStorage, Progress, Refusal, RefusalReason, push_chunk, push_last_chunk};
+use breme_http1::{Field, FieldStorage, Progress, Refusal, RefusalReason, push_chunk};
 use breme_node::{Close, CloseReason, Received};
 
 use super::Turn;
 use super::tables::{ClientKey, Waiting, Way};
-use crate::access_log::Ending;
 
 /// What became of a step.
 enum Step {
@@ -85,6 +84,10 @@ impl Turn<'_> {
                 self.pass_request_content(key, bytes);
                 Step::Taken(taken)
             }
+            Ok(Progress::Trailer { field, taken }) => {
+                self.pass_request_trailer(key, field);
+                Step::Taken(taken)
+            }
             Ok(Progress::End { taken }) => {
                 self.end_request(key);
                 Step::Taken(taken)
@@ -100,7 +103,7 @@ impl Turn<'_> {
                 Step::Wait(0)
             }
             Err(refusal) => {
-                self.refuse(key, refusal);
+                self.refuse(key, refusal, input);
                 Step::Wait(0)
             }
         }
@@ -123,6 +126,17 @@ impl Turn<'_> {
         self.node.counts.bytes_upstream.add_many(bytes.len() as u64);
     }
 
+    fn pass_request_trailer(&mut self, key: ClientKey, trailer: Field<'_>) {
+        let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
+        let now = self.now;
+        let Some(exchange) = self.node.exchanges.get_mut(exchange_key.index()) else { return };
+        exchange.progress = now;
+        let Some(server) = exchange.server.and_then(|server| self.node.servers.get(server.index())) else { return };
+        if exchange.content == Way::Chunks {
+            exchange.last_chunk.relay(trailer, self.actions.send(server.id));
+        }
+    }
+
     fn end_request(&mut self, key: ClientKey) {
         let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
         let now = self.now;
@@ -130,47 +144,13 @@ impl Turn<'_> {
         exchange.is_request_complete = true;
         exchange.progress = now;
         exchange.sent = now;
-        let (way, server) = (exchange.content, exchange.server);
+        let (way, last_chunk, server) = (exchange.content, exchange.last_chunk, exchange.server);
         if way == Way::Chunks
             && let Some(id) = server.and_then(|server| self.server(server)).map(|server| server.id)
         {
-            push_last_chunk(self.actions.send(id));
+            last_chunk.end(self.actions.send(id));
         }
         self.set_exchange_deadline(exchange_key);
-    }
-
-    /// The request is against the rules, or late. What was sent upstream of it is not a request either.
-    fn refuse(&mut self, key: ClientKey, refusal: Refusal) {
-        self.shared.counters.count_refusal(refusal.reason);
-        let Some(client) = self.client(key) else { return };
-        let exchange = client.exchange;
-        let is_answer_begun =
-            exchange.and_then(|exchange| self.exchange(exchange)).is_some_and(|exchange| exchange.answer.is_some());
-        if is_answer_begun {
-            if let Some(exchange) = exchange {
-                self.end_exchange(exchange, Ending::ClientFailed, false);
-            }
-            return self.cut_answer(key);
-        }
-        self.write_refusal(key, refusal);
-        if let Some(exchange) = exchange {
-            if let Some(exchange) = self.exchange(exchange) {
-                exchange.status = refusal.status;
-            }
-            self.end_exchange(exchange, Ending::ClientFailed, false);
-        }
-        self.close_client(key, Close::Graceful);
-    }
-
-    fn write_refusal(&mut self, key: ClientKey, refusal: Refusal) {
-        let date = self.node.date.text(self.now);
-        let Some(client) = self.node.clients.get_mut(key.index()) else { return };
-        let out = self.actions.send(client.id);
-        let length_before = out.len();
-        client.http.refuse(refusal, date, out);
-        if out.len() > length_before {
-            self.node.counts.count_answer(refusal.status);
-        }
     }
 
     /// After an answer that was not given while this client's requests were read: are there more, or is this the end?
@@ -190,7 +170,7 @@ impl Turn<'_> {
         match client.http.receive(b"", client.ended, limits, &mut FieldStorage::new()) {
             Ok(Progress::Over) => self.close_client(key, Close::Graceful),
             Ok(_) => self.wait_for_more(key),
-            Err(refusal) => self.refuse(key, refusal),
+            Err(refusal) => self.refuse(key, refusal, b""),
         }
     }
 
@@ -228,14 +208,9 @@ impl Turn<'_> {
         let Some(client) = self.client(key) else { return };
         match client.waiting {
             Waiting::Idle | Waiting::Drained => self.close_client(key, Close::Graceful),
-            Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout)),
+            Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout), b""),
             Waiting::Exchange => {}
         }
-    }
-
-    /// The client has sent no content for too long.
-    pub(super) fn refuse_late_content(&mut self, key: ClientKey, reason: RefusalReason) {
-        self.refuse(key, Refusal::new(reason));
     }
 
     pub(super) fn handle_client_queue(&mut self, key: ClientKey, is_long: bool) {

@@ -7,7 +7,7 @@ use breme_node::{Close, CloseReason};
 
 use super::Turn;
 use super::tables::{ClientKey, Exchange, ExchangeKey, Stage};
-use crate::access_log::{self, Ending};
+use crate::access_log::Ending;
 use crate::failure::Failure;
 use crate::settings::Times;
 
@@ -146,35 +146,10 @@ impl Turn<'_> {
         if writer.end() == Content::Expected {
             self.actions.send(client.id).extend_from_slice(text.as_bytes());
             client.http.content_sent();
+            exchange.sent_bytes = text.len() as u64;
         }
         self.node.counts.count_failure(status);
         self.node.counts.count_answer(status);
-    }
-
-    fn record(&mut self, exchange: &Exchange, ending: Ending) {
-        let Some(log) = &self.shared.access_log else { return };
-        let Some(notes) = &exchange.notes else { return };
-        log.record(&access_log::Exchange {
-            client: notes.client,
-            listener: notes.listener,
-            is_secured: notes.is_secured,
-            began: notes.began,
-            duration: self.now.since(exchange.began),
-            method: &notes.method,
-            target: &notes.target,
-            version: exchange.asked.version,
-            authority: notes.authority.as_deref(),
-            referer: notes.referer.as_deref(),
-            user_agent: notes.user_agent.as_deref(),
-            status: exchange.status,
-            sent_bytes: exchange.sent_bytes,
-            received_bytes: exchange.received_bytes,
-            upstream: exchange.upstream_name(),
-            upstream_duration: exchange.upstream_duration,
-            retries: exchange.retries,
-            cache_status: notes.cache_status.as_deref(),
-            ending,
-        });
     }
 }
 

@@ -8,8 +8,11 @@
 //! Nothing is decided here. A head becomes familiar after it was judged and written the usual way, if nothing but its bytes had a say in that; what
 //! has no place in its bytes (the client's address, its connection, the choice of an upstream) is regarded each time.
 
+use std::sync::Arc;
+
 use breme_http1::{FamiliarHead, FamiliarRequests};
 
+use super::notes::Noted;
 use super::tables::Asked;
 use crate::request::OwnLines;
 
@@ -42,6 +45,8 @@ pub(crate) struct Known {
     pub(crate) asked: Asked,
     pub(crate) lacks_host: bool,
     pub(crate) key_hash: u64,
+    /// For the log, if there is one.
+    pub(super) noted: Option<Arc<Noted>>,
     /// How the last answer began …
     pub(crate) answer: FamiliarHead,
     /// … and what the client was told.
@@ -57,6 +62,7 @@ pub(crate) struct Lesson {
     pub(crate) asked: Asked,
     pub(crate) lacks_host: bool,
     pub(crate) key_hash: u64,
+    pub(super) noted: Option<Arc<Noted>>,
 }
 
 impl Familiar {
@@ -84,12 +90,12 @@ impl Familiar {
 
     /// Makes a request familiar.
     pub(crate) fn learn(&mut self, head: &[u8], lesson: Lesson) -> Option<KnownKey> {
-        let Lesson { is_secured, front, own, asked, lacks_host, key_hash } = lesson;
+        let Lesson { is_secured, front, own, asked, lacks_host, key_hash, noted } = lesson;
         self.count += 1;
         let number = self.count;
         let known_bytes = front.len();
         let (answer, told) = (FamiliarHead::new(), Vec::new());
-        let known = Known { number, is_secured, front, own, asked, lacks_host, key_hash, answer, told };
+        let known = Known { number, is_secured, front, own, asked, lacks_host, key_hash, noted, answer, told };
         let place = self.requests.learn(head, known, known_bytes)?;
         Some(KnownKey { place, number })
     }

@@ -115,10 +115,10 @@ impl Turn<'_> {
     fn begin_check(&mut self, check: Check) {
         let mut endpoint = Endpoint::tcp(check.address);
         if check.tls {
-            let Some(client) = self.shared.tls_clients.get(&*check.name) else {
+            let Some(client) = self.shared.tls_clients.client(&check.name) else {
                 return self.tell(&check, CheckOutcome::ConnectFailed);
             };
-            endpoint.tls = Some(*client);
+            endpoint.tls = Some(client);
         }
         self.node.checks.count = self.node.checks.count.wrapping_add(1);
         let number = self.node.checks.count;

@@ -1,5 +1,7 @@
 //! The turn's shortest way: a [familiar](super::standing) request has the answer that it had before.
 
+use std::sync::Arc;
+
 use breme_cache::{Answer, Content};
 use breme_http1::RequestHead;
 use breme_node::Action;
@@ -7,13 +9,14 @@ use bytes::Bytes;
 
 use super::Turn;
 use super::answering::COPIED_BYTES_MAX;
-use super::standing::Given;
+use super::notes::{Noted, Notes, record_hit};
+use super::standing::{Given, Lesson};
 use super::tables::ClientKey;
 
 impl Turn<'_> {
     /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no place in a request's
-    /// bytes is regarded here as it is on the usual way: the connection's state and limits, and what is counted. Where each request is to be
-    /// noted or counted by its client, there is no short way.
+    /// bytes is regarded here as it is on the usual way: the connection's state and limits, what is counted, and the log. Where each
+    /// request is to be counted by its client, there is no short way.
     #[inline]
     pub(super) fn repeat_stored(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         let shared = self.shared;
@@ -36,6 +39,10 @@ impl Turn<'_> {
         let counts = &self.node.counts;
         counts.count_answer(known.status);
         counts.count_repeated(known.content_bytes());
+        if let (Some(log), Some(noted)) = (&shared.access_log, &known.noted) {
+            let notes = Notes::of(client, self.node.date.second(self.now), noted.clone());
+            record_hit(&**log, &notes, known.status, known.content_bytes(), known.cache_words());
+        }
         Some(taken)
     }
 
@@ -69,9 +76,11 @@ impl Turn<'_> {
         let Some(cache) = &shared.cache else { return };
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
         let is_secured = client.is_secured;
+        let noted = shared.access_log.as_ref().map(|_| Arc::new(Noted::of(head)));
         let goes_on = client.http.may_repeat(&shared.settings.limits);
         if goes_on && head.is_repeatable() {
-            self.node.standing.learn(bytes, is_secured, given, COPIED_BYTES_MAX, self.now, &cache.settings().name);
+            let lesson = Lesson { head: bytes, is_secured, given, noted, copied_max: COPIED_BYTES_MAX };
+            self.node.standing.learn(lesson, self.now, &cache.settings().name);
         }
     }
 
@@ -83,8 +92,8 @@ impl Turn<'_> {
 }
 
 impl crate::shared::Shared {
-    /// Whether nothing is to be done for each single request.
+    /// Whether nobody's requests are to be counted.
     fn may_repeat(&self) -> bool {
-        self.access_log.is_none() && self.settings.clients.requests_per_second == 0
+        self.settings.clients.requests_per_second == 0
     }
 }

@@ -9,7 +9,6 @@ use std::collections::hash_map::Entry;
 use foldhash::fast::FixedState;
 
 use super::tables::{EndpointKey, ServerKey};
-use crate::settings::Settings;
 
 /// Connections that wait in a shard, whatever they were opened to.
 const IDLE_MAX: usize = 1024;
@@ -18,7 +17,6 @@ const IDLE_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Pools {
     by_endpoint: HashMap<EndpointKey, Pool, FixedState>,
-    idle_max: usize,
     idle_count: usize,
 }
 
@@ -30,12 +28,8 @@ struct Pool {
 }
 
 impl Pools {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        Self {
-            by_endpoint: HashMap::with_hasher(FixedState::with_seed(settings.seed)),
-            idle_max: settings.pool.idle_max,
-            idle_count: 0,
-        }
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { by_endpoint: HashMap::with_hasher(FixedState::with_seed(seed)), idle_count: 0 }
     }
 
     /// A connection is there.
@@ -60,10 +54,10 @@ impl Pools {
         Some(key)
     }
 
-    /// Keeps a connection for later; false if there are enough.
-    pub(crate) fn put(&mut self, endpoint: EndpointKey, key: ServerKey) -> bool {
+    /// Keeps a connection for later; false if there are `idle_max` of its kind, or enough of all.
+    pub(crate) fn put(&mut self, endpoint: EndpointKey, key: ServerKey, idle_max: usize) -> bool {
         let Some(pool) = self.by_endpoint.get_mut(&endpoint) else { return false };
-        if pool.idle.len() >= self.idle_max || self.idle_count >= IDLE_MAX {
+        if pool.idle.len() >= idle_max || self.idle_count >= IDLE_MAX {
             return false;
         }
         pool.idle.push(key);
@@ -92,13 +86,6 @@ impl Pools {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{HostRule, Mode, Pool as PoolSettings};
-
-    fn pools(idle_max: usize) -> Pools {
-        let mut settings = Settings::new(Mode::Reverse { host: HostRule::Keep });
-        settings.pool = PoolSettings { idle_max, ..PoolSettings::default() };
-        Pools::new(&settings)
-    }
 
     fn endpoint(last: u8) -> EndpointKey {
         EndpointKey { address: ([10, 0, 0, last], 80).into(), tls: None }
@@ -106,14 +93,14 @@ mod tests {
 
     #[test]
     fn the_last_one_is_taken_first_and_only_for_its_endpoint() {
-        let mut pools = pools(2);
+        let mut pools = Pools::new(1);
         let keys = [0, 1, 2].map(ServerKey::of);
         for _ in keys {
             pools.opened(endpoint(1));
         }
-        assert!(pools.put(endpoint(1), keys[0]) && pools.put(endpoint(1), keys[1]));
-        assert!(!pools.put(endpoint(1), keys[2]), "there are enough");
-        assert!(!pools.put(endpoint(2), keys[2]), "none is open there");
+        assert!(pools.put(endpoint(1), keys[0], 2) && pools.put(endpoint(1), keys[1], 2));
+        assert!(!pools.put(endpoint(1), keys[2], 2), "there are enough");
+        assert!(!pools.put(endpoint(2), keys[2], 2), "none is open there");
         assert_eq!(pools.take(endpoint(2)), None);
         assert_eq!(pools.take(endpoint(1)), Some(keys[1]));
         assert!(pools.remove(endpoint(1), keys[0]) && !pools.remove(endpoint(1), keys[0]));
@@ -122,7 +109,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_forgotten_with_its_last_connection() {
-        let mut pools = pools(2);
+        let mut pools = Pools::new(1);
         pools.opened(endpoint(1));
         pools.opened(endpoint(1));
         pools.closed(endpoint(1));

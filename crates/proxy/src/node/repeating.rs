@@ -4,6 +4,7 @@ use breme_http1::{Method, RequestHead, ResponseHead};
 
 use super::Turn;
 use super::familiar::{KnownKey, Lesson};
+use super::notes::Notes;
 use super::tables::{ClientKey, Exchange, ExchangeKey, ServerKey, Waiting};
 use crate::access_log::Ending;
 use crate::request::{Asker, OwnLines};
@@ -32,6 +33,10 @@ impl Turn<'_> {
             .own
             .write(&Asker { address: &client.address, is_secured: client.is_secured, is_trusted: false }, &mut request);
         exchange.request = request;
+        if let Some(noted) = &known.noted {
+            let began = self.node.date.second(self.now);
+            exchange.notes = Some(Box::new(Notes::of(client, began, noted.clone())));
+        }
         client.http.repeat_request();
         client.waiting = Waiting::Exchange;
         client.has_pending = taken < input.len();
@@ -40,7 +45,7 @@ impl Turn<'_> {
         let key = ExchangeKey::of(self.node.exchanges.insert(exchange));
         client.exchange = Some(key);
         self.node.client_timers.clear(client_key.timer());
-        match self.judge_client(client_key) {
+        match self.judge_client(client_key, None) {
             Ok(()) => self.go_upstream(key),
             Err(failure) => self.fail(key, &failure),
         }
@@ -64,7 +69,6 @@ impl Turn<'_> {
             && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
             && !client.is_trusted
             && !self.has_cache()
-            && self.shared.access_log.is_none()
             && !group.reads_cookies();
         if !may_learn || !self.node.familiar.is_wanted(bytes) {
             return;
@@ -85,6 +89,7 @@ impl Turn<'_> {
                 asked: exchange.asked,
                 lacks_host: exchange.lacks_host,
                 key_hash: exchange.key_hash,
+                noted: exchange.notes.as_ref().map(|notes| notes.request.clone()),
             },
         );
     }

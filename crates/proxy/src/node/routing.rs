@@ -57,8 +57,8 @@ impl Turn<'_> {
         let clients = &self.shared.tls_clients;
         match self.exchange(key).map(|exchange| &exchange.route) {
             Some(Route::Upstream { choice, .. }) if choice.tls => {
-                let client = clients.get(&*choice.name).ok_or(Failure::NoTlsClient)?;
-                Ok(EndpointKey { address: choice.address, tls: Some(*client) })
+                let client = clients.client(&choice.name).ok_or(Failure::NoTlsClient)?;
+                Ok(EndpointKey { address: choice.address, tls: Some(client) })
             }
             Some(Route::Upstream { choice, .. }) => Ok(EndpointKey { address: choice.address, tls: None }),
             Some(Route::Host { rest, .. }) => {
@@ -78,9 +78,7 @@ impl Turn<'_> {
         let Some(exchange) = self.exchange(key) else { return };
         let has_next = match &mut exchange.route {
             // If nobody else is left, the one that failed is the one to tell of.
-            Route::Upstream { tried, .. } if tried.len() + 1 < UPSTREAMS_TRIED_MAX => {
-                self.choose_upstream(key, &[]).is_ok()
-            }
+            Route::Upstream { tried, .. } if tried.len() + 1 < UPSTREAMS_TRIED_MAX => self.choose_again(key),
             Route::Host { rest, .. } => {
                 rest.pop();
                 !rest.is_empty()
@@ -96,6 +94,16 @@ impl Turn<'_> {
 
 /// Reverse: one of the upstreams.
 impl Turn<'_> {
+    /// Chooses another upstream, if there is one and not too many requests were in need of that.
+    fn choose_again(&mut self, key: ExchangeKey) -> bool {
+        let is_chosen = self.may_try_again() && self.choose_upstream(key, &[]).is_ok();
+        if is_chosen {
+            self.shared.retry_budget.take();
+            self.node.counts.second_choices.add();
+        }
+        is_chosen
+    }
+
     /// Chooses an upstream that was not tried before. If there is none, the route stays as it is.
     pub(super) fn choose_upstream(&mut self, key: ExchangeKey, cookies: &[&[u8]]) -> Result<(), Failure> {
         let Role::Reverse { group, .. } = &self.shared.role else { return Err(Failure::Unsendable) };

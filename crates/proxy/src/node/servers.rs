@@ -114,9 +114,11 @@ impl Turn<'_> {
             && exchange.asked.is_idempotent
             && exchange.content == Way::None
             && exchange.retries < retries_max;
-        if !may_retry {
+        if !may_retry || !self.may_try_again() {
             return false;
         }
+        self.shared.retry_budget.take();
+        let Some(exchange) = self.exchange(key) else { return false };
         exchange.retries += 1;
         exchange.wants_fresh = true;
         self.node.counts.retries.add();
@@ -124,6 +126,12 @@ impl Turn<'_> {
             self.fail(key, &failure);
         }
         true
+    }
+
+    /// Whether not too many requests were sent again already.
+    pub(super) fn may_try_again(&self) -> bool {
+        let percent = self.shared.settings.retry_percent_max;
+        self.shared.retry_budget.has(self.now, percent, || self.shared.counters.requests_upstream())
     }
 
     /// The connection is free: it waits for the next request, if it may.
@@ -136,7 +144,7 @@ impl Turn<'_> {
             && !server.queue_is_long
             && server.request_count < pool.requests_max
             && server.http.can_send(Method::Get);
-        if !may_stay || !self.node.pools.put(server.endpoint, key) {
+        if !may_stay || !self.node.pools.put(server.endpoint, key, pool.idle_max) {
             return self.drop_server(key, Close::Graceful);
         }
         self.node.counts.pool_idle.add();

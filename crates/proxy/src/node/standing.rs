@@ -9,16 +9,22 @@
 //!
 //! Content that is long is not kept here but shared with the store.
 
+use std::sync::Arc;
+
 use breme_base::Instant;
 use breme_cache::Standing;
 use breme_http1::{FamiliarRequest, FamiliarRequests};
 use bytes::Bytes;
 use memchr::memmem;
 
+use super::notes::{Noted, cache_words};
+
 /// Heads that are kept at most; each has one place.
 const SLOTS: usize = 4096;
 /// All that is kept, in one shard, beside what is shared with the store.
 const BYTES_MAX: usize = 8 << 20;
+/// What a request costs besides its head that is noted for the log.
+const NOTED_BYTES: usize = 256;
 const HEAD_END: &[u8; 4] = b"\r\n\r\n";
 const AGE_NAME: &[u8] = b"\r\nAge: ";
 
@@ -39,6 +45,10 @@ pub(super) struct Known {
     has_content: bool,
     age_s: u64,
     pub(super) status: u16,
+    /// For the log, if there is one: the request …
+    pub(super) noted: Option<Arc<Noted>>,
+    /// … and what the cache did.
+    cache_words: String,
     /// Hits that the store does not know of.
     hits: u32,
 }
@@ -51,6 +61,17 @@ pub(super) struct Given {
     /// The head, and perhaps the content behind it.
     pub(super) sent: Vec<u8>,
     pub(super) content: Bytes,
+}
+
+/// What there is to learn of a request.
+#[derive(Debug)]
+pub(super) struct Lesson<'a> {
+    pub(super) head: &'a [u8],
+    pub(super) is_secured: bool,
+    pub(super) given: Given,
+    pub(super) noted: Option<Arc<Noted>>,
+    /// Longer content is shared with the store.
+    pub(super) copied_max: usize,
 }
 
 impl StandingAnswers {
@@ -82,16 +103,9 @@ impl StandingAnswers {
         self.0.is_wanted(head, |_| false)
     }
 
-    /// Makes a request familiar that was answered just now. `copied_max`: longer content is shared with the store.
-    pub(super) fn learn(
-        &mut self,
-        head: &[u8],
-        is_secured: bool,
-        given: Given,
-        copied_max: usize,
-        now: Instant,
-        name: &str,
-    ) {
+    /// Makes a request familiar that was answered just now.
+    pub(super) fn learn(&mut self, lesson: Lesson<'_>, now: Instant, name: &str) {
+        let Lesson { head, is_secured, given, noted, copied_max } = lesson;
         let Given { standing, status, sent, content } = given;
         let Some(lead_bytes) = memmem::find(&sent, AGE_NAME) else { return };
         let mut known = Known {
@@ -103,10 +117,12 @@ impl StandingAnswers {
             age_s: standing.age_s(now),
             standing,
             status,
+            noted,
+            cache_words: String::new(),
             hits: 0,
         };
         known.write(now, name);
-        let known_bytes = known.bytes();
+        let known_bytes = known.bytes(head.len());
         self.0.learn(head, known, known_bytes);
     }
 }
@@ -124,6 +140,10 @@ impl Known {
 
     pub(super) fn content_bytes(&self) -> u64 {
         self.content.len() as u64
+    }
+
+    pub(super) fn cache_words(&self) -> &str {
+        &self.cache_words
     }
 
     pub(super) fn count_hit(&mut self) {
@@ -159,16 +179,21 @@ impl Known {
         out.extend_from_slice(AGE_NAME);
         out.extend_from_slice(self.age_s.to_string().as_bytes());
         out.extend_from_slice(b"\r\nCache-Status: ");
-        self.standing.report(now).write(name, out);
+        let report = self.standing.report(now);
+        report.write(name, out);
+        if self.noted.is_some() {
+            self.cache_words = cache_words(report);
+        }
         out.extend_from_slice(HEAD_END);
         if self.has_content {
             out.extend_from_slice(&self.content);
         }
     }
 
-    fn bytes(&self) -> usize {
+    fn bytes(&self, head_bytes: usize) -> usize {
         let content = if self.has_content { self.content.len() } else { 0 };
-        2 * self.lead.len() + content
+        let noted = if self.noted.is_some() { NOTED_BYTES + head_bytes } else { 0 };
+        2 * self.lead.len() + content + noted
     }
 }
 

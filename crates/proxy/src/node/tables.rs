@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
-use breme_base::{Instant, UnixSeconds};
-use breme_http1::{ClientConnection, Limits, Method, RefusalReason, ServerConnection, Version};
+use breme_base::Instant;
+use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
 use super::caching;
 use super::familiar::KnownKey;
 use super::health::CheckNumber;
+use super::notes::Notes;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -158,6 +159,8 @@ pub(crate) struct Exchange {
     pub(crate) key_hash: u64,
     /// How the request's content is passed on.
     pub(crate) content: Way,
+    /// Its end, if that is chunked.
+    pub(crate) last_chunk: LastChunk,
     /// All of the request has been passed on.
     pub(crate) is_request_complete: bool,
     /// How the answer's content is passed on; none: its head has not come.
@@ -236,7 +239,8 @@ pub(crate) struct Asked {
     /// May be sent again without harm (RFC 9110, 9.2.2).
     pub(crate) is_idempotent: bool,
     pub(crate) asks_upgrade: bool,
-    pub(crate) version: Version,
+    /// The client will not lose what stands behind the content.
+    pub(crate) accepts_trailers: bool,
 }
 
 /// Methods as far as they change how an answer is framed.
@@ -255,22 +259,6 @@ pub(crate) enum Way {
     /// As it is: its length was announced.
     Raw,
     Chunks,
-}
-
-/// What the log is told of a request.
-#[derive(Debug)]
-pub(crate) struct Notes {
-    pub(crate) client: SocketAddr,
-    pub(crate) listener: ListenerId,
-    pub(crate) is_secured: bool,
-    pub(crate) began: UnixSeconds,
-    pub(crate) method: String,
-    pub(crate) target: String,
-    pub(crate) authority: Option<String>,
-    pub(crate) referer: Option<Vec<u8>>,
-    pub(crate) user_agent: Option<Vec<u8>>,
-    /// What the cache did, without the proxy's name.
-    pub(crate) cache_status: Option<String>,
 }
 
 impl Client {
@@ -326,6 +314,7 @@ impl Exchange {
             cookies: Vec::new(),
             key_hash: 0,
             content: Way::None,
+            last_chunk: LastChunk::default(),
             is_request_complete: true,
             answer: None,
             is_answer_begun: false,

@@ -37,7 +37,8 @@ fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     escape(exchange.method.as_bytes(), out);
     out.push(b' ');
     escape(exchange.target.as_bytes(), out);
-    let _ = write!(out, " {}\" {} {} ", version(exchange.version), exchange.status, exchange.sent_bytes);
+    let version = exchange.version.map_or("-", version);
+    let _ = write!(out, " {version}\" {} {} ", exchange.status, exchange.sent_bytes);
     for text in [exchange.referer, exchange.user_agent, exchange.cache_status.map(str::as_bytes)] {
         quote(text, out);
         out.push(b' ');
@@ -87,7 +88,7 @@ struct Line<'a> {
     scheme: &'a str,
     authority: Option<&'a str>,
     target: &'a str,
-    version: &'a str,
+    version: Option<&'a str>,
     status: u16,
     sent_bytes: u64,
     received_bytes: u64,
@@ -112,7 +113,7 @@ fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
         scheme: if exchange.is_secured { "https" } else { "http" },
         authority: exchange.authority,
         target: exchange.target,
-        version: version(exchange.version),
+        version: exchange.version.map(version),
         status: exchange.status,
         sent_bytes: exchange.sent_bytes,
         received_bytes: exchange.received_bytes,

@@ -10,7 +10,7 @@ use super::health::HealthFlags;
 use crate::failure::Failure;
 use crate::files::read_bounded;
 use crate::load::units;
-use crate::proxy::assembly::Secrets;
+use crate::proxy::secrets::Secrets;
 
 const BALANCING: &str = "Balancing";
 /// The longest key that is read from a file.
@@ -136,6 +136,14 @@ impl BalancingFlags {
             hash_load_percent_max: self.hash_load,
             seed: secrets.seed,
         })
+    }
+
+    /// The name of the cookie that clients are given.
+    pub fn own_cookie(&self) -> Option<String> {
+        match &self.affinity {
+            Some(Stickiness::Insert(cookie)) => Some(cookie.clone()),
+            _ => None,
+        }
     }
 
     pub fn queue(&self) -> QueueSettings {

@@ -27,6 +27,10 @@ pub struct UpstreamFlags {
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Upstreams")]
     pub retries: u8,
 
+    /// Of a hundred requests so many may be sent again, or go to another upstream, since one failed (and 10 a second in any case); 0 = all
+    #[arg(long, value_name = "PERCENT", default_value = "20", help_heading = "Upstreams")]
+    pub retry_budget: u32,
+
     /// Do not pass on requests to speak another protocol on the connection (Upgrade, as for WebSocket)
     #[arg(long, help_heading = "Upstreams")]
     pub no_upgrades: bool,

@@ -1,0 +1,22 @@
+//! What is drawn or decided at the start of a proxy, and stays.
+
+use breme_node::ListenerId;
+
+use crate::failure::Failure;
+use crate::serving::{Place, random_bits, secured_listeners};
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    /// For cookies of the proxy's own.
+    pub key: Vec<u8>,
+    pub seed: u64,
+    pub secured_listeners: Vec<ListenerId>,
+}
+
+impl Secrets {
+    pub fn draw(places: &[Place]) -> Result<Self, Failure> {
+        let key = [random_bits()?.to_ne_bytes(), random_bits()?.to_ne_bytes()].concat();
+        Ok(Self { key, seed: random_bits()? as u64, secured_listeners: secured_listeners(places) })
+    }
+}

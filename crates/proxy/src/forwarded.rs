@@ -1,0 +1,88 @@
+//! Whom a trusted proxy asks for, by its word (RFC 7239; X-Forwarded-For).
+//!
+//! Each proxy writes the address that it has seen behind those that it was told. So the list is read from its end: proxies that are trusted are passed
+//! over, and the first address that is nobody's whom we trust is the client. What stands before it is that client's own word, and may be
+//! invented.
+
+use std::net::{IpAddr, SocketAddr};
+
+use breme_http1::Fields;
+
+/// The client that is named; none if nobody is, or somebody without an address. X-Forwarded-For counts before Forwarded, if both are there:
+/// proxies that write but one mostly write that one, and pass the other on as it came, from anybody.
+pub(crate) fn named_client(fields: Fields<'_, '_>, is_trusted: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let has_list = fields.first("X-Forwarded-For").is_some();
+    let members: Vec<&[u8]> = fields.list(if has_list { "X-Forwarded-For" } else { "Forwarded" }).collect();
+    for member in members.into_iter().rev() {
+        let address = if has_list { address(member) } else { address_of_element(member) }?;
+        if !is_trusted(address) {
+            return Some(address);
+        }
+    }
+    None
+}
+
+/// Of `for=192.0.2.43;proto=https`.
+fn address_of_element(element: &[u8]) -> Option<IpAddr> {
+    let mut pairs = element.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+    let value = pairs.find_map(|pair| {
+        let (name, value) = pair.split_at_checked(4)?;
+        name.eq_ignore_ascii_case(b"for=").then_some(value)
+    })?;
+    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    address(unquoted.unwrap_or(value))
+}
+
+/// With or without brackets and a port.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()));
+    address.map(|address: IpAddr| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_http1::{FieldStorage, Limits, Progress, ServerConnection};
+
+    use super::*;
+    use crate::networks::Network;
+
+    /// The client that these fields name to one who trusts 10.0.0.0/8 and fd00::/8.
+    fn named(lines: &str) -> Option<String> {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
+        let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
+        let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
+        let trusted = ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse::<Network>().unwrap());
+        let client = named_client(head.fields, |address| trusted.iter().any(|network| network.contains(address)));
+        client.map(|address| address.to_string())
+    }
+
+    #[test]
+    fn the_last_address_that_is_not_trusted_is_the_client() {
+        for (lines, expected) in [
+            ("X-Forwarded-For: 192.0.2.1\r\n", "192.0.2.1"),
+            ("X-Forwarded-For: 203.0.113.9, 192.0.2.1\r\n", "192.0.2.1"),
+            ("X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-For: 192.0.2.1, 10.1.1.1,10.2.2.2\r\n", "192.0.2.1"),
+            ("X-Forwarded-For: nonsense, 192.0.2.1:4711\r\n", "192.0.2.1"),
+            ("X-Forwarded-For: [2001:db8::1]:80, fd00::7\r\n", "2001:db8::1"),
+            ("X-Forwarded-For: ::ffff:192.0.2.1\r\n", "192.0.2.1"),
+            ("Forwarded: for=203.0.113.9, For=192.0.2.1;proto=https\r\n", "192.0.2.1"),
+            ("Forwarded: by=x; for=\"[2001:db8::1]:80\";host=\"a,b\", for=10.0.0.1\r\n", "2001:db8::1"),
+            ("Forwarded: for=203.0.113.9\r\nX-Forwarded-For: 192.0.2.1\r\n", "192.0.2.1"),
+        ] {
+            assert_eq!(named(lines).as_deref(), Some(expected), "{lines}");
+        }
+        for lines in [
+            "",
+            "X-Forwarded-For:\r\n",
+            "X-Forwarded-For: 10.0.0.1, 10.0.0.2\r\n",
+            "X-Forwarded-For: 192.0.2.1, unknown\r\n",
+            "Forwarded: for=_hidden\r\n",
+            "Forwarded: for=192.0.2.1, proto=https\r\n",
+        ] {
+            assert_eq!(named(lines), None, "{lines}");
+        }
+    }
+}
