@@ -5,15 +5,18 @@
 //! protocol needs that. [`Random`] is a small seeded generator: the same seed gives the same run.
 //! [`Timers`] keeps many deadlines and tells the nearest. [`Source`] finds line and column of what is wrong in a text that a person
 //! wrote, and [`nearest`] what was probably meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] read numbers with suffixes.
+//! [`ShardPlaces`] holds what each of many threads counts for itself.
 //!
 //! This crate reads no clock, opens nothing and starts nothing.
 
+mod counts;
 mod instant;
 mod place;
 mod quantity;
 mod random;
 mod timers;
 
+pub use counts::{Count, ShardPlaces, SharedCounts};
 pub use instant::{Instant, UnixSeconds, WallClock};
 pub use place::{Place, Source, nearest};
 pub use quantity::{group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix};

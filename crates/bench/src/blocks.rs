@@ -7,7 +7,8 @@ use breme_base::Random;
 
 use crate::kept;
 use crate::questions::{Arm, Question};
-use crate::trial::{self, Pace, Sample};
+use crate::sample::{Pace, Sample};
+use crate::trial;
 use crate::verdict::{self, CONFIDENCE};
 use crate::workbench::Workbench;
 

@@ -8,7 +8,7 @@ use breme_stats::Estimate;
 use crate::blocks::{Findings, Plan, Series};
 use crate::machine::Machine;
 use crate::questions::{Measure, Question};
-use crate::trial::Sample;
+use crate::sample::Sample;
 use crate::verdict::{self, Standing};
 
 /// A question and what became of it.

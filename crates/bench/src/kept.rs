@@ -2,8 +2,8 @@
 
 use crate::generators;
 use crate::questions::{Arm, Measure, ZIPF_EXPONENT};
+use crate::sample::{Pace, Sample};
 use crate::servers::{OBJECT_BYTES, Server};
-use crate::trial::{Pace, Sample};
 use crate::workbench::Workbench;
 
 /// Connections that ask: enough to keep the proxy and its origin busy, few enough that the order of requests is nearly that of the sequence.

@@ -21,6 +21,7 @@ mod kept;
 mod machine;
 mod processes;
 mod questions;
+mod sample;
 mod servers;
 mod trial;
 mod verdict;

@@ -99,8 +99,8 @@ const OBJECT: Target = Target { path: "/objects/", bytes: OBJECT_BYTES };
 
 /// More than any question fills.
 const ROOMY: Store = Store::Mebibytes(1_024);
-/// Half of the bytes of 1,000,000 objects.
-const HALF: Store = Store::Mebibytes(477);
+/// Half of the bytes of 1,000,000 objects, with all that is needed besides.
+const HALF: Store = Store::InAll(500);
 
 #[derive(Clone, Copy)]
 struct Target {
@@ -337,7 +337,8 @@ fn of_the_proxy() -> Vec<Question> {
     let relay = |name, title, target, haproxy| Question {
         name,
         title,
-        setting: "wrk, 100 connections, keep-alive. Behind each proxy stands an nginx on the generator's processor; connections to it stay.",
+        setting: "wrk, 100 connections, keep-alive. Behind each proxy stands `breme site` on the generator's processor, the cheapest server that is here, so \
+                  that the proxy is the limit as far as possible; connections to it stay.",
         measure: Measure::ServerCpu,
         unit: "request",
         ours: arm("`breme proxy`", Kind::BremeProxy(Store::Nothing), target, load(Generator::Wrk)),
@@ -405,8 +406,9 @@ fn of_the_cache() -> Vec<Question> {
             name: "cache-misses",
             title: "Caches: misses among 1,000,000 objects, with memory for half of them",
             setting: "Objects of 1,000 bytes, asked for by Zipf's law with exponent 0.9, the same sequence for each; 2,000,000 requests fill the cache, \
-                      1,000,000 count. The limit of each cache is half of all bytes (477 MiB); what the processes really hold stands beside it. \
-                      Fewer misses than the peer's are a higher hit ratio.",
+                      1,000,000 count. Each cache gets the limit with which its processes hold 500 MB, half of all bytes: with the same limit \
+                      Varnish would hold more than half as much again, since it does not count all that it needs. What they really hold stands \
+                      beside it. Fewer misses than the peer's are a higher hit ratio.",
             measure: Measure::Misses { objects: 1_000_000 },
             unit: "request",
             ours: keeping("`breme proxy`", Kind::BremeProxy(HALF)),

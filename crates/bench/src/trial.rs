@@ -7,29 +7,9 @@ use crate::generators::{self, Loaded};
 use crate::idle;
 use crate::kept;
 use crate::questions::{Arm, Measure};
+use crate::sample::{Pace, Sample};
 use crate::servers::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION, Server};
 use crate::workbench::Workbench;
-
-/// What a trial showed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sample {
-    /// What is compared: µs of CPU time, or kB, for each unit of work; or misses of a hundred requests.
-    pub(crate) cost: f64,
-    /// What stands beside it: units of work per second, or MB in all.
-    pub(crate) beside: f64,
-    /// The share of its processor that the measured side used; none where something else is measured.
-    pub(crate) busy: Option<f64>,
-}
-
-/// How a trial is to be run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    pub(crate) seconds: u64,
-    /// For arms with an open loop: requests per second.
-    pub(crate) rate: Option<u64>,
-    /// What is asked at random follows from it; the same for all arms of a block.
-    pub(crate) seed: u64,
-}
 
 /// Connections with which a server is made warm.
 const WARM_UP_CONNECTIONS: usize = 100;

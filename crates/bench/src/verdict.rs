@@ -2,7 +2,7 @@
 
 use breme_stats::{Estimate, paired_ratio};
 
-use crate::trial::Sample;
+use crate::sample::Sample;
 
 /// How sure the intervals are.
 pub(crate) const CONFIDENCE: f64 = 0.95;

@@ -14,10 +14,9 @@
 mod api;
 mod metrics;
 mod node;
+mod readiness;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use api::{Api, Call, Page, Token};
@@ -28,26 +27,10 @@ use node::Attendant;
 use prometheus_client::collector::Collector;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+pub use readiness::Readiness;
 
 /// Descriptors that it may need: its connections, listener, poll and waker.
 pub const DESCRIPTORS: u64 = node::CONNECTIONS_MAX as u64 + 8;
-
-/// Whether the server accepts. Copies share it.
-#[derive(Clone, Debug, Default)]
-pub struct Readiness {
-    is_draining: Arc<AtomicBool>,
-}
-
-impl Readiness {
-    /// From now on it accepts nothing new.
-    pub fn drain(&self) {
-        self.is_draining.store(true, Ordering::Release);
-    }
-
-    fn is_ready(&self) -> bool {
-        !self.is_draining.load(Ordering::Acquire)
-    }
-}
 
 /// What a server tells at `/metrics`: of its process and its connections, and what its role has counted.
 pub fn registry(

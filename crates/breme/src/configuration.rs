@@ -24,21 +24,14 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 pub use keys::keys;
 pub use printing::print;
+use reading::Setting;
 #[cfg(test)]
 pub use schema::schema;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, in_a_line};
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-
-/// A flag of a file, with its values as the command line would have them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// The name that the command knows it by.
-    id: String,
-    arguments: Vec<OsString>,
-}
 
 /// What a command line says, and what a file says of the rest. `words` begin with the name of the command.
 pub fn matches(command: &Command, words: &[OsString], file: Option<&Path>) -> Result<ArgMatches, Failure> {
@@ -76,14 +69,6 @@ pub fn changed<'a>(command: &'a Command, before: &ArgMatches, after: &ArgMatches
 fn values(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
     let id = argument.get_id().as_str();
     matches.get_raw(id).into_iter().flatten().map(ToOwned::to_owned).collect()
-}
-
-/// What clap has to say, without usage and colours.
-pub fn in_a_line(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let said: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
-    said.join("; ").trim_start_matches("error: ").to_owned()
 }
 
 #[cfg(test)]

@@ -33,3 +33,11 @@ pub fn exit(command: &str, done: Result<ExitCode, Failure>) -> ExitCode {
         ExitCode::from(failure.code)
     })
 }
+
+/// What clap has to say, without usage and colours.
+pub fn in_a_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let said: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
+    said.join("; ").trim_start_matches("error: ").to_owned()
+}

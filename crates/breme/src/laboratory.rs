@@ -25,11 +25,6 @@ pub use running::Args as RunArgs;
 
 use crate::failure::{Failure, exit};
 
-/// The name of the hidden command by which this program keeps the processes of others.
-pub const KEEP: &str = "keep";
-/// Where runs are kept, unless the user says otherwise.
-const RUNS_FOLDER: &str = "runs";
-
 impl From<breme_runner::journal::JournalError> for Failure {
     fn from(error: breme_runner::journal::JournalError) -> Self {
         Self::run(error.to_string())

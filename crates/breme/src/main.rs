@@ -12,6 +12,7 @@ mod files;
 mod laboratory;
 mod load;
 mod proxy;
+mod roles;
 mod serving;
 mod site;
 mod tls;
@@ -19,6 +20,8 @@ mod tls;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use roles::RoleCommand;
 
 /// A wind tunnel for web servers: serve, load, measure, judge.
 #[derive(Debug, Parser)]
@@ -30,12 +33,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Load a URL and tell how long its answers take.
-    Load(Box<load::Args>),
-    /// Serve a folder of files, fixed answers for a laboratory, or both.
-    Site(Box<site::Args>),
-    /// Stand between clients and servers: forward or reverse, with a cache, a balancer, an access log.
-    Proxy(Box<proxy::Args>),
+    #[command(flatten)]
+    Role(RoleCommand),
     /// Carry out experiments and answer their questions.
     #[cfg(target_os = "linux")]
     Run(laboratory::RunArgs),
@@ -56,9 +55,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Load(args) => load::run(*args),
-        Command::Site(args) => site::run(*args),
-        Command::Proxy(args) => proxy::run(&args),
+        Command::Role(role) => role.run(),
         #[cfg(target_os = "linux")]
         Command::Run(args) => laboratory::run(&args),
         #[cfg(target_os = "linux")]

@@ -41,7 +41,7 @@ use upstreams::Upstreams;
 
 use crate::admin::{Admin, AdminListener, Api, ProcessMetrics, Readiness, Token, registry};
 use crate::configuration;
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, exit, in_a_line};
 use crate::serving::{Descriptors, Place, announce, catch, listen, obey, panics, tell_handshakes};
 
 const ROLE: &str = "proxy";
@@ -71,7 +71,7 @@ pub fn command() -> Command {
 fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let matches = configuration::matches(&command(), &words, config)?;
-    let args = Args::from_arg_matches(&matches).map_err(|error| Failure::usage(configuration::in_a_line(&error)))?;
+    let args = Args::from_arg_matches(&matches).map_err(|error| Failure::usage(in_a_line(&error)))?;
     args.check()?;
     Ok((matches, args))
 }

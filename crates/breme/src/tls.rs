@@ -1,11 +1,13 @@
-//! What the flags of TLS have in common: files that become an identity, and protocols by their names.
+//! What the flags of TLS have in common: files that become an identity, files that say whose certificates count, and protocols by their names.
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
-use breme_driver::{Identity, IdentityError, Trust, Validity};
+use breme_driver::{ClientOptions, ClientTls, Identity, IdentityError, Trust, Validity};
 use sha2::{Digest, Sha256};
 
+use crate::failure::Failure;
 use crate::files::read_bounded;
 
 /// What a file of certificates or keys may hold: the authorities of a large system are some 300 kB.
@@ -13,11 +15,6 @@ const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The protocols that are spoken on top of TLS (RFC 7301, 6), the preferred one first.
 pub const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
-
-/// Reads a file that a flag names.
-pub fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
-    read_bounded(path, FILE_BYTES_MAX).map_err(|error| format!("{flag} {}: cannot be read: {error}", path.display()))
-}
 
 /// Two files and the flags that name them; without a second one, the key stands in the first.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +40,17 @@ impl IdentityFiles<'_> {
         }
     }
 
+    /// Reads them and tells what should be known of the certificate.
+    pub fn identity_with_warning(&self, command: &str) -> Result<Identity, String> {
+        let identity = self.identity()?;
+        if let Some(problem) = self.problem(&identity) {
+            eprintln!("breme {command}: warning: {problem}");
+        }
+        Ok(identity)
+    }
+
     /// What should be known of a certificate that can be used all the same.
-    pub fn warning(&self, identity: &Identity) -> Option<String> {
+    fn problem(&self, identity: &Identity) -> Option<String> {
         let problem = match identity.validity() {
             Validity::Now => return None,
             Validity::Expired => "has expired",
@@ -55,19 +61,64 @@ impl IdentityFiles<'_> {
     }
 }
 
+/// What a command's flags say of its part as a client: whose certificates count, and who it is.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientFlags<'a> {
+    pub command: &'static str,
+    pub authorities_flag: &'static str,
+    pub authorities: Option<&'a Path>,
+    /// Everybody's certificate counts.
+    pub is_insecure: bool,
+    /// Who the client is, for servers that ask.
+    pub identity: Option<IdentityFiles<'a>>,
+}
+
+/// What is in the files that they name.
+#[derive(Debug, Default)]
+pub struct ClientFiles {
+    identity: Option<Identity>,
+    authorities: Option<Trust>,
+    is_insecure: bool,
+}
+
+impl ClientFlags<'_> {
+    /// Reads the files.
+    pub fn read(&self) -> Result<ClientFiles, Failure> {
+        let identity = self.identity.map(|files| files.identity_with_warning(self.command)).transpose();
+        let identity = identity.map_err(Failure::usage)?;
+        let authorities = self.authorities.map(|path| authorities(self.authorities_flag, path)).transpose();
+        let authorities = authorities.map_err(Failure::usage)?;
+        Ok(ClientFiles { identity, authorities, is_insecure: self.is_insecure })
+    }
+}
+
+impl ClientFiles {
+    /// How TLS is spoken with servers: in the version that both like, and going on with earlier sessions.
+    pub fn options(&self) -> ClientOptions<'_> {
+        let trust = match &self.authorities {
+            _ if self.is_insecure => Trust::Everybody,
+            Some(named) => named.clone(),
+            None => Trust::of_system(),
+        };
+        let identity = self.identity.as_ref();
+        ClientOptions { trust, identity, protocols: &PROTOCOLS, resumption: true, version: None }
+    }
+}
+
+/// The client of one host.
+pub fn client(host: &str, options: &ClientOptions<'_>) -> Result<Arc<ClientTls>, Failure> {
+    ClientTls::new(host, options).map(Arc::new).map_err(|error| Failure::usage(error.to_string()))
+}
+
 /// The authorities in a file that a flag names.
-pub fn authorities(flag: &str, path: &Path) -> Result<Trust, String> {
+fn authorities(flag: &str, path: &Path) -> Result<Trust, String> {
     let pem = read(flag, path)?;
     Trust::of_pem(&pem).map_err(|error| format!("{flag} {}: {error}", path.display()))
 }
 
-/// Who we are for servers that ask; what should be known of it is told.
-pub fn own_identity(command: &str, files: IdentityFiles<'_>) -> Result<Identity, String> {
-    let identity = files.identity()?;
-    if let Some(warning) = files.warning(&identity) {
-        eprintln!("breme {command}: warning: {warning}");
-    }
-    Ok(identity)
+/// Reads a file that a flag names.
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
+    read_bounded(path, FILE_BYTES_MAX).map_err(|error| format!("{flag} {}: cannot be read: {error}", path.display()))
 }
 
 /// The SHA-256 of a certificate, as browsers and `openssl x509 -fingerprint -sha256` show it.

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use breme_base::Instant;
-use breme_http1::{FieldBlock, Framing};
+use breme_http1::{ByteRange, FieldBlock, Framing};
 use bytes::Bytes;
 
-use crate::asking::FieldValues;
+use crate::Moment;
+use crate::fields::FieldValues;
+use crate::parts::{self, Part};
 use crate::ranges::{self, Selected};
 use crate::status::CacheStatus;
 use crate::store::Stored;
 use crate::validation::{self, Conditional};
-use crate::{Forward, Moment};
 
 /// What the client gets. The lines hold no framing, no Connection, no Age and no Cache-Status; they hold the Date of who made the answer, if it said
 /// one.
@@ -25,7 +26,6 @@ pub struct Answer {
     age_s: Option<u64>,
     report: CacheStatus,
     standing: Option<Standing>,
-    refresh: Option<Box<Forward>>,
 }
 
 #[derive(Debug)]
@@ -100,18 +100,23 @@ impl Answer {
             age_s: Some(stored.age_s(now)),
             report,
             standing: None,
-            refresh: None,
         };
-        if stored.status() == 200 {
+        if matches!(stored.status(), 200 | 206) {
             if validation::evaluate(request, stored.block()) == Conditional::NotModified {
                 let lines = Lines::Own(validation::not_modified_lines(stored.block()));
                 return Self { status: 304, lines, length: 0, ..whole };
             }
             if !look.is_head
+                && !stored.is_part()
                 && let Some(selected) = ranges::select(request, stored.block(), stored.content_bytes(), look.ranges_max)
             {
                 return whole.partial(stored, selected);
             }
+        }
+        if stored.is_part()
+            && let Some((part, range)) = parts::select(request, stored.block())
+        {
+            return whole.of_part(stored, part, range);
         }
         if look.is_head { whole } else { Self { content: Content::One(stored.content()), ..whole } }
     }
@@ -120,6 +125,14 @@ impl Answer {
         let (status, lines, pieces) = ranges::partial(stored.block(), &stored.content(), selected);
         let length = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self { status, lines: Lines::Own(lines), content: Content::Several(pieces), length, ..self }
+    }
+
+    fn of_part(self, stored: &Stored, part: Part, range: ByteRange) -> Self {
+        let place = part.place_of(range);
+        let content = stored.content().slice(place.start as usize..place.end as usize);
+        let lines = ranges::with(stored.block(), &[("Content-Range", part.content_range(range))]);
+        let length = content.len() as u64;
+        Self { lines: Lines::Own(lines), content: Content::One(content), length, ..self }
     }
 
     /// 504: the client wants what is stored or nothing (RFC 9111, 5.2.1.7).
@@ -132,17 +145,11 @@ impl Answer {
             age_s: None,
             report,
             standing: None,
-            refresh: None,
         }
     }
 
     pub(crate) fn with_standing(mut self, stored: &Arc<Stored>, state: u32) -> Self {
         self.standing = Some(Standing { stored: Arc::clone(stored), state });
-        self
-    }
-
-    pub(crate) fn with_refresh(mut self, refresh: Option<Forward>) -> Self {
-        self.refresh = refresh.map(Box::new);
         self
     }
 
@@ -202,10 +209,5 @@ impl Answer {
     #[must_use]
     pub const fn standing(&self) -> Option<&Standing> {
         self.standing.as_ref()
-    }
-
-    /// What is to be asked upstream in the background, without a client; take it before the answer is dropped.
-    pub fn take_refresh(&mut self) -> Option<Forward> {
-        self.refresh.take().map(|refresh| *refresh)
     }
 }

@@ -1,13 +1,11 @@
-//! What the cache is asked and told, and what it says to that.
+//! What the cache is asked and told.
 //!
-//! A request is borrowed for the call. What may be needed later, by a fill or a follower, is copied into [`Kept`]: one buffer, and only
-//! where a request is not answered at once.
+//! A request is borrowed for the call. What may be needed later, by a fill or a follower, is [kept](crate::fields::Kept).
 
 use breme_base::{Instant, UnixSeconds};
 use breme_http1::{FieldBlock, Fields, Method};
 
 use crate::key::Scheme;
-use crate::{Answer, Follower, Forward};
 
 /// Now: on the run's own clock, by which everything is timed, and by the calendar, in which responses speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,81 +81,5 @@ impl Wakes {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-}
-
-/// What is to be done with a request.
-#[derive(Debug)]
-pub enum Asked {
-    /// Give this answer.
-    Answer(Answer),
-    /// Ask upstream.
-    Forward(Forward),
-    /// Another request is fetching it.
-    Wait(Follower),
-}
-
-/// Where field values come from: a head as it was received, or one that was kept.
-pub(crate) trait FieldValues {
-    /// The values of all lines of this name.
-    fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]>;
-
-    fn first_value<'s>(&'s self, name: &'s str) -> Option<&'s [u8]> {
-        self.values(name).next()
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.values(name).next().is_some()
-    }
-}
-
-impl FieldValues for Fields<'_, '_> {
-    fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
-        self.all(name)
-    }
-}
-
-impl FieldValues for FieldBlock {
-    fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
-        lines(self.as_bytes())
-            .filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
-    }
-}
-
-/// Names and values of serialised lines.
-pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let lines = block.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    lines.filter_map(|line| {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let colon = line.iter().position(|&byte| byte == b':')?;
-        let value = &line[colon + 1..];
-        Some((&line[..colon], value.strip_prefix(b" ").unwrap_or(value)))
-    })
-}
-
-/// What is kept of a request that is not answered at once: its fields, as lines. No value holds a line feed.
-#[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    lines: Box<[u8]>,
-}
-
-impl Kept {
-    pub(crate) fn new(fields: Fields<'_, '_>) -> Self {
-        let bytes = fields.iter().map(|field| field.name.len() + field.value.len() + 3).sum();
-        let mut lines = Vec::with_capacity(bytes);
-        for field in fields.iter() {
-            lines.extend_from_slice(field.name.as_bytes());
-            lines.extend_from_slice(b": ");
-            lines.extend_from_slice(field.value);
-            lines.push(b'\n');
-        }
-        Self { lines: lines.into_boxed_slice() }
-    }
-}
-
-impl FieldValues for Kept {
-    fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
-        lines(&self.lines).filter(move |(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 }

@@ -5,7 +5,7 @@
 
 use breme_http1::list_members;
 
-use crate::asking::FieldValues;
+use crate::fields::FieldValues;
 
 /// More than RFC 9111, 1.2.2, asks for, and it leaves room for sums.
 pub(crate) const SECONDS_MAX: u32 = 1 << 31;
@@ -43,11 +43,7 @@ pub(crate) struct RequestDirectives {
 impl ResponseDirectives {
     /// What Cache-Control says. Pragma has no meaning in a response (RFC 9111, 5.4).
     pub(crate) fn read(fields: &impl FieldValues) -> Self {
-        let mut directives = Self::default();
-        for (name, value) in members(fields) {
-            directives.add(name, value);
-        }
-        directives
+        gathered(fields, Self::add)
     }
 
     /// Takes one directive in. An unqualified `no-cache` or `private` is about the whole response; qualified by names, about those fields.
@@ -83,11 +79,7 @@ impl ResponseDirectives {
 impl RequestDirectives {
     /// What Cache-Control says. `Pragma: no-cache` is not obeyed: it has been deprecated, and a client that means it says `no-cache` too.
     pub(crate) fn read(fields: &impl FieldValues) -> Self {
-        let mut directives = Self::default();
-        for (name, value) in members(fields) {
-            directives.add(name, value);
-        }
-        directives
+        gathered(fields, Self::add)
     }
 
     fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
@@ -117,6 +109,12 @@ pub(crate) fn qualified_names(fields: &impl FieldValues) -> impl Iterator<Item =
     let qualifies = |name: &[u8]| name.eq_ignore_ascii_case(b"no-cache") || name.eq_ignore_ascii_case(b"private");
     let values = members(fields).filter(move |(name, value)| qualifies(name) && value.is_some());
     values.filter_map(|(_, value)| value).flat_map(|value| list_members(unquoted(value)))
+}
+
+fn gathered<D: Default>(fields: &impl FieldValues, mut add: impl FnMut(&mut D, &[u8], Option<&[u8]>)) -> D {
+    let mut directives = D::default();
+    members(fields).for_each(|(name, value)| add(&mut directives, name, value));
+    directives
 }
 
 /// All directives of all lines: name, and value if there is one.

@@ -12,21 +12,22 @@
 //!
 //! Locks: whoever holds a shard may lock a fill, never the reverse.
 
-mod following;
-
-pub use following::{Followed, Follower, Reading, StreamedHead};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use breme_http1::FieldBlock;
 
-use crate::Settings;
-use crate::answer::Look;
-use crate::asking::{Kept, Moment, Waiter, Wakes};
-use crate::cache::AskedFor;
+use crate::asking::{Waiter, Wakes};
+use crate::fields::Kept;
 use crate::groups::{GroupId, Groups};
 use crate::selecting::{Cookies, matches};
-use crate::store::{Charge, Layout, Stored, Terms};
+use crate::store::{self, Charge, Layout, Stored, Terms};
+
+/// Answers that are being fetched for the keys of a shard, by the hashes of these.
+pub(crate) type Fills = HashMap<u64, Vec<Arc<FillState>>>;
+/// A shard of the store with what is being fetched for it.
+pub(crate) type Shard = store::Shard<Fills>;
 
 /// What the requests for one key share while its answer is being fetched.
 #[derive(Debug)]
@@ -46,16 +47,18 @@ pub(crate) struct FillState {
 /// What a fill costs beside the content that it collects.
 pub(crate) const FILL_BYTES: u64 = 1024;
 
+/// How far it has come, and who follows.
 #[derive(Debug)]
-struct Inner {
-    phase: Phase,
-    stream: Option<Stream>,
-    seats: Vec<Option<Seat>>,
-    free: Vec<usize>,
+pub(crate) struct Inner {
+    pub(crate) phase: Phase,
+    pub(crate) stream: Option<Stream>,
+    pub(crate) seats: Vec<Option<Seat>>,
+    pub(crate) free: Vec<usize>,
 }
 
+/// See the module.
 #[derive(Debug)]
-enum Phase {
+pub(crate) enum Phase {
     Asking,
     Streaming,
     /// Whole, and being put into the store.
@@ -85,7 +88,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn variant(&self) -> &[u8] {
+    pub(crate) fn variant(&self) -> &[u8] {
         &self.bytes[self.layout.key_bytes as usize..self.layout.content_at()]
     }
 
@@ -94,7 +97,7 @@ impl Stream {
         self.dropped + (self.bytes.len() - self.layout.content_at()) as u64
     }
 
-    fn since(&self, position: u64) -> &[u8] {
+    pub(crate) fn since(&self, position: u64) -> &[u8] {
         let start = self.layout.content_at() + position.saturating_sub(self.dropped) as usize;
         self.bytes.get(start..).unwrap_or_default()
     }
@@ -102,13 +105,13 @@ impl Stream {
 
 /// A follower's place.
 #[derive(Debug)]
-struct Seat {
-    waiter: Waiter,
-    position: u64,
-    has_begun: bool,
-    is_asleep: bool,
+pub(crate) struct Seat {
+    pub(crate) waiter: Waiter,
+    pub(crate) position: u64,
+    pub(crate) has_begun: bool,
+    pub(crate) is_asleep: bool,
     /// It was too slow for content that is too long.
-    is_cut_off: bool,
+    pub(crate) is_cut_off: bool,
 }
 
 impl FillState {
@@ -125,7 +128,7 @@ impl FillState {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -284,9 +287,4 @@ impl Inner {
         stream.dropped += read as u64;
         self.wake(wakes);
     }
-}
-
-/// How a request looks at what is stored.
-pub(crate) fn look(asked: &AskedFor, moment: Moment, settings: &Settings) -> Look {
-    Look { is_head: asked.is_head, moment, ranges_max: settings.ranges_max }
 }

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use breme_http1::FieldBlock;
 
 use crate::asking::{Moment, ResponseHead, Wakes};
-use crate::cache::{AskedFor, Cache};
-use crate::filling::{FillState, Outcome};
+use crate::cache::Cache;
+use crate::filling::{FillState, Outcome, Shard};
 use crate::key::Key;
+use crate::pending::AskedFor;
 use crate::status::{CacheStatus, Forwarded};
-use crate::store::{Shard, Stored};
+use crate::store::Stored;
 use crate::{Answer, invalidation};
 
 /// A client that leaves does not end the fetching of an answer of which no more than this is missing.
@@ -34,7 +35,7 @@ enum Work {
     Pass,
     /// It changes something: a good answer makes stored ones invalid.
     Unsafe { cache: Arc<Cache>, key: Box<Key> },
-    /// GET or HEAD.
+    /// GET, HEAD or POST.
     Fetch(Box<Fetch>),
 }
 
@@ -45,6 +46,8 @@ pub(crate) enum Role {
     Get,
     /// What is stored may be freshened.
     Head,
+    /// What is stored is invalid afterwards, but the answer may take its place (RFC 9110, 9.3.3).
+    Post,
 }
 
 #[derive(Debug)]
@@ -134,7 +137,7 @@ impl Forward {
         match &mut self.work {
             Work::Pass => Verdict::Relay,
             Work::Unsafe { cache, key } => {
-                invalidation::after(cache, key, head);
+                invalidation::after(cache, key, head, None);
                 Verdict::Relay
             }
             Work::Fetch(fetch) => {

@@ -1,16 +1,18 @@
 //! For how long a response is fresh, and how old it was when it came (RFC 9111, 4.2).
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_http1::list_members;
 
 use crate::Settings;
-use crate::asking::{FieldValues, Moment};
+use crate::asking::Moment;
+use crate::dates;
 use crate::directives::{ResponseDirectives, SECONDS_MAX, number};
+use crate::fields::FieldValues;
 
-/// Statuses whose responses may be fresh without saying so (RFC 9110, 15.1), without 206.
-const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+/// Statuses whose responses may be fresh without saying so (RFC 9110, 15.1).
+const HEURISTIC: [u16; 12] = [200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501];
 /// Shorter lifetimes are not shortened.
 const SPREAD_FROM_S: u32 = 60;
 
@@ -35,7 +37,7 @@ impl Freshness {
         times: Times,
         settings: &Settings,
     ) -> Self {
-        let date = date(fields, "date").unwrap_or(times.received.wall);
+        let date = dates::date(fields, "date").unwrap_or(times.received.wall);
         let explicit = directives
             .s_maxage_s
             .or(directives.max_age_s)
@@ -87,7 +89,7 @@ fn expires(fields: &impl FieldValues, date: UnixSeconds) -> Option<u32> {
     if !fields.has("expires") {
         return None;
     }
-    let until = self::date(fields, "expires").unwrap_or(UnixSeconds(0));
+    let until = dates::date(fields, "expires").unwrap_or(UnixSeconds(0));
     Some(u32::try_from(until.0.saturating_sub(date.0)).unwrap_or(SECONDS_MAX))
 }
 
@@ -102,25 +104,13 @@ fn heuristic(
     if !may_be_heuristic(status) && !directives.public {
         return None;
     }
-    let modified = self::date(fields, "last-modified")?;
+    let modified = dates::date(fields, "last-modified")?;
     let share = Duration::from_secs(date.0.saturating_sub(modified.0)) * settings.heuristic_percent.min(100) / 100;
     u32::try_from(share.min(settings.heuristic_max).as_secs()).ok()
 }
 
 pub(crate) fn may_be_heuristic(status: u16) -> bool {
     HEURISTIC.contains(&status)
-}
-
-/// The date in a field that stands there once, in any of the three formats (RFC 9110, 5.6.7).
-pub(crate) fn date(fields: &impl FieldValues, name: &str) -> Option<UnixSeconds> {
-    let mut lines = fields.values(name);
-    let (Some(value), None) = (lines.next(), lines.next()) else { return None };
-    parse_date(value)
-}
-
-pub(crate) fn parse_date(value: &[u8]) -> Option<UnixSeconds> {
-    let time = httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()?;
-    Some(UnixSeconds(time.duration_since(UNIX_EPOCH).ok()?.as_secs()))
 }
 
 #[cfg(test)]

@@ -10,11 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use breme_http1::FieldBlock;
 
 use crate::key::KeyHasher;
-use crate::store::Stored;
 use crate::structured::Names;
 
-/// Groups and keys of one response; RFC 9875, 2.1, asks for at least 32. A response with more is not stored: it could not be purged.
-pub(crate) const GROUPS_MAX: usize = 128;
 /// What a membership costs at worst: a group of its own, in two tables that have just grown.
 const MEMBERSHIP_BYTES: u64 = 256;
 /// Purges of groups that are remembered for answers that are on their way; when there are more, such answers are not stored.
@@ -71,11 +68,6 @@ impl Groups {
         GroupId(self.hasher.hash(&[origin, b"\n", name].concat()).place)
     }
 
-    /// All that a stored response belongs to.
-    pub(crate) fn of(&self, stored: &Stored) -> Vec<GroupId> {
-        self.ids(stored.key(), stored.block())
-    }
-
     /// All that a response with these lines belongs to.
     pub(crate) fn ids(&self, key: &[u8], lines: &FieldBlock) -> Vec<GroupId> {
         let names = Names::of(lines, &self.key_fields);
@@ -103,11 +95,10 @@ impl Groups {
         true
     }
 
-    /// A response is gone. Tells what its memberships cost.
-    pub(crate) fn forget(&self, stored: &Stored, place: u64) -> u64 {
-        let groups = self.of(stored);
+    /// A response that belonged to these is gone. Tells what its memberships cost.
+    pub(crate) fn forget(&self, groups: &[GroupId], place: u64) -> u64 {
         let mut index = self.lock();
-        for group in &groups {
+        for group in groups {
             let Some(members) = index.members.get_mut(group) else { continue };
             if let Some(count) = members.get_mut(&place) {
                 *count -= 1;

@@ -3,7 +3,7 @@
 //! Pure: the instant and the seed are arguments, and what waits is woken by its caller. One [`Cache`] serves all shards of a process.
 //!
 //! ```text
-//!                        ┌─ Answer       out of the store; perhaps with a refresh to be done in the background (a Forward)
+//!                        ┌─ Answer       out of the store (Refresh: with a Forward to be done in the background)
 //!   Cache::ask(Request) ─┼─ Forward      ask upstream, perhaps with other conditions; feed it the answer: head, content, end, or failure
 //!                        └─ Wait         another request is fetching it: a Follower, read like a stream, whose owner is woken
 //! ```
@@ -13,27 +13,34 @@
 //!
 //! | file | says |
 //! |---|---|
-//! | `key` | what a request is for |
-//! | `directives`, `structured` | Cache-Control, and the fields that are written by RFC 9651 |
+//! | `key`, `fields` | what a request is for, and what stands in it |
+//! | `directives`, `structured`, `dates` | Cache-Control, the fields that are written by RFC 9651, and dates |
 //! | `freshness`, `storing` | for how long a response is fresh, and whether it may be stored at all |
 //! | `selecting` | which variant a request gets (Vary) |
-//! | `validation`, `ranges` | conditional requests and partial ones |
+//! | `validation`, `ranges`, `parts` | conditional requests, partial ones, and parts that are stored |
 //! | `invalidation`, `groups`, `purge` | what makes stored responses go before their time |
 //! | `store` | the bounded store: shards, S3-FIFO, the budget |
-//! | `filling`, `forward` | answers that are being fetched, and who waits for them |
+//! | `filling`, `forward`, `following` | answers that are being fetched, and who waits for them |
+//! | `cache`, `deciding` | the whole of it, and what is to be done with a request |
 //! | `status` | Cache-Status |
 
 mod answer;
 mod asking;
 mod bytes_inline;
 mod cache;
+mod dates;
+mod deciding;
 mod directives;
+mod fields;
 mod filling;
+mod following;
 mod forward;
 mod freshness;
 mod groups;
 mod invalidation;
 mod key;
+mod parts;
+mod pending;
 mod purge;
 mod ranges;
 mod selecting;
@@ -45,9 +52,10 @@ mod structured;
 mod validation;
 
 pub use answer::{Answer, Content, Standing};
-pub use asking::{Asked, Moment, Request, ResponseHead, Waiter, Wakes};
+pub use asking::{Moment, Request, ResponseHead, Waiter, Wakes};
 pub use cache::{Cache, HotObject, SettingsError, Statistics};
-pub use filling::{Followed, Follower, Reading, StreamedHead};
+pub use deciding::Asked;
+pub use following::{Followed, Follower, Reading, StreamedHead};
 pub use forward::{Forward, Verdict};
 pub use key::{Scheme, normalise_authority};
 pub use purge::{Manner, Purge, PurgeError};

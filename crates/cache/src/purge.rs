@@ -8,9 +8,10 @@ use std::sync::Arc;
 use breme_base::Instant;
 
 use crate::cache::Cache;
+use crate::filling::{FillState, Shard};
 use crate::groups::GroupId;
 use crate::key::Key;
-use crate::store::{Shard, Stored};
+use crate::store::Stored;
 
 /// What goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Cache {
     /// If a URL is none.
     pub fn purge(&self, purge: &Purge, manner: Manner, now: Instant) -> Result<usize, PurgeError> {
         Ok(match purge {
-            Purge::Url(url) => self.purge_key(&key(url)?, manner, now),
+            Purge::Url(url) => self.purge_key(&key(url)?, manner, now, |_| true),
             Purge::Prefix(prefix) => {
                 let prefix = key(prefix)?;
                 self.purge_everywhere(|key| key.starts_with(prefix.as_slice()), manner, now)
@@ -77,9 +78,10 @@ impl Cache {
         })
     }
 
-    /// What is stored for this is no longer right.
-    pub(crate) fn invalidate(&self, key: &Key) {
-        self.purge_key(key, Manner::Hard, Instant::ZERO);
+    /// What is stored for this is no longer right, nor what is being fetched for it, but for the fill that knows better.
+    pub(crate) fn invalidate(&self, key: &Key, own: Option<&Arc<FillState>>) {
+        let is_other = |fill: &Arc<FillState>| !own.is_some_and(|own| Arc::ptr_eq(own, fill));
+        self.purge_key(key, Manner::Hard, Instant::ZERO, is_other);
     }
 
     pub(crate) fn invalidate_groups(&self, origin: &[u8], names: &[Vec<u8>]) {
@@ -87,10 +89,10 @@ impl Cache {
         self.purge_groups(&groups, Manner::Hard, Instant::ZERO);
     }
 
-    fn purge_key(&self, key: &Key, manner: Manner, now: Instant) -> usize {
+    fn purge_key(&self, key: &Key, manner: Manner, now: Instant, is_due: impl Fn(&Arc<FillState>) -> bool) -> usize {
         let hash = self.store.hash_of(key);
         let mut shard = self.store.write(hash);
-        purge_fills(&mut shard, |filling| filling == key.as_slice());
+        purge_fills(&mut shard, |fill| *fill.key == *key.as_slice() && is_due(fill));
         match manner {
             Manner::Hard => self.store.remove_from(&mut shard, hash.place, key.as_slice(), |_| true),
             Manner::Soft => shard.variants(hash.place, key.as_slice()).filter(|stored| soften(stored, now)).count(),
@@ -99,13 +101,14 @@ impl Cache {
 
     fn purge_everywhere(&self, is_meant: impl Fn(&[u8]) -> bool, manner: Manner, now: Instant) -> usize {
         match manner {
-            Manner::Hard => {
-                self.store.remove_everywhere(|stored| is_meant(stored.key()), |shard| purge_fills(shard, &is_meant))
-            }
+            Manner::Hard => self.store.remove_everywhere(
+                |stored| is_meant(stored.key()),
+                |shard| purge_fills(shard, |fill| is_meant(&fill.key)),
+            ),
             Manner::Soft => {
                 let mut count = 0;
                 self.store.at_each_shard(|shard| {
-                    purge_fills(shard, &is_meant);
+                    purge_fills(shard, |fill| is_meant(&fill.key));
                     count += shard.iter().filter(|stored| is_meant(stored.key()) && soften(stored, now)).count();
                 });
                 count
@@ -115,9 +118,7 @@ impl Cache {
 
     /// The groups' members are named by the hashes of their keys; whether one of these still belongs to them is looked at again.
     fn purge_groups(&self, groups: &[GroupId], manner: Manner, now: Instant) -> usize {
-        let is_member = |stored: &Stored| {
-            stored.has_groups() && self.store.groups.of(stored).iter().any(|group| groups.contains(group))
-        };
+        let is_member = |stored: &Stored| self.store.groups_of(stored).iter().any(|group| groups.contains(group));
         let places = self.store.groups.purge(groups);
         let mut count = 0;
         for stored in self.store.with_places(&places).iter().filter(|stored| is_member(stored)) {
@@ -144,8 +145,8 @@ fn soften(stored: &Arc<Stored>, now: Instant) -> bool {
     !stored.is_pass()
 }
 
-fn purge_fills(shard: &mut Shard, is_meant: impl Fn(&[u8]) -> bool) {
+fn purge_fills(shard: &mut Shard, is_meant: impl Fn(&Arc<FillState>) -> bool) {
     for fills in shard.fills.values_mut() {
-        fills.iter().filter(|fill| is_meant(&fill.key)).for_each(|fill| fill.purge());
+        fills.iter().filter(|fill| is_meant(fill)).for_each(|fill| fill.purge());
     }
 }

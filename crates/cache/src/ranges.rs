@@ -1,11 +1,11 @@
-//! Parts of a stored response (RFC 9110, 14; RFC 9111, 3.4). Only complete responses are stored, so every part of one can be given.
+//! Parts of a complete stored response (RFC 9110, 14; RFC 9111, 3.4): every one can be given. What is given of stored parts is in `parts`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use breme_http1::{ByteRange, FieldBlock, Ranges, parse_ranges};
 use bytes::Bytes;
 
-use crate::asking::{FieldValues, lines};
+use crate::fields::{FieldValues, lines};
 use crate::validation::if_range_holds;
 
 /// What a request gets instead of the whole.
@@ -93,7 +93,7 @@ fn slice(content: &Bytes, range: ByteRange) -> Bytes {
 }
 
 /// The stored lines, with these in the place of those of the same names.
-fn with(stored: &FieldBlock, new: &[(&str, String)]) -> FieldBlock {
+pub(crate) fn with(stored: &FieldBlock, new: &[(&str, String)]) -> FieldBlock {
     let mut out = FieldBlock::new();
     let is_new = |name: &[u8]| new.iter().any(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
     for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_new(name)) {

@@ -7,8 +7,8 @@
 use breme_http1::list_members;
 
 use crate::Settings;
-use crate::asking::FieldValues;
 use crate::bytes_inline::InlineBytes;
+use crate::fields::FieldValues;
 
 /// A response that varies with more fields is not stored.
 const NAMES_MAX: usize = 16;

@@ -34,6 +34,8 @@ pub enum Forwarded {
     Request,
     /// What is stored is stale.
     Stale,
+    /// Only a part is stored, and not the one that is asked for.
+    Partial,
 }
 
 impl Forwarded {
@@ -45,6 +47,7 @@ impl Forwarded {
             Self::VaryMiss => "vary-miss",
             Self::Request => "request",
             Self::Stale => "stale",
+            Self::Partial => "partial",
         }
     }
 }

@@ -7,8 +7,9 @@ use breme_base::Random;
 use breme_http1::{list_members, reason_phrase};
 
 use crate::Settings;
-use crate::asking::{FieldValues, ResponseHead};
+use crate::asking::ResponseHead;
 use crate::directives::{ResponseDirectives, qualified_names};
+use crate::fields::FieldValues;
 use crate::freshness::{Freshness, Times, may_be_heuristic};
 use crate::selecting::{Cookies, Vary};
 use crate::store::Terms;
@@ -37,12 +38,18 @@ pub(crate) struct RequestTraits {
     pub(crate) no_store: bool,
     pub(crate) has_authorization: bool,
     pub(crate) is_personal: bool,
+    /// Only a response that says itself for how long it is fresh may be stored (RFC 9110, 9.3.3).
+    pub(crate) needs_lifetime: bool,
+    /// It asks for a part.
+    pub(crate) has_range: bool,
 }
 
 impl RequestTraits {
     pub(crate) fn of(request: &impl FieldValues, no_store: bool, settings: &Settings) -> Self {
         Self {
             no_store,
+            needs_lifetime: false,
+            has_range: request.has("range"),
             has_authorization: request.has("authorization"),
             is_personal: Cookies::new(settings).are_personal(request),
         }
@@ -63,7 +70,8 @@ pub(crate) fn judge(
     let vary = Vary::of(fields);
     // Upstream's troubles pass.
     let lasting = |names| Judgement::Refuse(Refusal { is_lasting: status < 500, names });
-    if request.no_store || matches!(status, 206 | 304) {
+    let is_unasked = status == 304 || (status == 206 && !request.has_range);
+    if request.no_store || is_unasked || is_about_the_request(status) {
         return Judgement::Refuse(Refusal { is_lasting: false, names: Vec::new() });
     }
     if directives.is_closed(status) || fields.has("set-cookie") || fields.has("set-cookie2") {
@@ -81,10 +89,19 @@ pub(crate) fn judge(
     let freshness = Freshness::read(status, fields, &directives, targeted.is_some(), times, settings);
     let terms = terms(&directives, freshness, times, settings, random);
     let terms = Terms { has_groups: !group_names.is_empty(), ..terms };
+    if request.needs_lifetime && !freshness.is_explicit {
+        return Judgement::Refuse(Refusal { is_lasting: false, names });
+    }
     if directives.allows(status, freshness) && is_of_use(fields, terms) {
         return Judgement::Store { terms, names };
     }
     lasting(names)
+}
+
+/// Whether a status judges the request and not its target: its conditions (412), its range (416), its expectation (417), or who asks, how often and
+/// with how many fields (428, 429, 431, 511: RFC 6585 forbids to store these). None of that is in the key, so whoever asked plainly would get it.
+const fn is_about_the_request(status: u16) -> bool {
+    matches!(status, 412 | 416 | 417 | 428 | 429 | 431 | 511)
 }
 
 impl ResponseDirectives {
@@ -167,16 +184,23 @@ impl StoredFields {
     }
 }
 
-/// The lines of a response as they are stored. A line that cannot be sent is left out; `http1` receives none.
+/// The lines of a response as they are stored. A line that cannot be sent is left out; `http1` receives none. They get the room that they need and no
+/// more from the beginning: what is made larger step by step and smaller in the end leaves holes in the memory, 80 bytes for each response.
 pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http1::FieldBlock {
+    /// `: ` and the line's end.
+    const AROUND_BYTES: usize = 4;
     let stored = StoredFields::of(&head.fields);
-    let mut lines = breme_http1::FieldBlock::new();
-    for field in head.fields.iter().filter(|field| stored.has(field.name.as_bytes())) {
+    let fields = || head.fields.iter().filter(|field| stored.has(field.name.as_bytes()));
+    let bytes: usize = fields().map(|field| field.name.len() + field.value.len() + AROUND_BYTES).sum();
+    let capacity = bytes + head.added.as_bytes().len();
+    let mut lines = breme_http1::FieldBlock::with_capacity(capacity);
+    for field in fields() {
         let _ = lines.push(field.name, field.value);
     }
-    for (name, value) in crate::asking::lines(head.added.as_bytes()) {
+    for (name, value) in crate::fields::lines(head.added.as_bytes()) {
         let _ = lines.push(std::str::from_utf8(name).unwrap_or_default(), value);
     }
+    debug_assert!(lines.as_bytes().len() <= capacity, "the room was counted wrongly");
     lines
 }
 
@@ -187,12 +211,28 @@ mod tests {
     use crate::testing::{NOON, block, http_date};
     use breme_base::Instant;
 
-    const PLAIN: RequestTraits = RequestTraits { no_store: false, has_authorization: false, is_personal: false };
+    const PLAIN: RequestTraits = RequestTraits {
+        no_store: false,
+        has_authorization: false,
+        is_personal: false,
+        needs_lifetime: false,
+        has_range: false,
+    };
 
     fn judged(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> Judgement {
         let received = Moment { now: Instant::ZERO, wall: NOON };
         let times = Times { asked: Instant::ZERO, received };
         judge(request, status, &block(fields), times, &Settings::new(1 << 20), &mut Random::new(1))
+    }
+
+    #[test]
+    fn what_judges_the_request_is_not_stored_for_the_target() {
+        for status in [412, 416, 417, 428, 429, 431, 511] {
+            assert!(!is_stored(PLAIN, status, &[("Cache-Control", "public, max-age=600")]), "{status}");
+        }
+        for status in [200, 400, 404, 410, 414, 501] {
+            assert!(is_stored(PLAIN, status, &[("Cache-Control", "max-age=600")]), "{status}");
+        }
     }
 
     fn is_stored(request: RequestTraits, status: u16, fields: &[(&str, &str)]) -> bool {
@@ -241,6 +281,25 @@ mod tests {
             assert!(is_lasting(fields), "{fields:?}");
         }
         assert!(!is_stored(RequestTraits { no_store: true, ..PLAIN }, 200, &[FRESH]));
+    }
+
+    #[test]
+    fn parts_where_they_were_asked_for() {
+        let ranged = RequestTraits { has_range: true, ..PLAIN };
+        assert!(is_stored(ranged, 206, &[FRESH]) && !is_stored(ranged, 304, &[FRESH]));
+        assert!(is_stored(ranged, 206, &[("Last-Modified", &http_date(-1000))]));
+    }
+
+    #[test]
+    fn some_need_a_lifetime_of_their_own() {
+        let posted = RequestTraits { needs_lifetime: true, ..PLAIN };
+        let modified = http_date(-1000);
+        assert!(is_stored(posted, 200, &[FRESH]));
+        for fields in
+            [&[("Last-Modified", modified.as_str())][..], &[("ETag", "\"a\"")], &[("Cache-Control", "public")]]
+        {
+            assert!(!is_stored(posted, 200, fields), "{fields:?}");
+        }
     }
 
     #[test]

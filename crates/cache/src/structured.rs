@@ -4,9 +4,11 @@
 
 use sfv::{BareItem, Dictionary, List, ListEntry, Parser};
 
-use crate::asking::FieldValues;
 use crate::directives::{ResponseDirectives, SECONDS_MAX};
-use crate::groups::GROUPS_MAX;
+use crate::fields::FieldValues;
+
+/// Groups and keys of one response; RFC 9875, 2.1, asks for at least 32. A response with more is not stored: it could not be purged.
+const GROUPS_MAX: usize = 128;
 
 /// The first of these fields that is there, valid and not empty says what the cache does, and neither the others nor Cache-Control and Expires say
 /// anything beside it (RFC 9213, 2.2).

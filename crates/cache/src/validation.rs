@@ -2,8 +2,8 @@
 
 use breme_http1::{FieldBlock, Fields, any_tag, only_tag};
 
-use crate::asking::{FieldValues, lines};
-use crate::freshness::{date, parse_date};
+use crate::dates::{date, parse_date};
+use crate::fields::{FieldValues, lines};
 use crate::storing::StoredFields;
 
 /// What a request's conditions say of a stored response.

@@ -8,12 +8,14 @@
 //! | [`heads`] | request line, target, Host, field lines (RFC 9112, 2–5; RFC 9110, 5, 7) |
 //! | [`framing`] | Content-Length, Transfer-Encoding, chunked coding (RFC 9112, 6–7) |
 //! | [`connections`] | persistence, pipelining, Expect, HTTP/1.0, ends (RFC 9112, 9; RFC 9110, 10.1.1) |
+//! | [`desync`] | requests made to be read in two ways, made systematically; for what stands behind a proxy |
 //!
 //! The server must offer the laboratory's answers: `/bytes/N`, and `POST` to any path answering with its content.
 
 mod answer;
 mod case;
 pub mod connections;
+pub mod desync;
 pub mod framing;
 pub mod heads;
 

@@ -39,10 +39,13 @@ use crate::transport::Transport;
 /// 64 buffers of 64 kB: 4 MB a shard, touched only as far as bytes come. Few and long is better than many and short: what is received
 /// in pieces of 8 kB costs twice as much when it is long, and short requests touch only the first page of a buffer. They suffice for any
 /// number of connections, since a turn brings few completions at a time (Linux 6.13 and later: about 20); a lack costs one wish more.
-const SIZES: RingSizes = RingSizes { submissions: 512, completions: 4096, buffers: 64, buffer_bytes: 64 * 1024 };
-/// Who brings a whole buffer at a time has more. One wish for the whole life of a connection fills buffer after buffer, up to all of the ring's in a
-/// turn, before a node that has enough can say so. Where a long answer begins that may happen once; from then on its connection receives piece by
-/// piece, until little comes again.
+///
+/// One wish to receive fills buffer after buffer, up to all of the ring's in a turn, before a node that has enough can say so. So it ends when as
+/// much as a buffer holds has come; a wish more for each 64 kB costs nothing that could be measured.
+const SIZES: RingSizes =
+    RingSizes { submissions: 512, completions: 4096, buffers: 64, buffer_bytes: 64 * 1024, receive_bytes: 64 * 1024 };
+/// Before Linux 6.17 it cannot be told to end. Who brings a whole buffer at a time has more. Where a long answer begins all buffers may be filled
+/// once; from then on its connection receives piece by piece, until little comes again.
 const LONG_BYTES: usize = SIZES.buffer_bytes;
 const SHORT_BYTES: usize = LONG_BYTES / 4;
 /// Sends that leave together. More would be cheaper by little, and would make the first of them wait for the last.
@@ -407,7 +410,9 @@ fn receive<N: Node>(
 ) {
     match outcome {
         Ok(Some(lease)) => {
-            note_length(engine, id, lease.len());
+            if !engine.port.ring.bounds_receiving() {
+                note_length(engine, id, lease.len());
+            }
             engine.handle_arrival(id, Arrival::Bytes(&lease, lease.stamp()), goes_on);
         }
         Ok(None) => engine.handle_arrival(id, Arrival::End, goes_on),

@@ -142,6 +142,12 @@ impl FieldBlock {
         Self { bytes: Vec::new() }
     }
 
+    /// No field, and room for lines of so many bytes altogether, their ends included.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
     /// Adds a field line.
     ///
     /// # Errors

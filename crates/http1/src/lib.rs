@@ -11,7 +11,7 @@
 //!             └─► meaning    what the fields say about framing, staying, the host
 //!             └─► content    content and trailers out of its length or chunks
 //!   server, client           where the connection stands; refusals and errors
-//!   familiar                 responses whose head came before
+//!   familiar, familiar_requests   responses and requests whose head came before
 //!   byte_ranges, entity_tags  values that both caches and servers read
 //!   status, fields, encoder  messages ─► bytes; names and values checked at one place
 //!   relay, trailers      messages of others, passed on
@@ -47,6 +47,7 @@ mod content;
 mod encoder;
 mod entity_tags;
 mod familiar;
+mod familiar_requests;
 mod fields;
 mod head;
 mod limits;
@@ -66,6 +67,7 @@ pub use client::{ClientConnection, ClientError, ClientProgress};
 pub use encoder::RequestEncoder;
 pub use entity_tags::{EntityTag, any_tag, only_tag};
 pub use familiar::{FamiliarHead, WholeResponse};
+pub use familiar_requests::{FamiliarRequest, FamiliarRequests};
 pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField, list_members};
 pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};

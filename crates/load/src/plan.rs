@@ -1,149 +1,22 @@
 //! The plan of a run: what the user wants, checked once, so that nothing needs to be checked while the clock runs.
 
+mod bounds;
+mod settings;
+
 use std::fmt;
 use std::time::Duration;
 
-use breme_http1::{ClientConnection, Version};
+use breme_http1::ClientConnection;
 
-use crate::checks::Expectations;
 use crate::request::{CONTENT_BYTES_MAX, Parts, Request};
 use crate::scenario::{ScenarioError, Scenarios, Step};
-use crate::schedule::{Arrivals, Pace, RATE_MAX, STAGE_COUNT_MAX};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
 use crate::think::Think;
 use crate::variables::Variables;
 
-/// The most connections of one run.
-pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
-/// The deepest pipeline of one connection.
-pub const PIPELINE_DEPTH_MAX: usize = 4_096;
-/// Requests that all connections together may have outstanding: each takes a few bytes of memory.
-pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
-
-/// Arrivals of an open loop that may wait for a connection, unless the user says otherwise.
-pub const WAITING_MAX: u64 = 1_000_000;
-
-/// The shortest interval of the time series: closing one costs the shard some tens of microseconds.
-pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
-/// The longest one.
-pub const INTERVAL_MAX: Duration = Duration::from_hours(1);
-
-/// What the user wants.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What is asked for, in turn.
-    pub targets: Vec<Target>,
-    /// The URL of a forward proxy that is asked for all of it.
-    pub proxy: Option<String>,
-    /// Connections that are kept busy.
-    pub connections: usize,
-    /// End after this many requests; with scenarios, sessions.
-    pub requests: Option<u64>,
-    /// End after this time.
-    pub duration: Option<Duration>,
-    /// Go on until the outside ends the run; that is its regular end.
-    pub until_stopped: bool,
-    /// Requests that one connection may have outstanding.
-    pub pipeline_depth: usize,
-    /// The method, where a target names none. None: GET, or POST if there is content.
-    pub method: Option<String>,
-    /// Fields of every request; values may hold placeholders.
-    pub fields: Vec<(String, Vec<u8>)>,
-    /// The content, where a target names none; may hold placeholders.
-    pub content: Option<Vec<u8>>,
-    /// The version that is spoken.
-    pub version: Version,
-    /// Use a connection for many requests.
-    pub keep_alive: bool,
-    /// Time between an answer and the next request.
-    pub think: Option<Think>,
-    /// The connections start spread over this time.
-    pub ramp: Duration,
-    /// How long a request may take.
-    pub timeout: Duration,
-    /// Each connection is a user with cookies of its own.
-    pub cookies: bool,
-    /// What every answer must be like.
-    pub expectations: Expectations,
-    /// Requests (with scenarios, sessions) come by a schedule, whatever the answers do. None: a closed loop.
-    pub open_loop: Option<OpenLoop>,
-    /// Names with values for the templates of targets, fields and contents. (Scenarios have theirs in them.)
-    pub variables: Variables,
-    /// Users do several steps. Then there is at most one target, whose authority and path all steps have in common.
-    pub scenarios: Option<Scenarios>,
-    /// How long the intervals of the time series are: whole milliseconds.
-    pub interval: Duration,
-    /// Everything random comes from it.
-    pub seed: u64,
-}
-
-/// Requests that come by a schedule.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OpenLoop {
-    /// How many come when.
-    pub pace: Pace,
-    /// The most that may be under way. None: as many as the connections hold.
-    pub in_flight_max: Option<u64>,
-    /// The most that may wait for a connection; what comes due then is dropped, and counted.
-    pub waiting_max: u64,
-    /// What cannot be sent so long after it was due is not sent, and counted.
-    pub deadline: Option<Duration>,
-}
-
-impl OpenLoop {
-    /// This pace; everything waits that must, for as long as it takes.
-    #[must_use]
-    pub const fn new(pace: Pace) -> Self {
-        Self { pace, in_flight_max: None, waiting_max: WAITING_MAX, deadline: None }
-    }
-
-    /// So many each second, at equal distances.
-    #[must_use]
-    pub const fn constant(rate: f64) -> Self {
-        Self::new(Pace::constant(rate, Arrivals::Even))
-    }
-}
-
-impl Settings {
-    /// Looks at the settings, whatever their targets and scenarios are.
-    ///
-    /// # Errors
-    /// At the first one that cannot be carried out.
-    pub fn check(&self) -> Result<(), PlanError> {
-        check_bounds(self)?;
-        check_fields(self)
-    }
-
-    /// One URL, and the defaults: 10 connections for 10 seconds.
-    #[must_use]
-    pub fn new(url: &str) -> Self {
-        Self {
-            targets: vec![Target::url(url)],
-            proxy: None,
-            connections: 10,
-            requests: None,
-            duration: Some(Duration::from_secs(10)),
-            until_stopped: false,
-            pipeline_depth: 1,
-            method: None,
-            fields: Vec::new(),
-            content: None,
-            version: Version::Http11,
-            keep_alive: true,
-            think: None,
-            ramp: Duration::ZERO,
-            timeout: Duration::from_secs(30),
-            cookies: false,
-            expectations: Expectations::default(),
-            open_loop: None,
-            variables: Variables::default(),
-            scenarios: None,
-            interval: Duration::from_secs(1),
-            seed: 1,
-        }
-    }
-}
+pub use bounds::{CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX};
+pub use settings::{OpenLoop, Settings, WAITING_MAX};
 
 /// A plan that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,6 +48,16 @@ pub struct Plan {
     requests: Vec<Request>,
     authority: Authority,
     proxy: Option<Authority>,
+}
+
+impl Settings {
+    /// Looks at the settings, whatever their targets and scenarios are.
+    ///
+    /// # Errors
+    /// At the first one that cannot be carried out.
+    pub fn check(&self) -> Result<(), PlanError> {
+        bounds::check(self).map_err(PlanError::Setting)
+    }
 }
 
 impl Plan {
@@ -239,7 +122,7 @@ impl Plan {
         let Some(scenarios) = &settings.scenarios else {
             return Err(PlanError::Setting("there is no scenario".to_owned()));
         };
-        check_scenario_settings(&settings)?;
+        bounds::check_scenario_settings(&settings).map_err(PlanError::Setting)?;
         let base = match (settings.targets.as_slice(), scenarios.base()) {
             ([target], _) => target.url.as_str(),
             (_, Some(base)) => base,
@@ -372,97 +255,6 @@ fn before_path(authority: &Authority, proxy: Option<&Authority>) -> String {
     }
 }
 
-fn check_bounds(settings: &Settings) -> Result<(), PlanError> {
-    let fault = |problem: String| Err(PlanError::Setting(problem));
-    if !(1..=CONNECTION_COUNT_MAX).contains(&settings.connections) {
-        return fault(format!("{} connections: it must be 1 to {CONNECTION_COUNT_MAX}", settings.connections));
-    }
-    if !(1..=PIPELINE_DEPTH_MAX).contains(&settings.pipeline_depth) {
-        return fault(format!("pipeline depth {}: it must be 1 to {PIPELINE_DEPTH_MAX}", settings.pipeline_depth));
-    }
-    if settings.connections * settings.pipeline_depth > OUTSTANDING_MAX {
-        return fault(format!("connections × pipeline depth is above {OUTSTANDING_MAX}; lower one of them"));
-    }
-    if settings.pipeline_depth > 1 && (!settings.keep_alive || settings.version == Version::Http10) {
-        return fault("a pipeline needs HTTP/1.1 connections that stay open; leave out the pipeline depth, --no-keepalive or --http 1.0".to_owned());
-    }
-    if settings.timeout.is_zero() {
-        return fault("a time-out of 0 lets no request succeed; give it some time, as in 30s".to_owned());
-    }
-    if settings.requests == Some(0) || settings.duration == Some(Duration::ZERO) {
-        return fault("nothing is to be done: the number of requests and the duration must be above 0".to_owned());
-    }
-    let has_end = settings.requests.is_some() || settings.duration.is_some();
-    if has_end && settings.until_stopped {
-        return fault(
-            "a run until it is stopped has no other end; leave out the number of requests and the duration".to_owned(),
-        );
-    }
-    if !has_end && !settings.until_stopped {
-        return fault("the run has no end; give a number of requests, a duration, or both".to_owned());
-    }
-    if settings.think.is_some_and(|think| think.min > think.max) {
-        return fault("the think time's range is reversed; write the shorter time first".to_owned());
-    }
-    check_interval(settings.interval).map_err(PlanError::Setting)?;
-    match &settings.open_loop {
-        Some(open_loop) => check_open_loop(settings, open_loop).map_err(PlanError::Setting),
-        None => Ok(()),
-    }
-}
-
-/// The files that hold intervals tell their times to the millisecond.
-fn check_interval(interval: Duration) -> Result<(), String> {
-    if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) || !interval.subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(format!("an interval of {interval:?}: it must be from 10ms to 1h, in whole milliseconds"));
-    }
-    Ok(())
-}
-
-fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), String> {
-    let OpenLoop { pace, in_flight_max, deadline, .. } = open_loop;
-    let rates = || std::iter::once(pace.rate).chain(pace.stages.iter().map(|stage| stage.rate));
-    if let Some(bad) = rates().find(|rate| !(0.0..=RATE_MAX).contains(rate)) {
-        return Err(format!("a rate of {bad} a second: it must be from 0 to {RATE_MAX}"));
-    }
-    if rates().all(|rate| rate == 0.0) {
-        return Err("a rate of 0 asks for nothing; give a rate above 0".to_owned());
-    }
-    if pace.stages.len() > STAGE_COUNT_MAX {
-        return Err(format!("{} stages: there may be {STAGE_COUNT_MAX}", pace.stages.len()));
-    }
-    let places = (settings.connections * settings.pipeline_depth) as u64;
-    if let Some(max) = in_flight_max
-        && !(1..=places).contains(max)
-    {
-        return Err(format!(
-            "{max} requests in flight: it must be from 1 to connections × pipeline depth, {places}; raise -c to have more"
-        ));
-    }
-    if deadline.is_some_and(|deadline| deadline.is_zero()) {
-        return Err("a deadline of 0 lets no request be sent; give it some time, as in 100ms".to_owned());
-    }
-    if settings.think.is_some() && settings.scenarios.is_none() {
-        return Err("a think time belongs to users who wait for answers; with a rate, leave it out".to_owned());
-    }
-    Ok(())
-}
-
-fn check_scenario_settings(settings: &Settings) -> Result<(), PlanError> {
-    let problem = if settings.pipeline_depth > 1 {
-        "the users of a scenario wait for each answer; leave out the pipeline depth"
-    } else if settings.expectations.any() {
-        "what a scenario expects of answers stands in its file, under `check` of each step; leave out --expect-…"
-    } else if settings.method.is_some() || settings.content.is_some() {
-        "methods and contents stand in the scenario's file, in each step; leave them out"
-    } else if settings.targets.len() > 1 {
-        "a scenario has its requests in its own file; leave out the targets"
-    } else {
-        return Ok(());
-    };
-    Err(PlanError::Setting(problem.to_owned()))
-}
-
 fn build_step(
     settings: &Settings,
     step: &Step,
@@ -486,22 +278,6 @@ fn build_step(
         content: step.content.as_ref(),
     };
     Request::build(parts).map_err(fault)
-}
-
-/// Fields that would contradict what is sent.
-fn check_fields(settings: &Settings) -> Result<(), PlanError> {
-    let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
-    for (name, _) in &settings.fields {
-        if is(name, "Content-Length") || is(name, "Transfer-Encoding") {
-            return Err(PlanError::Setting(format!("field {name:?} is made from the content; leave it out")));
-        }
-        if is(name, "Cookie") && settings.cookies {
-            return Err(PlanError::Setting(
-                "a Cookie field and --cookies exclude each other; leave one out".to_owned(),
-            ));
-        }
-    }
-    Ok(())
 }
 
 fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, PlanError> {

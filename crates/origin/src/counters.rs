@@ -1,31 +1,14 @@
-//! What a site counts: exactly, without the shards meeting on one cache line, and without a locked instruction for a request.
-//!
-//! Each shard has a place of its own, into which only its node writes. Who wants to know adds the places up.
+//! What a site counts, each shard at a [place](ShardPlaces) of its own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use breme_base::{Count, ShardPlaces, SharedCounts};
 use breme_http1::{RefusalReason, Version};
 
 /// The classes of statuses that a server answers with, 2xx to 5xx.
 const CLASS_COUNT: usize = 4;
 /// Versions that are told apart. A request that was refused for its first line has none.
 const VERSIONS: [Option<Version>; 3] = [Some(Version::Http11), Some(Version::Http10), None];
-
-/// A number into which one thread writes.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    /// One more. A shard counts before the last byte of an answer leaves, so a client that has it will find it counted.
-    pub(crate) fn add(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-    }
-
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// Where the answer to a look-up came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +35,7 @@ pub(crate) struct ShardCounts {
 }
 
 impl ShardCounts {
-    /// An answer that was handed over completely.
+    /// An answer that was handed over completely; before its last byte leaves, so that a client that has it will find it counted.
     pub(crate) fn count_answer(&self, status: u16, version: Option<Version>) {
         let class = usize::from(status / 100).saturating_sub(2).min(CLASS_COUNT - 1);
         let version = match version {
@@ -77,10 +60,10 @@ impl ShardCounts {
 }
 
 /// The places of all shards, and what happens too seldom to need one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Counters {
-    shards: Mutex<Vec<Arc<ShardCounts>>>,
-    refusals: [AtomicU64; RefusalReason::ALL.len()],
+    shards: ShardPlaces<ShardCounts>,
+    refusals: SharedCounts<{ RefusalReason::ALL.len() }>,
 }
 
 /// Answers of one kind.
@@ -95,52 +78,40 @@ pub struct AnswerCount {
 }
 
 impl Counters {
-    /// All zero, and no shard.
-    pub(crate) fn new() -> Self {
-        Self { shards: Mutex::default(), refusals: [const { AtomicU64::new(0) }; RefusalReason::ALL.len()] }
-    }
-
     /// A place for one shard more, to be written by nobody else.
     pub(crate) fn add_shard(&self) -> Arc<ShardCounts> {
-        let counts = Arc::new(ShardCounts::default());
-        self.shards().push(counts.clone());
-        counts
+        self.shards.add_shard()
     }
 
     pub(crate) fn count_refusal(&self, reason: RefusalReason) {
-        self.refusals[reason as usize].fetch_add(1, Ordering::Relaxed);
+        self.refusals.add(reason as usize);
     }
 
     /// The answers of all shards.
     pub(crate) fn answered(&self) -> u64 {
-        self.shards().iter().map(|shard| shard.answered()).sum()
+        self.shards.sum(ShardCounts::answered)
     }
 
     /// The same by class and version.
     pub(crate) fn answers(&self) -> Vec<AnswerCount> {
-        let shards = self.shards();
         let kinds = (0..CLASS_COUNT).flat_map(|class| (0..VERSIONS.len()).map(move |version| (class, version)));
         let count = |(class, version): (usize, usize)| AnswerCount {
             status_class: class as u8 + 2,
             version: VERSIONS[version],
-            count: shards.iter().map(|shard| shard.answers[class][version].load()).sum(),
+            count: self.sum(|shard| &shard.answers[class][version]),
         };
         kinds.map(count).collect()
     }
 
     /// Every reason with its count.
     pub(crate) fn refusals(&self) -> Vec<(RefusalReason, u64)> {
-        let count = |&reason: &RefusalReason| (reason, self.refusals[reason as usize].load(Ordering::Relaxed));
+        let count = |&reason: &RefusalReason| (reason, self.refusals.load(reason as usize));
         RefusalReason::ALL.iter().map(count).collect()
     }
 
     /// One of the other counts, of all shards.
     pub(crate) fn sum(&self, of: impl Fn(&ShardCounts) -> &Count) -> u64 {
-        self.shards().iter().map(|shard| of(shard).load()).sum()
-    }
-
-    fn shards(&self) -> MutexGuard<'_, Vec<Arc<ShardCounts>>> {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.sum(|shard| of(shard).load())
     }
 }
 
@@ -150,7 +121,7 @@ mod tests {
 
     #[test]
     fn every_shard_is_in_the_sums() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         let kinds = [(200, VERSIONS[0]), (304, VERSIONS[1]), (404, VERSIONS[0]), (599, VERSIONS[2])];
         for (times, (status, version)) in (1..).zip(kinds) {
             let shard = counters.add_shard();
@@ -168,7 +139,7 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_place_of_its_own() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         for (times, &reason) in (1..).zip(RefusalReason::ALL) {
             (0..times).for_each(|_| counters.count_refusal(reason));
         }

@@ -99,7 +99,7 @@ impl Site {
         }
         let lines = SharedLines::new(cache_control(settings.cache_control.as_deref())?);
         let files = root.map(|root| FileCache::new(root, &settings));
-        let counters = Counters::new();
+        let counters = Counters::default();
         Ok(Self { shared: Arc::new(Shared { settings, files, visitors, counters, lines, clock }) })
     }
 

@@ -1,11 +1,9 @@
-//! What the proxy counts: exactly, without the shards meeting on one cache line, and without a locked instruction for a request.
-//!
-//! Each shard has a place of its own, into which only its node writes. Who wants to know adds the places up.
+//! What the proxy counts, each shard at a [place](ShardPlaces) of its own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use breme_base::{Count, ShardPlaces, SharedCounts};
 use breme_cache::{CacheStatus, Forwarded};
 use breme_http1::RefusalReason;
 
@@ -132,28 +130,6 @@ pub struct Bucket {
     pub count: u64,
 }
 
-/// A number into which one thread writes.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub(crate) fn add(&self) {
-        self.add_many(1);
-    }
-
-    pub(crate) fn add_many(&self, count: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
-    }
-
-    pub(crate) fn remove(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
-    }
-
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// What one shard counts. Places are far enough from each other: processors fetch cache lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -240,26 +216,20 @@ impl ShardCounts {
 }
 
 /// The places of all shards, and what happens too seldom to need one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Counters {
-    shards: Mutex<Vec<Arc<ShardCounts>>>,
-    refusals: [AtomicU64; RefusalReason::ALL.len()],
+    shards: ShardPlaces<ShardCounts>,
+    refusals: SharedCounts<{ RefusalReason::ALL.len() }>,
 }
 
 impl Counters {
-    pub(crate) fn new() -> Self {
-        Self { shards: Mutex::default(), refusals: [const { AtomicU64::new(0) }; RefusalReason::ALL.len()] }
-    }
-
     /// A place for one shard more, to be written by nobody else.
     pub(crate) fn add_shard(&self) -> Arc<ShardCounts> {
-        let counts = Arc::new(ShardCounts::default());
-        self.shards().push(counts.clone());
-        counts
+        self.shards.add_shard()
     }
 
     pub(crate) fn count_refusal(&self, reason: RefusalReason) {
-        self.refusals[reason as usize].fetch_add(1, Ordering::Relaxed);
+        self.refusals.add(reason as usize);
     }
 
     pub(crate) fn counts(&self) -> ProxyCounts {
@@ -318,16 +288,12 @@ impl Counters {
     }
 
     fn refusals(&self) -> Vec<(RefusalReason, u64)> {
-        let count = |&reason: &RefusalReason| (reason, self.refusals[reason as usize].load(Ordering::Relaxed));
+        let count = |&reason: &RefusalReason| (reason, self.refusals.load(reason as usize));
         RefusalReason::ALL.iter().map(count).collect()
     }
 
     fn sum(&self, of: impl Fn(&ShardCounts) -> &Count) -> u64 {
-        self.shards().iter().map(|shard| of(shard).load()).sum()
-    }
-
-    fn shards(&self) -> MutexGuard<'_, Vec<Arc<ShardCounts>>> {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.sum(|shard| of(shard).load())
     }
 }
 
@@ -337,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_shard_is_in_the_sums() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         for (shard, status) in [101, 200, 304, 404, 599].into_iter().enumerate() {
             let counts = counters.add_shard();
             (0..=shard).for_each(|_| counts.count_answer(status));
@@ -352,7 +318,7 @@ mod tests {
 
     #[test]
     fn times_fall_into_the_bucket_of_their_bound() {
-        let counters = Counters::new();
+        let counters = Counters::default();
         let counts = counters.add_shard();
         for nanos in [0, 500_000, 500_001, 10_000_000_000, 10_000_000_001] {
             counts.count_upstream_time(Duration::from_nanos(nanos));

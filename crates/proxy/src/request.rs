@@ -23,6 +23,8 @@ pub(crate) struct Asker<'a> {
 pub(crate) struct Passing<'a> {
     /// The value of Host; none: it is not known yet who will be asked, and Host is to be the upstream's.
     pub(crate) authority: Option<&'a str>,
+    /// Whom the client asked, as the upstream is told.
+    pub(crate) asked: Option<&'a str>,
     pub(crate) asker: Asker<'a>,
     /// The request to go on with another protocol is passed on.
     pub(crate) with_upgrade: bool,
@@ -67,7 +69,7 @@ pub(crate) fn write(
             6 => head.expects_continue || !is("Expect"),
             // Lines that will be continued, or that nobody vouches for.
             9 if is("Forwarded") => passing.asker.is_trusted && !identity.forwarded,
-            9 if is("X-Real-IP") => passing.asker.is_trusted,
+            9 if begins(name, "X-Real-IP") => passing.asker.is_trusted,
             12 if passing.hops_left.is_some() => !is("Max-Forwards"),
             // These credentials were for us (RFC 9110, 11.7.2).
             19 if is_forward => !is("Proxy-Authorization"),
@@ -86,7 +88,7 @@ pub(crate) fn write(
     if let Some(hops) = passing.hops_left {
         writer.field("Max-Forwards", hops.to_string().as_bytes())?;
     }
-    write_identity(identity, head, &passing.asker, &mut writer)?;
+    write_identity(identity, head, passing, &mut writer)?;
     if let Some(conditions) = passing.conditions {
         writer.block(conditions);
     }
@@ -139,12 +141,16 @@ fn is_condition(name: &str) -> bool {
 fn framing(head: &RequestHead<'_, '_>) -> Framing {
     match (head.framing, head.method) {
         (Framing::None, Method::Post | Method::Put | Method::Patch) => Framing::Length(0),
+        // It says nothing, and an upstream that minds it would answer otherwise than to those who do not say it.
+        (Framing::Length(0), Method::Get | Method::Head) => Framing::None,
         (framing, _) => framing,
     }
 }
 
+/// Whether an upstream may take the name for one that begins so: applications are given both `-` and `_` as `_` (RFC 3875, 4.1.18).
 fn begins(name: &str, prefix: &str) -> bool {
-    name.as_bytes().get(..prefix.len()).is_some_and(|front| front.eq_ignore_ascii_case(prefix.as_bytes()))
+    let is_alike = |(own, known): (u8, u8)| own.eq_ignore_ascii_case(&known) || (own == b'_' && known == b'-');
+    name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(is_alike)
 }
 
 /// Whether it is one of those that are written here.
@@ -166,10 +172,11 @@ fn joined(fields: Fields<'_, '_>, name: &str) -> Option<Vec<u8>> {
 fn write_identity(
     identity: &Identity,
     head: &RequestHead<'_, '_>,
-    asker: &Asker<'_>,
+    passing: &Passing<'_>,
     writer: &mut FieldWriter<'_>,
 ) -> Result<(), InvalidField> {
-    let own = OwnLines::of(identity, head.authority, asker.is_secured);
+    let asker = &passing.asker;
+    let own = OwnLines::of(identity, passing.asked, asker.is_secured);
     if !asker.is_trusted {
         let mut lines = Vec::new();
         own.write(asker, &mut lines);
@@ -192,7 +199,7 @@ fn write_identity(
         writer.field("X-Forwarded-For", &continued("X-Forwarded-For", asker.address.as_bytes()))?;
         // These two tell what the one in front was asked, not what we were.
         let host =
-            joined(head.fields, "X-Forwarded-Host").or_else(|| head.authority.map(|host| host.as_bytes().to_vec()));
+            joined(head.fields, "X-Forwarded-Host").or_else(|| passing.asked.map(|host| host.as_bytes().to_vec()));
         if let Some(host) = host {
             writer.field("X-Forwarded-Host", &host)?;
         }
@@ -289,12 +296,12 @@ mod tests {
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
-        let (with_upgrade, accepts_trailers) = (head.asks_upgrade, head.fields.accept_trailers());
         let passing = Passing {
             authority: head.authority,
+            asked: head.authority,
             asker,
-            with_upgrade,
-            accepts_trailers,
+            with_upgrade: head.asks_upgrade,
+            accepts_trailers: head.fields.accept_trailers(),
             hops_left: None,
             conditions: None,
             own_cookie: None,
@@ -312,11 +319,21 @@ mod tests {
     #[test]
     fn a_client_cannot_speak_for_others() {
         let shared = shared(|_| {});
-        let request = "GET /a?b HTTP/1.1\r\nHost: a.example\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nx-forwarded-port: 1\r\nX-Real-IP: 1.1.1.1\r\nVia: 1.0 other\r\nAccept: x\r\n\r\n";
+        let request = "GET /a?b HTTP/1.1\r\nHost: a.example\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nx-forwarded-port: 1\r\nX_Forwarded_For: 1.1.1.1\r\nX-Real-IP: 1.1.1.1\r\nX-Real_IP: 1.1.1.1\r\nVia: 1.0 other\r\nAccept: x\r\n\r\n";
         assert_eq!(
             passed_by(&shared, asker("192.0.2.7", false, false), request),
             "GET /a?b HTTP/1.1\r\nHost: a.example\r\nVia: 1.0 other\r\nAccept: x\r\nVia: 1.1 breme\r\nForwarded: for=192.0.2.7;proto=http;host=a.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn no_content_is_not_mentioned_where_none_is_expected() {
+        let shared = shared(|settings| (settings.identity.forwarded, settings.identity.x_forwarded) = (false, false));
+        let passed = |method: &str| {
+            let request = format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+            passed_by(&shared, asker("192.0.2.7", false, false), &request).contains("Content-Length")
+        };
+        assert_eq!(["GET", "HEAD", "POST", "DELETE"].map(passed), [false, false, true, true]);
     }
 
     #[test]

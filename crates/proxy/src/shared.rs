@@ -66,7 +66,7 @@ impl Shared {
         };
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(settings.seed));
-        let (counters, queue, retry_budget) = (Arc::new(Counters::new()), Arc::default(), Arc::default());
+        let (counters, queue, retry_budget) = (Arc::new(Counters::default()), Arc::default(), Arc::default());
         Ok(Self {
             role,
             tls_clients,

@@ -431,3 +431,66 @@ fn content_of_a_request_is_never_a_request() {
     let upstream = Acts::new().expect(GET).send(origin(FRESH, "one")).expect(fat).send(origin(FRESH, "fat"));
     play(vec![client], vec![upstream]);
 }
+
+/// The answer to a POST that is the target itself is what a GET gets afterwards, with the content of that POST never in the way; and what was
+/// asked for before a change of it is not stored (RFC 9110, 9.3.3; RFC 9111, 4.4).
+#[test]
+fn an_answer_to_post_is_stored_unless_something_changed_meanwhile() {
+    let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nGET /";
+    let put = "PUT /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
+    let itself = "Cache-Control: max-age=60\r\nContent-Location: /a";
+    let first = Script::new()
+        .connect()
+        .send(text(format!("{post}{GET}")))
+        .expect(text(relayed(itself, "made", "fwd=method; stored")))
+        .expect(text(stored(itself, "made", 0, "hit; ttl=60")))
+        .send(post)
+        .expect(text(later(5, relayed(itself, "late", "fwd=method; stored"))))
+        .send(GET)
+        .expect(text(later(5, relayed(FRESH, "new", "fwd=uri-miss; stored"))))
+        .part();
+    let second =
+        Script::new().connect().wait(seconds(2)).send(put).expect(text(relayed("X: y", "", "fwd=method"))).part();
+    let upstream = vec![
+        Acts::new()
+            .expect(post)
+            .send(origin(itself, "made"))
+            .expect(post)
+            .wait(seconds(5))
+            .send(later(5, origin(itself, "late")))
+            .expect(GET)
+            .send(later(5, origin(FRESH, "new"))),
+        Acts::new().expect(put).send(origin("X: y", "")),
+    ];
+    play(vec![first, second], upstream);
+}
+
+#[test]
+fn parts_are_stored_and_joined() {
+    let range = |bytes: &str| GET.replace("\r\n\r\n", &format!("\r\nRange: bytes={bytes}\r\n\r\n"));
+    let more = |place: &str| format!("{FRESH}\r\nETag: \"1\"\r\nContent-Range: bytes {place}/10");
+    let as_part = |answer: String| answer.replace("200 OK", "206 Partial Content");
+    let hit = |place: &str, content: &str| {
+        let length = format!("Content-Length: {}", content.len());
+        let lines = [FRESH, "ETag: \"1\"", &format!("Content-Range: bytes {place}/10"), "Age: 0"].join("\r\n");
+        as_part(head(&["HTTP/1.1 200 OK", &length, DATE, &lines, "Cache-Status: breme; hit; ttl=60"])) + content
+    };
+    let client = Script::new()
+        .connect()
+        .send(text(range("0-5")))
+        .expect(text(as_part(relayed(&more("0-5"), "012345", "fwd=uri-miss; stored"))))
+        .send(text(range("2-3").repeat(3)))
+        .expect(text(hit("2-3", "23").repeat(3)))
+        .send(text(range("6-9")))
+        .expect(text(as_part(relayed(&more("6-9"), "6789", "fwd=partial; stored"))))
+        .send(GET)
+        .expect(text(stored(&format!("{FRESH}\r\nETag: \"1\""), "0123456789", 0, "hit; ttl=60")))
+        .part();
+    let upstream = Acts::new()
+        .expect(range("0-5"))
+        .send(as_part(origin(&more("0-5"), "012345")))
+        .expect(range("6-9"))
+        .send(as_part(origin(&more("6-9"), "6789")));
+    let counts = play(vec![client], vec![upstream]);
+    assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_bytes), (4, 2, 16));
+}

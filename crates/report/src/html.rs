@@ -24,7 +24,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::Run;
+use crate::run::Run;
 use crate::words;
 use parts::Gallery;
 

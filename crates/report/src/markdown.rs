@@ -5,8 +5,9 @@ use std::fmt::Write;
 use breme_experiment::judgement::{HypothesisJudgement, Judgement};
 
 use crate::figures::Unit;
+use crate::run::Run;
 use crate::table::Table;
-use crate::{Run, prose, text, units, words};
+use crate::{prose, text, units, words};
 use breme_base::plural;
 
 /// The most rows of a table; a comment on a pull request is for reading.

@@ -12,7 +12,8 @@ use breme_experiment::record::{RunHead, TrialRecord, WorkloadRecord};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Run, words};
+use crate::run::Run;
+use crate::words;
 
 /// Whether the JSON has the whole distributions; they are most of its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

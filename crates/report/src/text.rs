@@ -7,8 +7,9 @@ use breme_experiment::judgement::{Judgement, MeasureRow, MeasureTable};
 use breme_experiment::record::TrialEnd;
 
 use crate::figures::{Unit, figure_or_dash, range};
+use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{Run, units, words};
+use crate::{units, words};
 use breme_base::plural;
 
 /// The most rows of a table on a terminal.

@@ -9,7 +9,8 @@ use breme_stats::go_bench::{self as lines, Better, Measure};
 use breme_stats::{Histogram, jtl as log};
 
 use crate::distribution::decode;
-use crate::{Run, words};
+use crate::run::Run;
+use crate::words;
 
 /// The run as JMeter's log, a row for each request of the steady parts of all trials that count. A record knows the times of all
 /// requests together and how many went wrong, not which: these are spread evenly over the times.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use breme_experiment::expression::{self, Claim, Expression, Vocabulary};
 use breme_experiment::judgement::Judgement;
 
-use crate::Run;
 use crate::figures::Unit;
+use crate::run::Run;
 
 /// The names that the records of a run know: its plan's, as far as they were used.
 pub(crate) fn vocabulary(run: &Run<'_>) -> Vocabulary {

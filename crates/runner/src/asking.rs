@@ -105,6 +105,14 @@ impl Target {
     }
 }
 
+/// A path behind a URL: `http://h:1/` and `/x` make `http://h:1/x`. What is a URL itself is left alone.
+pub(crate) fn with_path(url: &str, path: &str) -> String {
+    match path {
+        path if path.contains("://") => path.to_owned(),
+        path => format!("{}/{}", url.trim_end_matches('/'), path.trim_start_matches('/')),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +130,12 @@ mod tests {
         for wrong in ["", "127.0.0.1:80", "ftp://a", "/x", "http://"] {
             assert!(Target::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_path_is_the_subjects_own() {
+        assert_eq!(with_path("http://h:1/", "/x"), "http://h:1/x");
+        assert_eq!(with_path("http://h:1/a", "x?y"), "http://h:1/a/x?y");
+        assert_eq!(with_path("http://h:1", "https://z/"), "https://z/");
     }
 }

@@ -8,17 +8,17 @@
 //! Y. Benjamini, Y. Hochberg: *Controlling the false discovery rate*, J. R. Statist. Soc. B 57 (1995) 289–300. Measures of the same trials go together,
 //! which does it no harm (Y. Benjamini, D. Yekutieli, Ann. Statist. 29 (2001) 1165–1188).
 
+use crate::chances::{ascending, cleaned};
+
 /// Each chance after correction, in the order in which they came: to be held against the level as it is.
 ///
 /// What is not a number counts as 1.
 #[must_use]
 pub fn false_discovery_rates(p: &[f64]) -> Vec<f64> {
-    let plain: Vec<f64> = p.iter().map(|&p| if p.is_nan() { 1.0 } else { p.clamp(0.0, 1.0) }).collect();
-    let mut order: Vec<usize> = (0..plain.len()).collect();
-    order.sort_by(|&left, &right| plain[left].total_cmp(&plain[right]));
+    let plain = cleaned(p);
     let mut corrected = plain.clone();
     let mut smallest = 1.0_f64;
-    for (place, &index) in order.iter().enumerate().rev() {
+    for (place, &index) in ascending(&plain).iter().enumerate().rev() {
         smallest = smallest.min(plain[index] * plain.len() as f64 / (place + 1) as f64);
         corrected[index] = smallest;
     }

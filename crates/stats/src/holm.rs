@@ -6,17 +6,17 @@
 //!
 //! S. Holm: *A simple sequentially rejective multiple test procedure*, Scand. J. Statist. 6 (1979) 65–70.
 
+use crate::chances::{ascending, cleaned};
+
 /// Each chance after correction, in the order in which they came: to be held against the level as it is.
 ///
 /// What is not a number counts as 1.
 #[must_use]
 pub fn holm(p: &[f64]) -> Vec<f64> {
-    let plain: Vec<f64> = p.iter().map(|&p| if p.is_nan() { 1.0 } else { p.clamp(0.0, 1.0) }).collect();
-    let mut order: Vec<usize> = (0..plain.len()).collect();
-    order.sort_by(|&left, &right| plain[left].total_cmp(&plain[right]));
+    let plain = cleaned(p);
     let mut corrected = plain.clone();
     let mut largest = 0.0_f64;
-    for (step, &index) in order.iter().enumerate() {
+    for (step, &index) in ascending(&plain).iter().enumerate() {
         let left_to_test = (plain.len() - step) as f64;
         largest = largest.max((plain[index] * left_to_test).min(1.0));
         corrected[index] = largest;

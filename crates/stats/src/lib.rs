@@ -31,6 +31,7 @@
 //! assert!((histogram.quantile(0.99) as f64 / 990_000.0 - 1.0).abs() < 0.001);
 //! ```
 
+mod chances;
 mod encoded;
 mod false_discovery;
 pub mod go_bench;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::{Outcome, cargo};
+use crate::steps::{Outcome, cargo};
 
 /// For each crate, the crates of this project that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[

@@ -11,13 +11,13 @@
 
 mod arrows;
 mod packages;
+mod steps;
 mod suite;
 mod tests_run;
 
 use std::process::{Command, ExitCode};
 
-/// What the user reads when a step fails.
-type Outcome = Result<(), String>;
+use steps::{Outcome, cargo, root, step, target};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -93,27 +93,4 @@ fn bench(what: &str, arguments: &[String]) -> Outcome {
 
 fn release_binary(name: &str) -> std::path::PathBuf {
     target().join("release").join(name)
-}
-
-fn target() -> std::path::PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), std::path::PathBuf::from)
-}
-
-/// The folder of the workspace.
-fn root() -> std::path::PathBuf {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
-}
-
-fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root());
-    command
-}
-
-/// Runs a command; what it prints goes where ours goes.
-fn step(name: &str, mut command: Command) -> Outcome {
-    eprintln!("── {name}");
-    let status = command.status().map_err(|error| format!("{name}: cannot start {command:?}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
 }

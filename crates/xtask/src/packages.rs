@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::Outcome;
+use crate::steps::Outcome;
 
 /// A package and a file that is there once it is installed.
 pub(crate) struct Package {

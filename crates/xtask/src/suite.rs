@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Outcome, step};
+use crate::steps::{Outcome, step};
 
 const NAME: &str = "http-cache-tests";
 /// One version, since results are compared with those that are written down.

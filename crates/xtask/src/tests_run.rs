@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::{Outcome, cargo};
+use crate::steps::{Outcome, cargo};
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {

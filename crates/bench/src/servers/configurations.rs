@@ -3,28 +3,13 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
 
-use super::{Kind, proxies};
+use super::kind::Kind;
+use super::place::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION, Place};
+use super::proxies;
 use crate::workbench::{Certificate, find_program};
 
-/// Where a peer runs, and what for.
-pub(super) struct Place<'a> {
-    pub(super) folder: &'a Path,
-    pub(super) pages: &'a Path,
-    pub(super) address: SocketAddr,
-    pub(super) connections: usize,
-    pub(super) certificate: Option<&'a Certificate>,
-    /// Whom a proxy asks.
-    pub(super) upstream: Option<SocketAddr>,
-}
-
-/// Connections beyond those of the load: the checks', the listener.
-pub(crate) const CONNECTIONS_SPARE: usize = 100;
-/// What the one that counts worst, lighttpd, wants for a connection.
-pub(crate) const DESCRIPTORS_PER_CONNECTION: usize = 2;
 /// Threads of Apache's only process; each handles one request at a time.
 const APACHE_THREADS: usize = 128;
 

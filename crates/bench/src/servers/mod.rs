@@ -2,6 +2,8 @@
 //! its value. Proxies have an origin behind them, on the generator's processor: the proxy alone is what is measured.
 
 mod configurations;
+mod kind;
+mod place;
 mod proxies;
 
 use std::fs;
@@ -15,46 +17,10 @@ use crate::instruments;
 use crate::processes::Running;
 use crate::workbench::{Workbench, find_program, printed_by};
 
-use configurations::Place;
-pub(crate) use configurations::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION};
-
-/// A kind of server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// `breme site DIR --lab`, one thread.
-    BremeSite,
-    /// nginx with one worker, sendfile and a cache of open files; `/bytes/13` is a `return 200`.
-    Nginx,
-    /// lighttpd with one worker.
-    Lighttpd,
-    /// Apache with the event module and one process of many threads.
-    Apache,
-    /// What stands behind the proxies: nginx, whose answers may be kept for a day.
-    Origin,
-    /// `breme proxy`, one thread.
-    BremeProxy(Store),
-    /// nginx with one worker, which keeps its connections to the origin.
-    NginxProxy(Store),
-    /// HAProxy with one thread.
-    Haproxy,
-    /// Varnish with one pool of threads.
-    Varnish(Store),
-}
-
-/// What a proxy may keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Store {
-    Nothing,
-    /// Answers, in so much memory.
-    Mebibytes(u64),
-}
-
-/// What is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Subject {
-    pub(crate) kind: Kind,
-    pub(crate) tls: bool,
-}
+use kind::ORIGIN_STATUS;
+pub(crate) use kind::{Kind, OBJECT_BYTES, Store, Subject};
+use place::Place;
+pub(crate) use place::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION};
 
 /// A running server.
 pub(crate) struct Server {
@@ -67,47 +33,19 @@ pub(crate) struct Server {
     _folder: tempfile::TempDir,
 }
 
-/// The objects of the origin at `/objects/NAME` have so much content.
-pub(crate) const OBJECT_BYTES: usize = 1_000;
-/// Where the origin tells how many requests came to it.
-const ORIGIN_STATUS: &str = "/status";
-
 /// How long a server may take until it accepts.
 const READY_WITHIN: Duration = Duration::from_secs(10);
-
-impl Kind {
-    pub(crate) const fn program(self) -> &'static str {
-        match self {
-            Self::BremeSite | Self::BremeProxy(_) => "breme",
-            Self::Nginx | Self::Origin | Self::NginxProxy(_) => "nginx",
-            Self::Lighttpd => "lighttpd",
-            Self::Apache => "apache2",
-            Self::Haproxy => "haproxy",
-            Self::Varnish(_) => "varnishd",
-        }
-    }
-
-    const fn is_proxy(self) -> bool {
-        matches!(self, Self::BremeProxy(_) | Self::NginxProxy(_) | Self::Haproxy | Self::Varnish(_))
-    }
-
-    /// Whether it answers again without asking the origin.
-    pub(crate) const fn keeps_answers(self) -> bool {
-        matches!(self, Self::BremeProxy(store) | Self::NginxProxy(store) | Self::Varnish(store) if matches!(store, Store::Mebibytes(_)))
-    }
-}
 
 impl Server {
     /// Starts one that can hold `connections`, with whatever stands behind it, and returns when it accepts.
     pub(crate) fn start(workbench: &Workbench, subject: Subject, connections: usize) -> Result<Self, String> {
         let origin = if subject.kind.is_proxy() {
-            let origin = Subject { kind: Kind::Origin, tls: false };
-            Some(Box::new(Self::start_peer(workbench, origin, connections, None)?))
+            Some(Box::new(Self::start_origin(workbench, subject.kind, connections)?))
         } else {
             None
         };
         match subject.kind {
-            Kind::BremeSite => Self::start_site(workbench, subject.tls, connections),
+            Kind::BremeSite => Self::start_site(workbench, subject.tls, connections, workbench.cpus.server),
             Kind::BremeProxy(store) => Self::start_proxy(workbench, store, connections, origin),
             _ => Self::start_peer(workbench, subject, connections, origin),
         }
@@ -173,14 +111,24 @@ impl Server {
         suite.map(str::to_owned).ok_or_else(|| format!("openssl s_client on {} printed:\n{printed}", self.address))
     }
 
-    fn start_site(workbench: &Workbench, tls: bool, connections: usize) -> Result<Self, String> {
+    /// What stands behind a proxy, on the generator's processor. Behind one that only relays it is the cheapest server that there is here, for all
+    /// proxies alike: otherwise that processor would be the limit, and a proxy that waits half of its time costs more for each request.
+    fn start_origin(workbench: &Workbench, proxy: Kind, connections: usize) -> Result<Self, String> {
+        if proxy.keeps_answers() {
+            let origin = Subject { kind: Kind::Origin, tls: false };
+            return Self::start_peer(workbench, origin, connections, None);
+        }
+        Self::start_site(workbench, false, connections, workbench.cpus.generator)
+    }
+
+    fn start_site(workbench: &Workbench, tls: bool, connections: usize, cpu: usize) -> Result<Self, String> {
         let mut command = workbench.breme("site", connections);
         command.arg(workbench.pages()).arg("--lab");
         if tls {
             let certificate = workbench.certificate()?;
             command.arg("--tls-cert").arg(&certificate.chain).arg("--tls-key").arg(&certificate.key);
         }
-        Self::start_ours(workbench, command, tls, None)
+        Self::start_ours(workbench, command, cpu, tls, None)
     }
 
     fn start_proxy(
@@ -191,23 +139,24 @@ impl Server {
     ) -> Result<Self, String> {
         let mut command = workbench.breme("proxy", connections);
         command.args(origin.as_ref().map(|origin| format!("--upstream={}", origin.url(""))));
-        if let Store::Mebibytes(mebibytes) = store {
+        if let Some(mebibytes) = store.limit(proxies::HELD_BY_BREME) {
             command.arg(format!("--cache-memory={mebibytes}MiB"));
         }
-        Self::start_ours(workbench, command, false, origin)
+        Self::start_ours(workbench, command, workbench.cpus.server, false, origin)
     }
 
     /// Starts one of our own servers, which tells where it listens.
     fn start_ours(
         workbench: &Workbench,
         mut command: Command,
+        cpu: usize,
         tls: bool,
         origin: Option<Box<Self>>,
     ) -> Result<Self, String> {
         let folder = workbench.new_folder()?;
         command.args(["--listen", "127.0.0.1:0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file(folder.path())?);
-        let mut running = workbench.processes.start(&mut command, Some(workbench.cpus.server))?;
+        let mut running = workbench.processes.start(&mut command, Some(cpu))?;
         let mut line = String::new();
         if let Some(output) = running.take_stdout() {
             BufReader::new(output).read_line(&mut line).map_err(|error| format!("breme: {error}"))?;

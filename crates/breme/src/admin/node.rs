@@ -11,8 +11,8 @@ use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Rece
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use super::Readiness;
 use super::api::{Api, Call, Page, Token};
+use super::readiness::Readiness;
 
 /// Connections at a time; past it one must go.
 const CONNECTIONS_KEPT: usize = 48;

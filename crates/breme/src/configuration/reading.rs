@@ -1,6 +1,7 @@
 //! From the text of a file to flags. Every fault is told, each with its place, the line itself and the likely remedy.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::ops::Range;
 use std::path::Path;
 
@@ -11,8 +12,16 @@ use clap::{Arg, Command};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Setting;
 use super::keys::{FLAGS_ONLY, Kind, is_list, keys};
+use crate::failure::in_a_line;
+
+/// A flag of a file, with its values as the command line would have them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The name that the command knows it by.
+    pub id: String,
+    pub arguments: Vec<OsString>,
+}
 
 /// The flags that a file holds, in its order.
 pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>, Faults> {
@@ -124,7 +133,7 @@ impl Reader<'_> {
         match error.kind() {
             ErrorKind::ValueValidation => {
                 let source = error.source().map(ToString::to_string);
-                Err(source.unwrap_or_else(|| super::in_a_line(&error)))
+                Err(source.unwrap_or_else(|| in_a_line(&error)))
             }
             ErrorKind::InvalidValue => Err(not_among(&error)),
             // What it needs besides may stand elsewhere; that is looked at when all is known.
@@ -138,7 +147,7 @@ fn not_among(error: &clap::Error) -> String {
     let (Some(ContextValue::String(wrong)), Some(ContextValue::Strings(right))) =
         (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue))
     else {
-        return super::in_a_line(error);
+        return in_a_line(error);
     };
     let near = nearest(wrong, right.iter().map(String::as_str));
     let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));

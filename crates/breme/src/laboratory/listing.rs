@@ -7,7 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use breme_experiment::record::RunHead;
 use breme_runner::journal;
 
-use super::{RUNS_FOLDER, output};
+use super::output;
+use super::stored::RUNS_FOLDER;
 use crate::failure::Failure;
 
 /// List stored runs, the newest first

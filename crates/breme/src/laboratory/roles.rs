@@ -6,8 +6,16 @@ use std::path::PathBuf;
 use breme_experiment::plan::{Flag, Role, Roles};
 use clap::{Arg, Command, CommandFactory, Parser};
 
-use crate::Cli;
-use crate::configuration::in_a_line;
+use crate::failure::in_a_line;
+use crate::roles::RoleCommand;
+
+/// This program, as far as experiments start it.
+#[derive(Debug, Parser)]
+#[command(name = "breme", version, propagate_version = true, disable_help_subcommand = true)]
+struct Program {
+    #[command(subcommand)]
+    role: RoleCommand,
+}
 
 /// The names of the servers among the subcommands.
 const SERVERS: [&str; 2] = ["site", "proxy"];
@@ -16,7 +24,7 @@ const UPSTREAMS: [&str; 1] = ["upstream"];
 
 /// All servers with their flags.
 pub(super) fn roles() -> Roles {
-    let program = Cli::command();
+    let program = Program::command();
     let servers = program.get_subcommands().filter(|command| SERVERS.contains(&command.get_name()));
     Roles(servers.map(role).collect())
 }
@@ -42,8 +50,8 @@ fn flag(argument: &Arg) -> Flag {
 /// Looks at the arguments of a subcommand as the subcommand itself would; says what is wrong in one line.
 pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
     let words = ["breme", command].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
-    match Cli::try_parse_from(words).map_err(|error| in_a_line(&error))?.command {
-        crate::Command::Load(args) => args.check_without_files().map_err(|failure| failure.message),
+    match Program::try_parse_from(words).map_err(|error| in_a_line(&error))?.role {
+        RoleCommand::Load(args) => args.check_without_files().map_err(|failure| failure.message),
         _ => Ok(()),
     }
 }

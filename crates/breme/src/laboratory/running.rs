@@ -15,9 +15,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::progress::Show;
 use super::reporting::{self, Format};
-use super::stored::{self, Judged};
-use super::{KEEP, RUNS_FOLDER, experiment, output};
+use super::stored::{self, Judged, RUNS_FOLDER};
+use super::{experiment, output};
 use crate::failure::{AGAINST, FAILED, Failure};
+
+/// The name of the hidden command by which this program keeps the processes of others.
+const KEEP: &str = "keep";
 
 /// Carry out experiments and answer their questions
 #[derive(Debug, clap::Args)]

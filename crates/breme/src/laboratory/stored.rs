@@ -10,8 +10,11 @@ use breme_experiment::plan::Plan;
 use breme_report::{Instruments, Run};
 use breme_runner::journal::{self, StoredRun};
 
-use super::{RUNS_FOLDER, experiment};
+use super::experiment;
 use crate::failure::Failure;
+
+/// Where runs are kept, unless the user says otherwise.
+pub(super) const RUNS_FOLDER: &str = "runs";
 
 /// A run, judged.
 pub(super) struct Judged {

@@ -2,50 +2,43 @@
 
 use std::sync::Arc;
 
-use breme_driver::{ClientOptions, ClientTls, Identity, TlsVersion, Trust};
+use breme_driver::{ClientOptions, ClientTls, TlsVersion};
 use breme_load::Authority;
 use breme_node::TlsFailure;
 
 use super::Args;
 use crate::failure::Failure;
-use crate::tls::{IdentityFiles, PROTOCOLS, authorities, own_identity};
+use crate::tls::{ClientFlags, IdentityFiles, client};
 
 /// How TLS is spoken with the server, if its URL says so. The files are read in any case, so that a wrong one is found.
 /// In the places of [`breme_load::TLS_CLIENT`] and [`breme_load::TLS_STRANGER`].
 pub(super) fn clients(args: &Args, authority: &Authority) -> Result<Vec<Arc<ClientTls>>, Failure> {
-    let identity = identity(args)?;
-    let named = args.cacert.as_ref().map(|path| authorities("--cacert", path)).transpose();
-    let named = named.map_err(Failure::usage)?;
+    let files = flags(args).read()?;
     if !authority.is_tls {
         return Ok(Vec::new());
     }
-    let trust = match named {
-        _ if args.insecure => Trust::Everybody,
-        Some(named) => named,
-        None => Trust::of_system(),
-    };
     let options = ClientOptions {
-        trust,
-        identity: identity.as_ref(),
-        protocols: &PROTOCOLS,
         resumption: !args.no_tls_resumption,
         version: args.tls.as_deref().map(|name| if name == "1.2" { TlsVersion::Tls12 } else { TlsVersion::Tls13 }),
+        ..files.options()
     };
-    let client = |options: &ClientOptions<'_>| {
-        ClientTls::new(&authority.host, options).map(Arc::new).map_err(|error| Failure::usage(error.to_string()))
-    };
-    let mut clients = vec![client(&options)?];
+    let mut clients = vec![client(&authority.host, &options)?];
     if args.has_scenario() {
-        clients.push(client(&ClientOptions { resumption: false, ..options })?);
+        clients.push(client(&authority.host, &ClientOptions { resumption: false, ..options })?);
     }
     Ok(clients)
 }
 
-fn identity(args: &Args) -> Result<Option<Identity>, Failure> {
-    let Some(certificate) = &args.cert else { return Ok(None) };
+fn flags(args: &Args) -> ClientFlags<'_> {
     let key = args.key.as_deref();
-    let files = IdentityFiles { certificate_flag: "--cert", certificate, key_flag: "--key", key };
-    own_identity("load", files).map(Some).map_err(Failure::usage)
+    let identity = |certificate| IdentityFiles { certificate_flag: "--cert", certificate, key_flag: "--key", key };
+    ClientFlags {
+        command: "load",
+        authorities_flag: "--cacert",
+        authorities: args.cacert.as_deref(),
+        is_insecure: args.insecure,
+        identity: args.cert.as_deref().map(identity),
+    }
 }
 
 /// What the user can do about it.

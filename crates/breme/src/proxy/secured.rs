@@ -1,14 +1,14 @@
 //! TLS toward upstreams: whose certificates count, who the proxy is, and the clients that the driver has for upstreams.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use breme_driver::{ClientOptions, ClientTls, Identity, TlsClients, Trust};
+use breme_driver::TlsClients;
 use breme_proxy::TlsNames;
 
 use super::arguments::UpstreamFlags;
 use super::upstream::Upstream;
 use crate::failure::Failure;
-use crate::tls::{IdentityFiles, PROTOCOLS, authorities, own_identity};
+use crate::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 
 /// Clients that may ever be made: an upstream that is in the list no more leaves its one behind.
 const CLIENTS_MAX: usize = 4096;
@@ -18,57 +18,50 @@ const CLIENTS_MAX: usize = 4096;
 pub struct Clients {
     pub list: TlsClients,
     pub names: TlsNames,
-    rules: Arc<Rules>,
-}
-
-/// What all clients have in common, from the start on.
-#[derive(Debug, Default)]
-struct Rules {
-    /// The machine's own authorities are read when an upstream needs them.
-    trust: OnceLock<Trust>,
-    identity: Option<Identity>,
+    files: Arc<ClientFiles>,
 }
 
 impl Clients {
     /// None yet. The files are read in any case, so that a wrong one is found.
     pub fn of(flags: &UpstreamFlags) -> Result<Self, Failure> {
-        let identity = identity(flags)?;
-        let named = flags.upstream_ca.as_deref().map(|path| authorities("--upstream-ca", path)).transpose();
-        let named = if flags.upstream_insecure { Some(Trust::Everybody) } else { named.map_err(Failure::usage)? };
-        let trust = OnceLock::new();
-        if let Some(named) = named {
-            let _ = trust.set(named); // nobody else has it
-        }
-        Ok(Self { rules: Arc::new(Rules { trust, identity }), ..Self::default() })
+        Ok(Self { files: Arc::new(client_flags(flags).read()?), ..Self::default() })
     }
 
     /// Makes a client for each upstream that is spoken to over TLS and has none.
     pub fn prepare(&self, upstreams: &[Upstream]) -> Result<(), String> {
         let is_new = |upstream: &&Upstream| upstream.is_tls && self.names.client(&upstream.name()).is_none();
-        for upstream in upstreams.iter().filter(is_new) {
+        let new: Vec<&Upstream> = upstreams.iter().filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let options = self.files.options();
+        for upstream in new {
             let name = upstream.name();
             if self.names.count() >= CLIENTS_MAX {
                 return Err(format!(
                     "https://{name} is one https upstream too many since the start; it needs a restart"
                 ));
             }
-            let options = ClientOptions {
-                trust: self.rules.trust.get_or_init(Trust::of_system).clone(),
-                identity: self.rules.identity.as_ref(),
-                protocols: &PROTOCOLS,
-                resumption: true,
-                version: None,
-            };
-            let client = ClientTls::new(&upstream.host, &options).map_err(|error| error.to_string())?;
-            self.names.insert(&name, self.list.add(Arc::new(client)));
+            let client = client(&upstream.host, &options).map_err(|failure| failure.message)?;
+            self.names.insert(&name, self.list.add(client));
         }
         Ok(())
     }
 }
 
-fn identity(flags: &UpstreamFlags) -> Result<Option<Identity>, Failure> {
-    let Some(certificate) = &flags.upstream_cert else { return Ok(None) };
+fn client_flags(flags: &UpstreamFlags) -> ClientFlags<'_> {
     let key = flags.upstream_key.as_deref();
-    let files = IdentityFiles { certificate_flag: "--upstream-cert", certificate, key_flag: "--upstream-key", key };
-    own_identity("proxy", files).map(Some).map_err(Failure::usage)
+    let identity = |certificate| IdentityFiles {
+        certificate_flag: "--upstream-cert",
+        certificate,
+        key_flag: "--upstream-key",
+        key,
+    };
+    ClientFlags {
+        command: "proxy",
+        authorities_flag: "--upstream-ca",
+        authorities: flags.upstream_ca.as_deref(),
+        is_insecure: flags.upstream_insecure,
+        identity: flags.upstream_cert.as_deref().map(identity),
+    }
 }

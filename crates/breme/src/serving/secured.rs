@@ -33,9 +33,8 @@ impl Reloading {
     pub fn reload(&self) {
         let role = self.role;
         let files = files(&self.certificate, self.key.as_ref());
-        match files.identity() {
+        match files.identity_with_warning(role) {
             Ok(identity) => {
-                warn(role, files.warning(&identity));
                 self.tls.replace(&identity);
                 eprintln!("breme {role}: new certificate, SHA-256 {}", fingerprint(identity.certificate()));
             }
@@ -54,8 +53,7 @@ impl Tls {
         }
         let Some(certificate) = &flags.tls_cert else { return Ok(None) };
         let files = files(certificate, flags.tls_key.as_ref());
-        let identity = files.identity().map_err(Failure::run)?;
-        warn(role, files.warning(&identity));
+        let identity = files.identity_with_warning(role).map_err(Failure::run)?;
         let tls = server(&identity)?;
         let (certificate, key) = (certificate.clone(), flags.tls_key.clone());
         let reloading = Reloading { role, tls: tls.clone(), certificate, key };
@@ -70,12 +68,6 @@ fn files<'a>(certificate: &'a PathBuf, key: Option<&'a PathBuf>) -> IdentityFile
 fn server(identity: &Identity) -> Result<ServerTls, Failure> {
     let server = ServerTls::new(identity, &PROTOCOLS).map_err(|error| Failure::run(error.to_string()))?;
     Ok(server.answering_plaintext_with(PLAINTEXT_ANSWER))
-}
-
-fn warn(role: &str, warning: Option<String>) {
-    if let Some(warning) = warning {
-        eprintln!("breme {role}: warning: {warning}");
-    }
 }
 
 /// A new certificate for the names by which this machine is reached in a laboratory.

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use crate::harness::{DRIVERS, PATIENCE, Site, free_address, run};
 
-/// Of 157 and 86 cases in this version of the suite, the newest that is published as a package. (The best published proxy passes 132 of 160 and
-/// 70 of 105 of the newest, in which several of the cases below are no longer required.)
+/// Of 157 and 86 cases in this version of the suite, the newest that is published as a package. (In the newest state of its repository several of the
+/// cases below ask for something else; docs/CACHE.md has the figures of both.)
 const REQUIRED_MIN: usize = 139;
-const OPTIMAL_MIN: usize = 77;
+const OPTIMAL_MIN: usize = 78;
 
 /// The cases that are not passed: a name and the reason on each line.
 const DEVIATIONS: &str = include_str!("cache_suite_deviations.txt");

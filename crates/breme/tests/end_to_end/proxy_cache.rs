@@ -1,7 +1,9 @@
 //! The cache of `breme proxy` as its users and those who run it see it. What it may store is tested where it is decided.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::process::Stdio;
+use std::time::{Duration, SystemTime};
 
 use breme_conformance::Answer;
 use serde_json::{Value, json};
@@ -118,6 +120,41 @@ fn purge_is_for_those_who_may() {
         assert!(is_hit(&other, "/bytes/5"), "{driver}");
         let passing = before(&site, &memory);
         assert_eq!(ask(&passing, "PURGE", "/bytes/5", "").status, 501, "{driver}: the origin's own answer");
+    }
+}
+
+/// A file in parts, as players and downloads ask for it: what upstream sent once is not asked for again, and the parts become the whole.
+#[test]
+fn parts_of_a_file_become_the_whole() {
+    const LENGTH: usize = 300_000;
+    let file: Vec<u8> = (0..LENGTH).map(|index| (index % 251) as u8).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.bin");
+    std::fs::write(&path, &file).unwrap();
+    // Of a file that was written a moment ago nobody knows whether it will be written again, and its tag is weak.
+    let yesterday = SystemTime::now() - Duration::from_secs(24 * 3600);
+    File::options().write(true).open(&path).unwrap().set_modified(yesterday).unwrap();
+    let site = Site::start(&[folder.path().to_str().unwrap(), "--cache-control", "max-age=600"]);
+    for driver in DRIVERS.iter().copied() {
+        let proxy = before(&site, &["--driver", driver, "--cache-memory", "16MiB"]);
+        let part = |first: usize, end: usize| {
+            let answer = ask(&proxy, "GET", "/film.bin", &format!("Range: bytes={first}-{}\r\n", end - 1));
+            assert_eq!(answer.status, 206, "{driver}");
+            assert!(answer.content == file[first..end], "{driver}: {first} to {end}");
+            let place = format!("bytes {first}-{}/{LENGTH}", end - 1);
+            assert_eq!(answer.field("content-range"), Some(place.as_str()), "{driver}");
+            answer.field("cache-status").unwrap().to_owned()
+        };
+        assert_eq!(part(100_000, 200_000), "breme; fwd=uri-miss; stored", "{driver}");
+        assert!(part(150_000, 150_010).starts_with("breme; hit"), "{driver}");
+        assert_eq!(part(50_000, 120_000), "breme; fwd=partial; stored", "{driver}");
+        assert!(part(60_000, 190_000).starts_with("breme; hit"), "{driver}");
+        assert_eq!(part(0, 50_000), "breme; fwd=partial; stored", "{driver}");
+        assert_eq!(part(200_000, LENGTH), "breme; fwd=partial; stored", "{driver}");
+        let whole = ask(&proxy, "GET", "/film.bin", "");
+        assert!(whole.status == 200 && whole.content == file, "{driver}");
+        let status = whole.field("cache-status").unwrap();
+        assert!(status.starts_with("breme; hit") && whole.field("content-range").is_none(), "{driver}: {status}");
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Fetch, Filled, leave};
 use crate::asking::{ResponseHead, Wakes};
-use crate::filling::{FillState, Outcome, Stream};
+use crate::filling::{FillState, Outcome, Shard, Stream};
+use crate::parts::Joint;
 use crate::selecting::{self, Cookies};
 use crate::store::{Charge, Layout, Stored, Terms};
 use crate::storing::{Refusal, stored_lines};
@@ -118,11 +119,30 @@ impl Fetch {
         let Stream { status, lines, layout, terms, mut bytes, charge, .. } = stream;
         bytes.shrink_to_fit();
         let stored = Arc::new(Stored::new(status, lines, bytes.into(), layout, terms));
+        let is_part = stored.is_part();
+        let (stored, charge) = if is_part { self.joined(stored, charge, terms) } else { (stored, charge) };
         self.cache.store.insert(self.asked.hash, Arc::clone(&stored), charge, fill.purges, |shard| {
             leave(shard, self.asked.hash.place, fill);
-            !fill.is_purged()
+            !(fill.is_purged() || is_part && self.has_more_than_part(shard, &stored))
         });
         stored
+    }
+
+    /// A part together with the one that is stored for the same requests, if they can be joined and there is memory for both.
+    fn joined(&self, new: Arc<Stored>, mut charge: Charge, terms: Terms) -> (Arc<Stored>, Charge) {
+        let (store, hash) = (&self.cache.store, self.asked.hash);
+        let is_same = |old: &&Arc<Stored>| old.variant() == new.variant();
+        let old = store.read(hash).variants(hash.place, new.key()).find(is_same).cloned();
+        let Some(joint) = old.as_ref().and_then(|old| Joint::of(old, &new)) else { return (new, charge) };
+        let Some(more) = store.reserve(joint.cost_bytes()) else { return (new, charge) };
+        charge.join(more);
+        (joint.join(terms), charge)
+    }
+
+    /// What is whole, and what says that nothing is to be stored here, stays.
+    fn has_more_than_part(&self, shard: &Shard, part: &Stored) -> bool {
+        let mut others = shard.variants(self.asked.hash.place, part.key());
+        others.any(|other| !other.is_part() && other.variant() == part.variant())
     }
 }
 

@@ -8,11 +8,13 @@ use breme_http1::FieldBlock;
 use super::{Fetch, Role};
 use crate::Answer;
 use crate::asking::{Moment, ResponseHead, Wakes};
-use crate::filling::{Outcome, look};
+use crate::filling::{Outcome, Shard};
 use crate::freshness::Times;
+use crate::invalidation;
+use crate::parts::Part;
 use crate::selecting::{self, Cookies};
 use crate::status::CacheStatus;
-use crate::store::{Layout, Shard, Stored, Terms};
+use crate::store::{Layout, Stored, Terms};
 use crate::storing::{Judgement, Refusal, judge};
 use crate::validation::{agrees, freshened};
 
@@ -26,9 +28,16 @@ impl Fetch {
         report: &mut CacheStatus,
         wakes: &mut Wakes,
     ) -> Option<Answer> {
-        if self.role == Role::Head {
-            self.freshen_by_head(moment, head);
-            return None;
+        match self.role {
+            Role::Get => {}
+            Role::Head => {
+                self.freshen_by_head(moment, head);
+                return None;
+            }
+            Role::Post => {
+                report.stored = self.take_posted(moment, head, wakes);
+                return None;
+            }
         }
         if head.status == 304
             && has_conditions
@@ -41,10 +50,10 @@ impl Fetch {
         {
             return Some(answer);
         }
-        let settings = self.cache.settings();
-        let times = Times { asked: self.asked.at, received: moment };
-        let judgement = judge(self.asked.traits, head.status, &head.fields, times, settings, &mut self.cache.random());
-        let refusal = match judgement {
+        let refusal = match self.judged(moment, head) {
+            Judgement::Store { terms, .. } if head.status == 206 && !is_part_of_use(terms, head) => {
+                Refusal { is_lasting: false, names: Vec::new() }
+            }
             Judgement::Store { .. } if head.status >= 500 && self.has_better(moment.now) => {
                 Refusal { is_lasting: false, names: Vec::new() }
             }
@@ -59,6 +68,27 @@ impl Fetch {
         };
         self.refuse(&refusal, moment.now, head.status, wakes);
         None
+    }
+
+    fn judged(&self, moment: Moment, head: &ResponseHead<'_, '_>) -> Judgement {
+        let times = Times { asked: self.asked.at, received: moment };
+        let (settings, random) = (self.cache.settings(), &mut self.cache.random());
+        judge(self.asked.traits, head.status, &head.fields, times, settings, random)
+    }
+
+    /// The answer to a POST: it makes what is stored invalid, and may itself be what a GET gets from now on. Tells whether it is being stored.
+    fn take_posted(&mut self, moment: Moment, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> bool {
+        let target = &self.asked.key;
+        invalidation::after(&self.cache, target, head, self.fill.as_ref());
+        if head.status == 200
+            && invalidation::is_of_target(target, head)
+            && let Judgement::Store { terms, names } = self.judged(moment, head)
+            && self.begin(terms, names, head, wakes).is_ok()
+        {
+            return true;
+        }
+        self.finish(Outcome::Released, wakes);
+        false
     }
 
     /// Upstream says that what is stored is still right (RFC 9111, 4.3.4).
@@ -79,7 +109,7 @@ impl Fetch {
             stored: is_stored,
             ..report
         };
-        Answer::of(&stored, &self.asked.kept, look(&self.asked, moment, self.cache.settings()), report)
+        Answer::of(&stored, &self.asked.kept, self.asked.look(moment, self.cache.settings()), report)
     }
 
     /// Puts the same content with new lines in the place of the old, unless that has gone meanwhile. What may no longer be stored goes, and is given to
@@ -136,7 +166,7 @@ impl Fetch {
             detail: Some("upstream-failed"),
             ..report
         };
-        Some(Answer::of(&stale, &self.asked.kept, look(&self.asked, moment, self.cache.settings()), report))
+        Some(Answer::of(&stale, &self.asked.kept, self.asked.look(moment, self.cache.settings()), report))
     }
 
     /// What the request and the response say goes; where neither does, the settings speak, for failures that say that upstream cannot be reached.
@@ -217,4 +247,10 @@ impl Fetch {
             std::ptr::eq(other, &raw const **stored)
         });
     }
+}
+
+/// A part is kept if it is what it says, and fresh: it is neither validated nor used stale.
+fn is_part_of_use(terms: Terms, head: &ResponseHead<'_, '_>) -> bool {
+    let is_exact = Part::of(&head.fields).is_some_and(|part| head.length == Some(part.length()));
+    is_exact && terms.fresh_for_s > 0
 }

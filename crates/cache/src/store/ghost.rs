@@ -1,7 +1,8 @@
 //! What was thrown out a short while ago: fingerprints only, so that a response which comes back is known to be wanted.
 //!
 //! A table of small buckets instead of a queue and a set: each place holds a fingerprint and the number of the insertion. What is older than the
-//! table is long counts as forgotten. Eight bytes each, no allocation but the table.
+//! table is long counts as forgotten. Eight bytes each, no allocation but the table, and that is made when the first thing goes: a store that never
+//! fills up remembers nothing.
 
 /// Places that one hash may have.
 const BUCKET: usize = 4;
@@ -16,7 +17,10 @@ struct Place {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Ghost {
+    /// Empty as long as nothing went.
     places: Vec<Place>,
+    /// How long the table is, or will be.
+    capacity: usize,
     insertions: u32,
 }
 
@@ -26,25 +30,32 @@ impl Ghost {
         if capacity == 0 { 0 } else { rounded(capacity) * size_of::<Place>() }
     }
 
-    pub(crate) fn capacity(&self) -> usize {
-        self.places.len()
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Makes room for so many. What was in it is put into the larger table.
     pub(crate) fn grow(&mut self, capacity: usize) {
-        if capacity <= self.places.len() {
+        if capacity <= self.capacity {
+            return;
+        }
+        self.capacity = rounded(capacity);
+        if self.places.is_empty() {
             return;
         }
         let old = std::mem::take(&mut self.places);
-        self.places = vec![Place::default(); rounded(capacity)];
+        self.places = vec![Place::default(); self.capacity];
         for place in old.into_iter().filter(|place| place.inserted != 0) {
             *self.slot(place.fingerprint) = place;
         }
     }
 
     pub(crate) fn insert(&mut self, hash: u64) {
-        if self.places.is_empty() {
+        if self.capacity == 0 {
             return;
+        }
+        if self.places.is_empty() {
+            self.places = vec![Place::default(); self.capacity];
         }
         // After four thousand million insertions the oldest look young once; nothing depends on it.
         self.insertions = self.insertions.wrapping_add(1).max(1);
@@ -134,6 +145,8 @@ mod tests {
         for capacity in [1, 3, 4, 5, 1000, 1024] {
             let mut ghost = Ghost::default();
             ghost.grow(capacity);
+            assert_eq!((ghost.places.capacity(), ghost.capacity()), (0, rounded(capacity)), "nothing went yet");
+            ghost.insert(1 << 16);
             assert_eq!(ghost.places.capacity() * size_of::<Place>(), Ghost::bytes_for(capacity));
         }
     }

@@ -17,7 +17,7 @@ pub(crate) use shard::Shard;
 pub(crate) use stored::{Layout, Stored, Terms};
 
 use crate::Settings;
-use crate::groups::Groups;
+use crate::groups::{GroupId, Groups};
 use crate::key::{Key, KeyHash, KeyHasher};
 
 /// More shards than cores, so that two seldom meet in one.
@@ -25,10 +25,10 @@ const SHARDS_MAX: usize = 64;
 /// A shard has at least so many bytes to work with.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 
-/// See the module.
+/// See the module. `F` is what is being fetched for a shard's keys, of which the store knows nothing but that it is under the same lock.
 #[derive(Debug)]
-pub(crate) struct Store {
-    shards: Box<[RwLock<Shard>]>,
+pub(crate) struct Store<F> {
+    shards: Box<[RwLock<Shard<F>>]>,
     pub(crate) budget: Arc<Budget>,
     hasher: KeyHasher,
     pub(crate) groups: Groups,
@@ -50,7 +50,7 @@ fn add(counter: &AtomicU64, count: usize) {
     counter.fetch_add(count as u64, Ordering::Relaxed);
 }
 
-impl Store {
+impl<F: Default> Store<F> {
     pub(crate) fn new(settings: &Settings) -> Self {
         let Settings { memory_bytes, variants_max, seed, .. } = *settings;
         let shards = (memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX as u64) as usize;
@@ -76,20 +76,20 @@ impl Store {
         self.hasher.hash(key)
     }
 
-    fn shard(&self, hash: KeyHash) -> &RwLock<Shard> {
+    fn shard(&self, hash: KeyHash) -> &RwLock<Shard<F>> {
         &self.shards[(hash.shard >> 32) as usize % self.shards.len()]
     }
 
-    pub(crate) fn read(&self, hash: KeyHash) -> RwLockReadGuard<'_, Shard> {
+    pub(crate) fn read(&self, hash: KeyHash) -> RwLockReadGuard<'_, Shard<F>> {
         read(self.shard(hash))
     }
 
-    pub(crate) fn write(&self, hash: KeyHash) -> RwLockWriteGuard<'_, Shard> {
+    pub(crate) fn write(&self, hash: KeyHash) -> RwLockWriteGuard<'_, Shard<F>> {
         write(self.shard(hash))
     }
 
     /// Each shard in turn, for those who look at all of them.
-    pub(crate) fn each(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Shard>> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Shard<F>>> {
         self.shards.iter().map(read)
     }
 
@@ -130,7 +130,7 @@ impl Store {
         for stored in gone {
             let mut bytes = stored.cost_bytes();
             if stored.has_groups() {
-                bytes += self.groups.forget(stored, self.hash(stored.key()).place);
+                bytes += self.groups.forget(&self.groups_of(stored), self.hash(stored.key()).place);
             }
             self.budget.give_back(bytes);
         }
@@ -144,9 +144,9 @@ impl Store {
         stored: Arc<Stored>,
         mut charge: Charge,
         purges: u64,
-        mut may_stay: impl FnMut(&mut Shard) -> bool,
+        mut may_stay: impl FnMut(&mut Shard<F>) -> bool,
     ) -> bool {
-        let groups = if stored.has_groups() { self.groups.of(&stored) } else { Vec::new() };
+        let groups = self.groups_of(&stored);
         let cost = stored.cost_bytes() + Groups::cost_bytes(groups.len());
         let lacking = cost.saturating_sub(charge.bytes());
         match self.reserve(lacking) {
@@ -177,7 +177,7 @@ impl Store {
     }
 
     /// The growth of a shard's tables stays with it; what was reserved beyond it goes back.
-    fn grow(&self, shard: &mut Shard, reserved: Option<Charge>) {
+    fn grow(&self, shard: &mut Shard<F>, reserved: Option<Charge>) {
         let before = shard.structure_bytes();
         shard.grow();
         let after = shard.structure_bytes();
@@ -192,7 +192,7 @@ impl Store {
     /// Takes out the responses of a key for which `is_meant` holds. The shard is locked by the caller.
     pub(crate) fn remove_from(
         &self,
-        shard: &mut Shard,
+        shard: &mut Shard<F>,
         place: u64,
         key: &[u8],
         is_meant: impl Fn(&Stored) -> bool,
@@ -207,7 +207,7 @@ impl Store {
     pub(crate) fn remove_everywhere(
         &self,
         is_meant: impl Fn(&Stored) -> bool,
-        mut at_shard: impl FnMut(&mut Shard),
+        mut at_shard: impl FnMut(&mut Shard<F>),
     ) -> usize {
         let mut count = 0;
         for lock in &self.shards {
@@ -222,16 +222,21 @@ impl Store {
     }
 
     /// Does something with each shard while nobody else may change it.
-    pub(crate) fn at_each_shard(&self, mut act: impl FnMut(&mut Shard)) {
+    pub(crate) fn at_each_shard(&self, mut act: impl FnMut(&mut Shard<F>)) {
         self.shards.iter().for_each(|lock| act(&mut write(lock)));
     }
 
     /// The responses whose keys have these hashes, each with its key's place, out of whichever shard.
     pub(crate) fn with_places(&self, places: &[u64]) -> Vec<Arc<Stored>> {
-        let of_shard = |shard: RwLockReadGuard<'_, Shard>| {
+        let of_shard = |shard: RwLockReadGuard<'_, Shard<F>>| {
             places.iter().flat_map(|&place| shard.with_place(place)).collect::<Vec<_>>()
         };
         self.each().flat_map(of_shard).collect()
+    }
+
+    /// All groups that a stored response belongs to.
+    pub(crate) fn groups_of(&self, stored: &Stored) -> Vec<GroupId> {
+        if stored.has_groups() { self.groups.ids(stored.key(), stored.block()) } else { Vec::new() }
     }
 
     pub(crate) fn hash_of(&self, key: &Key) -> KeyHash {
@@ -247,10 +252,10 @@ fn joined(first: Option<Charge>, mut second: Charge) -> Charge {
 }
 
 /// A thread that panicked while it held a shard left tables that are whole: every change of them is complete before anything can panic.
-fn read(lock: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
+fn read<F>(lock: &RwLock<Shard<F>>) -> RwLockReadGuard<'_, Shard<F>> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write(lock: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
+fn write<F>(lock: &RwLock<Shard<F>>) -> RwLockWriteGuard<'_, Shard<F>> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -166,3 +166,13 @@ impl Queue {
         self.len -= 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_small() {
+        assert_eq!(size_of::<Node>(), 32);
+    }
+}

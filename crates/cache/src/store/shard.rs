@@ -5,7 +5,6 @@
 //! gets to its end moves on to the main queue; the rest goes and leaves its fingerprint. What comes back while that is remembered enters the main
 //! queue at once. At the end of the main queue, what was used goes round again with one use less. A hit changes a counter of two bits and nothing else.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -13,7 +12,6 @@ use hashbrown::HashTable;
 use super::Stored;
 use super::ghost::Ghost;
 use super::nodes::{NONE, Nodes, Queue};
-use crate::filling::FillState;
 use crate::key::KeyHash;
 
 /// The small queue's share of a shard's bytes: one in so many.
@@ -26,18 +24,18 @@ const TABLE_MIN: usize = 16;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Shard {
+pub(crate) struct Shard<F> {
     nodes: Nodes,
     /// The newest response of each key; the others hang behind it.
     table: HashTable<u32>,
     small: Queue,
     main: Queue,
     ghost: Ghost,
-    /// Answers that are being fetched, by the hash of their keys.
-    pub(crate) fills: HashMap<u64, Vec<Arc<FillState>>>,
+    /// What is being fetched for its keys.
+    pub(crate) fills: F,
 }
 
-impl Shard {
+impl<F: Default> Shard<F> {
     pub(super) fn new() -> Self {
         Self {
             nodes: Nodes::new(),
@@ -45,12 +43,12 @@ impl Shard {
             small: Queue::new(),
             main: Queue::new(),
             ghost: Ghost::default(),
-            fills: HashMap::new(),
+            fills: F::default(),
         }
     }
 
     /// All responses of a key, the newest first.
-    pub(crate) fn variants<'s>(&'s self, place: u64, key: &[u8]) -> impl Iterator<Item = &'s Arc<Stored>> + use<'s> {
+    pub(crate) fn variants<'s>(&'s self, place: u64, key: &[u8]) -> impl Iterator<Item = &'s Arc<Stored>> + use<'s, F> {
         let mut next = self.first(place, key);
         std::iter::from_fn(move || {
             let node = self.nodes.at(next?);
@@ -279,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_tables_growth_is_told_before() {
-        let mut shard = Shard::new();
+        let mut shard = Shard::<()>::new();
         for index in 0..10_000_u32 {
             let (before, growth) = (shard.structure_bytes(), shard.growth_bytes());
             shard.grow();

@@ -107,7 +107,7 @@ impl Stored {
         &self.bytes[..self.key_bytes as usize]
     }
 
-    /// What requests it is for, as [`crate::selecting`] writes it; empty: all.
+    /// What requests it is for, as its Vary tells them apart; empty: all.
     pub(crate) fn variant(&self) -> &[u8] {
         &self.bytes[self.key_bytes as usize..self.content_at()]
     }
@@ -143,6 +143,11 @@ impl Stored {
 
     pub(crate) const fn is_pass(&self) -> bool {
         self.flags & IS_PASS != 0
+    }
+
+    /// Not all of a representation. It has a Content-Range, and one only.
+    pub(crate) const fn is_part(&self) -> bool {
+        self.status == 206
     }
 
     pub(crate) const fn has_groups(&self) -> bool {
@@ -306,6 +311,7 @@ mod tests {
 
     #[test]
     fn a_stored_response_is_small() {
-        assert!(size_of::<Stored>() <= 112, "{}", size_of::<Stored>());
+        // With the two counters of Arc it is 120 bytes, which with the allocator's own eight are a whole number of its sixteens.
+        assert_eq!(size_of::<Stored>(), 104);
     }
 }

@@ -65,7 +65,7 @@ fn store_hits(requests: &[usize], memory_bytes: u64) -> (usize, usize) {
     let mut hits = 0;
     for object in requests {
         match world.ask(&format!("GET /{object:07}"), "") {
-            Asked::Answer(_) => hits += 1,
+            Asked::Answer(_) | Asked::Refresh(..) => hits += 1,
             Asked::Forward(forward) => drop(world.answer(forward, 200, "Cache-Control: max-age=100000", &content)),
             Asked::Wait(_) => panic!("one at a time"),
         }

@@ -136,7 +136,7 @@ impl Site {
 
     fn take(&self, page: u64, known: u64, asked: Asked, random: &mut Random) {
         match asked {
-            Asked::Answer(answer) => Self::check_answer(page, known, &answer),
+            Asked::Answer(answer) | Asked::Refresh(answer, _) => Self::check_answer(page, known, &answer),
             Asked::Forward(forward) => assert!(self.fetch(page, forward, random) >= known),
             Asked::Wait(follower) => self.follow(page, known, follower, random),
         }

@@ -8,6 +8,8 @@ mod eviction;
 mod freshness;
 mod interleaving;
 mod invalidating;
+mod parts;
+mod posting;
 mod reusing;
 mod stale;
 mod world;

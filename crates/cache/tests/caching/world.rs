@@ -86,7 +86,7 @@ impl World {
     /// Asks for something that is in the store.
     pub(crate) fn hit(&mut self, request: &str, lines: &str) -> Got {
         match self.ask(request, lines) {
-            Asked::Answer(answer) => got(&answer),
+            Asked::Answer(answer) | Asked::Refresh(answer, _) => got(&answer),
             other => panic!("{request} {lines:?} is answered by {other:?}"),
         }
     }
@@ -108,7 +108,7 @@ impl World {
 
     pub(crate) fn is_hit(&mut self, request: &str, lines: &str) -> bool {
         match self.ask(request, lines) {
-            Asked::Answer(_) => true,
+            Asked::Answer(_) | Asked::Refresh(..) => true,
             Asked::Forward(forward) => {
                 self.fail(forward);
                 false

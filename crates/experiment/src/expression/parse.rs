@@ -11,8 +11,9 @@
 
 use super::cursor::{Cursor, ExpressionError, Stretch};
 use super::quantity::{is_level_character, is_name_character};
+use super::terms::{Claim, Condition, Expression, Measure, Operation, Quantity, Relation, Unit};
+use super::units;
 use super::vocabulary::Vocabulary;
-use super::{Claim, Condition, Expression, Measure, Operation, Quantity, Relation, Unit, units};
 
 /// The longest expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 4_096;

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::quantity::{Quoted, is_level_character};
-use super::{Claim, Condition, Expression, Measure, Operation, Relation, units};
+use super::terms::{Claim, Condition, Expression, Measure, Operation, Relation};
+use super::units;
 
 impl fmt::Display for Measure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

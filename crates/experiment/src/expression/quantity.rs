@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Quantity, TimeFigure};
+use super::terms::{Quantity, TimeFigure};
 
 /// Quantities that are one word.
 const WORDS: [(&str, Quantity); 14] = [
@@ -145,7 +145,7 @@ impl fmt::Display for TimeFigure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quantile(quantile) => {
-                let percent = super::units::write(*quantile, super::Unit::Share);
+                let percent = super::units::write(*quantile, super::terms::Unit::Share);
                 write!(formatter, "p{}", percent.trim_end_matches(" %"))
             }
             _ => {

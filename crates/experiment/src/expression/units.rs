@@ -1,6 +1,6 @@
 //! Units: how numbers are written with them, and which sides of a claim are alike.
 
-use super::{Expression, Operation, Quantity, Unit};
+use super::terms::{Expression, Operation, Quantity, Unit};
 
 /// How a unit is written: its name, what it is a part of, the power of ten that leads to the base unit (so that `50 ms` is exactly the
 /// number that is nearest to 0.05), and a factor for those that are no power of ten.

@@ -2,7 +2,7 @@
 
 use super::cursor::{ExpressionError, Stretch};
 use super::quantity::MeasuredOn;
-use super::{Expression, Measure, Quantity};
+use super::terms::{Expression, Measure, Quantity};
 
 /// The workloads, subjects, factors and named measures of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]

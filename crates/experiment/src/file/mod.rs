@@ -6,14 +6,15 @@
 //! | `levels` | fills the levels of factors into it |
 //! | `reader`, `values` | tree → the types below; every fault is noted, not only the first |
 //! | `fault` | what is wrong: place, line, remedy |
-//! | `schema` | the same types for editors |
+//! | `schema`, `forms` | the same types for editors |
 //!
 //! The types here are those of the file, not those of a plan: `plan` checks what they say and makes trials of it.
 
 pub(crate) mod fault;
+mod forms;
 pub(crate) mod levels;
 pub(crate) mod reader;
-mod schema;
+pub(crate) mod schema;
 pub(crate) mod tree;
 pub(crate) mod values;
 
@@ -23,8 +24,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-pub use self::schema::schema;
-use self::schema::{Factor, Request, SameTwice};
+pub(crate) use self::forms::METHODS;
+use self::forms::{Factor, Request, SameTwice};
 use self::values::{At, Command, Content, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Text, Time};
 
 /// An experiment: what is asked, of which systems, under which load.
@@ -445,6 +446,3 @@ pub enum ModelKindText {
     /// Exact mean value analysis.
     Mva,
 }
-
-/// The methods of a request table.
-pub(crate) const METHODS: [&str; 7] = ["get", "post", "put", "delete", "head", "patch", "options"];

@@ -35,13 +35,13 @@ pub(crate) fn compare_levels(question: &Question, seen: &Seen, floors: &Floors) 
         }
     }
     correct_for_number(&mut comparisons, question.confidence);
-    for comparison in &mut comparisons {
-        comparison.sentence = sentence(question, comparison);
-    }
     // Stable: what is equally telling stays in the plan's order.
     comparisons.sort_by(|one, other| order(one).cmp(&order(other)).then(weight(other).total_cmp(&weight(one))));
     let left_out = comparisons.len().saturating_sub(COMPARISONS_MAX);
     comparisons.truncate(COMPARISONS_MAX);
+    for comparison in &mut comparisons {
+        comparison.sentence = sentence(question, comparison);
+    }
     (comparisons, left_out)
 }
 
@@ -104,7 +104,7 @@ fn pairs_of_levels(
                 right: right.clone(),
                 at: others.clone(),
                 verdict,
-                // Its verdict may yet be taken back.
+                // Its verdict may yet be taken back, or it may be left out.
                 sentence: String::new(),
                 effect,
             });

@@ -23,7 +23,7 @@ use crate::judge::levels::{Levels, in_words};
 use crate::judge::words;
 use crate::judgement::{SearchOutcome, SearchStep};
 use crate::record::{Purpose, TrialRecord};
-use votes::{Bounds, Votes};
+use votes::{Bounds, Votes, is_failed_confirmation, is_from_above, is_same};
 
 /// The most trials of a search, unless the plan says less.
 pub const TRIALS_MAX: usize = 100;
@@ -295,21 +295,6 @@ fn step_of(question: &SearchQuestion, record: &TrialRecord) -> Option<SearchStep
         trial: record.number,
         is_confirmation: record.purpose == Purpose::Confirmation,
     })
-}
-
-/// Levels go through text and back.
-fn is_same(one: f64, other: f64) -> bool {
-    (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
-}
-
-fn is_failed_confirmation(step: &SearchStep) -> bool {
-    step.is_confirmation && step.failed == Some(true)
-}
-
-/// Whether the step came down from a longer trial that failed.
-fn is_from_above(steps: &[SearchStep], index: usize) -> bool {
-    let Some(before) = index.checked_sub(1).map(|before| &steps[before]) else { return false };
-    steps[index].is_confirmation && is_failed_confirmation(before) && before.level > steps[index].level
 }
 
 fn sentence(outcome: &SearchOutcome, is_done: bool, wall: Option<f64>) -> String {

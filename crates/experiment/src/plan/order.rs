@@ -2,7 +2,6 @@
 
 use breme_base::Random;
 
-use super::Plan;
 use crate::trial::TrialKey;
 
 /// Tells the streams of random numbers apart.
@@ -10,30 +9,19 @@ const ORDER_STREAM: u64 = 0xE0E0_0000_0000_0001;
 const SUBJECT_STREAM: u64 = 0xE0E0_0000_0000_0002;
 const LOAD_STREAM: u64 = 0xE0E0_0000_0000_0003;
 
-impl Plan {
-    /// All trials of the blocks, in the order in which they are run. Inside a block every order is equally likely, and so is every
-    /// place of the second trial of the A/A pair.
-    #[must_use]
-    pub fn trials(&self) -> Vec<TrialKey> {
-        if self.has_range() {
-            return Vec::new();
-        }
-        (1..=self.blocks).flat_map(|block| self.block(block)).collect()
+/// The trials of a block, in the order in which they are run: each combination once, and `twice` twice. Without a seed they are in the order of the file.
+pub(super) fn block(block: u32, combinations: usize, twice: Option<u32>, seed: Option<u64>) -> Vec<TrialKey> {
+    let count = u32::try_from(combinations).unwrap_or(u32::MAX);
+    let mut order: Vec<u32> = (0..count).chain(twice).collect();
+    if let Some(seed) = seed {
+        shuffle(&mut order, &mut Random::stream(seed ^ ORDER_STREAM, u64::from(block)));
     }
-
-    fn block(&self, block: u32) -> Vec<TrialKey> {
-        let count = u32::try_from(self.combinations().len()).unwrap_or(u32::MAX);
-        let mut order: Vec<u32> = (0..count).chain(self.aa).collect();
-        if self.is_random {
-            shuffle(&mut order, &mut Random::stream(self.seed ^ ORDER_STREAM, u64::from(block)));
-        }
-        let mut keys: Vec<TrialKey> = Vec::new();
-        for combination in order {
-            let replicate = u32::from(keys.iter().any(|key| key.combination == combination));
-            keys.push(TrialKey { block, combination, replicate });
-        }
-        keys
+    let mut keys: Vec<TrialKey> = Vec::new();
+    for combination in order {
+        let replicate = u32::from(keys.iter().any(|key| key.combination == combination));
+        keys.push(TrialKey { block, combination, replicate });
     }
+    keys
 }
 
 /// All trials of a block have the same: what is asked is then the same too, and differs from block to block.

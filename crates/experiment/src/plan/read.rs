@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::checked::{Plan, PlanFactor};
+use super::document::Document;
 use super::factors::{self, COMBINATION_COUNT_MAX, FactorSpec};
 use super::questions::{self, Questions};
 use super::resolve::Resolved;
 use super::resolver::{CheckArguments, Files, ReadFile, Resolver};
+use super::roles::Roles;
 use super::run::{CONFIDENCE_DEFAULT, EQUAL_WITHIN_DEFAULT, Run, SEED_DEFAULT};
-use super::{Document, Plan, PlanFactor, Roles};
 use crate::expression::meant_or_known;
 use crate::file::fault::{Faults, Notebook};
 use crate::file::reader::{self, node_of};

@@ -22,7 +22,7 @@ use crate::record::{Purpose, TrialEnd, TrialRecord};
 use crate::trial::TrialKey;
 
 #[cfg(doc)]
-use super::Plan;
+use super::checked::Plan;
 
 /// How often a trial is run again that says nothing, unless the experiment says otherwise.
 pub const REPEATS_DEFAULT: u64 = 2;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Plan;
+use super::checked::Plan;
 use super::repeats::{REPEATS_DEFAULT, REPEATS_MAX};
 use crate::expression::meant_or_known;
 use crate::file::fault::Notebook;

@@ -23,8 +23,9 @@ impl Turn<'_> {
             trusted_for_ns: self.shared.settings.files.trusted_for_ns(),
             files: self.shared.files.as_ref(),
         };
-        let known = self.familiar.find(input, moment)?;
-        let (taken, status, content_bytes) = (known.head_bytes(), known.status(), known.content_bytes());
+        let request = self.familiar.find(input, moment)?;
+        let (taken, known) = (request.head_bytes(), &request.known);
+        let (status, content_bytes) = (known.status(), known.content_bytes());
         if let Some(entry) = known.entry() {
             entry.touch();
             self.counts.count_lookup(Source::Kept);
@@ -44,9 +45,7 @@ impl Turn<'_> {
 
     /// Answers, and makes the request familiar if it came before. `bytes` are its head's.
     pub(super) fn answer_and_learn(&mut self, answer: Answer, head: &RequestHead<'_, '_>, bytes: &[u8]) {
-        // An empty line before a request is counted by the connection, and is no part of the head.
-        let is_head_alone = bytes.first().is_some_and(u8::is_ascii_graphic);
-        let may_learn = self.shared.visitors.is_none() && !self.is_stopping && head.is_repeatable() && is_head_alone;
+        let may_learn = self.shared.visitors.is_none() && !self.is_stopping && head.is_repeatable();
         let lasting = if may_learn && self.familiar.is_wanted(bytes) { answer.lasting() } else { Lasting::Never };
         if matches!(lasting, Lasting::Never) {
             return self.answer(answer);

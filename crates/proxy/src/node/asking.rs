@@ -155,21 +155,24 @@ impl Turn<'_> {
         }
         let mut buffer = self.node.take_buffer();
         let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
+        // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
+        let scheme = if client.is_secured { Scheme::Https } else { Scheme::Http };
+        let normalised = head
+            .authority
+            .filter(|_| self.shared.cache.is_some())
+            .map(|authority| normalise_authority(scheme, authority));
+        let asked = normalised.as_deref().or(head.authority);
         let authority = match &self.shared.role {
             Role::Reverse { host: HostRule::Fixed(host), .. } => Some(host.as_str()),
             Role::Reverse { host: HostRule::Upstream, .. } => None,
-            Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => head.authority,
+            Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => asked,
         };
-        // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
-        let scheme = if client.is_secured { Scheme::Https } else { Scheme::Http };
-        let normalised =
-            authority.filter(|_| self.shared.cache.is_some()).map(|authority| normalise_authority(scheme, authority));
-        let authority = normalised.as_deref().or(authority);
         let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
         let own_cookie = self.own_cookie(head.fields);
         let passing = Passing {
             authority,
+            asked,
             asker,
             with_upgrade,
             accepts_trailers: head.fields.accept_trailers(),

@@ -94,11 +94,13 @@ impl Turn<'_> {
         }
         let waiter = Waiter { shard: self.node.shard.id.0, message: self.message_of(key) };
         match cache.ask(&request, self.moment(), waiter) {
-            Asked::Answer(mut answer) => {
-                if let Some(refresh) = answer.take_refresh() {
-                    let conditions = refresh.conditions().cloned();
-                    self.begin_alone(client, head, conditions.as_ref(), Part::Forward(Box::new(refresh)));
-                }
+            Asked::Answer(answer) => {
+                self.give(key, &answer);
+                Asking::Answered
+            }
+            Asked::Refresh(answer, refresh) => {
+                let conditions = refresh.conditions().cloned();
+                self.begin_alone(client, head, conditions.as_ref(), Part::Forward(refresh));
                 self.give(key, &answer);
                 Asking::Answered
             }

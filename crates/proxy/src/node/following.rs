@@ -43,7 +43,8 @@ impl Turn<'_> {
     fn ask_anew(&mut self, key: ExchangeKey, follower: Follower) {
         let moment = self.moment();
         match follower.ask_again(moment) {
-            Asked::Answer(answer) => self.give(key, &answer),
+            // Whoever asks next refreshes it.
+            Asked::Answer(answer) | Asked::Refresh(answer, _) => self.give(key, &answer),
             Asked::Wait(follower) => self.look(key, Box::new(follower)),
             Asked::Forward(forward) => {
                 if let (Some(conditions), Some(exchange)) =

@@ -28,7 +28,8 @@ impl Turn<'_> {
         if !client.http.may_repeat(&shared.settings.limits) || client.exchange.is_some() {
             return None;
         }
-        let known = self.node.standing.find(input, client.is_secured, self.now, &cache.settings().name)?;
+        let request = self.node.standing.find(input, client.is_secured, self.now, &cache.settings().name)?;
+        let (taken, known) = (request.head_bytes(), &mut request.known);
         known.count_hit();
         self.actions.send(client.id).extend_from_slice(known.answer());
         if let Some(content) = known.shared_content() {
@@ -42,7 +43,7 @@ impl Turn<'_> {
             let notes = Notes::of(client, self.node.date.second(self.now), noted.clone());
             record_hit(&**log, &notes, known.status, known.content_bytes(), known.cache_words());
         }
-        Some(known.head_bytes())
+        Some(taken)
     }
 
     /// Where what is sent to the client from now on begins.
@@ -85,10 +86,8 @@ impl Turn<'_> {
 
     /// Whether the next answer is worth noting.
     pub(super) fn wants_given(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) -> bool {
-        // An empty line before a request is counted by the connection, and is no part of the head.
-        let is_head_alone = bytes.first().is_some_and(u8::is_ascii_graphic);
         let may_learn = self.shared.cache.is_some() && self.shared.may_repeat() && !self.node.is_stopping;
-        may_learn && is_head_alone && head.is_repeatable() && self.node.standing.is_wanted(bytes)
+        may_learn && head.is_repeatable() && self.node.standing.is_wanted(bytes)
     }
 }
 

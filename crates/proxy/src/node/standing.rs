@@ -1,60 +1,40 @@
 //! Requests that came before, byte for byte, and whose stored answers still stand. (For those that go upstream see
 //! [`familiar`](super::familiar).)
 //!
-//! What is asked often is asked in the same words. So a shard keeps the heads that came last with their answers, and gives these again without
+//! A shard keeps the heads that came last ([`FamiliarRequests`]) with their answers, and gives these again without
 //! reading the head, asking the cache or writing fields anew; only Age and Cache-Status are, once a second. Nothing is decided here: a head becomes
 //! familiar after it was answered the usual way, and its answer is given only while it [stands](Standing::stands): fresh, in the store, and nothing newer beside
 //! it. So a purge, a replacement and an end are seen with the very next request. Nor is anything written that other shards read: hits are told to the
 //! store once a second.
 //!
-//! A head must come twice to be kept. Content that is long is not kept here but shared with the store.
+//! Content that is long is not kept here but shared with the store.
 
 use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_cache::Standing;
+use breme_http1::{FamiliarRequest, FamiliarRequests};
 use bytes::Bytes;
-use foldhash::fast::FixedState;
-use memchr::memmem::{self, Finder};
+use memchr::memmem;
 
 use super::notes::{Noted, cache_words};
 
-/// A longer head does not become familiar.
-const HEAD_BYTES_MAX: usize = 1024;
 /// Heads that are kept at most; each has one place.
 const SLOTS: usize = 4096;
 /// All that is kept, in one shard, beside what is shared with the store.
 const BYTES_MAX: usize = 8 << 20;
-/// What a familiar request costs besides its bytes.
-const KNOWN_BYTES: usize = 256;
+/// What the log is told of a request.
+const NOTED_BYTES: usize = 512;
 const HEAD_END: &[u8; 4] = b"\r\n\r\n";
 const AGE_NAME: &[u8] = b"\r\nAge: ";
 
 /// A shard's familiar requests.
 #[derive(Debug)]
-pub(super) struct StandingAnswers {
-    hasher: FixedState,
-    head_end: Finder<'static>,
-    /// Empty until a request comes that could become familiar.
-    slots: Vec<Slot>,
-    /// The place of the request that came last: many come several times in a row.
-    last: usize,
-    bytes: usize,
-    /// The next one to go when there are too many bytes.
-    hand: usize,
-}
+pub(super) struct StandingAnswers(FamiliarRequests<Known, SLOTS>);
 
-#[derive(Debug, Default)]
-struct Slot {
-    /// The hash of the last head that came here and was not known.
-    stranger: u64,
-    known: Option<Box<Known>>,
-}
-
-/// A request that came before.
+/// The answer to a request that came before.
 #[derive(Debug)]
 pub(super) struct Known {
-    head: Box<[u8]>,
     is_secured: bool,
     standing: Standing,
     /// The answer up to its Age.
@@ -96,46 +76,31 @@ pub(super) struct Lesson<'a> {
 
 impl StandingAnswers {
     pub(super) fn new(seed: u64) -> Self {
-        Self {
-            hasher: FixedState::with_seed(seed),
-            head_end: Finder::new(HEAD_END),
-            slots: Vec::new(),
-            last: 0,
-            bytes: 0,
-            hand: 0,
-        }
+        Self(FamiliarRequests::new(seed, BYTES_MAX))
     }
 
     /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's age.
     #[inline]
-    pub(super) fn find(&mut self, input: &[u8], is_secured: bool, now: Instant, name: &str) -> Option<&mut Known> {
-        let is_last = self.slots.get(self.last)?.begins(input, is_secured);
-        let place = if is_last { self.last } else { self.place_of(self.head_of(input)?) };
-        let slot = self.slots.get_mut(place)?;
-        if !is_last && !slot.begins(input, is_secured) {
+    pub(super) fn find(
+        &mut self,
+        input: &[u8],
+        is_secured: bool,
+        now: Instant,
+        name: &str,
+    ) -> Option<&mut FamiliarRequest<Known>> {
+        let (place, request) = self.0.find(input, |known| known.is_secured == is_secured)?;
+        if !request.known.standing.stands(now) {
+            self.0.forget(place);
             return None;
         }
-        let known = slot.known.as_mut()?;
-        if !known.standing.stands(now) {
-            self.forget(place);
-            return None;
-        }
-        self.last = place;
-        let known = self.slots[place].known.as_mut()?;
-        known.keep_age(now, name);
-        Some(known)
+        let request = self.0.request(place)?;
+        request.known.keep_age(now, name);
+        Some(request)
     }
 
-    /// Whether a request that is not familiar should become it: it has come before, and no other since that has the same place.
+    /// Whether a request that is not familiar should become it.
     pub(super) fn is_wanted(&mut self, head: &[u8]) -> bool {
-        if head.len() > HEAD_BYTES_MAX {
-            return false;
-        }
-        if self.slots.is_empty() {
-            self.slots.resize_with(SLOTS, Slot::default);
-        }
-        let hash = self.hash(head);
-        std::mem::replace(&mut self.slots[hash as usize % SLOTS].stranger, hash) == hash
+        self.0.is_wanted(head, |_| false)
     }
 
     /// Makes a request familiar that was answered just now.
@@ -143,8 +108,7 @@ impl StandingAnswers {
         let Lesson { head, is_secured, given, noted, copied_max } = lesson;
         let Given { standing, status, sent, content } = given;
         let Some(lead_bytes) = memmem::find(&sent, AGE_NAME) else { return };
-        let mut known = Box::new(Known {
-            head: head.into(),
+        let mut known = Known {
             is_secured,
             lead: sent[..lead_bytes].into(),
             answer: Vec::new(),
@@ -156,61 +120,14 @@ impl StandingAnswers {
             noted,
             cache_words: String::new(),
             hits: 0,
-        });
+        };
         known.write(now, name);
-        let place = self.place_of(head);
-        self.forget(place);
-        self.make_room(known.cost_bytes());
-        if self.bytes + known.cost_bytes() <= BYTES_MAX {
-            self.bytes += known.cost_bytes();
-            self.slots[place].known = Some(known);
-        }
-    }
-
-    fn make_room(&mut self, wanted_bytes: usize) {
-        for _ in 0..SLOTS {
-            if self.bytes + wanted_bytes <= BYTES_MAX {
-                return;
-            }
-            self.forget(self.hand);
-            self.hand = (self.hand + 1) % SLOTS;
-        }
-    }
-
-    fn forget(&mut self, place: usize) {
-        if let Some(known) = self.slots.get_mut(place).and_then(|slot| slot.known.take()) {
-            self.bytes -= known.cost_bytes();
-        }
-    }
-
-    /// What may be a request's head. Whether it is one was decided when it became familiar.
-    fn head_of<'a>(&self, input: &'a [u8]) -> Option<&'a [u8]> {
-        let front = &input[..input.len().min(HEAD_BYTES_MAX)];
-        Some(&front[..self.head_end.find(front)? + HEAD_END.len()])
-    }
-
-    fn place_of(&self, head: &[u8]) -> usize {
-        self.hash(head) as usize % SLOTS
-    }
-
-    fn hash(&self, head: &[u8]) -> u64 {
-        std::hash::BuildHasher::hash_one(&self.hasher, head)
-    }
-}
-
-impl Slot {
-    /// Whether `input` begins with the head that is known here. A head ends with its first empty line, so what begins with it has this head.
-    #[inline]
-    fn begins(&self, input: &[u8], is_secured: bool) -> bool {
-        self.known.as_ref().is_some_and(|known| input.starts_with(&known.head) && known.is_secured == is_secured)
+        let known_bytes = known.bytes();
+        self.0.learn(head, known, known_bytes);
     }
 }
 
 impl Known {
-    pub(super) fn head_bytes(&self) -> usize {
-        self.head.len()
-    }
-
     /// What is to be copied.
     pub(super) fn answer(&self) -> &[u8] {
         &self.answer
@@ -273,10 +190,11 @@ impl Known {
         }
     }
 
-    fn cost_bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let content = if self.has_content { self.content.len() } else { 0 };
-        let noted = if self.noted.is_some() { KNOWN_BYTES + self.head.len() } else { 0 };
-        KNOWN_BYTES + self.head.len() + 2 * self.lead.len() + content + noted
+        // What the log is told was written from the head, which is counted where it is kept.
+        let noted = if self.noted.is_some() { NOTED_BYTES } else { 0 };
+        2 * self.lead.len() + content + noted
     }
 }
 

@@ -6,8 +6,9 @@ use maud::{Markup, html};
 use crate::figures::Unit;
 use crate::html::forest;
 use crate::html::parts::{Gallery, folded_table};
+use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{Run, units, words};
+use crate::{units, words};
 
 /// The most pairs, of all measures together, that the page holds.
 const ROWS_MAX: usize = 1_200;

@@ -14,8 +14,9 @@ use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number};
 use crate::distribution::decode;
 use crate::figures::{Unit, figure};
 use crate::html::parts::Gallery;
+use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{Run, words};
+use crate::words;
 use breme_base::grouped;
 
 /// The most workloads with a chart of their own.

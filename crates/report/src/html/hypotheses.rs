@@ -6,8 +6,9 @@ use maud::{Markup, html};
 use crate::figures::{Unit, chance, figure, ratio};
 use crate::html::forest;
 use crate::html::parts::{Gallery, badge, folded_table, prose};
+use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{Run, units, words};
+use crate::{units, words};
 
 /// The most rows of blocks that stand under a hypothesis.
 const BLOCK_ROWS_MAX: usize = 400;

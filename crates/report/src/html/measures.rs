@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number, rows_axis, whiskers};
 use crate::figures::{Unit, figure, figure_or_dash, range};
 use crate::html::parts::{Gallery, table};
+use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{Run, text, words};
+use crate::{text, words};
 
 /// The most measures with charts.
 const MEASURES_MAX: usize = 24;

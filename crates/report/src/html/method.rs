@@ -4,7 +4,8 @@ use breme_experiment::record::{TrialRecord, WorkloadRecord};
 use maud::{Markup, html};
 
 use crate::figures::{Unit, figure};
-use crate::{Run, text, words};
+use crate::run::Run;
+use crate::{text, words};
 use breme_base::grouped;
 
 /// The most rows of the table of trials; the whole journal lies beside the page.

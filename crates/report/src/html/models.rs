@@ -8,8 +8,9 @@ use crate::chart::{Axis, Chart, Counting, LegendEntry, Look};
 use crate::figures::{Unit, figure, figure_or_dash, ratio};
 use crate::html::measures::CROSS;
 use crate::html::parts::{Gallery, prose, table};
+use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{Run, units, words};
+use crate::{units, words};
 
 /// The most groups of models, and the most searches, that are shown.
 const GROUPS_MAX: usize = 60;

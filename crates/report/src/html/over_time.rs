@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::chart::number;
 use crate::instruments::{Instrument, Line, SOURCES_MAX};
-use crate::{Run, words};
+use crate::run::Run;
+use crate::words;
 
 /// The most trials that can be chosen.
 const TRIALS_MAX: usize = 1_000;

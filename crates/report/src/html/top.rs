@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use crate::html::parts::{badge, prose};
-use crate::{Run, text, words};
+use crate::run::Run;
+use crate::{text, words};
 use breme_base::plural;
 
 /// The most warnings that stand above everything else; further ones are further down.

@@ -7,8 +7,9 @@ use maud::{Markup, html};
 use crate::figures::{Unit, figure};
 use crate::html::forest;
 use crate::html::parts::{Gallery, prose, table};
+use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{Run, text, units, words};
+use crate::{text, units, words};
 
 /// The most trials without use that are told one by one.
 const DISCOUNTED_MAX: usize = 50;

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use breme_experiment::trial::ResourceLimits;
 
-use super::{DOOR, kill, limits, remove};
+use super::folders::{DOOR, kill, remove};
+use super::limits;
 
 /// What limits need.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];

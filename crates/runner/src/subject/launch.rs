@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{ProcessSpec, ReadyCheck, SubjectKind, SubjectSpec};
 
+use super::ports::{self, Ports};
 use super::ready::{NotReady, Watch, connect};
-use super::{Names, Ports, STOP_SIGNAL, Subject, ports, process_of, signal_by_name};
+use super::running::{Subject, process_of};
+use super::signals::{STOP_SIGNAL, signal_by_name};
+use super::template::Names;
 use crate::asking::{Asker, Target};
 use crate::control_group::Hierarchy;
 use crate::folder;
@@ -316,7 +319,7 @@ impl Launch<'_> {
     }
 
     fn watch<'s>(&'s self, subject: &'s Subject, url: &'s str) -> Watch<'s> {
-        Watch { kept: subject.kept.as_ref(), url, launcher: self.launcher }
+        Watch { kept: subject.kept.as_ref(), url, asker: &self.launcher.asker, cancelled: &self.launcher.cancelled }
     }
 
     fn explain(&self, fault: NotReady, subject: &Subject) -> Failed {

@@ -1,12 +1,12 @@
 //! Waiting until a subject is ready, and noticing at once that it never will be.
 
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use breme_experiment::trial::{Ready, ReadyCheck};
 
-use super::Launcher;
-use crate::asking::Target;
+use crate::asking::{Asker, Target, with_path};
 use crate::keeping::{Ending, Kept};
 
 /// How long the first pause between two looks is; each is half as long again as the one before.
@@ -31,7 +31,9 @@ pub(super) enum NotReady {
 pub(super) struct Watch<'a> {
     pub(super) kept: Option<&'a Kept>,
     pub(super) url: &'a str,
-    pub(super) launcher: &'a Launcher,
+    pub(super) asker: &'a Asker,
+    /// Set: the laboratory is to end.
+    pub(super) cancelled: &'a AtomicBool,
 }
 
 impl Watch<'_> {
@@ -60,7 +62,7 @@ impl Watch<'_> {
             match kept.wait_line(position, PAUSE_MAX) {
                 Some(Ok(line)) => return Ok(line),
                 Some(Err(ending)) => return Err(NotReady::Ended(ending)),
-                None if self.launcher.is_cancelled() => return Err(NotReady::Cancelled),
+                None if self.is_cancelled() => return Err(NotReady::Cancelled),
                 None if Instant::now() >= deadline => {
                     return Err(NotReady::TooLate(format!("no line with {text:?} was printed")));
                 }
@@ -71,7 +73,7 @@ impl Watch<'_> {
 
     /// Pauses, but not beyond the end of the process.
     fn rest(&self, pause: Duration) -> Result<(), NotReady> {
-        if self.launcher.is_cancelled() {
+        if self.is_cancelled() {
             return Err(NotReady::Cancelled);
         }
         match self.kept {
@@ -83,12 +85,16 @@ impl Watch<'_> {
         }
     }
 
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
     /// Looks once. The error says what was seen.
     fn look(&self, check: &ReadyCheck, within: Duration) -> Result<(), String> {
         match check {
             ReadyCheck::Answer { path, status } => {
-                let url = super::with_path(self.url, path);
-                match self.launcher.asker.ask("GET", &url, &[], within)? {
+                let url = with_path(self.url, path);
+                match self.asker.ask("GET", &url, &[], within)? {
                     answer if answer.status == *status => Ok(()),
                     answer => Err(format!("GET {url} was answered with {}, not with {status}", answer.status)),
                 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use breme_experiment::trial::ResetAction;
 
-use super::{Launcher, Names, Subject, with_path};
+use super::launch::Launcher;
+use super::running::Subject;
+use super::template::Names;
+use crate::asking::with_path;
 
 /// How long a subject may take to answer a reset.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

@@ -12,7 +12,8 @@ use socket2::SockRef;
 use super::{Completion, Key, Ring, RingSizes, SEND_BYTES_MAX, UringLack};
 
 /// Small: the probe is made at each start.
-const SIZES: RingSizes = RingSizes { submissions: 8, completions: 32, buffers: 2, buffer_bytes: 64 };
+const SIZES: RingSizes =
+    RingSizes { submissions: 8, completions: 32, buffers: 2, buffer_bytes: 64, receive_bytes: 1024 };
 /// Everything that the probe waits for is there already.
 const WAIT: Duration = Duration::from_secs(1);
 /// Sends that fill any socket.

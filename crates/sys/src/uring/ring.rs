@@ -52,6 +52,8 @@ pub struct RingSizes {
     pub buffers: u16,
     /// The length of each.
     pub buffer_bytes: usize,
+    /// After so much (and what fills the buffer then) [`Ring::receive`] ends and must be wished for again, where the kernel can be told so.
+    pub receive_bytes: u32,
 }
 
 /// See the module. It stays on the thread that made it.
@@ -74,6 +76,8 @@ pub struct Ring {
     submission: u32,
     /// The kernel can wait until an instant.
     knows_instants: bool,
+    /// After how many bytes a receive ends; none where the kernel cannot be told.
+    receive_bytes: Option<u32>,
     /// How much room receipts with stamps keep for these; boxed, since the kernel may look at it as long as one is in flight.
     room_for_stamps: Box<libc::msghdr>,
 }
@@ -99,7 +103,8 @@ impl Ring {
     /// What the kernel says; [`probe_uring`](super::probe_uring) tells what that means.
     #[allow(unsafe_code)]
     pub fn new(sizes: RingSizes) -> io::Result<Self> {
-        let uring = setup(sizes)?;
+        let mut uring = setup(sizes)?;
+        let receive_bytes = knows_limits(&mut uring).then_some(sizes.receive_bytes);
         let arena = Arena::new(sizes.buffers, sizes.buffer_bytes)?;
         // SAFETY: the arena begins with `count` entries and lives longer than the registration: it is unmapped when its last
         // reference is dropped, one of which this ring holds until the end of `drop`, where the group is unregistered.
@@ -120,6 +125,7 @@ impl Ring {
             unsubmitted: 0,
             submission: 0,
             knows_instants,
+            receive_bytes,
             room_for_stamps: room_for_stamps(),
         })
     }
@@ -131,13 +137,20 @@ impl Ring {
         self.wish(entry, Operation::Accept, key);
     }
 
-    /// Receives whatever comes, until the end, a failure, a lack of buffers, or until it is cancelled.
+    /// Receives whatever comes, until the end, a failure, a lack of buffers, or until it is cancelled; where [receiving is
+    /// bounded](Ring::bounds_receiving), also until so many bytes have come.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, key: Key) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), BUFFERS).build();
-        self.wish(entry, Operation::Receive, key);
+        self.wish(limit(entry, self.receive_bytes.unwrap_or(0)), Operation::Receive, key);
     }
 
-    /// Receives once, into one buffer: where much comes, and no more may come at a time than somebody wants.
+    /// Whether [`Ring::receive`] ends after [`RingSizes::receive_bytes`].
+    #[must_use]
+    pub fn bounds_receiving(&self) -> bool {
+        self.receive_bytes.is_some()
+    }
+
+    /// Receives once, into one buffer: where much comes, no more may come at a time than somebody wants, and receiving is not bounded.
     pub fn receive_once(&mut self, socket: BorrowedFd<'_>, key: Key) {
         // No address and no length: those of the buffer that the kernel chooses.
         let receive = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), 0).buf_group(BUFFERS);
@@ -497,6 +510,30 @@ fn knows_instants(uring: &IoUring) -> bool {
     let waited =
         unsafe { uring.submitter().enter(0, 1, ENTER_GETEVENTS | ENTER_EXT_ARG | ENTER_ABS_TIMER, Some(&arguments)) };
     waited.is_err_and(|error| error.raw_os_error() == Some(libc::ETIME))
+}
+
+/// It is tried, on no descriptor: a kernel that knows of limits (Linux 6.17) misses the descriptor, an older one minds the limit.
+#[allow(unsafe_code)]
+fn knows_limits(uring: &mut IoUring) -> bool {
+    let entry = limit(opcode::RecvMulti::new(Fd(-1), BUFFERS).build(), 1);
+    // SAFETY: the entry points to nothing, and asks for a buffer of a group that does not exist yet.
+    let is_pushed = unsafe { uring.submission().push(&entry) }.is_ok();
+    let is_submitted = is_pushed && uring.submit_and_wait(1).is_ok();
+    is_submitted && uring.completion().next().is_some_and(|outcome| outcome.result() == -libc::EBADF)
+}
+
+/// The words of an entry, and which of them limits a receive: `optlen`, which the crate has no builder for.
+const ENTRY_WORDS: usize = 16;
+const LIMIT_WORD: usize = 11;
+
+/// Lets a receive that goes on and on end after so many bytes; 0 is no limit.
+#[allow(unsafe_code)]
+fn limit(entry: squeue::Entry, bytes: u32) -> squeue::Entry {
+    // SAFETY: an entry is the kernel's `struct io_uring_sqe`, 64 bytes of numbers without a gap; both types have that size, or this does not compile.
+    let mut words: [u32; ENTRY_WORDS] = unsafe { mem::transmute(entry) };
+    words[LIMIT_WORD] = bytes;
+    // SAFETY: as above; every number is valid there.
+    unsafe { mem::transmute(words) }
 }
 
 #[allow(unsafe_code)]

@@ -1,6 +1,5 @@
 //! What all trials of a search say together about where it begins to fail.
 
-use super::{is_from_above, is_same};
 use crate::judgement::SearchStep;
 
 /// A longer trial says as much as three.
@@ -71,6 +70,21 @@ impl Votes {
         let lead = votes.held.abs_diff(votes.failed);
         lead >= LEAD || lead > 0 && votes.held + votes.failed >= ENOUGH
     }
+}
+
+/// Levels go through text and back.
+pub(super) fn is_same(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
+}
+
+pub(super) fn is_failed_confirmation(step: &SearchStep) -> bool {
+    step.is_confirmation && step.failed == Some(true)
+}
+
+/// Whether the step came down from a longer trial that failed.
+pub(super) fn is_from_above(steps: &[SearchStep], index: usize) -> bool {
+    let Some(before) = index.checked_sub(1).map(|before| &steps[before]) else { return false };
+    steps[index].is_confirmation && is_failed_confirmation(before) && before.level > steps[index].level
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use super::*;
 use crate::uring::{Lease, probe_uring};
 
-const SMALL: RingSizes = RingSizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 16 };
+const SMALL: RingSizes = RingSizes { submissions: 4, completions: 8, buffers: 2, buffer_bytes: 16, receive_bytes: 40 };
 const LONG: Duration = Duration::from_secs(20);
 
 /// None, and a line that says so, where the kernel has no io_uring for us.
@@ -290,4 +290,29 @@ fn connecting_and_accepting() {
     ring.connect(socket.as_fd(), address, Key::new(3));
     let Completion::Connected { outcome, .. } = next(&mut ring) else { panic!("not connected") };
     assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_receive_that_is_bounded_ends_after_so_many_bytes_and_loses_none() {
+    let Some(mut ring) = ring_of(RingSizes { buffers: 8, ..SMALL }) else { return };
+    if !ring.bounds_receiving() {
+        return eprintln!("not tested: receiving cannot be bounded before Linux 6.17");
+    }
+    let pairs = pairs(1);
+    let (key, ours, theirs) = &pairs[0];
+    let sent: Vec<u8> = (0..100).collect();
+    ring.receive(ours.as_fd(), *key);
+    (&*theirs).write_all(&sent).unwrap();
+    let (mut received, mut ends) = (Vec::new(), Vec::new());
+    while received.len() < sent.len() {
+        let Completion::Received { outcome, goes_on, .. } = next(&mut ring) else { panic!("another completion") };
+        received.extend(outcome.unwrap().iter().flat_map(|lease| lease.to_vec()));
+        if !goes_on {
+            ends.push(received.len());
+            ring.receive(ours.as_fd(), *key);
+        }
+    }
+    assert_eq!(received, sent);
+    // The kernel counts when a buffer is filled: 40 bytes are three of 16.
+    assert_eq!(ends, [48, 96]);
 }

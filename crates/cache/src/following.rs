@@ -6,10 +6,11 @@ use breme_base::Instant;
 use breme_http1::FieldBlock;
 use bytes::Bytes;
 
-use super::{FillState, Inner, Phase, Stream, look};
 use crate::Answer;
-use crate::asking::{Asked, Moment, Waiter};
-use crate::cache::{AskedFor, Cache};
+use crate::asking::{Moment, Waiter};
+use crate::cache::Cache;
+use crate::filling::{FillState, Inner, Phase, Stream};
+use crate::pending::AskedFor;
 use crate::selecting::{Cookies, matches};
 use crate::status::CacheStatus;
 use crate::store::Terms;
@@ -134,7 +135,7 @@ impl Follower {
             return Followed::LetGo;
         }
         let report = CacheStatus { forwarded_status: status, ttl_s: Some(stored.ttl_s(moment.now)), ..self.report };
-        Followed::Answer(Box::new(Answer::of(&stored, &self.asked.kept, look(&self.asked, moment, settings), report)))
+        Followed::Answer(Box::new(Answer::of(&stored, &self.asked.kept, self.asked.look(moment, settings), report)))
     }
 
     fn head(&self, stream: &Stream, now: Instant) -> StreamedHead {
@@ -188,14 +189,11 @@ impl Follower {
         }
     }
 
-    /// Asks anew after it was let go, or when its time is over; perhaps it follows another one then, until the same deadline.
-    #[must_use]
-    pub fn ask_again(self, moment: Moment) -> Asked {
-        let waiter = self.waiter().filter(|_| !self.alone && moment.now < self.deadline);
-        let (cache, deadline) = (Arc::clone(&self.cache), self.deadline);
-        let asked = AskedFor::clone(&self.asked);
-        drop(self);
-        cache.decide(Box::new(asked), moment, waiter.map(|waiter| (waiter, deadline)))
+    /// What is left of it when it goes: whom it asked and for what, and whom to wake until when if it may wait for another one.
+    pub(crate) fn leave(self, now: Instant) -> (Arc<Cache>, Box<AskedFor>, Option<(Waiter, Instant)>) {
+        let deadline = self.deadline;
+        let waiter = self.waiter().filter(|_| !self.alone && now < deadline);
+        (Arc::clone(&self.cache), self.asked.clone(), waiter.map(|waiter| (waiter, deadline)))
     }
 
     fn waiter(&self) -> Option<Waiter> {

@@ -5,17 +5,21 @@ use std::sync::Arc;
 use breme_base::Instant;
 use breme_http1::FieldBlock;
 
-use super::{AskedFor, Cache};
-use crate::asking::{Asked, FieldValues, Moment, Waiter};
+use super::Asked;
+use crate::asking::{Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
-use crate::filling::{FILL_BYTES, FillState, Follower, look};
+use crate::fields::FieldValues;
+use crate::filling::{FILL_BYTES, FillState, Shard};
+use crate::following::Follower;
 use crate::forward::Role;
 use crate::key::KeyHash;
+use crate::parts;
+use crate::pending::AskedFor;
 use crate::selecting::{Cookies, matches, same_names};
 use crate::status::{CacheStatus, Forwarded};
-use crate::store::{Charge, Shard, Stored};
+use crate::store::{Charge, Stored};
 use crate::validation::conditions;
-use crate::{Answer, Forward};
+use crate::{Answer, Cache, Forward};
 
 /// What a stored response is good for.
 pub(super) enum Use {
@@ -48,7 +52,9 @@ impl Cache {
         let stored = find(&shard, asked.hash, asked.key.as_slice(), &asked.kept, cookies);
         let newest = shard.variants(asked.hash.place, asked.key.as_slice()).next().cloned();
         let (use_, stored) = match stored {
-            Some((stored, _)) => (self.assess(&stored, &asked.kept, asked.directives, moment.now), Some(stored)),
+            Some((stored, _)) => {
+                (self.assess(&stored, &asked.kept, asked.is_head, asked.directives, moment.now), Some(stored))
+            }
             None => (Use::Ignore(if newest.is_some() { Forwarded::VaryMiss } else { Forwarded::UriMiss }), None),
         };
         let stale = stored.filter(|stored| !stored.is_pass());
@@ -60,7 +66,11 @@ impl Cache {
                 None
             };
             drop(shard);
-            return Asked::Answer(self.answer(stored, &asked, moment, refresh));
+            let answer = self.answer(stored, &asked, moment);
+            return match refresh {
+                Some(refresh) => Asked::Refresh(answer, Box::new(refresh)),
+                None => Asked::Answer(answer),
+            };
         }
         if asked.directives.only_if_cached {
             return Asked::Answer(Answer::not_cached(CacheStatus {
@@ -79,14 +89,34 @@ impl Cache {
         }
     }
 
-    fn answer(&self, stored: &Arc<Stored>, asked: &AskedFor, moment: Moment, refresh: Option<Forward>) -> Answer {
+    fn answer(&self, stored: &Arc<Stored>, asked: &AskedFor, moment: Moment) -> Answer {
         stored.count_hits(1);
         let report = CacheStatus::hit(stored.ttl_s(moment.now));
-        Answer::of(stored, &asked.kept, look(asked, moment, &self.settings), report).with_refresh(refresh)
+        Answer::of(stored, &asked.kept, asked.look(moment, &self.settings), report)
     }
 
-    /// RFC 9111, 4: may it be used, and how.
+    /// RFC 9111, 4: may it be used, and how. A part is used while it is fresh, or not at all.
     pub(super) fn assess(
+        &self,
+        stored: &Stored,
+        request: &impl FieldValues,
+        is_head: bool,
+        directives: RequestDirectives,
+        now: Instant,
+    ) -> Use {
+        let use_ = self.assess_terms(stored, request, directives, now);
+        if !stored.is_part() {
+            return use_;
+        }
+        let is_there = !is_head && parts::select(request, stored.block()).is_some();
+        match use_ {
+            Use::Fresh if is_there => Use::Fresh,
+            Use::Fresh => Use::Ignore(Forwarded::Partial),
+            other => Use::Ignore(other.why()),
+        }
+    }
+
+    fn assess_terms(
         &self,
         stored: &Stored,
         request: &impl FieldValues,
@@ -135,7 +165,7 @@ impl Cache {
     ) -> Option<Follower> {
         let may_follow = !asked.directives.restricts() && !asked.traits.has_authorization && !asked.is_for_origin;
         // A part of something long is not worth waiting for the whole.
-        let is_waiting_of_use = !asked.has_range || matches!(use_, Use::Validate(_));
+        let is_waiting_of_use = !asked.traits.has_range || matches!(use_, Use::Validate(_));
         if !may_follow || !is_waiting_of_use || matches!(use_, Use::Pass) {
             return None;
         }
@@ -146,6 +176,22 @@ impl Cache {
             let report = CacheStatus::forwarded(use_.why());
             Some(Follower::new(self, fill, seat, Box::new(asked.clone()), report, deadline))
         })
+    }
+
+    /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody follows it. It is noted before it is
+    /// sent, so that purges find it.
+    pub(super) fn ask_posted(self: &Arc<Self>, request: &Request<'_, '_>, moment: Moment) -> Forward {
+        let key = Self::key(request);
+        let Some(charge) = self.store.reserve(FILL_BYTES) else {
+            return Forward::unsafe_method(self, key, Forwarded::Method);
+        };
+        let hash = self.store.hash_of(&key);
+        let mut asked = self.keep(key, hash, request.fields, false, self.directives(&request.fields), moment.now);
+        asked.traits.needs_lifetime = true;
+        let fill = FillState::new(asked.key.as_slice(), b"", self.store.groups.purges(), false, charge);
+        self.store.write(hash).fills.entry(hash.place).or_default().push(Arc::clone(&fill));
+        let report = CacheStatus::forwarded(Forwarded::Method);
+        Forward::new(self, Role::Post, Box::new(asked), None, None, Some(fill), report)
     }
 
     /// Asks upstream. None if there is no memory to note it.

@@ -1,0 +1,114 @@
+//! An origin that answers when the test says so, and counts what it is asked.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// How many bytes an answer's content has.
+pub(crate) const CONTENT_BYTES: usize = 100_000;
+
+/// What the test has said, and what has come.
+#[derive(Debug, Default)]
+struct State {
+    requests: u64,
+    /// Requests that come are answered, up to this one.
+    released: u64,
+}
+
+#[derive(Default)]
+struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Listens for as long as the test runs. `/whole/…` is answered when the gate opens; of `/half/…` the head and half of the content go out at once,
+/// and then the connection is reset when the gate opens; `/none/…` is closed without a word when it opens.
+pub(crate) struct GatedOrigin {
+    pub(crate) address: SocketAddr,
+    gate: Arc<Gate>,
+}
+
+impl GatedOrigin {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let gate = Arc::new(Gate::default());
+        let shared = Arc::clone(&gate);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let gate = Arc::clone(&shared);
+                std::thread::spawn(move || drop(serve(stream, &gate)));
+            }
+        });
+        Self { address, gate }
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.gate.state.lock().unwrap().requests
+    }
+
+    /// Returns once so many requests have come in all.
+    pub(crate) fn wait_asked(&self, requests: u64) {
+        let state = self.gate.state.lock().unwrap();
+        let patience = crate::harness::PATIENCE;
+        let waited = self.gate.changed.wait_timeout_while(state, patience, |state| state.requests < requests).unwrap();
+        assert!(!waited.1.timed_out(), "{} requests came instead of {requests}", waited.0.requests);
+    }
+
+    /// Lets the requests up to this one be answered.
+    pub(crate) fn release(&self, until: u64) {
+        self.gate.state.lock().unwrap().released = until;
+        self.gate.changed.notify_all();
+    }
+}
+
+/// The content of the answer to the request with this number, the first being 1.
+pub(crate) fn content_of(request: u64) -> Vec<u8> {
+    format!("<{request:06}>").bytes().cycle().take(CONTENT_BYTES).collect()
+}
+
+fn serve(mut stream: TcpStream, gate: &Gate) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut input = BufReader::new(stream.try_clone()?);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if input.read_line(&mut head)? == 0 {
+                return Ok(());
+            }
+        }
+        let number = count(gate);
+        let content = content_of(number);
+        let answer = [head_of_answer(&content).as_bytes(), &content].concat();
+        let kind = head.split('/').nth(1).unwrap_or_default();
+        if kind == "half" {
+            stream.write_all(&answer[..answer.len() - CONTENT_BYTES / 2])?;
+        }
+        wait_released(gate, number);
+        match kind {
+            "whole" => stream.write_all(&answer)?,
+            "half" => {
+                return rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO))
+                    .map_err(Into::into);
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn head_of_answer(content: &[u8]) -> String {
+    format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: {}\r\n\r\n", content.len())
+}
+
+/// The number of the request that has come.
+fn count(gate: &Gate) -> u64 {
+    let mut state = gate.state.lock().unwrap();
+    state.requests += 1;
+    gate.changed.notify_all();
+    state.requests
+}
+
+fn wait_released(gate: &Gate, number: u64) {
+    let state = gate.state.lock().unwrap();
+    drop(gate.changed.wait_while(state, |state| state.released < number).unwrap());
+}

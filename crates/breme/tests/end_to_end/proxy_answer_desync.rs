@@ -1,0 +1,112 @@
+//! Answers that are made to be read in two ways, through the proxy: each client gets its own answer or an error, and nobody the answer that was
+//! hidden behind another one.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use breme_conformance::desync::answers::{AnswerAttack, AnswerReading, CONTENT, POISON, attacks};
+
+use crate::caller::{Caller, Heard};
+use crate::harness::{DRIVERS, Site};
+
+/// An origin that answers `/N` with the bytes of attack number N, and everything else with the target.
+fn origin(attacks: Arc<Vec<AnswerAttack>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let attacks = Arc::clone(&attacks);
+            std::thread::spawn(move || serve(stream, &attacks));
+        }
+    });
+    address
+}
+
+fn serve(stream: TcpStream, attacks: &[AnswerAttack]) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut input = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        input.read_line(&mut line).ok()?;
+        let target = line.split(' ').nth(1)?.to_owned();
+        while input.read_line(&mut line).ok()? > 2 {}
+        let attack = target[1..].parse::<usize>().ok().and_then(|number| attacks.get(number));
+        let own = || format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{target}", target.len()).into_bytes();
+        input.get_mut().write_all(&attack.map_or_else(own, |attack| attack.send.clone())).ok()?;
+    }
+}
+
+fn ask(caller: &mut Caller, target: &str) -> Result<Heard, String> {
+    caller.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+    caller.hear(false)
+}
+
+/// Whether this may have come of it.
+fn is_right(reading: AnswerReading, heard: &Heard) -> bool {
+    let is_error = matches!(heard, Heard::Answer(answered) if answered.status == 502 && !answered.content.ends_with(POISON.as_bytes()));
+    match reading {
+        AnswerReading::Refused => is_error,
+        AnswerReading::RefusedOrCut => is_error || matches!(heard, Heard::Cut(_)),
+        AnswerReading::Whole(status) => {
+            let content = if status == 200 { CONTENT } else { "" };
+            matches!(heard, Heard::Answer(answered) if answered.status == status && answered.content == content.as_bytes())
+        }
+    }
+}
+
+/// What is wrong with one case, if anything is. On each connection others ask before and behind it.
+fn judge(number: usize, attack: &AnswerAttack, proxy: SocketAddr, between: &mut Caller) -> Result<(), String> {
+    let mut caller = Caller::new(proxy);
+    let heard = ask(&mut caller, &format!("/{number}"))?;
+    if !is_right(attack.reading, &heard) {
+        return Err(format!("{:?}, but {heard:?}", attack.reading));
+    }
+    if matches!(heard, Heard::Answer(ref answered) if !answered.is_last) {
+        require_own(&mut caller, "/the-same")?;
+    }
+    require_own(between, "/another")
+}
+
+/// Asks twice, since the answer that nobody asked for may come late.
+fn require_own(caller: &mut Caller, target: &str) -> Result<(), String> {
+    for _ in 0..2 {
+        match ask(caller, target)? {
+            Heard::Answer(answered) if answered.content == target.as_bytes() => {}
+            heard => return Err(format!("then {target} got {heard:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// The share of the cases with this number, of so many.
+fn run(driver: &str, share: usize, of: usize) -> Vec<String> {
+    let attacks = Arc::new(attacks());
+    let proxy = Site::proxy(
+        origin(Arc::clone(&attacks)),
+        driver,
+        &["--response-timeout", "300ms", "--between-bytes-timeout", "300ms"],
+    );
+    let mut between = Caller::new(proxy.address);
+    let mut faults = Vec::new();
+    for (number, attack) in attacks.iter().enumerate().skip(share).step_by(of) {
+        if let Err(why) = judge(number, attack, proxy.address, &mut between) {
+            faults.push(format!("{driver}: {}: {why}", attack.name));
+            between = Caller::new(proxy.address);
+        }
+    }
+    faults
+}
+
+#[test]
+fn an_answer_is_read_in_one_way_or_not_at_all() {
+    let faults: Vec<String> = std::thread::scope(|scope| {
+        let running: Vec<_> = DRIVERS
+            .iter()
+            .enumerate()
+            .map(|(number, driver)| scope.spawn(move || run(driver, number, DRIVERS.len())))
+            .collect();
+        running.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    });
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}

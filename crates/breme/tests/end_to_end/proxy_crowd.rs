@@ -1,0 +1,170 @@
+//! A thousand clients that ask for one slow page at the same time, and purges while it is fetched.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::admin::metrics;
+use crate::caller::{Caller, Heard};
+use crate::gated_origin::{GatedOrigin, content_of};
+use crate::harness::{DRIVERS, PATIENCE, Site};
+use crate::proxy_admin::{TOKEN, call, token_file};
+
+const CROWD: usize = 1_000;
+/// Where it matters that there are some, and not how many.
+const SOME: usize = 50;
+
+/// With a cache and an admin address; as many threads as the crowd needs where each takes one client.
+fn start(origin: &GatedOrigin, driver: &str, more: &[&str]) -> Site {
+    let upstream = format!("--upstream=http://{}", origin.address);
+    let threads = if driver == "threads" { "1010" } else { "4" };
+    let cache = ["--cache-memory", "64MiB", "--admin", "127.0.0.1:0", "--cache-follow", "60s"];
+    let arguments = [&[&upstream, "--driver", driver, "--threads", threads], &cache[..], more].concat();
+    Site::start_role("proxy", &arguments, Stdio::inherit())
+}
+
+fn ask(proxy: SocketAddr, path: &str) -> Caller {
+    let mut caller = Caller::new(proxy);
+    caller.send(format!("GET {path} HTTP/1.1\r\nHost: edge.example\r\n\r\n").as_bytes());
+    caller
+}
+
+/// Waits until the proxy has so many requests under way.
+fn wait_in_flight(proxy: &Site, is_enough: impl Fn(usize) -> bool) {
+    let begun = Instant::now();
+    loop {
+        let count = metrics(proxy.admin.unwrap())["breme_requests_in_flight"] as usize;
+        if is_enough(count) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{count} requests are under way");
+    }
+}
+
+fn crowd(proxy: &Site, size: usize, path: &str) -> Vec<Caller> {
+    let callers: Vec<_> = (0..size).map(|_| ask(proxy.address, path)).collect();
+    wait_in_flight(proxy, |count| count >= size);
+    callers
+}
+
+/// The number of the upstream request whose whole content comes.
+fn numbered(caller: &mut Caller, place: &str) -> u64 {
+    match caller.hear(false) {
+        Ok(Heard::Answer(answered)) if answered.status == 200 => {
+            let number = number_in(&answered.content);
+            assert_eq!(answered.content, content_of(number), "{place}");
+            number
+        }
+        other => panic!("{place}: {other:?}"),
+    }
+}
+
+/// Which request a content was made for; of one that is cut too early, the first.
+fn number_in(content: &[u8]) -> u64 {
+    content.get(1..7).map_or(1, |digits| std::str::from_utf8(digits).unwrap().parse().unwrap())
+}
+
+#[test]
+fn a_thousand_misses_at_a_time_are_one_request_upstream_also_when_half_of_them_leave() {
+    for driver in DRIVERS.iter().copied() {
+        let origin = GatedOrigin::start();
+        let proxy = start(&origin, driver, &[]);
+        let mut callers = crowd(&proxy, CROWD, "/whole/page");
+        // Whoever came first goes too: the fetch is not theirs alone.
+        callers.drain(..CROWD / 2).for_each(Caller::leave);
+        wait_in_flight(&proxy, |count| count <= CROWD / 2 + 1);
+        origin.release(u64::MAX);
+        callers.iter_mut().for_each(|caller| assert_eq!(numbered(caller, driver), 1, "{driver}"));
+        assert_eq!(numbered(&mut ask(proxy.address, "/whole/page"), driver), 1, "{driver}");
+        assert_eq!(origin.requests(), 1, "{driver}");
+    }
+}
+
+/// What each of them got.
+fn outcomes(callers: &mut [Caller], driver: &str) -> Vec<Heard> {
+    let heard = callers.iter_mut().map(|caller| caller.hear(false).unwrap_or_else(|why| panic!("{driver}: {why}")));
+    heard.collect()
+}
+
+#[test]
+fn when_the_upstream_dies_in_the_middle_of_a_content_nobody_takes_half_of_it_for_the_whole() {
+    for driver in DRIVERS.iter().copied() {
+        let origin = GatedOrigin::start();
+        let proxy = start(&origin, driver, &[]);
+        let mut callers = crowd(&proxy, SOME, "/half/page");
+        origin.release(u64::MAX);
+        for heard in outcomes(&mut callers, driver) {
+            match heard {
+                // Who came when it had begun may have asked for themselves, and met the same.
+                Heard::Cut(answered) => {
+                    let number = number_in(&answered.content);
+                    assert!(content_of(number).starts_with(&answered.content), "{driver}");
+                }
+                // Cut before any of it had left.
+                Heard::Nothing => {}
+                Heard::Answer(answered) => assert_eq!(answered.status, 502, "{driver}"),
+            }
+        }
+        assert!(origin.requests() <= SOME as u64, "{driver}: {} requests", origin.requests());
+    }
+}
+
+#[test]
+fn when_the_upstream_says_nothing_everybody_is_told() {
+    for driver in DRIVERS.iter().copied() {
+        let origin = GatedOrigin::start();
+        let proxy = start(&origin, driver, &[]);
+        let mut callers = crowd(&proxy, SOME, "/none/page");
+        origin.release(u64::MAX);
+        for heard in outcomes(&mut callers, driver) {
+            assert!(matches!(&heard, Heard::Answer(answered) if answered.status == 502), "{driver}: {heard:?}");
+        }
+        assert!(origin.requests() <= SOME as u64, "{driver}: {} requests", origin.requests());
+    }
+}
+
+/// The old answer reaches those who asked before the purge, and is never stored.
+#[test]
+fn what_was_being_fetched_when_it_was_purged_is_not_stored() {
+    let (_folder, token) = token_file();
+    let url = "http://edge.example/whole/page";
+    let wishes = [
+        Some(json!({ "url": url })),
+        Some(json!({ "prefix": "http://edge.example/whole/" })),
+        Some(json!({ "all": true })),
+        Some(json!({ "url": url, "soft": true })),
+        None,
+    ];
+    for driver in DRIVERS.iter().copied() {
+        for wish in &wishes {
+            let origin = GatedOrigin::start();
+            let proxy = start(&origin, driver, &["--admin-token-file", &token, "--purge-from", "127.0.0.0/8"]);
+            let place = format!("{driver}, {wish:?}");
+            let mut before: Vec<_> = (0..3).map(|_| ask(proxy.address, "/whole/page")).collect();
+            wait_in_flight(&proxy, |count| count >= 3);
+            origin.wait_asked(1);
+            match wish {
+                Some(wish) => {
+                    let admin = proxy.admin.unwrap();
+                    assert_eq!(
+                        call(admin, "POST", "/cache/purge", Some(TOKEN), Some(&wish.to_string())).0,
+                        200,
+                        "{place}"
+                    );
+                }
+                None => {
+                    let request = "PURGE /whole/page HTTP/1.1\r\nHost: edge.example\r\nConnection: close\r\n\r\n";
+                    assert!(proxy.exchange(request.as_bytes()).starts_with(b"HTTP/1.1 200 "), "{place}");
+                }
+            }
+            origin.release(u64::MAX);
+            // The old answer is for the one who had it fetched; who waited for it may be given a newer one.
+            let contents: Vec<_> = before.iter_mut().map(|caller| numbered(caller, &place)).collect();
+            assert!(contents.contains(&1), "{place}: {contents:?}");
+            let then = [(); 2].map(|()| numbered(&mut ask(proxy.address, "/whole/page"), &place));
+            assert!(then[0] > 1 && then[1] == then[0], "{place}: the old answer was stored, or no new one: {then:?}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Dates in fields (RFC 9110, 5.6.7), read as a cache has to read them.
+//!
+//! A cache takes letters of either case (RFC 9111, 4.2), which readers for other purposes do not; and the name of the day, which says nothing that the rest
+//! does not say, need only be a name. Everything else is strict: a date that is not one of the three formats is none, and none means stale.
+
+use breme_base::UnixSeconds;
+
+use crate::fields::FieldValues;
+
+const MONTHS: [&[u8]; 12] =
+    [b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec"];
+const DAYS: [&[u8]; 7] = [b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday", b"sunday"];
+/// The longest: `Wednesday, 09-Nov-94 08:49:37 GMT`.
+const DATE_BYTES_MAX: usize = 33;
+/// Years of two digits below this one are of this century.
+const PIVOT_YEAR: u64 = 70;
+const EPOCH_YEAR: u64 = 1970;
+const DAY_S: u64 = 24 * 3600;
+
+/// The date in a field that stands there once.
+pub(crate) fn date(fields: &impl FieldValues, name: &str) -> Option<UnixSeconds> {
+    let mut lines = fields.values(name);
+    let (Some(value), None) = (lines.next(), lines.next()) else { return None };
+    parse_date(value)
+}
+
+/// See the module. What lies before 1970 is none.
+pub(crate) fn parse_date(value: &[u8]) -> Option<UnixSeconds> {
+    let value = value.trim_ascii();
+    let mut lowercase = [0; DATE_BYTES_MAX];
+    let text = lowercase.get_mut(..value.len())?;
+    text.copy_from_slice(value);
+    text.make_ascii_lowercase();
+    let blank = text.iter().position(|&byte| byte == b' ')?;
+    let (name, rest) = (&text[..blank], &text[blank + 1..]);
+    let date = match name.strip_suffix(b",") {
+        Some(name) if is_short_day(name) => usual(rest),
+        Some(name) if DAYS.contains(&name) => with_short_year(rest),
+        None if is_short_day(name) => of_asctime(rest),
+        _ => None,
+    };
+    date.and_then(Date::seconds)
+}
+
+fn is_short_day(name: &[u8]) -> bool {
+    DAYS.iter().any(|day| &day[..3] == name)
+}
+
+#[derive(Clone, Copy)]
+struct Date<'a> {
+    year: u64,
+    month: &'a [u8],
+    day: u64,
+    time: &'a [u8],
+}
+
+/// `06 Nov 1994 08:49:37 GMT`
+fn usual(text: &[u8]) -> Option<Date<'_>> {
+    let is_shaped = text.len() == 24 && has_at(text, b' ', &[2, 6, 11, 20]) && text.ends_with(b"gmt");
+    let day_and_month = || Some((number(&text[..2])?, &text[3..6]));
+    let (day, month) = is_shaped.then(day_and_month)??;
+    Some(Date { year: number(&text[7..11])?, month, day, time: &text[12..20] })
+}
+
+/// `06-Nov-94 08:49:37 GMT`
+fn with_short_year(text: &[u8]) -> Option<Date<'_>> {
+    let is_shaped =
+        text.len() == 22 && has_at(text, b'-', &[2, 6]) && has_at(text, b' ', &[9, 18]) && text.ends_with(b"gmt");
+    let short = is_shaped.then(|| number(&text[7..9]))??;
+    let year = if short < PIVOT_YEAR { 2000 + short } else { 1900 + short };
+    Some(Date { year, month: &text[3..6], day: number(&text[..2])?, time: &text[10..18] })
+}
+
+/// `Nov  6 08:49:37 1994`
+fn of_asctime(text: &[u8]) -> Option<Date<'_>> {
+    let is_shaped = text.len() == 20 && has_at(text, b' ', &[3, 6, 15]);
+    let day = is_shaped.then(|| text[4..6].strip_prefix(b" ").unwrap_or(&text[4..6]))?;
+    Some(Date { year: number(&text[16..])?, month: &text[..3], day: number(day)?, time: &text[7..15] })
+}
+
+fn has_at(text: &[u8], byte: u8, places: &[usize]) -> bool {
+    places.iter().all(|&place| text[place] == byte)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+    digits.iter().try_fold(0, |number, byte| Some(number * 10 + digit(byte)?))
+}
+
+impl Date<'_> {
+    fn seconds(self) -> Option<UnixSeconds> {
+        let Self { year, month, day, time } = self;
+        let month = MONTHS.iter().position(|&name| name == month)?;
+        if year < EPOCH_YEAR || day == 0 || day > days_of(year, month) {
+            return None;
+        }
+        let before: u64 = (0..month).map(|earlier| days_of(year, earlier)).sum();
+        let days = days_before(year) - days_before(EPOCH_YEAR) + before + day - 1;
+        Some(UnixSeconds(days * DAY_S + seconds_of_day(time)?))
+    }
+}
+
+/// `08:49:37`; the last second may be one too many.
+fn seconds_of_day(time: &[u8]) -> Option<u64> {
+    let is_shaped = has_at(time, b':', &[2, 5]);
+    let (hour, minute, second) = (number(&time[..2])?, number(&time[3..5])?, number(&time[6..])?);
+    (is_shaped && hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second)
+}
+
+const fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+fn days_of(year: u64, month: usize) -> u64 {
+    match month {
+        1 => 28 + u64::from(is_leap(year)),
+        3 | 5 | 8 | 10 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from the year 1 to the beginning of this one.
+const fn days_before(year: u64) -> u64 {
+    let years = year - 1;
+    years * 365 + years / 4 - years / 100 + years / 400
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::block;
+
+    fn parse(text: &str) -> Option<u64> {
+        parse_date(text.as_bytes()).map(|seconds| seconds.0)
+    }
+
+    #[test]
+    fn three_formats_in_letters_of_any_case() {
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "sun, 06 NOV 1994 08:49:37 gmt",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "SUNDAY, 06-nov-94 08:49:37 gMT",
+            "Sun Nov  6 08:49:37 1994",
+            "sun nov 06 08:49:37 1994",
+            "Fri, 06 Nov 1994 08:49:37 GMT",
+            " Sun, 06 Nov 1994 08:49:37 GMT\t",
+        ] {
+            assert_eq!(parse(text), Some(784_111_777), "{text}");
+        }
+        assert_eq!(parse("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(parse("Thu, 29 Feb 2024 23:59:60 GMT"), Some(1_709_251_200));
+        assert_eq!(parse("Thu Aug 18 02:01:18 2050"), parse("Thursday, 18-Aug-50 02:01:18 GMT"));
+    }
+
+    #[test]
+    fn what_is_no_date() {
+        for text in [
+            "",
+            "0",
+            "Sun,",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
+            "Sun, 06 Nov 1994 08:49:37 AEST",
+            "Sun, 06 Nov 94 08:49:37 GMT",
+            "Sun 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06  Nov  1994 08:49:37 GMT",
+            "Sun, 06-Nov-1994 08:49:37 GMT",
+            "Sun, 06 Nov 1994 08.49.37 GMT",
+            "Sun, 06 Nov 1994 8:49:37 GMT",
+            "Sun, 06 Nov 1994 08:49:37",
+            "Sun, 31 Nov 1994 08:49:37 GMT",
+            "Sun, 00 Nov 1994 08:49:37 GMT",
+            "Thu, 29 Feb 2023 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:49:37 GMT",
+            "Sun, 06 Nov 1994 08:60:37 GMT",
+            "Sun, 06 Nov 1994 08:49:61 GMT",
+            "Sun, 06 Nov 1969 08:49:37 GMT",
+            "Xyz, 06 Nov 1994 08:49:37 GMT",
+            "Sun, 06 Xyz 1994 08:49:37 GMT",
+            "Sun, +6 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-1994 08:49:37 GMT",
+            "Sun Nov 6 08:49:37 1994",
+            "Sun, 06 Nov 1994 08:49:37 GMT, Sun, 06 Nov 1994 08:49:37 GMT",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_stands_once() {
+        let text = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(date(&block(&[("Date", text)]), "date"), Some(UnixSeconds(784_111_777)));
+        assert_eq!(date(&block(&[("Date", text), ("Date", text)]), "date"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_second_is_read_as_it_was_written(seconds in 0_u64..253_402_300_799) {
+            let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
+            prop_assert_eq!(parse(&text), Some(seconds));
+        }
+
+        #[test]
+        fn nothing_from_outside_breaks_it(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = parse_date(&bytes);
+        }
+
+        #[test]
+        fn nor_does_a_date_with_a_wrong_byte(place in 0_usize..29, byte in any::<u8>()) {
+            let mut text = *b"Sun, 06 Nov 1994 08:49:37 GMT";
+            text[place] = byte;
+            let _ = parse_date(&text);
+        }
+    }
+}

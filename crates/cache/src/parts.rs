@@ -1,0 +1,282 @@
+//! Parts of a representation that are stored as such: 206 responses (RFC 9111, 3.3 and 3.4; RFC 9110, 15.3.7).
+//!
+//! A part answers requests for ranges that lie in it, as long as it is fresh, and nothing else. A part that came later is joined to one that touches
+//! it if both have the same strong entity tag; otherwise it takes its place, so there is one run of bytes for each variant. When all bytes
+//! are there, they are an ordinary complete response.
+
+use std::sync::Arc;
+
+use breme_http1::{ByteRange, FieldBlock, Ranges, only_tag, parse_ranges};
+
+use crate::fields::{FieldValues, lines};
+use crate::store::{Stored, Terms};
+use crate::validation::if_range_holds;
+
+/// A part is joined to one that is at most so many times as long, since all of that is copied …
+const JOINED_TIMES_MAX: u64 = 16;
+/// … or if both together are no longer than this.
+const JOINED_BYTES_FREE: u64 = 64 * 1024;
+
+/// Which bytes of how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    range: ByteRange,
+    whole: u64,
+}
+
+impl Part {
+    /// What Content-Range says, if it says it once, validly and with the whole's length (RFC 9110, 14.4). A part of content in several
+    /// (`multipart/byteranges`) has none.
+    pub(crate) fn of(fields: &impl FieldValues) -> Option<Self> {
+        let mut values = fields.values("content-range");
+        let (Some(value), None) = (values.next(), values.next()) else { return None };
+        let (unit, place) = std::str::from_utf8(value).ok()?.split_once(' ')?;
+        let (range, whole) = place.split_once('/')?;
+        let (first, last) = range.split_once('-')?;
+        let (first, last, whole) = (number(first)?, number(last)?, number(whole)?);
+        let is_valid = unit.eq_ignore_ascii_case("bytes") && first <= last && last < whole;
+        is_valid.then_some(Self { range: ByteRange { start: first, end: last + 1 }, whole })
+    }
+
+    pub(crate) const fn length(self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    const fn is_all(self) -> bool {
+        self.length() == self.whole
+    }
+
+    /// The value of Content-Range for a range of the whole.
+    pub(crate) fn content_range(self, range: ByteRange) -> String {
+        format!("bytes {}-{}/{}", range.start, range.end - 1, self.whole)
+    }
+
+    /// Where a range of the whole lies in this part's own content.
+    pub(crate) const fn place_of(self, range: ByteRange) -> ByteRange {
+        ByteRange { start: range.start - self.range.start, end: range.end - self.range.start }
+    }
+
+    /// Both together, if nothing lies between them.
+    fn joined(self, other: Self) -> Option<Self> {
+        let touches = self.range.start <= other.range.end && other.range.start <= self.range.end;
+        let range =
+            ByteRange { start: self.range.start.min(other.range.start), end: self.range.end.max(other.range.end) };
+        (touches && self.whole == other.whole).then_some(Self { range, ..self })
+    }
+}
+
+/// Digits only.
+fn number(digits: &str) -> Option<u64> {
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+}
+
+/// The one range that a request asks for and that a stored part holds, with the part.
+pub(crate) fn select(request: &impl FieldValues, stored: &FieldBlock) -> Option<(Part, ByteRange)> {
+    let mut values = request.values("range");
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    if request.first_value("if-range").is_some_and(|value| !if_range_holds(value, stored)) {
+        return None;
+    }
+    let part = Part::of(stored)?;
+    match parse_ranges(value, part.whole) {
+        Ranges::One(range) if part.range.start <= range.start && range.end <= part.range.end => Some((part, range)),
+        _ => None,
+    }
+}
+
+/// Two stored parts that can be joined.
+#[derive(Debug)]
+pub(crate) struct Joint<'s> {
+    old: &'s Stored,
+    new: &'s Stored,
+    old_part: Part,
+    new_part: Part,
+    both: Part,
+}
+
+impl<'s> Joint<'s> {
+    /// RFC 9110, 15.3.7.3: the same representation by a strong tag, and no gap.
+    pub(crate) fn of(old: &'s Stored, new: &'s Stored) -> Option<Self> {
+        let tag = |stored: &'s Stored| stored.block().first_value("etag").and_then(only_tag);
+        let is_same = tag(old)?.is_strongly(tag(new)?);
+        let (old_part, new_part) = (Part::of(old.block())?, Part::of(new.block())?);
+        let both = old_part.joined(new_part)?;
+        let length_max = (new_part.length() * JOINED_TIMES_MAX).max(JOINED_BYTES_FREE);
+        let may_join = old.is_part() && new.is_part() && both.length() <= length_max;
+        (is_same && may_join).then_some(Self { old, new, old_part, new_part, both })
+    }
+
+    /// What it takes at most.
+    pub(crate) fn cost_bytes(&self) -> u64 {
+        let bytes = self.new.layout().content_at() + self.both.length() as usize;
+        Stored::cost_of(bytes, self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES)
+    }
+
+    /// The bytes of both, under the lines of both, with what the newer one means. `whole_status` is that of all bytes together.
+    pub(crate) fn join(&self, terms: Terms) -> Arc<Stored> {
+        let (old, new) = (self.old.content(), self.new.content());
+        let (start, end) = (self.new_part.range.start, self.new_part.range.end);
+        let before = start.saturating_sub(self.old_part.range.start).min(self.old_part.length()) as usize;
+        let behind = end.saturating_sub(self.old_part.range.start).min(self.old_part.length()) as usize;
+        let layout = self.new.layout();
+        let lead = &self.new.shared_bytes()[..layout.content_at()];
+        let bytes = [lead, &old[..before], &new, &old[behind..]].concat();
+        let status = if self.both.is_all() { 200 } else { 206 };
+        Arc::new(Stored::new(status, self.lines(), bytes.into(), layout, terms))
+    }
+
+    /// RFC 9111, 3.4: the newer one's lines, and those of the older one that it does not have.
+    fn lines(&self) -> FieldBlock {
+        let mut out = FieldBlock::with_capacity(
+            self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES,
+        );
+        let is_range = |name: &[u8]| name.eq_ignore_ascii_case(b"content-range");
+        let is_new =
+            |name: &[u8]| lines(self.new.block().as_bytes()).any(|(known, _)| known.eq_ignore_ascii_case(name));
+        let kept = lines(self.old.block().as_bytes()).filter(|(name, _)| !is_new(name));
+        for (name, value) in kept.chain(lines(self.new.block().as_bytes())).filter(|(name, _)| !is_range(name)) {
+            let _ = out.push(std::str::from_utf8(name).unwrap_or_default(), value);
+        }
+        if !self.both.is_all() {
+            let _ = out.push("Content-Range", self.both.content_range(self.both.range).as_bytes());
+        }
+        out
+    }
+}
+
+/// A line that says Content-Range with numbers of any length.
+const RANGE_LINE_BYTES: usize = 88;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::store::Layout;
+    use crate::testing::block;
+
+    fn part(value: &str) -> Option<(u64, u64, u64)> {
+        let part = Part::of(&block(&[("Content-Range", value)]))?;
+        Some((part.range.start, part.range.end, part.whole))
+    }
+
+    #[test]
+    fn what_content_range_says() {
+        assert_eq!(part("bytes 4-9/10"), Some((4, 10, 10)));
+        assert_eq!(part("BYTES 0-0/1"), Some((0, 1, 1)));
+        for value in [
+            "bytes 4-9/9",
+            "bytes 4-3/10",
+            "bytes 4-9/*",
+            "bytes */10",
+            "bytes=4-9/10",
+            "lines 4-9/10",
+            "bytes 4-9",
+            "bytes -9/10",
+            "bytes +4-9/10",
+            "bytes 4-18446744073709551615/18446744073709551616",
+            "",
+        ] {
+            assert_eq!(part(value), None, "{value}");
+        }
+        let twice = block(&[("Content-Range", "bytes 0-1/2"), ("Content-Range", "bytes 0-1/2")]);
+        assert_eq!(Part::of(&twice), None);
+    }
+
+    #[test]
+    fn what_lies_in_a_part() {
+        let stored = block(&[("Content-Range", "bytes 4-7/10"), ("ETag", "\"a\"")]);
+        let asked = |fields: &[(&str, &str)]| {
+            let (part, range) = select(&block(fields), &stored)?;
+            let place = part.place_of(range);
+            Some((part.content_range(range), place.start, place.end))
+        };
+        let found = |place: &str, start, end| Some((format!("bytes {place}/10"), start, end));
+        assert_eq!(asked(&[("Range", "bytes=4-7")]), found("4-7", 0, 4));
+        assert_eq!(asked(&[("Range", "bytes=5-5")]), found("5-5", 1, 2));
+        assert_eq!(asked(&[("Range", "bytes=5-5"), ("If-Range", "\"a\"")]), found("5-5", 1, 2));
+        for fields in [
+            &[][..],
+            &[("Range", "bytes=3-7")],
+            &[("Range", "bytes=4-8")],
+            &[("Range", "bytes=4-")],
+            &[("Range", "bytes=-1")],
+            &[("Range", "bytes=4-4,6-6")],
+            &[("Range", "bytes=20-")],
+            &[("Range", "lines=4-7")],
+            &[("Range", "bytes=4-7"), ("Range", "bytes=4-7")],
+            &[("Range", "bytes=4-7"), ("If-Range", "\"b\"")],
+        ] {
+            assert_eq!(asked(fields), None, "{fields:?}");
+        }
+        let end = block(&[("Content-Range", "bytes 6-9/10")]);
+        let suffix = select(&block(&[("Range", "bytes=-2")]), &end).map(|(part, range)| part.place_of(range));
+        assert_eq!(suffix, Some(ByteRange { start: 2, end: 4 }));
+    }
+
+    fn stored(range: &str, tag: &str, content: &'static str) -> Stored {
+        let lines = block(&[("Content-Range", range), ("ETag", tag), ("X", content)]);
+        let layout = Layout { key_bytes: 3, variant_bytes: 1 };
+        Stored::new(206, lines, Bytes::from(format!("keyv{content}")), layout, Terms::default())
+    }
+
+    fn joined(old: &Stored, new: &Stored) -> Option<(u16, Option<String>, String)> {
+        let joint = Joint::of(old, new)?;
+        let both = joint.join(Terms::default());
+        assert!(both.cost_bytes() <= joint.cost_bytes());
+        assert_eq!((both.key(), both.variant()), (b"key" as &[u8], b"v" as &[u8]));
+        assert_eq!(both.block().first_value("x"), new.block().first_value("x"), "the newer one's lines count");
+        let range = both.block().first_value("content-range");
+        let range = range.map(|value| String::from_utf8_lossy(value).into_owned());
+        Some((both.status(), range, String::from_utf8(both.content().to_vec()).unwrap()))
+    }
+
+    #[test]
+    fn parts_that_touch_become_one() {
+        let middle = stored("bytes 3-5/9", "\"a\"", "345");
+        for (range, content, place, all) in [
+            ("bytes 6-7/9", "67", Some("bytes 3-7/9"), "34567"),
+            ("bytes 1-2/9", "12", Some("bytes 1-5/9"), "12345"),
+            ("bytes 5-7/9", "567", Some("bytes 3-7/9"), "34567"),
+            ("bytes 1-3/9", "123", Some("bytes 1-5/9"), "12345"),
+            ("bytes 4-4/9", "4", Some("bytes 3-5/9"), "345"),
+            ("bytes 2-6/9", "23456", Some("bytes 2-6/9"), "23456"),
+            ("bytes 0-8/9", "012345678", None, "012345678"),
+        ] {
+            let status = if place.is_some() { 206 } else { 200 };
+            let expected = Some((status, place.map(str::to_owned), all.to_owned()));
+            assert_eq!(joined(&middle, &stored(range, "\"a\"", content)), expected, "{range}");
+        }
+        let (first, last) = (stored("bytes 0-1/4", "\"a\"", "01"), stored("bytes 2-3/4", "\"a\"", "23"));
+        let whole = Some((200, None, "0123".to_owned()));
+        assert_eq!(joined(&first, &last), whole);
+        assert_eq!(joined(&last, &first), whole);
+    }
+
+    #[test]
+    fn parts_of_different_things_stay_apart() {
+        let old = stored("bytes 3-5/9", "\"a\"", "345");
+        for (range, tag) in [
+            ("bytes 7-7/9", "\"a\""),
+            ("bytes 6-6/10", "\"a\""),
+            ("bytes 6-6/9", "\"b\""),
+            ("bytes 6-6/9", "W/\"a\""),
+            ("bytes 6-6/9", "a"),
+        ] {
+            assert!(Joint::of(&old, &stored(range, tag, "6")).is_none(), "{range} {tag}");
+        }
+        let weak = stored("bytes 3-5/9", "W/\"a\"", "345");
+        assert!(Joint::of(&weak, &stored("bytes 6-6/9", "W/\"a\"", "6")).is_none());
+    }
+
+    #[test]
+    fn a_short_part_is_not_worth_copying_a_long_one() {
+        let range = |start: u64, length: u64| format!("bytes {start}-{}/99999999", start + length - 1);
+        let is_joined = |old: u64, new: u64| {
+            let (old, new) = (stored(&range(0, old), "\"a\"", ""), stored(&range(old, new), "\"a\"", ""));
+            Joint::of(&old, &new).is_some()
+        };
+        assert!(is_joined(JOINED_BYTES_FREE - 1, 1) && !is_joined(JOINED_BYTES_FREE, 1));
+        assert!(is_joined(15 << 20, 1 << 20) && !is_joined(16 << 20, 1 << 20));
+    }
+}

@@ -1,0 +1,206 @@
+//! Parts that upstream answered with, stored, used again and joined (RFC 9111, 3.3 and 3.4).
+
+use breme_cache::{Asked, Manner, Purge, Settings};
+
+use crate::world::{Got, World};
+
+const ALL: &str = "0123456789";
+
+/// Asks for bytes from `start` to before `end`, which upstream answers with.
+fn fetch_part(world: &mut World, start: usize, end: usize, lines: &str) -> Got {
+    let range = format!("bytes {start}-{}/{}", end - 1, ALL.len());
+    let lines = format!("Cache-Control: max-age=60\nContent-Range: {range}\n{lines}");
+    world.fetch("GET /", &format!("Range: bytes={start}-{}", end - 1), 206, &lines, &ALL[start..end])
+}
+
+#[test]
+fn a_part_answers_what_lies_in_it() {
+    let mut world = World::new();
+    assert_eq!(fetch_part(&mut world, 2, 8, "ETag: \"a\"\nX: y").said, "c; fwd=uri-miss; stored");
+    world.wait(5);
+    for (range, text, place) in
+        [("2-7", "234567", "2-7"), ("3-4", "34", "3-4"), ("7-7", "7", "7-7"), ("2-3,3-5", "2345", "2-5")]
+    {
+        let got = world.hit("GET /", &format!("Range: bytes={range}"));
+        assert_eq!((got.status, got.content.as_str(), got.age), (206, text, Some(5)));
+        assert_eq!(got.field("content-range"), Some(format!("bytes {place}/10").as_str()));
+        assert_eq!((got.field("etag"), got.field("x")), (Some("\"a\""), Some("y")));
+        assert_eq!(got.lines.matches("Content-Range").count(), 1);
+    }
+    assert_eq!(world.hit("GET /", "Range: bytes=2-3\nIf-Range: \"a\"").status, 206);
+    assert_eq!(world.hit("GET /", "Range: bytes=2-3\nIf-None-Match: \"a\"").status, 304);
+}
+
+#[test]
+fn a_part_answers_nothing_else() {
+    for lines in [
+        "",
+        "Range: bytes=1-3",
+        "Range: bytes=6-8",
+        "Range: bytes=2-",
+        "Range: bytes=-2",
+        "Range: bytes=2-2,5-5",
+        "Range: bytes=20-",
+        "Range: lines=2-3",
+        "Range: bytes=2-3\nIf-Range: \"b\"",
+        "If-None-Match: \"a\"",
+    ] {
+        let mut world = World::new();
+        fetch_part(&mut world, 2, 8, "ETag: \"a\"");
+        let forward = world.miss("GET /", lines);
+        assert!(forward.conditions().is_none(), "{lines}: what the client asked for goes upstream as it is");
+        let said = world.answer(forward, 200, "Cache-Control: max-age=60", ALL).said;
+        assert_eq!(said, "c; fwd=partial; stored", "{lines}");
+        assert_eq!(world.hit("GET /", "").content, ALL, "{lines}");
+    }
+    let mut world = World::new();
+    fetch_part(&mut world, 2, 8, "");
+    assert!(!world.is_hit("HEAD /", "Range: bytes=2-3"), "Range is for GET alone");
+}
+
+#[test]
+fn a_stale_part_is_as_good_as_none() {
+    let mut world = World::new();
+    fetch_part(&mut world, 0, 5, "ETag: \"a\"\nX-Ignored: 1");
+    world.wait(60);
+    let forward = world.miss("GET /", "Range: bytes=0-4");
+    assert!(forward.conditions().is_none());
+    assert!(world.fail(forward).is_none(), "nor is it used when upstream fails");
+    let lines = "Cache-Control: max-age=0, stale-while-revalidate=60\nContent-Range: bytes 0-4/10\nETag: \"a\"";
+    let forward = world.miss("GET /", "Range: bytes=0-4");
+    assert_eq!(world.answer(forward, 206, lines, "01234").said, "c; fwd=stale");
+}
+
+#[test]
+fn only_a_part_that_is_what_it_says_is_stored() {
+    let range = "Range: bytes=0-4";
+    for (lines, content) in [
+        ("Content-Range: bytes 0-4/10", "0123"),
+        ("Content-Range: bytes 0-4/10", "012345"),
+        ("Content-Range: bytes 0-4/*", "01234"),
+        ("Content-Range: bytes 0-4/4", "01234"),
+        ("Content-Range: bytes 0-4/10\nContent-Range: bytes 0-4/10", "01234"),
+        ("Content-Type: multipart/byteranges; boundary=x", "--x--"),
+        ("", "01234"),
+        ("Content-Range: bytes 0-4/10\nCache-Control: no-store", "01234"),
+        ("Content-Range: bytes 0-4/10\nVary: *", "01234"),
+        ("Content-Range: bytes 0-4/10\nSet-Cookie: a=b", "01234"),
+    ] {
+        let mut world = World::new();
+        world.fetch("GET /", range, 206, &format!("Cache-Control: max-age=60\n{lines}"), content);
+        assert!(!world.is_hit("GET /", range), "{lines} {content}");
+    }
+    let mut world = World::new();
+    world.fetch("GET /", "", 206, "Cache-Control: max-age=60\nContent-Range: bytes 0-4/10", "01234");
+    assert!(!world.is_hit("GET /", range), "nobody had asked for a part");
+    let mut forward = world.miss("GET /", range);
+    let lines = "Cache-Control: max-age=60\nContent-Range: bytes 0-4/10";
+    world.head(&mut forward, 206, lines, None);
+    forward.handle_content(b"01234", &mut world.wakes);
+    forward.handle_end(&mut world.wakes);
+    assert!(!world.is_hit("GET /", range), "how long it would be was not known");
+    let mut forward = world.miss("GET /", range);
+    world.head(&mut forward, 206, lines, Some(5));
+    forward.handle_content(b"0123", &mut world.wakes);
+    world.fail(forward);
+    assert!(!world.is_hit("GET /", range), "it broke off");
+}
+
+#[test]
+fn parts_that_touch_are_joined_until_all_is_there() {
+    let mut world = World::new();
+    fetch_part(&mut world, 0, 4, "ETag: \"a\"\nX: 1\nOnly: old");
+    fetch_part(&mut world, 4, 8, "ETag: \"a\"\nX: 2");
+    let got = world.hit("GET /", "Range: bytes=2-6");
+    assert_eq!((got.status, got.content.as_str(), got.field("content-range")), (206, "23456", Some("bytes 2-6/10")));
+    assert_eq!((got.field("x"), got.field("only")), (Some("2"), Some("old")), "the newer lines count (3.4)");
+    assert!(!world.is_hit("GET /", ""), "two bytes are missing");
+    world.wait(1);
+    fetch_part(&mut world, 7, 10, "ETag: \"a\"");
+    let got = world.hit("GET /", "");
+    assert_eq!((got.status, got.content.as_str(), got.field("content-range")), (200, ALL, None));
+    assert_eq!(world.hit("GET /", "Range: bytes=-3").content, "789");
+    assert_eq!(world.cache.statistics().objects, 1);
+}
+
+#[test]
+fn parts_of_what_may_differ_are_not_joined() {
+    for (first, second) in [
+        ("ETag: \"a\"", "ETag: \"b\""),
+        ("ETag: W/\"a\"", "ETag: W/\"a\""),
+        ("", ""),
+        ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"),
+    ] {
+        let mut world = World::new();
+        fetch_part(&mut world, 0, 4, first);
+        fetch_part(&mut world, 4, 8, second);
+        assert!(!world.is_hit("GET /", "Range: bytes=3-4"), "{first} {second}");
+        assert_eq!(world.hit("GET /", "Range: bytes=4-7").content, "4567", "the newer one");
+        assert!(!world.is_hit("GET /", "Range: bytes=0-3"));
+    }
+}
+
+#[test]
+fn a_part_takes_the_place_of_nothing_that_is_whole() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10, stale-if-error=600", ALL);
+    world.wait(20);
+    fetch_part(&mut world, 0, 4, "");
+    let forward = world.miss("GET /", "");
+    assert_eq!(world.fail(forward).unwrap().content, ALL);
+}
+
+#[test]
+fn each_variant_has_its_own() {
+    let mut world = World::new();
+    let lines = "Cache-Control: max-age=60\nVary: Foo\nETag: \"a\"\nContent-Range: bytes 0-3/10";
+    world.fetch("GET /", "Range: bytes=0-3\nFoo: 1", 206, lines, "0123");
+    world.fetch("GET /", "Range: bytes=0-3\nFoo: 2", 206, lines, "abcd");
+    assert_eq!(world.hit("GET /", "Range: bytes=1-2\nFoo: 1").content, "12");
+    assert_eq!(world.hit("GET /", "Range: bytes=1-2\nFoo: 2").content, "bc");
+    assert!(!world.is_hit("GET /", "Range: bytes=1-2\nFoo: 3"));
+}
+
+#[test]
+fn purges_mean_parts_too() {
+    let mut world = World::new();
+    fetch_part(&mut world, 0, 4, "ETag: \"a\"");
+    let all = |world: &World, manner| world.cache.purge(&Purge::All, manner, world.moment.now).unwrap();
+    let mut forward = world.miss("GET /", "Range: bytes=4-7");
+    world.head(&mut forward, 206, "Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes 4-7/10", Some(4));
+    assert_eq!(all(&world, Manner::Hard), 1);
+    forward.handle_content(b"4567", &mut world.wakes);
+    forward.handle_end(&mut world.wakes);
+    assert_eq!(world.cache.statistics().objects, 0, "what was asked for before a purge is not stored");
+    fetch_part(&mut world, 0, 4, "");
+    assert_eq!(all(&world, Manner::Soft), 1);
+    assert!(!world.is_hit("GET /", "Range: bytes=0-3"));
+    fetch_part(&mut world, 0, 4, "");
+    world.fetch("POST /", "Content-Length: 0", 200, "", "");
+    assert!(!world.is_hit("GET /", "Range: bytes=0-3"));
+}
+
+#[test]
+fn the_memory_of_parts_is_bounded_and_given_back() {
+    let mut world = World::with(Settings { lifetime_spread_percent: 0, ..Settings::new(256 * 1024) });
+    for path in 0..100 {
+        for (start, place) in [(0, "0-999"), (1000, "1000-1999"), (2000, "2000-2999")] {
+            let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes {place}/4000");
+            let range = format!("Range: bytes={place}");
+            match world.ask(&format!("GET /{path}"), &range) {
+                Asked::Forward(forward) => {
+                    world.answer(forward, 206, &lines, &"x".repeat(1000));
+                }
+                other => panic!("{start}: {other:?}"),
+            }
+        }
+        let statistics = world.cache.statistics();
+        assert!(statistics.bytes <= statistics.bytes_max);
+    }
+    assert!(world.cache.statistics().evicted > 0);
+    world.cache.purge(&Purge::All, Manner::Hard, world.moment.now).unwrap();
+    let empty = world.cache.statistics().bytes;
+    fetch_part(&mut world, 0, 4, "");
+    world.cache.purge(&Purge::All, Manner::Hard, world.moment.now).unwrap();
+    assert_eq!(world.cache.statistics().bytes, empty);
+}

@@ -1,0 +1,138 @@
+//! Answers to POST that are what a GET of the same target gets afterwards (RFC 9110, 9.3.3).
+
+use breme_cache::{Manner, Purge};
+
+use crate::world::World;
+
+const ITSELF: &str = "Cache-Control: max-age=60\nContent-Location: /page?a";
+
+fn is_stored_after(target: &str, status: u16, lines: &str) -> bool {
+    let mut world = World::new();
+    world.fetch(&format!("POST {target}"), "Content-Length: 0", status, lines, "made");
+    world.is_hit(&format!("GET {target}"), "")
+}
+
+#[test]
+fn an_answer_that_is_the_target_itself_is_stored() {
+    let mut world = World::new();
+    world.fetch("GET /page?a", "", 200, "Cache-Control: max-age=60", "old");
+    let said = world.fetch("POST /page?a", "Content-Length: 0", 200, ITSELF, "made").said;
+    assert_eq!(said, "c; fwd=method; stored");
+    world.wait(7);
+    let got = world.hit("GET /page?a", "");
+    assert_eq!((got.content.as_str(), got.age), ("made", Some(7)));
+    assert_eq!(world.hit("HEAD /page?a", "").status, 200);
+    let again = world.miss("POST /page?a", "Content-Length: 0");
+    assert!(world.fail(again).is_none(), "a POST is never answered out of the store");
+}
+
+#[test]
+fn only_with_a_lifetime_and_its_own_location() {
+    let itself = "Content-Location: /page";
+    for (status, lines) in [
+        (200, format!("Cache-Control: max-age=60\n{itself}")),
+        (200, "Cache-Control: s-maxage=60\nContent-Location: http://A.example:80/page".to_owned()),
+        (200, "Cache-Control: max-age=60\nContent-Location: page".to_owned()),
+    ] {
+        assert!(is_stored_after("/page", status, &lines), "{status} {lines}");
+    }
+    for (status, lines) in [
+        (200, "Cache-Control: max-age=60".to_owned()),
+        (200, "Cache-Control: max-age=60\nContent-Location: /other".to_owned()),
+        (200, "Cache-Control: max-age=60\nContent-Location: https://a.example/page".to_owned()),
+        (200, "Cache-Control: max-age=60\nContent-Location: http://b.example/page".to_owned()),
+        (200, format!("Cache-Control: max-age=60\n{itself}\nContent-Location: /other")),
+        (200, itself.to_owned()),
+        (200, format!("ETag: \"a\"\n{itself}")),
+        (200, format!("Cache-Control: public\n{itself}")),
+        (200, format!("Cache-Control: max-age=60, no-store\n{itself}")),
+        (200, format!("Cache-Control: max-age=60, private\n{itself}")),
+        (200, format!("Cache-Control: max-age=60\nSet-Cookie: a=b\n{itself}")),
+        (201, format!("Cache-Control: max-age=60\n{itself}")),
+        (206, format!("Cache-Control: max-age=60\nContent-Range: bytes 0-3/4\n{itself}")),
+        (404, format!("Cache-Control: max-age=60\n{itself}")),
+        (500, format!("Cache-Control: max-age=60\n{itself}")),
+    ] {
+        assert!(!is_stored_after("/page", status, &lines), "{status} {lines}");
+    }
+}
+
+#[test]
+fn other_methods_are_not_stored() {
+    for method in ["PUT", "PATCH", "DELETE", "M-SEARCH"] {
+        let mut world = World::new();
+        world.fetch(&format!("{method} /page?a"), "Content-Length: 0", 200, ITSELF, "made");
+        assert!(!world.is_hit("GET /page?a", ""), "{method}");
+    }
+}
+
+#[test]
+fn requests_that_are_for_one_or_that_pretend_are_not_stored() {
+    for line in ["Authorization: x", "Cache-Control: no-store", "X-HTTP-Method-Override: DELETE", "X-Original-URL: /x"]
+    {
+        let mut world = World::new();
+        world.fetch("POST /page?a", &format!("Content-Length: 0\n{line}"), 200, ITSELF, "made");
+        assert!(!world.is_hit("GET /page?a", ""), "{line}");
+    }
+}
+
+#[test]
+fn it_is_for_the_requests_that_it_varies_with() {
+    let mut world = World::new();
+    world.fetch("POST /page?a", "Content-Length: 0\nFoo: 1", 200, &format!("{ITSELF}\nVary: Foo"), "made");
+    assert!(world.is_hit("GET /page?a", "Foo: 1") && !world.is_hit("GET /page?a", "Foo: 2"));
+}
+
+#[test]
+fn nobody_waits_for_it() {
+    let mut world = World::new();
+    let post = world.miss("POST /page?a", "Content-Length: 0");
+    let get = world.miss("GET /page?a", "");
+    world.answer(post, 200, ITSELF, "made");
+    world.answer(get, 200, "Cache-Control: max-age=60", "asked before");
+    assert_eq!(world.hit("GET /page?a", "").content, "made", "what was asked for before the change is not stored");
+}
+
+#[test]
+fn what_changes_the_target_meanwhile_keeps_it_out() {
+    let changes: [fn(&mut World); 3] = [
+        |world| {
+            let url = Purge::Url("http://a.example/page?a".to_owned());
+            world.cache.purge(&url, Manner::Hard, world.moment.now).unwrap();
+        },
+        |world| {
+            world.cache.purge(&Purge::All, Manner::Soft, world.moment.now).unwrap();
+        },
+        |world| {
+            world.fetch("PUT /page?a", "Content-Length: 0", 204, "", "");
+        },
+    ];
+    for change in changes {
+        let mut world = World::new();
+        let mut before_its_head = world.miss("POST /page?a", "Content-Length: 0");
+        change(&mut world);
+        world.head(&mut before_its_head, 200, ITSELF, Some(4));
+        before_its_head.handle_content(b"made", &mut world.wakes);
+        before_its_head.handle_end(&mut world.wakes);
+        assert!(!world.is_hit("GET /page?a", ""));
+
+        let mut before_its_end = world.miss("POST /page?a", "Content-Length: 0");
+        world.head(&mut before_its_end, 200, ITSELF, Some(4));
+        change(&mut world);
+        before_its_end.handle_content(b"made", &mut world.wakes);
+        before_its_end.handle_end(&mut world.wakes);
+        assert!(!world.is_hit("GET /page?a", ""));
+    }
+}
+
+#[test]
+fn what_breaks_off_is_not_stored_and_leaves_nothing() {
+    let mut world = World::new();
+    let mut post = world.miss("POST /page?a", "Content-Length: 0");
+    world.head(&mut post, 200, ITSELF, Some(4));
+    post.handle_content(b"ma", &mut world.wakes);
+    assert!(world.fail(post).is_none());
+    assert!(!world.is_hit("GET /page?a", ""));
+    let idle = World::new().cache.statistics();
+    assert_eq!(world.cache.statistics().objects, idle.objects);
+}

@@ -1,0 +1,162 @@
+//! What expressions and claims are made of.
+
+/// A number of one trial: `p99(user)`, `rate(crowd)`, `cpu(site)`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// What is looked at.
+    pub quantity: Quantity,
+    /// The workload's or the subject's name; empty for those of the machine.
+    pub of: String,
+}
+
+/// What can be measured in a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Quantity {
+    /// Of a workload: `mean`, `p50`, `p99.9`, `min`, `max`, `stdev` of the response time; with `service.` before it, of the service time. Seconds.
+    Time {
+        /// Of the service time.
+        is_service: bool,
+        /// Which figure.
+        figure: TimeFigure,
+    },
+    /// Of a workload: `rate`: answers a second.
+    Rate,
+    /// Of a workload: `offered`: requests due a second.
+    OfferedRate,
+    /// Of a workload: `bytes`: bytes received a second.
+    ByteRate,
+    /// Of a workload: `errors`: the share of requests that failed or were answered wrongly.
+    ErrorShare,
+    /// Of a workload: `pass`: the share that was answered as expected.
+    PassShare,
+    /// Of a workload: `count`: answers.
+    Answered,
+    /// Of a workload: `failed`: failed requests.
+    Failed,
+    /// Of a subject (or, with a workload's name, of the subject that this asks): `cpu`: CPU time per answered request of all workloads. Seconds.
+    CpuPerRequest,
+    /// Of a subject: `cpu_share`: processors used.
+    CpuShare,
+    /// Of a subject: `memory`: the most resident memory. Bytes.
+    Memory,
+    /// Of a subject: `threads`: the most.
+    Threads,
+    /// Of a subject: `descriptors`: the most open ones.
+    Descriptors,
+    /// Of a subject: `switches`: context switches per answered request.
+    Switches,
+    /// Of a subject: `counter.NAME`: by how much it grew, all label sets together.
+    Counter(String),
+    /// Of a workload with scenarios: `sessions`: the share of sessions that completed.
+    SessionShare,
+    /// Of a workload with scenarios: `step.NAME.mean` and so on.
+    Step {
+        /// The step's name.
+        step: String,
+        /// Which figure.
+        figure: TimeFigure,
+    },
+}
+
+/// A figure of a distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TimeFigure {
+    /// The mean.
+    Mean,
+    /// A quantile, from 0 to 1.
+    Quantile(f64),
+    /// The shortest.
+    Min,
+    /// The longest.
+    Max,
+    /// The standard deviation.
+    Stdev,
+}
+
+/// What a number is in, for words and for checks that both sides of a claim are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// Per second.
+    PerSecond,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Bytes.
+    Bytes,
+    /// A share of one.
+    Share,
+    /// A plain number.
+    Plain,
+}
+
+/// Arithmetic on measures.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expression {
+    /// `0.25`, `50 ms`, `1 %`: in the base unit (seconds, bytes, share).
+    Number(f64, Unit),
+    /// `p99(user) [crowd=250]`.
+    Measured {
+        /// What.
+        measure: Measure,
+        /// At which levels; factors that are not named stay open.
+        at: Vec<(String, String)>,
+    },
+    /// Two of them put together.
+    Binary {
+        /// How.
+        operation: Operation,
+        /// The left one.
+        left: Box<Self>,
+        /// The right one.
+        right: Box<Self>,
+    },
+}
+
+/// How two numbers are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+}
+
+/// What a claim says about its two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// `<`
+    Less,
+    /// `>`
+    Greater,
+    /// `≈` or `==`: practically equal.
+    Equal,
+    /// `!=`: a difference that matters, to either side.
+    Different,
+}
+
+/// `left < right`. With factors left open it must hold at each combination of their levels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The left side.
+    pub left: Expression,
+    /// What it says.
+    pub relation: Relation,
+    /// The right side.
+    pub right: Expression,
+}
+
+/// What one trial must show: `p95(user) > 2 s or errors(user) > 1 %`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// One comparison; levels may not be named in it.
+    Is(Claim),
+    /// Both.
+    And(Box<Self>, Box<Self>),
+    /// At least one.
+    Or(Box<Self>, Box<Self>),
+}

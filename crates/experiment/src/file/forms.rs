@@ -1,0 +1,77 @@
+//! What the types of the file cannot say of it in a schema: a request is a text or a table, a factor has three forms.
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+/// The methods of a request table.
+pub(crate) const METHODS: [&str; 7] = ["get", "post", "put", "delete", "head", "patch", "options"];
+
+/// A request in the schema: a text, or a table with placeholders by name.
+pub(super) struct Request;
+
+impl JsonSchema for Request {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Request".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let path = json_schema!({"type": "string"});
+        let methods: BTreeMap<&str, Schema> = METHODS.iter().map(|method| (*method, path.clone())).collect();
+        json_schema!({
+            "description": "A text such as \"/page\" or \"POST /page/{seq}\", or a table: the method and the path, with placeholders by name.",
+            "anyOf": [
+                {"type": "string"},
+                {"type": "object", "properties": methods, "additionalProperties": {
+                    "description": "A placeholder of the path: what {NAME} becomes.",
+                    "anyOf": [
+                        {"type": ["string", "integer"]},
+                        {"type": "object", "additionalProperties": false, "properties": {
+                            "uniform": {"description": "A whole number from 1 to N, or from A to B: N or [A, B].", "anyOf": [{"type": ["integer", "string"]}, {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 2, "maxItems": 2}]},
+                            "zipf": {"description": "A whole number from 1 to N by Zipf's law.", "type": ["integer", "string"]},
+                            "exponent": {"description": "The exponent of Zipf's law [default: 1].", "type": ["number", "string"]},
+                            "random": {"description": "So many random letters and digits.", "type": ["integer", "string"]},
+                            "seq": {"description": "The number of the request.", "type": "boolean"}
+                        }}
+                    ]
+                }}
+            ]
+        })
+    }
+}
+
+/// A factor in the schema: levels, named levels, or a range.
+pub(super) struct Factor;
+
+impl JsonSchema for Factor {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Factor".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let plain = json_schema!({"type": ["string", "number", "boolean"]});
+        json_schema!({
+            "description": "Levels: a list of values; or a table of named levels, each with settings; or a range for a search.",
+            "anyOf": [
+                {"type": "array", "items": plain, "minItems": 1},
+                {"type": "object", "properties": {"from": {"type": "number"}, "to": {"type": "number"}}, "required": ["from", "to"], "additionalProperties": false},
+                {"type": "object", "additionalProperties": {"type": "object"}}
+            ]
+        })
+    }
+}
+
+/// `aa` in the schema.
+pub(super) struct SameTwice;
+
+impl JsonSchema for SameTwice {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SameTwice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{"type": "boolean"}, {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}]
+        })
+    }
+}

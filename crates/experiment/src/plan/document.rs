@@ -1,0 +1,74 @@
+//! The file of an experiment with all that it names: enough to make any trial.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::factors::FactorSpec;
+use super::questions::PlanSearch;
+use super::resolve::Resolved;
+use super::resolver::{Files, Resolver};
+use super::roles::Roles;
+use crate::file::RestartText;
+use crate::file::fault::{Faults, Notebook};
+use crate::file::levels::Levels;
+use crate::file::tree::{Node, Table};
+
+/// The file with its profile, and all that it names: enough to make any trial.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    pub tree: Table,
+    pub factors: Vec<FactorSpec>,
+    pub factor_names: Vec<String>,
+    pub subjects: Vec<String>,
+    pub folder: String,
+    pub files: BTreeMap<String, Arc<str>>,
+    pub roles: Roles,
+}
+
+impl Document {
+    /// The level of each factor by name; for the factor of a search, a value of its range.
+    pub(super) fn resolve_named(
+        &self,
+        levels: &[(String, String)],
+        searched: Option<(&PlanSearch, f64)>,
+        seed: u64,
+    ) -> Result<Resolved, Faults> {
+        let value = searched.map(|(search, value)| {
+            (search.factor.as_str(), search.range.level(value), search.range.node(value, &(0..0)))
+        });
+        let mut chosen: Vec<(&str, &str, &Node)> = Vec::new();
+        for factor in &self.factors {
+            match &value {
+                Some((name, level, node)) if *name == factor.name => chosen.push((name, level, node)),
+                _ => {
+                    let wanted = levels.iter().find(|(name, _)| *name == factor.name).map(|(_, level)| level);
+                    let found = factor.levels.iter().find(|(name, _)| Some(name) == wanted);
+                    chosen.extend(found.map(|(level, node)| (factor.name.as_str(), level.as_str(), node)));
+                }
+            }
+        }
+        let files = Files { known: RefCell::new(self.files.clone()), read: None };
+        let (mut book, mut used, mut asked) = (Notebook::new(""), BTreeSet::new(), BTreeSet::new());
+        let mut resolver = Resolver {
+            tree: &self.tree,
+            roles: &self.roles,
+            files: &files,
+            levels: self.levels(chosen),
+            seed,
+            check: None,
+            restart: RestartText::Block,
+            used: &mut used,
+            asked: &mut asked,
+            book: &mut book,
+        };
+        match resolver.resolve() {
+            Some(resolved) => Ok(resolved),
+            None => Err(book.into_faults()),
+        }
+    }
+
+    pub(super) fn levels<'a>(&'a self, chosen: Vec<(&'a str, &'a str, &'a Node)>) -> Levels<'a> {
+        Levels { chosen, factors: &self.factor_names, subjects: &self.subjects, folder: &self.folder }
+    }
+}

@@ -1,0 +1,131 @@
+//! Settings that cannot be carried out, or contradict each other; each error tells what would be right.
+
+use std::time::Duration;
+
+use breme_http1::Version;
+
+use super::settings::{OpenLoop, Settings};
+use crate::schedule::{RATE_MAX, STAGE_COUNT_MAX};
+
+/// The most connections of one run.
+pub const CONNECTION_COUNT_MAX: usize = 1_000_000;
+/// The deepest pipeline of one connection.
+pub const PIPELINE_DEPTH_MAX: usize = 4_096;
+/// Requests that all connections together may have outstanding: each takes a few bytes of memory.
+pub const OUTSTANDING_MAX: usize = 16 * 1024 * 1024;
+
+/// The shortest interval of the time series: closing one costs the shard some tens of microseconds.
+pub const INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// The longest one.
+pub const INTERVAL_MAX: Duration = Duration::from_hours(1);
+
+/// Looks at the settings, whatever their targets and scenarios are.
+pub(super) fn check(settings: &Settings) -> Result<(), String> {
+    check_bounds(settings)?;
+    check_fields(settings)
+}
+
+fn check_bounds(settings: &Settings) -> Result<(), String> {
+    if !(1..=CONNECTION_COUNT_MAX).contains(&settings.connections) {
+        return Err(format!("{} connections: it must be 1 to {CONNECTION_COUNT_MAX}", settings.connections));
+    }
+    if !(1..=PIPELINE_DEPTH_MAX).contains(&settings.pipeline_depth) {
+        return Err(format!("pipeline depth {}: it must be 1 to {PIPELINE_DEPTH_MAX}", settings.pipeline_depth));
+    }
+    if settings.connections * settings.pipeline_depth > OUTSTANDING_MAX {
+        return Err(format!("connections × pipeline depth is above {OUTSTANDING_MAX}; lower one of them"));
+    }
+    if settings.pipeline_depth > 1 && (!settings.keep_alive || settings.version == Version::Http10) {
+        return Err("a pipeline needs HTTP/1.1 connections that stay open; leave out the pipeline depth, --no-keepalive or --http 1.0".to_owned());
+    }
+    if settings.timeout.is_zero() {
+        return Err("a time-out of 0 lets no request succeed; give it some time, as in 30s".to_owned());
+    }
+    if settings.requests == Some(0) || settings.duration == Some(Duration::ZERO) {
+        return Err("nothing is to be done: the number of requests and the duration must be above 0".to_owned());
+    }
+    let has_end = settings.requests.is_some() || settings.duration.is_some();
+    if has_end && settings.until_stopped {
+        return Err(
+            "a run until it is stopped has no other end; leave out the number of requests and the duration".to_owned()
+        );
+    }
+    if !has_end && !settings.until_stopped {
+        return Err("the run has no end; give a number of requests, a duration, or both".to_owned());
+    }
+    if settings.think.is_some_and(|think| think.min > think.max) {
+        return Err("the think time's range is reversed; write the shorter time first".to_owned());
+    }
+    check_interval(settings.interval)?;
+    match &settings.open_loop {
+        Some(open_loop) => check_open_loop(settings, open_loop),
+        None => Ok(()),
+    }
+}
+
+/// The files that hold intervals tell their times to the millisecond.
+fn check_interval(interval: Duration) -> Result<(), String> {
+    if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) || !interval.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(format!("an interval of {interval:?}: it must be from 10ms to 1h, in whole milliseconds"));
+    }
+    Ok(())
+}
+
+fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), String> {
+    let OpenLoop { pace, in_flight_max, deadline, .. } = open_loop;
+    let rates = || std::iter::once(pace.rate).chain(pace.stages.iter().map(|stage| stage.rate));
+    if let Some(bad) = rates().find(|rate| !(0.0..=RATE_MAX).contains(rate)) {
+        return Err(format!("a rate of {bad} a second: it must be from 0 to {RATE_MAX}"));
+    }
+    if rates().all(|rate| rate == 0.0) {
+        return Err("a rate of 0 asks for nothing; give a rate above 0".to_owned());
+    }
+    if pace.stages.len() > STAGE_COUNT_MAX {
+        return Err(format!("{} stages: there may be {STAGE_COUNT_MAX}", pace.stages.len()));
+    }
+    let places = (settings.connections * settings.pipeline_depth) as u64;
+    if let Some(max) = in_flight_max
+        && !(1..=places).contains(max)
+    {
+        return Err(format!(
+            "{max} requests in flight: it must be from 1 to connections × pipeline depth, {places}; raise -c to have more"
+        ));
+    }
+    if deadline.is_some_and(|deadline| deadline.is_zero()) {
+        return Err("a deadline of 0 lets no request be sent; give it some time, as in 100ms".to_owned());
+    }
+    if settings.think.is_some() && settings.scenarios.is_none() {
+        return Err("a think time belongs to users who wait for answers; with a rate, leave it out".to_owned());
+    }
+    Ok(())
+}
+
+/// Settings of which a scenario has no use, or has its own.
+pub(super) fn check_scenario_settings(settings: &Settings) -> Result<(), String> {
+    let problem = if settings.pipeline_depth > 1 {
+        "the users of a scenario wait for each answer; leave out the pipeline depth"
+    } else if settings.expectations.any() {
+        "what a scenario expects of answers stands in its file, under `check` of each step; leave out --expect-…"
+    } else if settings.method.is_some() || settings.content.is_some() {
+        "methods and contents stand in the scenario's file, in each step; leave them out"
+    } else if settings.targets.len() > 1 {
+        "a scenario has its requests in its own file; leave out the targets"
+    } else {
+        return Ok(());
+    };
+    Err(problem.to_owned())
+}
+
+/// Fields that would contradict what is sent.
+fn check_fields(settings: &Settings) -> Result<(), String> {
+    let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
+    for (name, _) in &settings.fields {
+        if is(name, "Content-Length") || is(name, "Transfer-Encoding") {
+            return Err(format!("field {name:?} is made from the content; leave it out"));
+        }
+        if is(name, "Cookie") && settings.cookies {
+            return Err("a Cookie field and --cookies exclude each other; leave one out".to_owned());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! What all commands are made of: programs that are run one after the other, until one fails.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the user reads when a step fails.
+pub(crate) type Outcome = Result<(), String>;
+
+/// Runs a command; what it prints goes where ours goes.
+pub(crate) fn step(name: &str, mut command: Command) -> Outcome {
+    eprintln!("── {name}");
+    let status = command.status().map_err(|error| format!("{name}: cannot start {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} failed ({status})")) }
+}
+
+/// The folder of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
