@@ -262,7 +262,7 @@ impl Load {
                 }
             }
             State::Tunnelling(_, connection) => {
-                self.tunnel_failed(now, index, connection, ErrorKind::ConnectTimeout, actions)
+                self.tunnel_failed(now, index, connection, ErrorKind::ConnectTimeout, actions);
             }
             State::Queued | State::Connecting(_) | State::Done => {}
         }
