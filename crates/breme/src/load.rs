@@ -38,7 +38,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     let plan = Plan::new(args.settings()?).map_err(|error| Failure::usage(args.locate(&error)))?;
     let threads = args.thread_count(&plan);
     check_descriptors(&plan)?;
-    let tls = secured::clients(args, plan.peer())?;
+    let tls = secured::clients(args, plan.authority())?;
     let addresses = resolve(&plan)?;
     let outputs = Outputs::create(&args.output)?;
     let clock = Clock::start();
@@ -127,9 +127,10 @@ fn drive(
 fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
     let addresses: Vec<String> = run.addresses().iter().map(SocketAddr::to_string).collect();
     let kinds: Vec<String> = outcome.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    let remedy = match run.tls_failure() {
-        Some(failure) => format!("{failure}; {}", secured::remedy(failure)),
-        None => "check that the server runs there and that the address and port are right".to_owned(),
+    let remedy = match (run.refused_tunnel(), run.tls_failure()) {
+        (Some(refused), _) => format!("{refused}; ask for what the proxy allows, or without it"),
+        (None, Some(failure)) => format!("{failure}; {}", secured::remedy(failure)),
+        (None, None) => "check that the server runs there and that the address and port are right".to_owned(),
     };
     format!(
         "nothing was answered by {} ({}); {remedy}",

@@ -192,6 +192,12 @@ impl Connection {
         self.may_send() && self.queue.is_none() && self.is_writable && self.transport.pending_bytes() == 0
     }
 
+    /// Whether TLS may begin now: nothing waits on either side.
+    pub(crate) fn may_be_secured(&self) -> bool {
+        let is_plain = self.transport.secured.is_none() && !self.is_accepted;
+        is_plain && self.may_send() && self.queue.is_none() && self.retained.is_empty() && !self.has_ended
+    }
+
     fn may_send(&self) -> bool {
         self.phase == Phase::Open && self.finish == Finish::NotAsked && self.failure.is_none()
     }

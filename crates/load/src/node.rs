@@ -31,6 +31,7 @@ mod connections;
 mod exchange;
 mod open;
 mod sessions;
+mod tunnels;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -70,6 +71,8 @@ pub struct Load {
     run: Arc<Run>,
     shard: Shard,
     limits: Limits,
+    /// What is asked of a proxy on each new connection, if it is to open tunnels.
+    tunnel_request: Option<Vec<u8>>,
     /// What the server's answers look like at the moment.
     familiar: FamiliarHead,
     users: Vec<User>,
@@ -126,6 +129,7 @@ impl Load {
         let open = Open::of(&run);
         let tally = Tally::of_scenarios(run.plan().scenarios());
         Self {
+            tunnel_request: run.plan().tunnel_request(),
             run,
             shard,
             limits: client_limits(),
@@ -231,10 +235,18 @@ impl Load {
         if self.active == 0 {
             return self.finish(now, actions);
         }
-        if let State::Open(connection) = state {
-            self.owners.set(connection, Owner::Nobody);
-            self.open_count -= 1;
-            actions.close(connection, Close::Graceful);
+        match state {
+            State::Open(connection) => {
+                self.owners.set(connection, Owner::Nobody);
+                self.open_count -= 1;
+                actions.close(connection, Close::Graceful);
+            }
+            State::Tunnelling(_, connection) => {
+                self.owners.set(connection, Owner::Nobody);
+                self.connecting = self.connecting.saturating_sub(1);
+                actions.close(connection, Close::Graceful);
+            }
+            _ => {}
         }
     }
 
@@ -248,6 +260,9 @@ impl Load {
                     Some(oldest) => self.timers.set(index, oldest.sent + timeout),
                     None => self.refill(now, index, connection, actions),
                 }
+            }
+            State::Tunnelling(_, connection) => {
+                self.tunnel_failed(now, index, connection, ErrorKind::ConnectTimeout, actions);
             }
             State::Queued | State::Connecting(_) | State::Done => {}
         }
@@ -331,6 +346,9 @@ impl Node for Load {
             _ => None,
         };
         match (outcome, since) {
+            (Ok(connected), Some(since)) if connected.handshake.is_none() && self.tunnel_request.is_some() => {
+                self.ask_for_tunnel(now, index, since, connected.connection, actions);
+            }
             (Ok(connected), Some(since)) => self.connected(now, index, since, connected, actions),
             (Err(error), Some(_)) => {
                 self.run.note_connect_error(error);
@@ -361,6 +379,12 @@ impl Node for Load {
             }
             Owner::Lingering | Owner::Nobody => return received.bytes.len(),
         };
+        if let State::Tunnelling(since, _) = self.users[index as usize].state {
+            let taken = self.read_tunnel(now, index, since, connection, received, actions);
+            self.tally.bytes_received += taken as u64;
+            self.publish();
+            return taken;
+        }
         let answered_before = self.tally.answered;
         let (taken, reading) = self.read(now, index, connection, received, actions);
         self.tally.bytes_received += taken as u64;
@@ -380,6 +404,9 @@ impl Node for Load {
         };
         if self.phase == Phase::Over {
             return; // the books are closed; the driver drops what was open
+        }
+        if let State::Tunnelling(..) = self.users[index as usize].state {
+            return self.tunnel_failed(now, index, connection, ErrorKind::ProxyRefused, actions);
         }
         self.detach(index, connection);
         let is_idle = self.users[index as usize].window.is_empty();

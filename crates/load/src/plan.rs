@@ -88,7 +88,7 @@ impl Plan {
                     url.authority.text, first.text
                 )));
             }
-            let before = before_path(&url.authority, proxy.as_ref()).map_err(fault)?;
+            let before = before_path(&url.authority, proxy.as_ref());
             let own_content = target.content.as_deref().map(compile_content).transpose()?;
             let content = own_content.as_ref().or(content.as_ref());
             let method = method_of(&settings, target, content.is_some()).map_err(fault)?;
@@ -137,7 +137,7 @@ impl Plan {
                 "the URL {base:?} is the beginning of all paths: it may hold no '?' and no placeholder"
             ))
         })?;
-        let before = before_path(&url.authority, proxy.as_ref()).map_err(PlanError::Setting)?;
+        let before = before_path(&url.authority, proxy.as_ref());
         let prefix = [before.as_bytes(), prefix.strip_suffix(b"/").unwrap_or(prefix)].concat();
         let build = |step: &Step| build_step(&settings, step, &url.authority, &prefix, fields);
         let requests = scenarios.steps().iter().map(build).collect::<Result<Vec<_>, _>>()?;
@@ -161,6 +161,14 @@ impl Plan {
     #[must_use]
     pub fn peer(&self) -> &Authority {
         self.proxy.as_ref().unwrap_or(&self.authority)
+    }
+
+    /// What a proxy is asked for when a connection to it is there; none if requests go to it, or there is no proxy.
+    pub(crate) fn tunnel_request(&self) -> Option<Vec<u8>> {
+        let Authority { host, port, is_tls, .. } = &self.authority;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let asks = self.proxy.is_some() && *is_tls;
+        asks.then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes())
     }
 
     /// The first target, or the beginning that all paths of the scenarios have in common.
@@ -238,14 +246,12 @@ fn parse_proxy(url: &str) -> Result<Authority, PlanError> {
 }
 
 /// What a proxy is told besides the path (absolute-form: RFC 9112, 3.2.2).
-fn before_path(authority: &Authority, proxy: Option<&Authority>) -> Result<String, String> {
+fn before_path(authority: &Authority, proxy: Option<&Authority>) -> String {
     match proxy {
-        None => Ok(String::new()),
-        Some(_) if authority.is_tls => Err(format!(
-            "https://{}: through a proxy that is a tunnel, which is not in this version; ask without the proxy, or for http://",
-            authority.text
-        )),
-        Some(_) => Ok(format!("http://{}", authority.text)),
+        None => String::new(),
+        // Behind a tunnel the server is asked as if there were no proxy.
+        Some(_) if authority.is_tls => String::new(),
+        Some(_) => format!("http://{}", authority.text),
     }
 }
 
@@ -360,9 +366,6 @@ mod tests {
         check("the proxy's URL \"http://p/x\" has a path; write http://p", &|s| s.proxy = Some("http://p/x".into()));
         check("asked in the clear; write http://p", &|s| s.proxy = Some("https://p".into()));
         check("the proxy's URL \"p:1\" has no scheme", &|s| s.proxy = Some("p:1".into()));
-        check("https://a: through a proxy that is a tunnel", &|s| {
-            (s.proxy, s.targets) = (Some("http://p".into()), vec![Target::url("https://a/")]);
-        });
         check("no target", &|s| s.targets.clear());
         check("line 3: b is another server than the first target's, a", &|s| {
             s.targets.push(Target { line: Some(3), ..Target::url("http://b/") });

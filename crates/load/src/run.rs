@@ -16,6 +16,22 @@ use crate::series::{Observer, Series};
 /// Request numbers that a shard takes at a time: enough that the shared counter costs nothing.
 const CLAIM_MAX: u64 = 64;
 
+/// Why a proxy opened no tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedTunnel {
+    /// Of its answer to CONNECT.
+    pub status: u16,
+    /// The first line of what it said; may be empty.
+    pub words: String,
+}
+
+impl std::fmt::Display for RefusedTunnel {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "the proxy refused the tunnel with {}", self.status)?;
+        if self.words.is_empty() { Ok(()) } else { write!(formatter, ": {}", self.words) }
+    }
+}
+
 /// What the shards of a run share. It is made once and given to each [`crate::Load`].
 #[derive(Debug)]
 pub struct Run {
@@ -41,6 +57,7 @@ pub struct Run {
     gave_up: AtomicBool,
     preferred_address: AtomicUsize,
     tls_failure: OnceLock<TlsFailure>,
+    refused_tunnel: OnceLock<RefusedTunnel>,
     shards: Box<[ShardProgress]>,
     series: Mutex<Series>,
 }
@@ -97,6 +114,7 @@ impl Run {
             gave_up: AtomicBool::new(false),
             preferred_address: AtomicUsize::new(0),
             tls_failure: OnceLock::new(),
+            refused_tunnel: OnceLock::new(),
             shards: (0..shard_count).map(|_| ShardProgress::default()).collect(),
             series: Mutex::new(Series::new(interval, shard_count, None)),
         }
@@ -236,6 +254,19 @@ impl Run {
             && self.tls_failure.get().is_none()
         {
             let _ = self.tls_failure.set(failure); // another shard may have been first
+        }
+    }
+
+    /// What the proxy said when it first refused a tunnel.
+    #[must_use]
+    pub fn refused_tunnel(&self) -> Option<&RefusedTunnel> {
+        self.refused_tunnel.get()
+    }
+
+    pub(crate) fn note_refused_tunnel(&self, status: u16, words: &[u8]) {
+        if self.refused_tunnel.get().is_none() {
+            let words = String::from_utf8_lossy(words).lines().next().unwrap_or_default().trim().to_owned();
+            let _ = self.refused_tunnel.set(RefusedTunnel { status, words }); // another shard may have been first
         }
     }
 

@@ -24,6 +24,8 @@ pub enum ErrorKind {
     NoResources,
     /// Its connection could not be opened for another reason.
     ConnectFailed,
+    /// The proxy did not open the tunnel to the server.
+    ProxyRefused,
     /// The server's certificate comes from nobody that is trusted here.
     TlsUnknownAuthority,
     /// The server's certificate has expired.
@@ -68,12 +70,13 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Refused,
         Self::Unreachable,
         Self::ConnectTimeout,
         Self::NoResources,
         Self::ConnectFailed,
+        Self::ProxyRefused,
         Self::TlsUnknownAuthority,
         Self::TlsExpired,
         Self::TlsWrongHost,
@@ -105,6 +108,7 @@ impl ErrorKind {
             Self::ConnectTimeout => "connect-timeout",
             Self::NoResources => "no-resources",
             Self::ConnectFailed => "connect-failed",
+            Self::ProxyRefused => "proxy-refused",
             Self::TlsUnknownAuthority => "tls-unknown-authority",
             Self::TlsExpired => "tls-expired",
             Self::TlsWrongHost => "tls-wrong-host",
@@ -371,7 +375,7 @@ mod tests {
         let mut tally = Tally::new();
         ErrorKind::ALL.into_iter().for_each(|kind| tally.count(kind, 1));
         assert!(tally.errors.iter().all(|&count| count == 1));
-        assert_eq!((tally.errors(), tally.failed()), (25, 20));
+        assert_eq!((tally.errors(), tally.failed()), (26, 21));
         for kind in ErrorKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

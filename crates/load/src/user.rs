@@ -45,6 +45,8 @@ pub(crate) enum State {
     Queued,
     /// Its connection is being opened, since then.
     Connecting(Instant),
+    /// … to a proxy, which was asked for a tunnel on it; since the beginning.
+    Tunnelling(Instant, ConnectionId),
     Open(ConnectionId),
     /// There is nothing more for it to do.
     Done,

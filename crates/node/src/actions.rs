@@ -35,6 +35,8 @@ pub enum Action {
     Resume(ConnectionId),
     /// Open a connection.
     Connect(ConnectTicket, Endpoint),
+    /// Begin TLS on a connection that was opened without it.
+    Secure(ConnectionId, ConnectTicket, TlsClientId),
     /// Call [`crate::Node::handle_woken`] of another shard's node.
     Wake(ShardId, u64),
     /// This node is done: drop what is open and return it.
@@ -153,6 +155,14 @@ impl Actions {
     /// Opens a connection; the outcome comes to [`crate::Node::handle_connected`] with `ticket`.
     pub fn connect(&mut self, ticket: ConnectTicket, endpoint: Endpoint) {
         self.log.push(Action::Connect(ticket, endpoint));
+    }
+
+    /// Begins TLS on a connection that was opened without it, behind what was sent and received so far: at the end of a tunnel that was asked for in the
+    /// clear (RFC 9110, 9.3.6). The outcome comes to [`crate::Node::handle_connected`] with `ticket`; until then nothing may be sent. Every byte that came
+    /// must have been taken, since what is left would be no part of the handshake. When it fails, the connection is gone, and its end is told
+    /// besides.
+    pub fn secure(&mut self, connection: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
+        self.log.push(Action::Secure(connection, ticket, client));
     }
 
     /// Calls [`crate::Node::handle_woken`] of the node of `shard`, from its own thread.

@@ -57,7 +57,7 @@ pub trait Node {
     /// A peer connected to one of the listeners.
     fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, accepted: Accepted, actions: &mut Actions);
 
-    /// What became of an [`Actions::connect`].
+    /// What became of an [`Actions::connect`], or of an [`Actions::secure`].
     fn handle_connected(
         &mut self,
         _now: Instant,

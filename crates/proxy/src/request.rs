@@ -296,13 +296,12 @@ mod tests {
         let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
         let progress = server.receive(request.as_bytes(), false, &Limits::default(), &mut storage);
         let Ok(Progress::Head { head, .. }) = progress else { panic!("{request}: {progress:?}") };
-        let (with_upgrade, accepts_trailers) = (head.asks_upgrade, head.fields.accept_trailers());
         let passing = Passing {
             authority: head.authority,
             asked: head.authority,
             asker,
-            with_upgrade,
-            accepts_trailers,
+            with_upgrade: head.asks_upgrade,
+            accepts_trailers: head.fields.accept_trailers(),
             hops_left: None,
             conditions: None,
             own_cookie: None,

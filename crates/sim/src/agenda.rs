@@ -37,6 +37,11 @@ pub(crate) enum Event {
     Connected {
         link_index: usize,
     },
+    /// TLS began on it.
+    Secured {
+        end: EndIndex,
+        ticket: ConnectTicket,
+    },
     ConnectFailed {
         shard_index: usize,
         ticket: ConnectTicket,

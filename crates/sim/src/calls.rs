@@ -175,6 +175,11 @@ impl Simulation {
                 self.arrange_wake(shard_index, shard.0, *message);
                 None
             }
+            Action::Secure(id, ticket, _) => {
+                let end = self.open_end(shard_index, *id, What::Connects(*ticket))?;
+                self.agenda.arrange(self.now, Event::Secured { end, ticket: *ticket });
+                None
+            }
             Action::Exit => None,
         }
     }

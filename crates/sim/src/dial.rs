@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use breme_node::{Accepted, ConnectError, ConnectTicket, Connected, ListenerId};
+use std::time::Duration;
+
+use breme_node::{Accepted, ConnectError, ConnectTicket, Connected, Handshake, ListenerId, TlsFailure};
 
 use crate::Simulation;
 use crate::agenda::Event;
@@ -110,6 +112,24 @@ impl Simulation {
             node.handle_connected(now, ticket, Ok(Connected::plain(id)), actions);
         });
         self.take_up(end);
+    }
+
+    /// Of TLS a node sees only that it is there. A connection that is gone meanwhile has no handshake.
+    pub(crate) fn secured(&mut self, end: EndIndex, ticket: ConnectTicket) {
+        let shard_index = self.end(end).shard_index;
+        let id = self.end(end).id;
+        let handshake = Some(Handshake { duration: Duration::ZERO, is_resumed: false });
+        let is_there = self.end(end).phase == Phase::Open;
+        let (what, outcome) = match is_there {
+            true => (What::Connected(ticket), Ok(Connected { connection: id, handshake })),
+            false => {
+                let error = ConnectError::Tls(TlsFailure::Closed);
+                (What::ConnectFailed(ticket, error), Err(error))
+            }
+        };
+        self.call(shard_index, is_there.then_some(id), what, |node, now, actions| {
+            node.handle_connected(now, ticket, outcome, actions);
+        });
     }
 
     pub(crate) fn connect_failed(&mut self, shard_index: usize, ticket: ConnectTicket, error: ConnectError) {

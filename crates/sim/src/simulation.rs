@@ -234,6 +234,7 @@ impl Simulation {
             Event::Knock { link_index } => self.knock(link_index),
             Event::Accept { link_index } => self.accept(link_index),
             Event::Connected { link_index } => self.connected(link_index),
+            Event::Secured { end, ticket } => self.secured(end, ticket),
             Event::ConnectFailed { shard_index, ticket, error } => self.connect_failed(shard_index, ticket, error),
             Event::Arrive { end } => self.arrive(end),
             Event::Lend { end } => self.lend(end),

@@ -131,7 +131,7 @@ impl<N> Watched<N> {
                 Some(Action::Pause(id)) => self.change(*id, |seen| seen.is_paused = true),
                 Some(Action::Resume(id)) => self.change(*id, |seen| seen.is_paused = false),
                 Some(Action::Close(id, _)) => self.change(*id, |seen| seen.is_closing = true),
-                Some(Action::Connect(ticket, _)) => {
+                Some(Action::Connect(ticket, _) | Action::Secure(_, ticket, _)) => {
                     self.dialled.insert(ticket.0);
                 }
                 Some(Action::Exit) => self.exited = true,

@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     targets: Option<PathBuf>,
 
-    /// Ask a forward proxy for it: http://HOST:PORT
+    /// Ask a forward proxy for it: http://HOST:PORT; for https:// targets it is asked for tunnels (CONNECT)
     #[arg(long, value_name = "URL")]
     proxy: Option<String>,
 

@@ -30,14 +30,19 @@ impl Clients {
     /// Makes a client for each upstream that is spoken to over TLS and has none.
     pub fn prepare(&self, upstreams: &[Upstream]) -> Result<(), String> {
         let is_new = |upstream: &&Upstream| upstream.is_tls && self.names.client(&upstream.name()).is_none();
-        for upstream in upstreams.iter().filter(is_new) {
+        let new: Vec<&Upstream> = upstreams.iter().filter(is_new).collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let options = self.files.options();
+        for upstream in new {
             let name = upstream.name();
             if self.names.count() >= CLIENTS_MAX {
                 return Err(format!(
                     "https://{name} is one https upstream too many since the start; it needs a restart"
                 ));
             }
-            let client = client(&upstream.host, &self.files.options()).map_err(|failure| failure.message)?;
+            let client = client(&upstream.host, &options).map_err(|failure| failure.message)?;
             self.names.insert(&name, self.list.add(client));
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! `breme proxy --forward`: where clients may go, through curl.
 
+use crate::admin::metrics;
 use crate::harness::{DRIVERS, Site, breme, run};
 use crate::proxy::start_proxy;
 use crate::tls::Authority;
@@ -47,6 +48,38 @@ fn it_goes_where_it_may_and_nowhere_else() {
         let (status, _) = listed.get("/bytes/3");
         assert_eq!(status, 400, "{driver}: a request that is for nobody");
     }
+}
+
+/// Our own generator as the client: the tunnel, TLS in it, and the proxy's words where there is none.
+#[test]
+fn load_goes_through_tunnels() {
+    let authority = Authority::new();
+    let signed = authority.server();
+    let files = signed.files();
+    let site = Site::start(&["--lab", "--tls-cert", files.0, "--tls-key", files.1]);
+    let (port, ca) = (site.address.port().to_string(), authority.file());
+    let proxy = start_proxy(&["--forward", "--allow-private", "--allow-tunnel-port", &port, "--admin", "127.0.0.1:0"]);
+    let load = |driver: &str, url: &str| {
+        let proxy = proxy.url("");
+        let arguments =
+            ["load", "--driver", driver, "--proxy", &proxy, "--cacert", &ca, "-n", "50", "-c", "4", "--json", url];
+        breme().args(arguments).output().unwrap()
+    };
+    for driver in DRIVERS.iter().copied() {
+        let output = load(driver, &format!("https://localhost:{port}/bytes/13"));
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{driver}: {told}");
+        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(outcome["requests"]["answered"], 50, "{driver}: {outcome:#}");
+        assert!(
+            outcome["tls"]["version"].is_string() && outcome["connections"]["opened"] == 4,
+            "{driver}: {outcome:#}"
+        );
+        let refused = load(driver, "https://localhost:1/");
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && told.contains("refused the tunnel with 403"), "{driver}: {told}");
+    }
+    assert!(metrics(proxy.admin.unwrap())["breme_tunnels_total"] >= 12.0);
 }
 
 #[test]

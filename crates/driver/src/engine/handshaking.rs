@@ -60,6 +60,21 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
+    /// The node wants TLS on a connection that it has used in the clear.
+    pub(super) fn secure(&mut self, id: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
+        self.send_gathered(id);
+        let Some(connection) = self.table.get_mut(id).filter(|connection| connection.phase == Phase::Open) else {
+            return self.connects_failed.push_back((ticket, ConnectError::Tls(TlsFailure::Closed)));
+        };
+        if !connection.may_be_secured() {
+            connection.phase = Phase::Handshaking(Opening::Connected(ticket));
+            return self.fail_handshaking(id, TlsFailure::Protocol);
+        }
+        self.timers.set(id.key(), self.now + self.settings.connect_timeout);
+        self.begin_client_handshake(id, ticket, client);
+        self.keep_in_step(id);
+    }
+
     pub(super) fn serve_handshaking(&mut self, id: ConnectionId, opening: Opening) {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.transport.shake_hands() {
@@ -79,6 +94,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.read_clock();
         let Some(connection) = self.table.get_mut(id) else { return };
         let Some(secured) = &mut connection.transport.secured else { return };
+        let was_known = connection.is_known;
         let handshake = Handshake { duration: self.now.since(secured.since), is_resumed: secured.is_resumed() };
         let accepted = secured.accepted.take();
         connection.phase = Phase::Open;
@@ -90,7 +106,9 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         match (opening, accepted) {
             (Opening::Connected(ticket), _) => {
-                Counters::add(&self.counters().connected);
+                if !was_known {
+                    Counters::add(&self.counters().connected);
+                }
                 self.tell_connected(ticket, Ok(Connected { connection: id, handshake: Some(handshake) }));
             }
             (Opening::Accepted, Some(accepted)) => {
@@ -105,13 +123,17 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     /// The peer is told why, as far as it listens; the node only if it has asked for the connection.
     pub(super) fn fail_handshaking(&mut self, id: ConnectionId, failure: TlsFailure) {
+        Counters::add(&self.counters().handshakes_failed);
         let Some(connection) = self.table.get_mut(id) else { return };
         let Phase::Handshaking(opening) = connection.phase else { return };
-        Counters::add(&self.counters().handshakes_failed);
         match opening {
             Opening::Connected(ticket) => {
                 self.timers.clear(id.key());
-                if let Some(mut connection) = self.table.remove(id) {
+                if connection.is_known {
+                    let _ = connection.transport.say_farewell();
+                    connection.end(CloseReason::Tls(failure));
+                    self.list(id);
+                } else if let Some(mut connection) = self.table.remove(id) {
                     let _ = connection.transport.say_farewell();
                     self.port.close(id, connection);
                 }

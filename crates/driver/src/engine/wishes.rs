@@ -50,6 +50,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             Action::Pause(id) => self.pause(id),
             Action::Resume(id) => self.resume(id),
             Action::Connect(ticket, endpoint) => self.connect(ticket, endpoint),
+            Action::Secure(id, ticket, client) => self.secure(id, ticket, client),
             Action::Wake(shard, message) => self.wake(shard, message),
             Action::Exit => {
                 self.is_exiting = true;

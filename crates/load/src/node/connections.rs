@@ -311,6 +311,6 @@ impl From<ClientError> for Loss {
     }
 }
 
-const fn ticket(index: u32, attempt: u32) -> ConnectTicket {
+pub(super) const fn ticket(index: u32, attempt: u32) -> ConnectTicket {
     ConnectTicket((attempt as u64) << 32 | index as u64)
 }

@@ -195,7 +195,7 @@ impl Load {
             State::Waiting => {
                 self.open.as_ref().is_some_and(|open| !open.connects_ahead) && self.timers.deadline(index).is_none()
             }
-            State::Queued | State::Connecting(_) | State::Done => false,
+            State::Queued | State::Connecting(_) | State::Tunnelling(..) | State::Done => false,
         };
         has_place && !user.window.is_full() && !user.in_session()
     }

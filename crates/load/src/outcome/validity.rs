@@ -18,7 +18,9 @@ pub const LATENESS_SHARE_MAX: f64 = 0.1;
 pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome, stays_awake: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     let authority = &run.plan().peer().text;
-    if let (true, Some(failure)) = (outcome.requests.answered == 0, run.tls_failure()) {
+    if let (true, Some(refused)) = (outcome.requests.answered == 0, run.refused_tunnel()) {
+        reasons.push(format!("{authority}: {refused}"));
+    } else if let (true, Some(failure)) = (outcome.requests.answered == 0, run.tls_failure()) {
         reasons.push(format!("TLS with {authority} failed: {failure}"));
     } else if run.gave_up() {
         reasons.push(format!("no connection to {authority} could be opened; is the server running there?"));

@@ -12,8 +12,8 @@ use std::time::Duration;
 use breme_base::{Instant, Random, UnixSeconds, WallClock};
 use breme_load::{Generator, Load, Outcome, Plan, Run, Settings};
 use breme_node::{
-    Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node, Received,
-    Shard, ShardId,
+    Action, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Handshake, Node,
+    Received, Shard, ShardId,
 };
 
 /// What the server does with a request.
@@ -109,6 +109,7 @@ pub struct Connection {
 
 enum Event {
     Connected(usize, ConnectTicket, SocketAddr),
+    Secured(usize, ConnectTicket, ConnectionId),
     Bytes(usize, Vec<u8>),
     End(usize),
     Closed(usize, CloseReason),
@@ -231,6 +232,7 @@ impl World {
                 self.connections[connection].server_is_done = true;
                 self.later(Duration::ZERO, Event::Closed(connection, CloseReason::Requested));
             }
+            Action::Secure(id, ticket, _) => self.later(LATENCY, Event::Secured(shard, ticket, id)),
             Action::Wake(shard, message) => {
                 self.call(shard.0, |node, now, actions| node.handle_woken(now, message, actions));
             }
@@ -302,6 +304,11 @@ impl World {
                     self.call(shard, |node, now, actions| node.handle_connected(now, ticket, Err(error), actions));
                 }
             },
+            Event::Secured(shard, ticket, connection) => {
+                let handshake = Some(Handshake { duration: LATENCY, is_resumed: false });
+                let connected = Connected { connection, handshake };
+                self.call(shard, |node, now, actions| node.handle_connected(now, ticket, Ok(connected), actions));
+            }
             Event::Bytes(index, bytes) => self.lend(index, &bytes, false),
             Event::End(index) => self.lend(index, b"", true),
             Event::Closed(index, reason) => {

@@ -23,8 +23,8 @@ use super::notes::{Noted, cache_words};
 const SLOTS: usize = 4096;
 /// All that is kept, in one shard, beside what is shared with the store.
 const BYTES_MAX: usize = 8 << 20;
-/// What a request costs besides its head that is noted for the log.
-const NOTED_BYTES: usize = 256;
+/// What the log is told of a request.
+const NOTED_BYTES: usize = 512;
 const HEAD_END: &[u8; 4] = b"\r\n\r\n";
 const AGE_NAME: &[u8] = b"\r\nAge: ";
 
@@ -122,7 +122,7 @@ impl StandingAnswers {
             hits: 0,
         };
         known.write(now, name);
-        let known_bytes = known.bytes(head.len());
+        let known_bytes = known.bytes();
         self.0.learn(head, known, known_bytes);
     }
 }
@@ -190,9 +190,10 @@ impl Known {
         }
     }
 
-    fn bytes(&self, head_bytes: usize) -> usize {
+    fn bytes(&self) -> usize {
         let content = if self.has_content { self.content.len() } else { 0 };
-        let noted = if self.noted.is_some() { NOTED_BYTES + head_bytes } else { 0 };
+        // What the log is told was written from the head, which is counted where it is kept.
+        let noted = if self.noted.is_some() { NOTED_BYTES } else { 0 };
         2 * self.lead.len() + content + noted
     }
 }

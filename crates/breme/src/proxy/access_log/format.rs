@@ -3,8 +3,11 @@
 //! What clients send can hold anything. In the combined form a quotation mark, a backslash and every byte that is not printable ASCII are
 //! written as `\xHH`, so that nobody can forge a line or move a terminal's cursor; JSON has its own escapes.
 
+use std::cell::RefCell;
 use std::io::Write;
+use std::time::Duration;
 
+use breme_base::UnixSeconds;
 use breme_http1::Version;
 use breme_proxy::Exchange;
 use serde::Serialize;
@@ -32,7 +35,7 @@ impl Format {
 /// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT" "CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`
 fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     let _ = write!(out, "{} - - [", exchange.client.ip().to_canonical());
-    Moment::of(exchange.began.0).write_common(out);
+    write_time(exchange.began, out);
     out.extend_from_slice(b"] \"");
     escape(exchange.method.as_bytes(), out);
     out.push(b' ');
@@ -48,10 +51,33 @@ fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
         None => out.push(b'-'),
     }
     match exchange.upstream_duration {
-        Some(duration) => drop(write!(out, " {:.6}", duration.as_secs_f64())),
+        Some(duration) => write_seconds(duration, out),
         None => out.extend_from_slice(b" -"),
     }
-    let _ = write!(out, " {:.6} {}", exchange.duration.as_secs_f64(), exchange.ending.as_str());
+    write_seconds(exchange.duration, out);
+    out.push(b' ');
+    out.extend_from_slice(exchange.ending.as_str().as_bytes());
+}
+
+/// The calendar is worked out once a second.
+fn write_time(time: UnixSeconds, out: &mut Vec<u8>) {
+    thread_local! {
+        static LAST: RefCell<(UnixSeconds, Vec<u8>)> = const { RefCell::new((UnixSeconds(u64::MAX), Vec::new())) };
+    }
+    LAST.with_borrow_mut(|(second, text)| {
+        if *second != time {
+            *second = time;
+            text.clear();
+            Moment::of(time.0).write_common(text);
+        }
+        out.extend_from_slice(text);
+    });
+}
+
+/// ` 0.000286`: whole numbers are written several times as fast as fractions.
+fn write_seconds(duration: Duration, out: &mut Vec<u8>) {
+    let micros = (duration.as_nanos() + 500) / 1_000;
+    let _ = write!(out, " {}.{:06}", micros / 1_000_000, micros % 1_000_000);
 }
 
 fn version(version: Version) -> &'static str {
@@ -71,10 +97,15 @@ fn quote(text: Option<&[u8]>, out: &mut Vec<u8>) {
 }
 
 fn escape(text: &[u8], out: &mut Vec<u8>) {
-    for &byte in text {
-        match byte {
-            b' '..=b'~' if byte != b'"' && byte != b'\\' => out.push(byte),
-            _ => drop(write!(out, "\\x{byte:02X}")),
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    let mut rest = text;
+    while !rest.is_empty() {
+        let plain = rest.iter().position(|byte| !is_plain(byte)).unwrap_or(rest.len());
+        out.extend_from_slice(&rest[..plain]);
+        rest = &rest[plain..];
+        if let [byte, behind @ ..] = rest {
+            let _ = write!(out, "\\x{byte:02X}");
+            rest = behind;
         }
     }
 }
@@ -130,13 +161,28 @@ fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
 }
 
 /// Seconds, to the microsecond: more is noise.
-fn micros(duration: std::time::Duration) -> f64 {
+fn micros(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e6
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_written_to_the_microsecond() {
+        for (nanos, expected) in
+            [(0, " 0.000000"), (499, " 0.000000"), (286_500, " 0.000287"), (61_000_000_999, " 61.000001")]
+        {
+            let mut out = Vec::new();
+            write_seconds(Duration::from_nanos(nanos), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{nanos}");
+        }
+        let mut out = Vec::new();
+        [0, 0, 1].into_iter().for_each(|second| write_time(UnixSeconds(second), &mut out));
+        let (first, next) = ("01/Jan/1970:00:00:00 +0000", "01/Jan/1970:00:00:01 +0000");
+        assert_eq!(String::from_utf8(out).unwrap(), [first, first, next].concat());
+    }
 
     #[test]
     fn nobody_forges_a_line() {

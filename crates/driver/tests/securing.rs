@@ -1,0 +1,150 @@
+//! TLS that begins on a connection which was used in the clear before: at the end of a tunnel.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use breme_driver::{ClientTls, Clock, Kind, Listener, Settings, start};
+use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint, TlsClientId, TlsFailure};
+use common::{Context, Event, Laboratory, PATIENCE, Scripted, connect, drain, kinds, run, settings, words};
+
+const KNOCK: &[u8] = b"open a tunnel";
+const OPENED: &[u8] = b"it is open";
+const PLAIN: ConnectTicket = ConnectTicket(1);
+const SECURED: ConnectTicket = ConnectTicket(2);
+
+fn echo(context: &mut Context<'_>, event: &Event<'_>) -> usize {
+    let Event::Received(id, received) = event else { return 0 };
+    context.actions.send(*id).extend_from_slice(received.bytes);
+    if received.ended {
+        context.actions.close(*id, Close::Graceful);
+    }
+    received.bytes.len()
+}
+
+/// Passes on what comes, and its end.
+fn pass(mut from: TcpStream, mut to: TcpStream) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    })
+}
+
+/// Opens one tunnel to `server`, or answers with `instead`.
+fn tunnel(server: SocketAddr, instead: Option<&'static [u8]>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut knock = [0; KNOCK.len()];
+        client.read_exact(&mut knock).unwrap();
+        client.write_all(OPENED).unwrap();
+        if let Some(instead) = instead {
+            let _ = client.write_all(instead);
+            let _ = client.read_to_end(&mut Vec::new());
+            return;
+        }
+        let upstream = connect(server);
+        let both = [pass(client.try_clone().unwrap(), upstream.try_clone().unwrap()), pass(upstream, client)];
+        both.into_iter().for_each(|one| one.join().unwrap());
+    });
+    address
+}
+
+/// What the node was told: outcomes by their tickets, what came through the tunnel, and how many ends.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Outcome(u64, Result<bool, ConnectError>),
+    Came(Vec<u8>),
+    Closed,
+}
+
+fn told(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr) -> Vec<Told> {
+    let (say, heard) = words();
+    let settings = Settings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
+    let running = run(kind, &settings, || {
+        let say = say.clone();
+        let mut is_open = false;
+        move |context: &mut Context<'_>, event: Event<'_>| {
+            match event {
+                Event::Started => context.actions.connect(PLAIN, Endpoint::tcp(address)),
+                Event::Connected(ticket, outcome) => {
+                    let is_secured = outcome.map(|Connected { handshake, .. }| handshake.is_some());
+                    say.send(Told::Outcome(ticket.0, is_secured)).unwrap();
+                    if let Ok(Connected { connection, .. }) = outcome {
+                        is_open = ticket == SECURED;
+                        let bytes = if is_open { b"through it" } else { KNOCK };
+                        context.actions.send(connection).extend_from_slice(bytes);
+                    }
+                }
+                Event::Received(id, received) if !is_open => {
+                    if received.bytes.len() < OPENED.len() {
+                        return 0;
+                    }
+                    assert!(received.bytes.starts_with(OPENED));
+                    context.actions.secure(id, SECURED, TlsClientId(0));
+                    return OPENED.len();
+                }
+                Event::Received(id, received) => {
+                    if !received.bytes.is_empty() {
+                        say.send(Told::Came(received.bytes.to_vec())).unwrap();
+                        context.actions.close(id, Close::Graceful);
+                    }
+                    return received.bytes.len();
+                }
+                Event::Closed(..) => {
+                    say.send(Told::Closed).unwrap();
+                    context.actions.exit();
+                }
+                _ => {}
+            }
+            0
+        }
+    });
+    assert!(running.join().iter().all(Result::is_ok));
+    drop(say);
+    heard.rest()
+}
+
+#[test]
+fn a_tunnel_ends_in_tls() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    for kind in kinds() {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings(1)).unwrap();
+        let listener = listener.secured_by(laboratory.server());
+        let server = listener.address();
+        let echoing = start(kind, vec![listener], &settings(1), Clock::start(), |shard| {
+            Scripted::new(shard, |context: &mut Context<'_>, event: Event<'_>| echo(context, &event))
+        })
+        .unwrap();
+        let expected = [
+            Told::Outcome(PLAIN.0, Ok(false)),
+            Told::Outcome(SECURED.0, Ok(true)),
+            Told::Came(b"through it".to_vec()),
+            Told::Closed,
+        ];
+        assert_eq!(told(kind, laboratory.client("localhost"), tunnel(server, None)), expected, "{kind}");
+        // The name is that of the server at the tunnel's end.
+        let failed = Err(ConnectError::Tls(TlsFailure::WrongHost));
+        let expected = [Told::Outcome(PLAIN.0, Ok(false)), Told::Outcome(SECURED.0, failed), Told::Closed];
+        assert_eq!(told(kind, laboratory.client("other.example"), tunnel(server, None)), expected, "{kind}");
+        drain(echoing);
+    }
+}
+
+#[test]
+fn what_is_not_tls_behind_a_tunnel_ends_the_connection_once() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    let nobody = "127.0.0.1:1".parse().unwrap();
+    for kind in kinds() {
+        let address = tunnel(nobody, Some(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+        let told = told(kind, laboratory.client("localhost"), address);
+        let [Told::Outcome(1, Ok(false)), Told::Outcome(2, Err(ConnectError::Tls(_))), Told::Closed] = told[..] else {
+            panic!("{kind}: {told:?}");
+        };
+    }
+}

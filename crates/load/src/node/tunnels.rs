@@ -1,0 +1,132 @@
+//! Tunnels through a proxy to a server with TLS: the proxy is asked for one on each new connection (RFC 9110, 9.3.6), and TLS begins at its end.
+//!
+//! All of it is a part of opening the connection: what a user waits for and what is told of it begin with the connection to the proxy.
+
+use breme_base::Instant;
+use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Method};
+use breme_node::{Actions, Close, ConnectionId, Received};
+
+use super::Load;
+use super::connections::{TLS_CLIENT, TLS_STRANGER, ticket};
+use crate::tally::ErrorKind;
+use crate::user::{Owner, State};
+
+/// Of what a proxy says when it refuses, so much is kept.
+const WORDS_BYTES_MAX: usize = 256;
+
+/// What an answer to CONNECT comes to.
+enum Outcome {
+    Waiting,
+    Open,
+    Refused,
+}
+
+impl Load {
+    /// The connection to the proxy is there.
+    pub(super) fn ask_for_tunnel(
+        &mut self,
+        now: Instant,
+        index: u32,
+        since: Instant,
+        connection: ConnectionId,
+        actions: &mut Actions,
+    ) {
+        let Some(request) = &self.tunnel_request else { return };
+        actions.send(connection).extend_from_slice(request);
+        self.tally.bytes_sent += request.len() as u64;
+        let user = &mut self.users[index as usize];
+        user.protocol = ClientConnection::new();
+        user.protocol.sent(Method::Connect);
+        user.state = State::Tunnelling(since, connection);
+        self.owners.set(connection, Owner::User(index));
+        self.connecting += 1;
+        self.timers.set(index, now + self.run.plan().settings().timeout);
+    }
+
+    /// Reads what the proxy answers. Tells how much was taken.
+    pub(super) fn read_tunnel(
+        &mut self,
+        now: Instant,
+        index: u32,
+        since: Instant,
+        connection: ConnectionId,
+        received: Received<'_>,
+        actions: &mut Actions,
+    ) -> usize {
+        let (outcome, taken) = self.read_answer_to_connect(index, received);
+        match outcome {
+            // What comes behind the head before we have begun would be no TLS.
+            Outcome::Open if taken == received.bytes.len() && !received.ended => {
+                let user = &mut self.users[index as usize];
+                let client = if user.is_stranger() { TLS_STRANGER } else { TLS_CLIENT };
+                user.state = State::Connecting(since);
+                let ticket = ticket(index, user.attempt);
+                self.owners.set(connection, Owner::Nobody);
+                self.timers.clear(index);
+                actions.secure(connection, ticket, client);
+                taken
+            }
+            Outcome::Waiting if !received.ended => taken,
+            Outcome::Waiting | Outcome::Open | Outcome::Refused => {
+                self.tunnel_failed(now, index, connection, ErrorKind::ProxyRefused, actions);
+                received.bytes.len()
+            }
+        }
+    }
+
+    fn read_answer_to_connect(&mut self, index: u32, received: Received<'_>) -> (Outcome, usize) {
+        let (mut taken, mut status, mut words) = (0, 0, Vec::new());
+        let outcome = loop {
+            let mut storage = FieldStorage::new();
+            let input = &received.bytes[taken..];
+            let protocol = &mut self.users[index as usize].protocol;
+            match protocol.receive(input, received.ended, &self.limits, &mut storage) {
+                Ok(ClientProgress::Interim { taken: count, .. } | ClientProgress::Trailer { taken: count, .. }) => {
+                    taken += count;
+                }
+                Ok(ClientProgress::Head { head, taken: count }) => {
+                    taken += count;
+                    status = head.status;
+                    if (200..300).contains(&status) {
+                        break Outcome::Open;
+                    }
+                }
+                Ok(ClientProgress::Content { bytes, taken: count }) => {
+                    taken += count;
+                    let room = WORDS_BYTES_MAX.saturating_sub(words.len());
+                    words.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                }
+                // What has come of the refusal by now is enough.
+                Ok(ClientProgress::NeedMore { .. }) if status != 0 => break Outcome::Refused,
+                Ok(ClientProgress::NeedMore { taken: count }) => break (taken += count, Outcome::Waiting).1,
+                Ok(ClientProgress::End { .. } | ClientProgress::Switched { .. } | ClientProgress::Over) | Err(_) => {
+                    break Outcome::Refused;
+                }
+            }
+        };
+        if let (Outcome::Refused, 1..) = (&outcome, status) {
+            self.run.note_refused_tunnel(status, &words);
+        }
+        (outcome, taken)
+    }
+
+    /// There is no tunnel, and so no connection.
+    pub(super) fn tunnel_failed(
+        &mut self,
+        now: Instant,
+        index: u32,
+        connection: ConnectionId,
+        kind: ErrorKind,
+        actions: &mut Actions,
+    ) {
+        self.owners.set(connection, Owner::Nobody);
+        actions.close(connection, Close::Abort);
+        self.timers.clear(index);
+        self.connecting = self.connecting.saturating_sub(1);
+        self.users[index as usize].state = State::Waiting;
+        self.connect_failed(now, index, kind, actions);
+        self.open_queued(now, actions);
+        self.dispatch(now, actions);
+        self.publish();
+    }
+}
