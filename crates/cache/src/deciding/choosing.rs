@@ -186,7 +186,7 @@ impl Cache {
             return Forward::unsafe_method(self, key, Forwarded::Method);
         };
         let hash = self.store.hash_of(&key);
-        let mut asked = self.keep(key, hash, request.fields, false, self.directives(&request.fields), moment.now);
+        let mut asked = self.keep(key, hash, request, false, self.directives(&request.fields), moment.now);
         asked.traits.needs_lifetime = true;
         let fill = FillState::new(asked.key.as_slice(), b"", self.store.groups.purges(), false, charge);
         self.store.write(hash).fills.entry(hash.place).or_default().push(Arc::clone(&fill));

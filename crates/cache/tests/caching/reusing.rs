@@ -1,5 +1,7 @@
 //! Conditional and partial requests, variants, validation (RFC 9111, 3.4, 4.1, 4.3).
 
+use breme_cache::Followed;
+
 use crate::world::World;
 
 #[test]
@@ -187,4 +189,23 @@ fn what_varies_with_the_clients_address_is_for_one_client() {
         world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=60\nVary: Accept, {name}"), "for you");
         assert!(!world.is_hit("GET /", ""), "{name}: what upstream was told of the client is not what the client said");
     }
+}
+
+#[test]
+fn what_upstream_does_not_hear_counts_as_absent() {
+    let mut world = World::new();
+    let lines = "Cache-Control: max-age=60\nVary: X-Said";
+    world.is_unheard = |name| name.eq_ignore_ascii_case("x-said");
+    world.fetch("GET /", "X-Said: 1", 200, lines, "unheard");
+    assert_eq!(world.hit("GET /", "").content, "unheard");
+    world.is_unheard = |_| false;
+    world.fetch("GET /", "X-Said: 1", 200, lines, "heard");
+    assert_eq!(world.hit("GET /", "X-Said: 1").content, "heard");
+    assert_eq!(world.hit("GET /", "").content, "unheard");
+    let leader = world.miss("GET /b", "X-Said: 1");
+    world.is_unheard = |name| name.eq_ignore_ascii_case("x-said");
+    assert_eq!(world.hit("GET /", "X-Said: 1").content, "unheard");
+    let mut follower = world.follow("GET /b", "X-Said: 1");
+    world.answer(leader, 200, lines, "heard");
+    assert!(matches!(follower.poll(world.moment), Followed::LetGo));
 }

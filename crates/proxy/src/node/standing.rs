@@ -30,12 +30,15 @@ const AGE_NAME: &[u8] = b"\r\nAge: ";
 
 /// A shard's familiar requests.
 #[derive(Debug)]
-pub(super) struct StandingAnswers(FamiliarRequests<Known, SLOTS>);
+pub(super) struct StandingAnswers {
+    requests: FamiliarRequests<Known, SLOTS>,
+}
 
 /// The answer to a request that came before.
 #[derive(Debug)]
 pub(super) struct Known {
     is_secured: bool,
+    is_trusted: bool,
     standing: Standing,
     /// The answer up to its Age.
     lead: Box<[u8]>,
@@ -68,6 +71,7 @@ pub(super) struct Given {
 pub(super) struct Lesson<'a> {
     pub(super) head: &'a [u8],
     pub(super) is_secured: bool,
+    pub(super) is_trusted: bool,
     pub(super) given: Given,
     pub(super) noted: Option<Arc<Noted>>,
     /// Longer content is shared with the store.
@@ -76,40 +80,44 @@ pub(super) struct Lesson<'a> {
 
 impl StandingAnswers {
     pub(super) fn new(seed: u64) -> Self {
-        Self(FamiliarRequests::new(seed, BYTES_MAX))
+        Self { requests: FamiliarRequests::new(seed, BYTES_MAX) }
     }
 
-    /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's age.
+    /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's age. What a client says for others
+    /// may choose the answer if it is trusted.
     #[inline]
     pub(super) fn find(
         &mut self,
         input: &[u8],
         is_secured: bool,
+        is_trusted: bool,
         now: Instant,
         name: &str,
     ) -> Option<&mut FamiliarRequest<Known>> {
-        let (place, request) = self.0.find(input, |known| known.is_secured == is_secured)?;
+        let is_alike = |known: &Known| known.is_secured == is_secured && known.is_trusted == is_trusted;
+        let (place, request) = self.requests.find(input, is_alike)?;
         if !request.known.standing.stands(now) {
-            self.0.forget(place);
+            self.requests.forget(place);
             return None;
         }
-        let request = self.0.request(place)?;
+        let request = self.requests.request(place)?;
         request.known.keep_age(now, name);
         Some(request)
     }
 
     /// Whether a request that is not familiar should become it.
     pub(super) fn is_wanted(&mut self, head: &[u8]) -> bool {
-        self.0.is_wanted(head, |_| false)
+        self.requests.is_wanted(head, |_| false)
     }
 
     /// Makes a request familiar that was answered just now.
     pub(super) fn learn(&mut self, lesson: Lesson<'_>, now: Instant, name: &str) {
-        let Lesson { head, is_secured, given, noted, copied_max } = lesson;
+        let Lesson { head, is_secured, is_trusted, given, noted, copied_max } = lesson;
         let Given { standing, status, sent, content } = given;
         let Some(lead_bytes) = memmem::find(&sent, AGE_NAME) else { return };
         let mut known = Known {
             is_secured,
+            is_trusted,
             lead: sent[..lead_bytes].into(),
             answer: Vec::new(),
             has_content: content.len() <= copied_max,
@@ -123,7 +131,7 @@ impl StandingAnswers {
         };
         known.write(now, name);
         let known_bytes = known.bytes();
-        self.0.learn(head, known, known_bytes);
+        self.requests.learn(head, known, known_bytes);
     }
 }
 
