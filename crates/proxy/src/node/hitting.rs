@@ -88,7 +88,7 @@ impl Turn<'_> {
     /// Whether the next answer is worth noting.
     pub(super) fn wants_given(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) -> bool {
         let may_learn = self.shared.cache.is_some() && self.shared.may_repeat() && !self.node.is_stopping;
-        may_learn && head.is_repeatable() && self.node.standing.is_wanted(bytes)
+        may_learn && head.is_repeatable() && self.node.standing.is_wanted(bytes, self.now)
     }
 }
 
