@@ -15,7 +15,7 @@ use crate::parts::Part;
 use crate::selecting::{self, Cookies};
 use crate::status::CacheStatus;
 use crate::store::{Layout, Stored, Terms};
-use crate::storing::{Judgement, Refusal, judge};
+use crate::storing::{Judgement, Refusal, RequestTraits, judge};
 use crate::validation::{agrees, freshened};
 
 impl Fetch {
@@ -50,7 +50,7 @@ impl Fetch {
         {
             return Some(answer);
         }
-        let refusal = match self.judged(moment, head) {
+        let refusal = match self.judged(moment, head, has_conditions) {
             Judgement::Store { terms, .. } if head.status == 206 && !is_part_of_use(terms, head) => {
                 Refusal { is_lasting: false, names: Vec::new() }
             }
@@ -70,10 +70,13 @@ impl Fetch {
         None
     }
 
-    fn judged(&self, moment: Moment, head: &ResponseHead<'_, '_>) -> Judgement {
+    /// With conditions of the cache's, upstream was not told the client's range.
+    fn judged(&self, moment: Moment, head: &ResponseHead<'_, '_>, has_conditions: bool) -> Judgement {
         let times = Times { asked: self.asked.at, received: moment };
         let (settings, random) = (self.cache.settings(), &mut self.cache.random());
-        judge(self.asked.traits, head.status, &head.fields, times, settings, random)
+        let traits = self.asked.traits;
+        let traits = RequestTraits { has_range: traits.has_range && !has_conditions, ..traits };
+        judge(traits, head.status, &head.fields, times, settings, random)
     }
 
     /// The answer to a POST: it makes what is stored invalid, and may itself be what a GET gets from now on. Tells whether it is being stored.
@@ -82,7 +85,7 @@ impl Fetch {
         invalidation::after(&self.cache, target, head, self.fill.as_ref());
         if head.status == 200
             && invalidation::is_of_target(target, head)
-            && let Judgement::Store { terms, names } = self.judged(moment, head)
+            && let Judgement::Store { terms, names } = self.judged(moment, head, false)
             && self.begin(terms, names, head, wakes).is_ok()
         {
             return true;
