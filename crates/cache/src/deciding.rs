@@ -132,7 +132,13 @@ const OVERRIDES: [&str; 5] =
 
 fn overrides(fields: Fields<'_, '_>) -> bool {
     let mut names = fields.iter().map(|field| field.name).filter(|name| name.starts_with(['x', 'X']));
-    names.any(|name| OVERRIDES.iter().any(|known| name.eq_ignore_ascii_case(known)))
+    names.any(|name| OVERRIDES.iter().any(|known| is_alike(name, known)))
+}
+
+/// Whether an application may take both names for one: it may be given `-` and `_` alike as `_` (RFC 3875, 4.1.18).
+fn is_alike(name: &str, known: &str) -> bool {
+    let is_alike = |(own, known): (u8, u8)| own.eq_ignore_ascii_case(&known) || (own == b'_' && known == b'-');
+    name.len() == known.len() && name.bytes().zip(known.bytes()).all(is_alike)
 }
 
 /// What Connection says of the connection itself, and the fields that are never passed on.

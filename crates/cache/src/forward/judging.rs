@@ -15,7 +15,7 @@ use crate::parts::Part;
 use crate::selecting::{self, Cookies};
 use crate::status::CacheStatus;
 use crate::store::{Layout, Stored, Terms};
-use crate::storing::{Judgement, Refusal, RequestTraits, judge};
+use crate::storing::{Judgement, Refusal, RequestTraits, is_about_the_request, judge};
 use crate::validation::{agrees, freshened};
 
 impl Fetch {
@@ -32,6 +32,7 @@ impl Fetch {
             Role::Get => {}
             Role::Head => {
                 self.freshen_by_head(moment, head);
+                self.finish(Outcome::Released, wakes);
                 return None;
             }
             Role::Post => {
@@ -116,18 +117,21 @@ impl Fetch {
     }
 
     /// Puts the same content with new lines in the place of the old, unless that has gone meanwhile. What may no longer be stored goes, and is given to
-    /// this client only.
+    /// this client only; so does what varies with something else now, since nobody knows for which of those requests its content was.
     fn freshen(&self, stale: &Arc<Stored>, moment: Moment, head: &ResponseHead<'_, '_>) -> (Arc<Stored>, bool) {
         let lines = freshened(stale.block(), head.fields);
         let times = Times { asked: self.asked.at, received: moment };
-        let judgement =
-            judge(self.asked.traits, stale.status(), &lines, times, self.cache.settings(), &mut self.cache.random());
-        let terms = match &judgement {
-            Judgement::Store { terms, .. } => *terms,
-            Judgement::Refuse(_) => Terms { received: moment.now, ..Terms::default() },
+        let settings = self.cache.settings();
+        let is_variant = |names: &[Vec<u8>]| {
+            selecting::variant(names, &self.asked.kept, Cookies::new(settings)).as_slice() == stale.variant()
+        };
+        let judgement = judge(self.asked.traits, stale.status(), &lines, times, settings, &mut self.cache.random());
+        let (terms, may_stay) = match judgement {
+            Judgement::Store { terms, names } if is_variant(&names) => (terms, true),
+            _ => (Terms { received: moment.now, ..Terms::default() }, false),
         };
         let fresh = Arc::new(Stored::new(stale.status(), lines, stale.shared_bytes(), stale.layout(), terms));
-        if matches!(judgement, Judgement::Refuse(_)) {
+        if !may_stay {
             self.remove(stale);
             return (fresh, false);
         }
@@ -140,9 +144,10 @@ impl Fetch {
         (fresh, is_stored)
     }
 
-    /// RFC 9111, 4.3.5: an answer to HEAD freshens what it agrees with, and what it does not agree with is out of date.
+    /// RFC 9111, 4.3.5: an answer to HEAD freshens what it agrees with, and what it does not agree with is out of date. Only where it was noted, so that a
+    /// purge meanwhile is known.
     fn freshen_by_head(&self, moment: Moment, head: &ResponseHead<'_, '_>) {
-        let Some(stale) = &self.stale else { return };
+        let (Some(stale), Some(_)) = (&self.stale, &self.fill) else { return };
         if head.status != 200 || stale.status() != 200 || self.asked.traits.no_store {
             return;
         }
@@ -162,7 +167,10 @@ impl Fetch {
         wakes: &mut Wakes,
     ) -> Option<Answer> {
         let stale = self.stale.clone().filter(|stale| self.may_serve(stale, moment.now, status))?;
-        self.finish(Outcome::Stale(Arc::clone(&stale), status), wakes);
+        // What this client allows, others need not.
+        let is_for_all = !self.asked.directives.restricts();
+        let outcome = if is_for_all { Outcome::Stale(Arc::clone(&stale), status) } else { Outcome::Failed };
+        self.finish(outcome, wakes);
         let report = CacheStatus {
             forwarded_status: status,
             ttl_s: Some(stale.ttl_s(moment.now)),
@@ -216,6 +224,7 @@ impl Fetch {
         } else if status < 500
             && status != 304
             && status != 206
+            && !is_about_the_request(status)
             && !self.asked.traits.no_store
             && let Some(stale) = &self.stale
         {

@@ -209,3 +209,20 @@ fn what_upstream_does_not_hear_counts_as_absent() {
     world.answer(leader, 200, lines, "heard");
     assert!(matches!(follower.poll(world.moment), Followed::LetGo));
 }
+
+/// The stored content is right for who asked, but for whom else is not known.
+#[test]
+fn what_varies_with_more_since_a_304_is_for_nobody_else() {
+    for (before, now, is_kept) in
+        [("", "Vary: Foo", false), ("\nVary: Foo", "Vary: Foo, Bar", false), ("\nVary: Foo", "Vary: foo", true)]
+    {
+        let mut world = World::new();
+        world.fetch("GET /", "Foo: 1", 200, &format!("Cache-Control: max-age=10\nETag: \"a\"{before}"), "one");
+        world.wait(20);
+        let forward = world.miss("GET /", "Foo: 1");
+        let got = world.answer(forward, 304, &format!("Cache-Control: max-age=60\n{now}"), "");
+        assert_eq!((got.status, got.content.as_str()), (200, "one"));
+        assert_eq!(world.is_hit("GET /", "Foo: 1"), is_kept, "{before} {now}");
+        assert!(!world.is_hit("GET /", "Foo: 2"), "{before} {now}");
+    }
+}
