@@ -31,6 +31,9 @@ pub struct Request<'a, 'f> {
     pub query: Option<&'a str>,
     /// The field section.
     pub fields: Fields<'a, 'f>,
+    /// Whether upstream is not told what this request says by a name, because nobody vouches for it. Such a field counts as absent where stored
+    /// responses are told apart (Vary): what upstream is told instead must follow from the target.
+    pub is_unheard: fn(&str) -> bool,
     /// It has content. A GET with content is passed on and its answer not stored.
     pub has_content: bool,
 }

@@ -12,7 +12,7 @@ use choosing::{Use, find};
 use crate::answer::Look;
 use crate::asking::{Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
-use crate::fields::{FieldValues, Kept};
+use crate::fields::{FieldValues, Heard, Kept};
 use crate::key::{Key, KeyHash};
 use crate::pending::AskedFor;
 use crate::selecting::Cookies;
@@ -74,7 +74,7 @@ impl Cache {
         let key = Self::key(request);
         let hash = self.store.hash_of(&key);
         let directives = self.directives(&request.fields);
-        let found = find(&self.store.read(hash), hash, key.as_slice(), &request.fields, Cookies::new(&self.settings));
+        let found = find(&self.store.read(hash), hash, key.as_slice(), &Heard(request), Cookies::new(&self.settings));
         if let Some((stored, state)) = found
             && let Use::Fresh = self.assess(&stored, &request.fields, is_head, directives, moment.now)
         {
@@ -84,7 +84,7 @@ impl Cache {
             let is_lasting = !directives.restricts() && !is_head;
             return Asked::Answer(if is_lasting { answer.with_standing(&stored, state) } else { answer });
         }
-        let asked = self.keep(key, hash, request.fields, is_head, directives, moment.now);
+        let asked = self.keep(key, hash, request, is_head, directives, moment.now);
         self.decide(Box::new(asked), moment, Some((waiter, moment.now + self.settings.follow_max)))
     }
 
@@ -96,15 +96,16 @@ impl Cache {
         &self,
         key: Key,
         hash: KeyHash,
-        fields: Fields<'_, '_>,
+        request: &Request<'_, '_>,
         is_head: bool,
         directives: RequestDirectives,
         now: Instant,
     ) -> AskedFor {
+        let fields = request.fields;
         AskedFor {
             key,
             hash,
-            kept: Kept::new(fields),
+            kept: Kept::new(request),
             is_head,
             directives,
             traits: RequestTraits::of(&fields, directives.no_store, &self.settings),
@@ -131,7 +132,13 @@ const OVERRIDES: [&str; 5] =
 
 fn overrides(fields: Fields<'_, '_>) -> bool {
     let mut names = fields.iter().map(|field| field.name).filter(|name| name.starts_with(['x', 'X']));
-    names.any(|name| OVERRIDES.iter().any(|known| name.eq_ignore_ascii_case(known)))
+    names.any(|name| OVERRIDES.iter().any(|known| is_alike(name, known)))
+}
+
+/// Whether an application may take both names for one: it may be given `-` and `_` alike as `_` (RFC 3875, 4.1.18).
+fn is_alike(name: &str, known: &str) -> bool {
+    let is_alike = |(own, known): (u8, u8)| own.eq_ignore_ascii_case(&known) || (own == b'_' && known == b'-');
+    name.len() == known.len() && name.bytes().zip(known.bytes()).all(is_alike)
 }
 
 /// What Connection says of the connection itself, and the fields that are never passed on.

@@ -4,6 +4,8 @@
 
 use breme_http1::{FieldBlock, Fields};
 
+use crate::asking::Request;
+
 /// Where field values come from: a head as it was received, or one that was kept.
 pub(crate) trait FieldValues {
     /// The values of all lines of this name.
@@ -32,6 +34,17 @@ impl FieldValues for FieldBlock {
     }
 }
 
+/// A request's fields by which stored responses are told apart: those that upstream hears.
+pub(crate) struct Heard<'r, 'a, 'f>(pub(crate) &'r Request<'a, 'f>);
+
+impl FieldValues for Heard<'_, '_, '_> {
+    fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s [u8]> {
+        let fields: Fields<'s, 's> = self.0.fields;
+        let is_heard = !(self.0.is_unheard)(name);
+        fields.all(name).filter(move |_| is_heard)
+    }
+}
+
 /// Names and values of serialised lines.
 pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let lines = block.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
@@ -43,17 +56,18 @@ pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// What is kept of a request that is not answered at once: its fields, as lines in one buffer. No value holds a line feed.
+/// What is kept of a request that is not answered at once: its fields that upstream hears, as lines in one buffer. No value holds a line feed.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     lines: Box<[u8]>,
 }
 
 impl Kept {
-    pub(crate) fn new(fields: Fields<'_, '_>) -> Self {
+    pub(crate) fn new(request: &Request<'_, '_>) -> Self {
+        let Request { fields, is_unheard, .. } = *request;
         let bytes = fields.iter().map(|field| field.name.len() + field.value.len() + 3).sum();
         let mut lines = Vec::with_capacity(bytes);
-        for field in fields.iter() {
+        for field in fields.iter().filter(|field| !is_unheard(field.name)) {
             lines.extend_from_slice(field.name.as_bytes());
             lines.extend_from_slice(b": ");
             lines.extend_from_slice(field.value);

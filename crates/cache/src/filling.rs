@@ -44,6 +44,19 @@ pub(crate) struct FillState {
     _charge: Charge,
 }
 
+/// Answers to one key that are noted while they are fetched; more are passed on. Each of them is looked at by all that comes for the key.
+const KEY_FILLS_MAX: usize = 256;
+
+/// Notes that an answer is being fetched, so that purges find it, and those who may follow. None if there are too many.
+pub(crate) fn note(shard: &mut Shard, place: u64, fill: Arc<FillState>) -> Option<Arc<FillState>> {
+    let fills = shard.fills.entry(place).or_default();
+    if fills.len() >= KEY_FILLS_MAX {
+        return None;
+    }
+    fills.push(Arc::clone(&fill));
+    Some(fill)
+}
+
 /// What a fill costs beside the content that it collects.
 pub(crate) const FILL_BYTES: u64 = 1024;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use breme_http1::{ByteRange, FieldBlock, Ranges, only_tag, parse_ranges};
 
 use crate::fields::{FieldValues, lines};
+use crate::ranges::is_of_sent_bytes;
 use crate::store::{Stored, Terms};
 use crate::validation::if_range_holds;
 
@@ -84,6 +85,13 @@ pub(crate) fn select(request: &impl FieldValues, stored: &FieldBlock) -> Option<
     }
 }
 
+/// Whether a part says that its content is something else than the older one's is, whatever their tags say. There are origins that have one tag for
+/// all codings.
+fn contradicts(new: &FieldBlock, old: &FieldBlock) -> bool {
+    let is_other = |name: &str| new.first_value(name).is_some_and(|value| old.first_value(name) != Some(value));
+    is_other("content-encoding") || is_other("content-type")
+}
+
 /// Two stored parts that can be joined.
 #[derive(Debug)]
 pub(crate) struct Joint<'s> {
@@ -95,13 +103,13 @@ pub(crate) struct Joint<'s> {
 }
 
 impl<'s> Joint<'s> {
-    /// RFC 9110, 15.3.7.3: the same representation by a strong tag, and no gap.
-    pub(crate) fn of(old: &'s Stored, new: &'s Stored) -> Option<Self> {
+    /// RFC 9110, 15.3.7.3: the same representation by a strong tag, and no gap. Both together are at most `bytes_max` long.
+    pub(crate) fn of(old: &'s Stored, new: &'s Stored, bytes_max: u64) -> Option<Self> {
         let tag = |stored: &'s Stored| stored.block().first_value("etag").and_then(only_tag);
-        let is_same = tag(old)?.is_strongly(tag(new)?);
+        let is_same = tag(old)?.is_strongly(tag(new)?) && !contradicts(new.block(), old.block());
         let (old_part, new_part) = (Part::of(old.block())?, Part::of(new.block())?);
         let both = old_part.joined(new_part)?;
-        let length_max = (new_part.length() * JOINED_TIMES_MAX).max(JOINED_BYTES_FREE);
+        let length_max = new_part.length().saturating_mul(JOINED_TIMES_MAX).max(JOINED_BYTES_FREE).min(bytes_max);
         let may_join = old.is_part() && new.is_part() && both.length() <= length_max;
         (is_same && may_join).then_some(Self { old, new, old_part, new_part, both })
     }
@@ -112,7 +120,7 @@ impl<'s> Joint<'s> {
         Stored::cost_of(bytes, self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES)
     }
 
-    /// The bytes of both, under the lines of both, with what the newer one means. `whole_status` is that of all bytes together.
+    /// The bytes of both, under the lines of both, with what the newer one means.
     pub(crate) fn join(&self, terms: Terms) -> Arc<Stored> {
         let (old, new) = (self.old.content(), self.new.content());
         let (start, end) = (self.new_part.range.start, self.new_part.range.end);
@@ -125,16 +133,16 @@ impl<'s> Joint<'s> {
         Arc::new(Stored::new(status, self.lines(), bytes.into(), layout, terms))
     }
 
-    /// RFC 9111, 3.4: the newer one's lines, and those of the older one that it does not have.
+    /// RFC 9111, 3.4: the newer one's lines, and those of the older one that it does not have; none that was about the bytes of one of them.
     fn lines(&self) -> FieldBlock {
         let mut out = FieldBlock::with_capacity(
             self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES,
         );
-        let is_range = |name: &[u8]| name.eq_ignore_ascii_case(b"content-range");
+        let is_of_one = |name: &[u8]| name.eq_ignore_ascii_case(b"content-range") || is_of_sent_bytes(name);
         let is_new =
             |name: &[u8]| lines(self.new.block().as_bytes()).any(|(known, _)| known.eq_ignore_ascii_case(name));
         let kept = lines(self.old.block().as_bytes()).filter(|(name, _)| !is_new(name));
-        for (name, value) in kept.chain(lines(self.new.block().as_bytes())).filter(|(name, _)| !is_range(name)) {
+        for (name, value) in kept.chain(lines(self.new.block().as_bytes())).filter(|(name, _)| !is_of_one(name)) {
             let _ = out.push(std::str::from_utf8(name).unwrap_or_default(), value);
         }
         if !self.both.is_all() {
@@ -221,7 +229,7 @@ mod tests {
     }
 
     fn joined(old: &Stored, new: &Stored) -> Option<(u16, Option<String>, String)> {
-        let joint = Joint::of(old, new)?;
+        let joint = Joint::of(old, new, u64::MAX)?;
         let both = joint.join(Terms::default());
         assert!(both.cost_bytes() <= joint.cost_bytes());
         assert_eq!((both.key(), both.variant()), (b"key" as &[u8], b"v" as &[u8]));
@@ -263,10 +271,10 @@ mod tests {
             ("bytes 6-6/9", "W/\"a\""),
             ("bytes 6-6/9", "a"),
         ] {
-            assert!(Joint::of(&old, &stored(range, tag, "6")).is_none(), "{range} {tag}");
+            assert!(Joint::of(&old, &stored(range, tag, "6"), u64::MAX).is_none(), "{range} {tag}");
         }
         let weak = stored("bytes 3-5/9", "W/\"a\"", "345");
-        assert!(Joint::of(&weak, &stored("bytes 6-6/9", "W/\"a\"", "6")).is_none());
+        assert!(Joint::of(&weak, &stored("bytes 6-6/9", "W/\"a\"", "6"), u64::MAX).is_none());
     }
 
     #[test]
@@ -274,9 +282,10 @@ mod tests {
         let range = |start: u64, length: u64| format!("bytes {start}-{}/99999999", start + length - 1);
         let is_joined = |old: u64, new: u64| {
             let (old, new) = (stored(&range(0, old), "\"a\"", ""), stored(&range(old, new), "\"a\"", ""));
-            Joint::of(&old, &new).is_some()
+            Joint::of(&old, &new, 31 << 20).is_some()
         };
         assert!(is_joined(JOINED_BYTES_FREE - 1, 1) && !is_joined(JOINED_BYTES_FREE, 1));
         assert!(is_joined(15 << 20, 1 << 20) && !is_joined(16 << 20, 1 << 20));
+        assert!(is_joined(16 << 20, 15 << 20) && !is_joined(16 << 20, 16 << 20), "longer than anything may be");
     }
 }

@@ -92,7 +92,8 @@ impl Cache {
     fn purge_key(&self, key: &Key, manner: Manner, now: Instant, is_due: impl Fn(&Arc<FillState>) -> bool) -> usize {
         let hash = self.store.hash_of(key);
         let mut shard = self.store.write(hash);
-        purge_fills(&mut shard, |fill| *fill.key == *key.as_slice() && is_due(fill));
+        let fills = shard.fills.get(&hash.place).into_iter().flatten();
+        fills.filter(|fill| *fill.key == *key.as_slice() && is_due(fill)).for_each(|fill| fill.purge());
         match manner {
             Manner::Hard => self.store.remove_from(&mut shard, hash.place, key.as_slice(), |_| true),
             Manner::Soft => shard.variants(hash.place, key.as_slice()).filter(|stored| soften(stored, now)).count(),

@@ -92,11 +92,16 @@ fn slice(content: &Bytes, range: ByteRange) -> Bytes {
     content.slice(range.start as usize..range.end as usize)
 }
 
-/// The stored lines, with these in the place of those of the same names.
+/// Whether a field is about exactly the bytes that were sent with it (RFC 9530, 2), and so not about fewer, more or others of the same content.
+pub(crate) fn is_of_sent_bytes(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-digest") || name.eq_ignore_ascii_case(b"content-md5")
+}
+
+/// The stored lines for other bytes than those that are stored, with these in the place of those of the same names.
 pub(crate) fn with(stored: &FieldBlock, new: &[(&str, String)]) -> FieldBlock {
     let mut out = FieldBlock::new();
     let is_new = |name: &[u8]| new.iter().any(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()));
-    for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_new(name)) {
+    for (name, value) in lines(stored.as_bytes()).filter(|(name, _)| !is_new(name) && !is_of_sent_bytes(name)) {
         let _ = out.push(std::str::from_utf8(name).unwrap_or_default(), value);
     }
     for (name, value) in new {
@@ -110,7 +115,13 @@ mod tests {
     use super::*;
     use crate::testing::block;
 
-    const STORED: &[(&str, &str)] = &[("ETag", "\"a\""), ("Content-Type", "text/plain")];
+    const STORED: &[(&str, &str)] = &[
+        ("ETag", "\"a\""),
+        ("Content-Type", "text/plain"),
+        ("Content-Digest", "sha-256=:AA==:"),
+        ("content-md5", "AA=="),
+        ("Repr-Digest", "sha-256=:AA==:"),
+    ];
 
     fn asked(fields: &[(&str, &str)]) -> Option<(u16, FieldBlock, String)> {
         let (stored, content) = (block(STORED), Bytes::from_static(b"0123456789"));
@@ -128,6 +139,8 @@ mod tests {
             assert_eq!((status, content.as_str()), (206, text));
             assert_eq!(lines.first_value("content-range"), Some(format!("bytes {place}/10").as_bytes()));
             assert_eq!(lines.first_value("etag"), Some(&b"\"a\""[..]));
+            assert!(!lines.has("content-digest") && !lines.has("content-md5"), "they are about all ten bytes");
+            assert!(lines.has("repr-digest"), "this one is about the whole in any case");
         }
     }
 

@@ -47,6 +47,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Content that is longer is not stored.
+    pub(crate) fn content_bytes_max(&self) -> u64 {
+        self.object_bytes_max.min(self.memory_bytes / 4)
+    }
+
     /// Defaults for a cache of this size.
     #[must_use]
     pub fn new(memory_bytes: u64) -> Self {

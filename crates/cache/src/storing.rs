@@ -100,7 +100,7 @@ pub(crate) fn judge(
 
 /// Whether a status judges the request and not its target: its conditions (412), its range (416), its expectation (417), or who asks, how often and
 /// with how many fields (428, 429, 431, 511: RFC 6585 forbids to store these). None of that is in the key, so whoever asked plainly would get it.
-const fn is_about_the_request(status: u16) -> bool {
+pub(crate) const fn is_about_the_request(status: u16) -> bool {
     matches!(status, 412 | 416 | 417 | 428 | 429 | 431 | 511)
 }
 

@@ -58,8 +58,15 @@ pub(crate) fn is_conditional(request: &impl FieldValues) -> bool {
 }
 
 /// Fields of a representation, which a 304 does not repeat (RFC 9110, 15.4.5).
-const OF_CONTENT: [&str; 6] =
-    ["content-type", "content-encoding", "content-language", "content-length", "content-range", "content-md5"];
+const OF_CONTENT: [&str; 7] = [
+    "content-type",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-range",
+    "content-md5",
+    "content-digest",
+];
 
 /// The lines of a 304 for a client that has the stored response.
 pub(crate) fn not_modified_lines(stored: &FieldBlock) -> FieldBlock {
@@ -70,14 +77,15 @@ pub(crate) fn not_modified_lines(stored: &FieldBlock) -> FieldBlock {
     out
 }
 
-/// Fields that say what the stored content is. A 304 is about that content and cannot change it (RFC 9111, 3.2).
-const KEPT: [&str; 5] = ["content-encoding", "content-length", "content-md5", "content-range", "etag"];
+/// Fields that say what the stored content is. A 304 is about that content and cannot make it another one (RFC 9111, 3.2), whether it said so before or not.
+const KEPT: [&str; 5] = ["content-digest", "content-encoding", "content-length", "content-md5", "content-range"];
 
 /// The lines of a stored response after a 304, or after an answer to HEAD that agrees with it: what is in the new ones takes the place of what has
 /// the same name (RFC 9111, 3.2).
 pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBlock {
     let may_store = StoredFields::of(&fresh);
-    let is_kept = |name: &[u8]| is_one_of(name, &KEPT) && has(stored, name);
+    let is_known_tag = |name: &[u8]| name.eq_ignore_ascii_case(b"etag") && has(stored, name);
+    let is_kept = |name: &[u8]| is_one_of(name, &KEPT) || is_known_tag(name);
     let updates = |name: &[u8]| may_store.has(name) && !is_kept(name);
     let mut out = FieldBlock::new();
     for (name, value) in lines(stored.as_bytes()) {
@@ -186,6 +194,14 @@ mod tests {
         let expected =
             block(&[("ETag", "\"a\""), ("Content-Encoding", "gzip"), ("Y", "3"), ("X", "4"), ("Content-Type", "c/d")]);
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_304_does_not_say_what_the_content_is() {
+        let stored = block(&[("X", "1")]);
+        let head = "HTTP/1.1 304 Not Modified\r\nETag: \"b\"\r\nContent-Encoding: br\r\nContent-Range: bytes 0-0/2\r\nContent-Digest: x\r\n\r\n";
+        let found = with_fields(head, |fields| freshened(&stored, fields));
+        assert_eq!(found, block(&[("X", "1"), ("ETag", "\"b\"")]));
     }
 
     #[test]

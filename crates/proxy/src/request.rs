@@ -153,6 +153,14 @@ fn begins(name: &str, prefix: &str) -> bool {
     name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(is_alike)
 }
 
+/// Whether it is a line by which a client speaks for others. Of one that is not trusted it is not passed on; what is said in its place follows from the
+/// target and from the client's address.
+pub(crate) fn is_for_others(name: &str) -> bool {
+    const ADDRESS: &str = "X-Real-IP";
+    let is_address = name.len() == ADDRESS.len() && begins(name, ADDRESS);
+    begins(name, "X-Forwarded-") || is_address || name.eq_ignore_ascii_case("Forwarded")
+}
+
 /// Whether it is one of those that are written here.
 fn is_own(name: &str) -> bool {
     ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"].iter().any(|own| name.eq_ignore_ascii_case(own))
@@ -324,6 +332,26 @@ mod tests {
             passed_by(&shared, asker("192.0.2.7", false, false), request),
             "GET /a?b HTTP/1.1\r\nHost: a.example\r\nVia: 1.0 other\r\nAccept: x\r\nVia: 1.1 breme\r\nForwarded: for=192.0.2.7;proto=http;host=a.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn what_stands_for_others_is_what_is_not_passed_on() {
+        let shared = shared(|settings| (settings.identity.forwarded, settings.identity.x_forwarded) = (false, false));
+        for name in [
+            "Forwarded",
+            "X-Forwarded-Proto",
+            "x-forwarded-port",
+            "X_Forwarded_Host",
+            "X-Real-IP",
+            "X-Real",
+            "Forward",
+            "Accept",
+        ] {
+            let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{name}: b\r\n\r\n");
+            let passed =
+                |is_trusted| passed_by(&shared, asker("192.0.2.7", false, is_trusted), &request).contains(name);
+            assert_eq!((passed(false), passed(true)), (!is_for_others(name), true), "{name}");
+        }
     }
 
     #[test]

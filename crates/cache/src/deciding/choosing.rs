@@ -9,7 +9,7 @@ use super::Asked;
 use crate::asking::{Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
 use crate::fields::FieldValues;
-use crate::filling::{FILL_BYTES, FillState, Shard};
+use crate::filling::{FILL_BYTES, FillState, Shard, note};
 use crate::following::Follower;
 use crate::forward::Role;
 use crate::key::KeyHash;
@@ -186,15 +186,17 @@ impl Cache {
             return Forward::unsafe_method(self, key, Forwarded::Method);
         };
         let hash = self.store.hash_of(&key);
-        let mut asked = self.keep(key, hash, request.fields, false, self.directives(&request.fields), moment.now);
+        let mut asked = self.keep(key, hash, request, false, self.directives(&request.fields), moment.now);
         asked.traits.needs_lifetime = true;
         let fill = FillState::new(asked.key.as_slice(), b"", self.store.groups.purges(), false, charge);
-        self.store.write(hash).fills.entry(hash.place).or_default().push(Arc::clone(&fill));
+        let Some(fill) = note(&mut self.store.write(hash), hash.place, fill) else {
+            return Forward::unsafe_method(self, asked.key, Forwarded::Method);
+        };
         let report = CacheStatus::forwarded(Forwarded::Method);
         Forward::new(self, Role::Post, Box::new(asked), None, None, Some(fill), report)
     }
 
-    /// Asks upstream. None if there is no memory to note it.
+    /// Asks upstream. None if there is no memory to note it, or too much is noted. HEAD is noted if its answer may freshen what is stored.
     fn lead(
         self: &Arc<Self>,
         shard: &mut Shard,
@@ -207,12 +209,16 @@ impl Cache {
         let may_use = matches!(use_, Use::Validate(_) | Use::StaleForNow);
         let stale = stale.filter(|_| may_use);
         let is_refresh = matches!(use_, Use::StaleForNow);
-        let conditions =
-            stale.as_ref().and_then(|stored| conditions(stored.block())).or(is_refresh.then(FieldBlock::new));
         let report = CacheStatus::forwarded(use_.why());
         if asked.is_head {
-            return Some(Forward::new(self, Role::Head, asked, None, stale, None, report));
+            let fill = charge.filter(|_| stale.is_some()).and_then(|charge| {
+                let fill = FillState::new(asked.key.as_slice(), b"", self.store.groups.purges(), false, charge);
+                note(shard, asked.hash.place, fill)
+            });
+            return Some(Forward::new(self, Role::Head, asked, None, stale, fill, report));
         }
+        let conditions =
+            stale.as_ref().and_then(|stored| conditions(stored.block())).or(is_refresh.then(FieldBlock::new));
         let is_whole = conditions.is_some() || asked.is_plain();
         let is_open = is_whole
             && !matches!(use_, Use::Pass)
@@ -222,7 +228,7 @@ impl Cache {
         let expected = newest.map(|newest| same_names(newest.variant(), &asked.kept, Cookies::new(&self.settings)));
         let expected = expected.as_ref().map_or(&b""[..], |expected| expected.as_slice());
         let fill = FillState::new(asked.key.as_slice(), expected, self.store.groups.purges(), is_open, charge?);
-        shard.fills.entry(asked.hash.place).or_default().push(Arc::clone(&fill));
+        let fill = note(shard, asked.hash.place, fill)?;
         Some(Forward::new(self, Role::Get, asked, conditions, stale, Some(fill), report))
     }
 }

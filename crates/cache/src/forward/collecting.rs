@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Fetch, Filled, leave};
 use crate::asking::{ResponseHead, Wakes};
+use crate::fields::FieldValues as _;
 use crate::filling::{FillState, Outcome, Shard, Stream};
 use crate::parts::Joint;
 use crate::selecting::{self, Cookies};
@@ -28,8 +29,7 @@ impl Fetch {
         let settings = self.cache.settings();
         let passing = Refusal { is_lasting: false, names: Vec::new() };
         let Some(fill) = self.fill.clone() else { return Err(passing) };
-        let object_bytes_max = settings.object_bytes_max.min(settings.memory_bytes / 4);
-        if head.length.is_some_and(|length| length > object_bytes_max) {
+        if head.length.is_some_and(|length| length > settings.content_bytes_max()) {
             return Err(Refusal { is_lasting: true, names });
         }
         let variant = selecting::variant(&names, &self.asked.kept, Cookies::new(settings));
@@ -84,9 +84,8 @@ impl Fetch {
         filled.bytes += bytes.len() as u64;
         let settings = self.cache.settings();
         let window_bytes = settings.overlong_window_bytes;
-        let object_bytes_max = settings.object_bytes_max.min(settings.memory_bytes / 4);
         if !filled.is_overlong {
-            match room(filled, object_bytes_max, |bytes| self.cache.store.reserve(bytes)) {
+            match room(filled, settings.content_bytes_max(), |bytes| self.cache.store.reserve(bytes)) {
                 Ok(more) => return fill.push(bytes, more, wakes),
                 Err(TooLong) => {
                     filled.is_overlong = true;
@@ -119,24 +118,40 @@ impl Fetch {
         let Stream { status, lines, layout, terms, mut bytes, charge, .. } = stream;
         bytes.shrink_to_fit();
         let stored = Arc::new(Stored::new(status, lines, bytes.into(), layout, terms));
-        let is_part = stored.is_part();
-        let (stored, charge) = if is_part { self.joined(stored, charge, terms) } else { (stored, charge) };
+        if stored.is_part() {
+            return self.store_part(stored, charge, terms, fill);
+        }
         self.cache.store.insert(self.asked.hash, Arc::clone(&stored), charge, fill.purges, |shard| {
             leave(shard, self.asked.hash.place, fill);
-            !(fill.is_purged() || is_part && self.has_more_than_part(shard, &stored))
+            !fill.is_purged()
         });
         stored
     }
 
-    /// A part together with the one that is stored for the same requests, if they can be joined and there is memory for both.
-    fn joined(&self, new: Arc<Stored>, mut charge: Charge, terms: Terms) -> (Arc<Stored>, Charge) {
+    /// The same for a part, together with the one that is stored for the same requests if they can be joined. That one must still be there then: what
+    /// purged it, or took its place, meant its bytes too.
+    fn store_part(&self, new: Arc<Stored>, mut charge: Charge, terms: Terms, fill: &Arc<FillState>) -> Arc<Stored> {
         let (store, hash) = (&self.cache.store, self.asked.hash);
         let is_same = |old: &&Arc<Stored>| old.variant() == new.variant();
         let old = store.read(hash).variants(hash.place, new.key()).find(is_same).cloned();
-        let Some(joint) = old.as_ref().and_then(|old| Joint::of(old, &new)) else { return (new, charge) };
-        let Some(more) = store.reserve(joint.cost_bytes()) else { return (new, charge) };
-        charge.join(more);
-        (joint.join(terms), charge)
+        let joined = old.as_ref().and_then(|old| self.joined(old, &new, &mut charge, terms));
+        let old = old.filter(|_| joined.is_some());
+        // Who says If-Range has the other fields already and need not be told them again (RFC 9110, 15.3.7). Others must.
+        let lacks_fields = joined.is_none() && self.asked.kept.has("if-range");
+        let part = joined.unwrap_or(new);
+        store.insert(hash, Arc::clone(&part), charge, fill.purges, |shard| {
+            leave(shard, hash.place, fill);
+            let is_alone = lacks_fields || old.as_ref().is_some_and(|old| old.is_gone());
+            !(fill.is_purged() || is_alone || self.has_more_than_part(shard, &part))
+        });
+        part
+    }
+
+    /// Both together, if they can be joined and there is memory for both. Whatever purges the older one purges it.
+    fn joined(&self, old: &Stored, new: &Stored, charge: &mut Charge, terms: Terms) -> Option<Arc<Stored>> {
+        let joint = Joint::of(old, new, self.cache.settings().content_bytes_max())?;
+        charge.join(self.cache.store.reserve(joint.cost_bytes())?);
+        Some(joint.join(Terms { has_groups: terms.has_groups || old.has_groups(), ..terms }))
     }
 
     /// What is whole, and what says that nothing is to be stored here, stays.

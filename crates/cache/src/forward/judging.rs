@@ -15,7 +15,7 @@ use crate::parts::Part;
 use crate::selecting::{self, Cookies};
 use crate::status::CacheStatus;
 use crate::store::{Layout, Stored, Terms};
-use crate::storing::{Judgement, Refusal, judge};
+use crate::storing::{Judgement, Refusal, RequestTraits, is_about_the_request, judge};
 use crate::validation::{agrees, freshened};
 
 impl Fetch {
@@ -32,6 +32,7 @@ impl Fetch {
             Role::Get => {}
             Role::Head => {
                 self.freshen_by_head(moment, head);
+                self.finish(Outcome::Released, wakes);
                 return None;
             }
             Role::Post => {
@@ -50,7 +51,7 @@ impl Fetch {
         {
             return Some(answer);
         }
-        let refusal = match self.judged(moment, head) {
+        let refusal = match self.judged(moment, head, has_conditions) {
             Judgement::Store { terms, .. } if head.status == 206 && !is_part_of_use(terms, head) => {
                 Refusal { is_lasting: false, names: Vec::new() }
             }
@@ -70,10 +71,13 @@ impl Fetch {
         None
     }
 
-    fn judged(&self, moment: Moment, head: &ResponseHead<'_, '_>) -> Judgement {
+    /// With conditions of the cache's, upstream was not told the client's range.
+    fn judged(&self, moment: Moment, head: &ResponseHead<'_, '_>, has_conditions: bool) -> Judgement {
         let times = Times { asked: self.asked.at, received: moment };
         let (settings, random) = (self.cache.settings(), &mut self.cache.random());
-        judge(self.asked.traits, head.status, &head.fields, times, settings, random)
+        let traits = self.asked.traits;
+        let traits = RequestTraits { has_range: traits.has_range && !has_conditions, ..traits };
+        judge(traits, head.status, &head.fields, times, settings, random)
     }
 
     /// The answer to a POST: it makes what is stored invalid, and may itself be what a GET gets from now on. Tells whether it is being stored.
@@ -82,7 +86,7 @@ impl Fetch {
         invalidation::after(&self.cache, target, head, self.fill.as_ref());
         if head.status == 200
             && invalidation::is_of_target(target, head)
-            && let Judgement::Store { terms, names } = self.judged(moment, head)
+            && let Judgement::Store { terms, names } = self.judged(moment, head, false)
             && self.begin(terms, names, head, wakes).is_ok()
         {
             return true;
@@ -113,18 +117,21 @@ impl Fetch {
     }
 
     /// Puts the same content with new lines in the place of the old, unless that has gone meanwhile. What may no longer be stored goes, and is given to
-    /// this client only.
+    /// this client only; so does what varies with something else now, since nobody knows for which of those requests its content was.
     fn freshen(&self, stale: &Arc<Stored>, moment: Moment, head: &ResponseHead<'_, '_>) -> (Arc<Stored>, bool) {
         let lines = freshened(stale.block(), head.fields);
         let times = Times { asked: self.asked.at, received: moment };
-        let judgement =
-            judge(self.asked.traits, stale.status(), &lines, times, self.cache.settings(), &mut self.cache.random());
-        let terms = match &judgement {
-            Judgement::Store { terms, .. } => *terms,
-            Judgement::Refuse(_) => Terms { received: moment.now, ..Terms::default() },
+        let settings = self.cache.settings();
+        let is_variant = |names: &[Vec<u8>]| {
+            selecting::variant(names, &self.asked.kept, Cookies::new(settings)).as_slice() == stale.variant()
+        };
+        let judgement = judge(self.asked.traits, stale.status(), &lines, times, settings, &mut self.cache.random());
+        let (terms, may_stay) = match judgement {
+            Judgement::Store { terms, names } if is_variant(&names) => (terms, true),
+            _ => (Terms { received: moment.now, ..Terms::default() }, false),
         };
         let fresh = Arc::new(Stored::new(stale.status(), lines, stale.shared_bytes(), stale.layout(), terms));
-        if matches!(judgement, Judgement::Refuse(_)) {
+        if !may_stay {
             self.remove(stale);
             return (fresh, false);
         }
@@ -137,9 +144,10 @@ impl Fetch {
         (fresh, is_stored)
     }
 
-    /// RFC 9111, 4.3.5: an answer to HEAD freshens what it agrees with, and what it does not agree with is out of date.
+    /// RFC 9111, 4.3.5: an answer to HEAD freshens what it agrees with, and what it does not agree with is out of date. Only where it was noted, so that a
+    /// purge meanwhile is known.
     fn freshen_by_head(&self, moment: Moment, head: &ResponseHead<'_, '_>) {
-        let Some(stale) = &self.stale else { return };
+        let (Some(stale), Some(_)) = (&self.stale, &self.fill) else { return };
         if head.status != 200 || stale.status() != 200 || self.asked.traits.no_store {
             return;
         }
@@ -159,7 +167,10 @@ impl Fetch {
         wakes: &mut Wakes,
     ) -> Option<Answer> {
         let stale = self.stale.clone().filter(|stale| self.may_serve(stale, moment.now, status))?;
-        self.finish(Outcome::Stale(Arc::clone(&stale), status), wakes);
+        // What this client allows, others need not.
+        let is_for_all = !self.asked.directives.restricts();
+        let outcome = if is_for_all { Outcome::Stale(Arc::clone(&stale), status) } else { Outcome::Failed };
+        self.finish(outcome, wakes);
         let report = CacheStatus {
             forwarded_status: status,
             ttl_s: Some(stale.ttl_s(moment.now)),
@@ -213,6 +224,7 @@ impl Fetch {
         } else if status < 500
             && status != 304
             && status != 206
+            && !is_about_the_request(status)
             && !self.asked.traits.no_store
             && let Some(stale) = &self.stale
         {

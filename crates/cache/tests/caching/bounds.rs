@@ -184,3 +184,26 @@ fn large_ones_do_not_empty_the_store() {
     let after = world.cache.statistics();
     assert!(after.objects * 2 > before.objects, "{before:?} {after:?}");
 }
+
+#[test]
+fn answers_under_way_for_one_key_are_bounded() {
+    const NOTED: u64 = 256;
+    let mut world = World::new();
+    let mut posts: Vec<_> = (0..200).map(|_| world.miss("POST /", "Content-Length: 0")).collect();
+    let mut parts: Vec<_> = (0..200).map(|_| world.miss("GET /", "Range: bytes=0-1")).collect();
+    posts.extend((0..200).map(|_| world.miss("POST /", "Content-Length: 0")));
+    assert_eq!(world.cache.statistics().fills, NOTED);
+    let other = world.miss("GET /other", "");
+    assert_eq!(world.cache.statistics().fills, NOTED + 1);
+    let lines = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
+    world.answer(parts.pop().unwrap(), 206, lines, "01");
+    assert!(!world.is_hit("GET /", "Range: bytes=0-1"), "what is not noted is not stored");
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=60", "one");
+    assert!(!world.is_hit("GET /", ""));
+    world.answer(parts.swap_remove(0), 206, lines, "01");
+    assert!(world.is_hit("GET /", "Range: bytes=0-1"));
+    world.answer(posts.pop().unwrap(), 204, "", "");
+    assert!(!world.is_hit("GET /", "Range: bytes=0-1"), "a change is seen in any case");
+    drop((posts, parts, other));
+    assert_eq!(world.cache.statistics().fills, 0);
+}

@@ -43,6 +43,7 @@ impl Site {
             path: &path,
             query: None,
             fields: head.fields,
+            is_unheard: |_| false,
             has_content: false,
         };
         self.cache.ask(&request, MOMENT, waiter)

@@ -200,3 +200,21 @@ fn so_many_purges_that_not_all_are_remembered_spoil_everything_with_a_group() {
     world.fetch("GET /", "", 200, &format!("{FRESH}\nSurrogate-Key: k0"), "new");
     assert!(world.is_hit("GET /", ""));
 }
+
+#[test]
+fn an_answer_to_head_that_was_asked_for_before_a_purge_freshens_nothing() {
+    for what in [Purge::All, url("/"), Purge::Key("k".to_owned())] {
+        let mut world = World::new();
+        let lines = "Cache-Control: max-age=60\nETag: \"a\"\nSurrogate-Key: k";
+        world.fetch("GET /", "", 200, lines, "old");
+        world.wait(70);
+        let head: Forward = world.miss("HEAD /", "");
+        assert_eq!(purge(&world, &what, Manner::Soft), 1);
+        world.answer(head, 200, lines, "");
+        assert!(!world.is_hit("GET /", ""), "{what:?}");
+        let head: Forward = world.miss("HEAD /", "");
+        world.answer(head, 200, lines, "");
+        assert!(world.is_hit("GET /", ""), "{what:?}: without one it does");
+        assert_eq!(world.cache.statistics().fills, 0);
+    }
+}

@@ -1,6 +1,6 @@
 //! Parts that upstream answered with, stored, used again and joined (RFC 9111, 3.3 and 3.4).
 
-use breme_cache::{Asked, Manner, Purge, Settings};
+use breme_cache::{Asked, Followed, Manner, Purge, Settings};
 
 use crate::world::{Got, World};
 
@@ -129,6 +129,8 @@ fn parts_of_what_may_differ_are_not_joined() {
         ("ETag: \"a\"", "ETag: \"b\""),
         ("ETag: W/\"a\"", "ETag: W/\"a\""),
         ("", ""),
+        ("ETag: \"a\"", "ETag: \"a\"\nContent-Encoding: gzip"),
+        ("ETag: \"a\"\nContent-Type: a/b", "ETag: \"a\"\nContent-Type: c/d"),
         ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"),
     ] {
         let mut world = World::new();
@@ -138,6 +140,72 @@ fn parts_of_what_may_differ_are_not_joined() {
         assert_eq!(world.hit("GET /", "Range: bytes=4-7").content, "4567", "the newer one");
         assert!(!world.is_hit("GET /", "Range: bytes=0-3"));
     }
+}
+
+#[test]
+fn what_was_about_some_of_the_bytes_is_not_said_of_others() {
+    let mut world = World::new();
+    let digests = "Content-Digest: sha-256=:AA==:\nContent-MD5: AA==";
+    fetch_part(&mut world, 0, 4, &format!("ETag: \"a\"\n{digests}"));
+    let got = world.hit("GET /", "Range: bytes=1-2");
+    assert_eq!((got.field("content-digest"), got.field("content-md5")), (None, None));
+    fetch_part(&mut world, 4, 10, &format!("ETag: \"a\"\n{digests}"));
+    let got = world.hit("GET /", "");
+    assert_eq!((got.content.as_str(), got.field("content-digest"), got.field("content-md5")), (ALL, None, None));
+}
+
+/// Such an answer may lack what its client knows already (RFC 9110, 15.3.7).
+#[test]
+fn what_was_told_to_who_has_the_rest_is_stored_with_the_rest_only() {
+    let part = |world: &mut World, start: usize, more: &str| {
+        let lines = format!("Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes {start}-{}/10", start + 4);
+        let range = format!("Range: bytes={start}-{}\n{more}", start + 4);
+        world.fetch("GET /", &range, 206, &lines, &ALL[start..start + 5]);
+    };
+    let mut world = World::new();
+    part(&mut world, 5, "If-Range: \"a\"");
+    assert!(!world.is_hit("GET /", "Range: bytes=5-9"));
+    fetch_part(&mut world, 0, 5, "ETag: \"a\"\nContent-Type: a/b");
+    part(&mut world, 5, "If-Range: \"a\"");
+    let got = world.hit("GET /", "");
+    assert_eq!((got.content.as_str(), got.field("content-type")), (ALL, Some("a/b")));
+}
+
+#[test]
+fn what_is_joined_is_no_longer_than_may_be_stored() {
+    let settings = Settings { object_bytes_max: 8, lifetime_spread_percent: 0, ..Settings::new(4 << 20) };
+    let mut world = World::with(settings);
+    fetch_part(&mut world, 0, 5, "ETag: \"a\"");
+    fetch_part(&mut world, 5, 8, "ETag: \"a\"");
+    assert_eq!(world.hit("GET /", "Range: bytes=0-7").content, "01234567");
+    fetch_part(&mut world, 8, 10, "ETag: \"a\"");
+    assert!(!world.is_hit("GET /", ""));
+    assert_eq!(world.hit("GET /", "Range: bytes=8-9").content, "89");
+}
+
+#[test]
+fn what_purges_one_of_the_joined_purges_both() {
+    let mut world = World::new();
+    fetch_part(&mut world, 0, 4, "ETag: \"a\"\nSurrogate-Key: k");
+    fetch_part(&mut world, 4, 8, "ETag: \"a\"");
+    assert!(world.is_hit("GET /", "Range: bytes=2-6"));
+    let purge = Purge::Key("k".to_owned());
+    assert_eq!(world.cache.purge(&purge, Manner::Hard, world.moment.now), Ok(1));
+    assert!(!world.is_hit("GET /", "Range: bytes=2-6"));
+}
+
+/// Upstream was asked whether what is stored is right, and not for a part.
+#[test]
+fn a_part_that_upstream_was_not_asked_for_is_for_nobody() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=10\nETag: \"a\"", ALL);
+    world.wait(20);
+    let mut forward = world.miss("GET /", "Range: bytes=0-3");
+    assert!(forward.conditions().is_some());
+    let mut follower = world.follow("GET /", "");
+    let lines = "Cache-Control: max-age=60\nETag: \"b\"\nContent-Range: bytes 0-3/10";
+    world.head(&mut forward, 206, lines, Some(4));
+    assert!(matches!(follower.poll(world.moment), Followed::LetGo));
 }
 
 #[test]

@@ -68,8 +68,13 @@ fn other_methods_are_not_stored() {
 
 #[test]
 fn requests_that_are_for_one_or_that_pretend_are_not_stored() {
-    for line in ["Authorization: x", "Cache-Control: no-store", "X-HTTP-Method-Override: DELETE", "X-Original-URL: /x"]
-    {
+    for line in [
+        "Authorization: x",
+        "Cache-Control: no-store",
+        "X-HTTP-Method-Override: DELETE",
+        "X-Original-URL: /x",
+        "X_Original_URL: /x",
+    ] {
         let mut world = World::new();
         world.fetch("POST /page?a", &format!("Content-Length: 0\n{line}"), 200, ITSELF, "made");
         assert!(!world.is_hit("GET /page?a", ""), "{line}");

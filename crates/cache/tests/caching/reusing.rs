@@ -1,5 +1,7 @@
 //! Conditional and partial requests, variants, validation (RFC 9111, 3.4, 4.1, 4.3).
 
+use breme_cache::Followed;
+
 use crate::world::World;
 
 #[test]
@@ -186,5 +188,41 @@ fn what_varies_with_the_clients_address_is_for_one_client() {
     for name in ["X-Forwarded-For", "Forwarded", "X-Real-IP"] {
         world.fetch("GET /", "", 200, &format!("Cache-Control: max-age=60\nVary: Accept, {name}"), "for you");
         assert!(!world.is_hit("GET /", ""), "{name}: what upstream was told of the client is not what the client said");
+    }
+}
+
+#[test]
+fn what_upstream_does_not_hear_counts_as_absent() {
+    let mut world = World::new();
+    let lines = "Cache-Control: max-age=60\nVary: X-Said";
+    world.is_unheard = |name| name.eq_ignore_ascii_case("x-said");
+    world.fetch("GET /", "X-Said: 1", 200, lines, "unheard");
+    assert_eq!(world.hit("GET /", "").content, "unheard");
+    world.is_unheard = |_| false;
+    world.fetch("GET /", "X-Said: 1", 200, lines, "heard");
+    assert_eq!(world.hit("GET /", "X-Said: 1").content, "heard");
+    assert_eq!(world.hit("GET /", "").content, "unheard");
+    let leader = world.miss("GET /b", "X-Said: 1");
+    world.is_unheard = |name| name.eq_ignore_ascii_case("x-said");
+    assert_eq!(world.hit("GET /", "X-Said: 1").content, "unheard");
+    let mut follower = world.follow("GET /b", "X-Said: 1");
+    world.answer(leader, 200, lines, "heard");
+    assert!(matches!(follower.poll(world.moment), Followed::LetGo));
+}
+
+/// The stored content is right for who asked, but for whom else is not known.
+#[test]
+fn what_varies_with_more_since_a_304_is_for_nobody_else() {
+    for (before, now, is_kept) in
+        [("", "Vary: Foo", false), ("\nVary: Foo", "Vary: Foo, Bar", false), ("\nVary: Foo", "Vary: foo", true)]
+    {
+        let mut world = World::new();
+        world.fetch("GET /", "Foo: 1", 200, &format!("Cache-Control: max-age=10\nETag: \"a\"{before}"), "one");
+        world.wait(20);
+        let forward = world.miss("GET /", "Foo: 1");
+        let got = world.answer(forward, 304, &format!("Cache-Control: max-age=60\n{now}"), "");
+        assert_eq!((got.status, got.content.as_str()), (200, "one"));
+        assert_eq!(world.is_hit("GET /", "Foo: 1"), is_kept, "{before} {now}");
+        assert!(!world.is_hit("GET /", "Foo: 2"), "{before} {now}");
     }
 }

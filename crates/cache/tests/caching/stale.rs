@@ -1,6 +1,6 @@
 //! Stale responses: while a fresh one is fetched, and when none can be had (RFC 5861; RFC 9111, 4.2.4).
 
-use breme_cache::Asked;
+use breme_cache::{Asked, Followed};
 
 use crate::world::{World, got};
 
@@ -123,4 +123,25 @@ fn an_error_does_not_take_the_place_of_what_is_better() {
         503,
         "where there is nothing better, an error that says so is stored"
     );
+}
+
+#[test]
+fn what_is_about_the_request_takes_nothing_away() {
+    for status in [412, 416, 417, 428, 429, 431, 511] {
+        let mut world = stale("x");
+        let forward = world.miss("GET /", "Cache-Control: no-cache");
+        assert_eq!(world.answer(forward, status, "", "").status, status);
+        let forward = world.miss("GET /", "");
+        assert_eq!(world.fail(forward).unwrap().content, "one", "{status}: it is still there");
+    }
+}
+
+#[test]
+fn what_one_allows_is_not_given_to_others() {
+    let mut world = stale("x");
+    world.wait(2000);
+    let leader = world.miss("GET /", "Cache-Control: stale-if-error=9000");
+    let mut follower = world.follow("GET /", "");
+    assert_eq!(world.fail(leader).unwrap().content, "one");
+    assert!(matches!(follower.poll(world.moment), Followed::LetGo), "that is too old for who has not said so");
 }

@@ -19,6 +19,8 @@ pub(crate) struct World {
     pub(crate) cache: Arc<Cache>,
     pub(crate) moment: Moment,
     pub(crate) wakes: Wakes,
+    /// What upstream is not told of requests.
+    pub(crate) is_unheard: fn(&str) -> bool,
     next_message: u64,
 }
 
@@ -47,7 +49,7 @@ impl World {
     pub(crate) fn with(settings: Settings) -> Self {
         let cache = Cache::new(settings).unwrap();
         let moment = Moment { now: Instant::ZERO, wall: UnixSeconds(START) };
-        Self { cache, moment, wakes: Wakes::new(), next_message: 0 }
+        Self { cache, moment, wakes: Wakes::new(), is_unheard: |_| false, next_message: 0 }
     }
 
     pub(crate) fn wait(&mut self, seconds: u64) {
@@ -78,6 +80,7 @@ impl World {
             path,
             query,
             fields: head.fields,
+            is_unheard: self.is_unheard,
             has_content: head.has_content(),
         };
         self.cache.ask(&request, self.moment, waiter)

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use breme_balance::OwnCookie;
-use breme_cache::{Scheme, normalise_authority};
+use breme_cache::normalise_authority;
 use breme_http1::{FieldBlock, Fields, Framing, Method, RequestHead, Target};
 use foldhash::fast::FixedState;
 
@@ -156,7 +156,7 @@ impl Turn<'_> {
         let mut buffer = self.node.take_buffer();
         let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
         // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
-        let scheme = if client.is_secured { Scheme::Https } else { Scheme::Http };
+        let scheme = self.shared.role.scheme_of(head.target, client.is_secured);
         let normalised = head
             .authority
             .filter(|_| self.shared.cache.is_some())

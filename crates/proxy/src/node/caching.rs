@@ -28,6 +28,7 @@ use super::Turn;
 use super::notes::cache_words;
 use super::tables::{ClientKey, Exchange, ExchangeKey};
 use crate::failure::Failure;
+use crate::request::is_for_others;
 use crate::shared::{Role, Shared};
 
 /// What the cache holds of an exchange.
@@ -122,25 +123,24 @@ impl Turn<'_> {
         client: ClientKey,
         head: &RequestHead<'a, 'f>,
     ) -> Option<Request<'a, 'f>> {
-        let is_secured = self.node.clients.get(client.index()).is_some_and(|client| client.is_secured);
-        let (path, query, scheme) = match head.target {
-            Target::Origin { path, query } => (path, query, is_secured),
-            Target::Absolute { path, query, scheme, .. } => match self.shared.role {
-                Role::Forward { .. } => (path, query, scheme.eq_ignore_ascii_case("https")),
-                Role::Reverse { .. } => (path, query, is_secured),
-            },
+        let client = self.node.clients.get(client.index());
+        let (path, query) = match head.target {
+            Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
             Target::Authority(_) | Target::Asterisk => return None,
         };
+        let is_believed = client.is_some_and(|client| client.is_trusted);
+        let is_unheard: fn(&str) -> bool = if is_believed { |_| false } else { is_for_others };
         if head.asks_upgrade {
             return None;
         }
         Some(Request {
             method: head.method,
-            scheme: if scheme { Scheme::Https } else { Scheme::Http },
+            scheme: self.shared.role.scheme_of(head.target, client.is_some_and(|client| client.is_secured)),
             authority: head.authority?,
             path,
             query,
             fields: head.fields,
+            is_unheard,
             has_content: head.has_content(),
         })
     }
@@ -305,6 +305,17 @@ impl Turn<'_> {
             let _ = forward.handle_failure(moment, &mut wakes);
             self.wake(wakes);
         }
+    }
+}
+
+impl Role {
+    /// How the target is reached: by a forward proxy as the client wrote it; by a reverse one as the client has reached that.
+    pub(super) fn scheme_of(&self, target: Target<'_>, is_secured: bool) -> Scheme {
+        let is_https = match (self, target) {
+            (Self::Forward { .. }, Target::Absolute { scheme, .. }) => scheme.eq_ignore_ascii_case("https"),
+            _ => is_secured,
+        };
+        if is_https { Scheme::Https } else { Scheme::Http }
     }
 }
 

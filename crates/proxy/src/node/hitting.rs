@@ -28,7 +28,8 @@ impl Turn<'_> {
         if !client.http.may_repeat(&shared.settings.limits) || client.exchange.is_some() {
             return None;
         }
-        let request = self.node.standing.find(input, client.is_secured, self.now, &cache.settings().name)?;
+        let name = &cache.settings().name;
+        let request = self.node.standing.find(input, client.is_secured, client.is_trusted, self.now, name)?;
         let (taken, known) = (request.head_bytes(), &mut request.known);
         known.count_hit();
         self.actions.send(client.id).extend_from_slice(known.answer());
@@ -75,11 +76,11 @@ impl Turn<'_> {
         let shared = self.shared;
         let Some(cache) = &shared.cache else { return };
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
-        let is_secured = client.is_secured;
+        let (is_secured, is_trusted) = (client.is_secured, client.is_trusted);
         let noted = shared.access_log.as_ref().map(|_| Arc::new(Noted::of(head)));
         let goes_on = client.http.may_repeat(&shared.settings.limits);
         if goes_on && head.is_repeatable() {
-            let lesson = Lesson { head: bytes, is_secured, given, noted, copied_max: COPIED_BYTES_MAX };
+            let lesson = Lesson { head: bytes, is_secured, is_trusted, given, noted, copied_max: COPIED_BYTES_MAX };
             self.node.standing.learn(lesson, self.now, &cache.settings().name);
         }
     }
@@ -87,7 +88,7 @@ impl Turn<'_> {
     /// Whether the next answer is worth noting.
     pub(super) fn wants_given(&mut self, head: &RequestHead<'_, '_>, bytes: &[u8]) -> bool {
         let may_learn = self.shared.cache.is_some() && self.shared.may_repeat() && !self.node.is_stopping;
-        may_learn && head.is_repeatable() && self.node.standing.is_wanted(bytes)
+        may_learn && head.is_repeatable() && self.node.standing.is_wanted(bytes, self.now)
     }
 }
 

@@ -10,6 +10,7 @@
 //! Content that is long is not kept here but shared with the store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use breme_base::Instant;
 use breme_cache::Standing;
@@ -23,6 +24,8 @@ use super::notes::{Noted, cache_words};
 const SLOTS: usize = 4096;
 /// All that is kept, in one shard, beside what is shared with the store.
 const BYTES_MAX: usize = 8 << 20;
+/// Content that is shared with the store is held here for so long at most after the store has let it go.
+const SWEPT_EVERY: Duration = Duration::from_secs(1);
 /// What the log is told of a request.
 const NOTED_BYTES: usize = 512;
 const HEAD_END: &[u8; 4] = b"\r\n\r\n";
@@ -30,12 +33,17 @@ const AGE_NAME: &[u8] = b"\r\nAge: ";
 
 /// A shard's familiar requests.
 #[derive(Debug)]
-pub(super) struct StandingAnswers(FamiliarRequests<Known, SLOTS>);
+pub(super) struct StandingAnswers {
+    requests: FamiliarRequests<Known, SLOTS>,
+    /// When those were last let go whose answers no longer stand.
+    swept: Instant,
+}
 
 /// The answer to a request that came before.
 #[derive(Debug)]
 pub(super) struct Known {
     is_secured: bool,
+    is_trusted: bool,
     standing: Standing,
     /// The answer up to its Age.
     lead: Box<[u8]>,
@@ -68,6 +76,7 @@ pub(super) struct Given {
 pub(super) struct Lesson<'a> {
     pub(super) head: &'a [u8],
     pub(super) is_secured: bool,
+    pub(super) is_trusted: bool,
     pub(super) given: Given,
     pub(super) noted: Option<Arc<Noted>>,
     /// Longer content is shared with the store.
@@ -76,40 +85,49 @@ pub(super) struct Lesson<'a> {
 
 impl StandingAnswers {
     pub(super) fn new(seed: u64) -> Self {
-        Self(FamiliarRequests::new(seed, BYTES_MAX))
+        Self { requests: FamiliarRequests::new(seed, BYTES_MAX), swept: Instant::ZERO }
     }
 
-    /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's age.
+    /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's age. What a client says for others
+    /// may choose the answer if it is trusted.
     #[inline]
     pub(super) fn find(
         &mut self,
         input: &[u8],
         is_secured: bool,
+        is_trusted: bool,
         now: Instant,
         name: &str,
     ) -> Option<&mut FamiliarRequest<Known>> {
-        let (place, request) = self.0.find(input, |known| known.is_secured == is_secured)?;
+        let is_alike = |known: &Known| known.is_secured == is_secured && known.is_trusted == is_trusted;
+        let (place, request) = self.requests.find(input, is_alike)?;
         if !request.known.standing.stands(now) {
-            self.0.forget(place);
+            self.requests.forget(place);
             return None;
         }
-        let request = self.0.request(place)?;
+        let request = self.requests.request(place)?;
         request.known.keep_age(now, name);
         Some(request)
     }
 
-    /// Whether a request that is not familiar should become it.
-    pub(super) fn is_wanted(&mut self, head: &[u8]) -> bool {
-        self.0.is_wanted(head, |_| false)
+    /// Whether a request that is not familiar should become it. What comes into the store is asked for here first, on one shard or another; so this is
+    /// where memory is given back that the store has let go.
+    pub(super) fn is_wanted(&mut self, head: &[u8], now: Instant) -> bool {
+        if now.since(self.swept) >= SWEPT_EVERY {
+            self.swept = now;
+            self.requests.forget_where(|known| !known.has_content && !known.standing.stands(now));
+        }
+        self.requests.is_wanted(head, |_| false)
     }
 
     /// Makes a request familiar that was answered just now.
     pub(super) fn learn(&mut self, lesson: Lesson<'_>, now: Instant, name: &str) {
-        let Lesson { head, is_secured, given, noted, copied_max } = lesson;
+        let Lesson { head, is_secured, is_trusted, given, noted, copied_max } = lesson;
         let Given { standing, status, sent, content } = given;
         let Some(lead_bytes) = memmem::find(&sent, AGE_NAME) else { return };
         let mut known = Known {
             is_secured,
+            is_trusted,
             lead: sent[..lead_bytes].into(),
             answer: Vec::new(),
             has_content: content.len() <= copied_max,
@@ -123,7 +141,7 @@ impl StandingAnswers {
         };
         known.write(now, name);
         let known_bytes = known.bytes();
-        self.0.learn(head, known, known_bytes);
+        self.requests.learn(head, known, known_bytes);
     }
 }
 
@@ -201,5 +219,75 @@ impl Known {
 impl Drop for Known {
     fn drop(&mut self) {
         self.tell_hits();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_base::UnixSeconds;
+    use breme_cache::{Asked, Cache, Content, Manner, Moment, Purge, Request, Scheme, Settings, Waiter, Wakes};
+    use breme_http1::{
+        ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
+    };
+
+    use super::*;
+
+    const HEAD: &[u8] = b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n";
+    const CONTENT: &[u8] = &[b'x'; 5000];
+
+    fn moment() -> Moment {
+        Moment { now: Instant::ZERO, wall: UnixSeconds(0) }
+    }
+
+    fn ask(cache: &Arc<Cache>) -> Asked {
+        let (mut server, mut storage) = (ServerConnection::new(), FieldStorage::new());
+        let progress = server.receive(HEAD, false, &Limits::default(), &mut storage);
+        let Ok(Progress::Head { head, .. }) = progress else { panic!("{progress:?}") };
+        let request = Request {
+            method: Method::Get,
+            scheme: Scheme::Http,
+            authority: "a",
+            path: "/long",
+            query: None,
+            fields: head.fields,
+            is_unheard: |_| false,
+            has_content: false,
+        };
+        cache.ask(&request, moment(), Waiter { shard: 0, message: 0 })
+    }
+
+    fn store(cache: &Arc<Cache>) {
+        let Asked::Forward(mut forward) = ask(cache) else { panic!("nothing is stored yet") };
+        let (mut client, mut storage) = (ClientConnection::new(), FieldStorage::new());
+        client.sent(Method::Get);
+        let text = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5000\r\n\r\n";
+        let progress = client.receive(text, false, &Limits::default(), &mut storage);
+        let Ok(ClientProgress::Head { head, .. }) = progress else { panic!("{progress:?}") };
+        let (length, added) = (Some(CONTENT.len() as u64), FieldBlock::new());
+        let head = breme_cache::ResponseHead { status: 200, fields: head.fields, length, added: &added };
+        let _ = forward.handle_head(moment(), &head, &mut Wakes::new());
+        forward.handle_content(CONTENT, &mut Wakes::new());
+        forward.handle_end(&mut Wakes::new());
+    }
+
+    #[test]
+    fn content_that_the_store_lets_go_is_let_go_here() {
+        let cache = Cache::new(Settings::new(1 << 20)).unwrap();
+        store(&cache);
+        let Asked::Answer(answer) = ask(&cache) else { panic!("it is stored") };
+        let Content::One(content) = answer.content().clone() else { panic!("all of it") };
+        let sent = b"HTTP/1.1 200 OK\r\nAge: 0\r\n\r\n".to_vec();
+        let given = Given { standing: answer.standing().unwrap().clone(), status: 200, sent, content: content.clone() };
+        drop(answer);
+        let (mut answers, now) = (StandingAnswers::new(1), Instant::ZERO);
+        assert!(!answers.is_wanted(HEAD, now) && answers.is_wanted(HEAD, now));
+        let lesson = Lesson { head: HEAD, is_secured: false, is_trusted: false, given, noted: None, copied_max: 2048 };
+        answers.learn(lesson, now, "c");
+        assert!(answers.find(HEAD, false, false, now, "c").is_some());
+        assert!(answers.find(HEAD, false, true, now, "c").is_none());
+        cache.purge(&Purge::All, Manner::Hard, now).unwrap();
+        assert!(!content.is_unique());
+        answers.is_wanted(b"GET / HTTP/1.1\r\n\r\n", now + SWEPT_EVERY);
+        assert!(content.is_unique(), "nobody else holds it");
     }
 }
