@@ -63,7 +63,8 @@ enum Told {
     Closed,
 }
 
-fn told(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr) -> Vec<Told> {
+/// `closes`: the node thinks better of it at once.
+fn told(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr, closes: Option<Close>) -> Vec<Told> {
     let (say, heard) = words();
     let settings = Settings { tls_clients: vec![tls].into(), connect_timeout: PATIENCE, ..settings(1) };
     let running = run(kind, &settings, || {
@@ -87,6 +88,9 @@ fn told(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr) -> Vec<Told> {
                     }
                     assert!(received.bytes.starts_with(OPENED));
                     context.actions.secure(id, SECURED, TlsClientId(0));
+                    if let Some(how) = closes {
+                        context.actions.close(id, how);
+                    }
                     return OPENED.len();
                 }
                 Event::Received(id, received) => {
@@ -127,11 +131,11 @@ fn a_tunnel_ends_in_tls() {
             Told::Came(b"through it".to_vec()),
             Told::Closed,
         ];
-        assert_eq!(told(kind, laboratory.client("localhost"), tunnel(server, None)), expected, "{kind}");
+        assert_eq!(told(kind, laboratory.client("localhost"), tunnel(server, None), None), expected, "{kind}");
         // The name is that of the server at the tunnel's end.
         let failed = Err(ConnectError::Tls(TlsFailure::WrongHost));
         let expected = [Told::Outcome(PLAIN.0, Ok(false)), Told::Outcome(SECURED.0, failed), Told::Closed];
-        assert_eq!(told(kind, laboratory.client("other.example"), tunnel(server, None)), expected, "{kind}");
+        assert_eq!(told(kind, laboratory.client("other.example"), tunnel(server, None), None), expected, "{kind}");
         drain(echoing);
     }
 }
@@ -142,9 +146,23 @@ fn what_is_not_tls_behind_a_tunnel_ends_the_connection_once() {
     let nobody = "127.0.0.1:1".parse().unwrap();
     for kind in kinds() {
         let address = tunnel(nobody, Some(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
-        let told = told(kind, laboratory.client("localhost"), address);
+        let told = told(kind, laboratory.client("localhost"), address, None);
         let [Told::Outcome(1, Ok(false)), Told::Outcome(2, Err(ConnectError::Tls(_))), Told::Closed] = told[..] else {
             panic!("{kind}: {told:?}");
         };
+    }
+}
+
+#[test]
+fn who_closes_before_it_is_secured_is_told_so() {
+    let laboratory = Laboratory::new(&["localhost"]);
+    let nobody = "127.0.0.1:1".parse().unwrap();
+    for kind in kinds() {
+        for how in [Close::Graceful, Close::Abort] {
+            let told = told(kind, laboratory.client("localhost"), tunnel(nobody, Some(b"")), Some(how));
+            let closed = Err(ConnectError::Tls(TlsFailure::Closed));
+            let expected = [Told::Outcome(PLAIN.0, Ok(false)), Told::Outcome(SECURED.0, closed), Told::Closed];
+            assert_eq!(told, expected, "{kind} {how:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::fields::{is_sendable, push_field_line};
 use crate::head::split_field_line;
 use crate::status::{push_framing, push_hexadecimal};
 use crate::syntax::{is_token, trim};
-use crate::trailers::announced;
+use crate::trailers::{announced, is_relayed};
 use crate::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version};
 
 /// Room that is made at once for the fields of a message that is passed on.
@@ -35,6 +35,14 @@ impl<'a, 'f> Fields<'a, 'f> {
     #[must_use]
     pub fn accept_trailers(self) -> bool {
         self.list("TE").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+    }
+
+    /// Whether the trailers of this message may be passed on. Connection can name them too (RFC 9110, 7.6.1), and its names are not at hand any
+    /// more when they come: so where it names one that would be passed on, all are left out.
+    #[must_use]
+    pub fn keep_trailers(self) -> bool {
+        let names = self.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
+        !names.filter_map(|name| std::str::from_utf8(name).ok()).any(|name| !name.is_empty() && is_relayed(name))
     }
 }
 
@@ -116,7 +124,7 @@ impl<'o> FieldWriter<'o> {
 
     /// Announces the trailers that the fields of another message announce (RFC 9110, 6.6.2), as far as they will be [relayed](crate::LastChunk::relay).
     pub fn announce_trailers(&mut self, fields: Fields<'_, '_>) {
-        if let Some(names) = announced(fields.list("Trailer")) {
+        if let Some(names) = announced(fields.list("Trailer")).filter(|_| fields.keep_trailers()) {
             push_line(self.out, "Trailer", &names);
         }
     }

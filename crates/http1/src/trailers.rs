@@ -4,8 +4,8 @@
 //! would let a client add to that what the head was judged without. So names that can only be an attack are refused, and of the rest nothing is
 //! passed on that RFC 9110, 6.5.1, keeps for heads, that a proxy vouches for, or that somebody could take for another name.
 
-use crate::Field;
 use crate::relay::push_line;
+use crate::{Field, Fields};
 
 /// Behind these nothing of a message can be trusted: what is needed before the content cannot come behind it.
 const REFUSED: [&str; 17] = [
@@ -29,10 +29,11 @@ const REFUSED: [&str; 17] = [
 ];
 
 /// Controls of requests and responses, what routes them, and who says who asks.
-const LEFT_OUT: [&str; 22] = [
+const LEFT_OUT: [&str; 23] = [
     "accept-ranges",
     "age",
     "cache-control",
+    "close", // an option of Connection, and no field
     "cookie2",
     "date",
     "expires",
@@ -84,7 +85,7 @@ pub(crate) fn is_refused(name: &[u8]) -> bool {
 }
 
 /// Whether a trailer of this name is passed on.
-fn is_relayed(name: &str) -> bool {
+pub(crate) fn is_relayed(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     // Some readers take `_` and others for `-` (RFC 3875, 4.1.18).
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -107,14 +108,22 @@ pub(crate) fn announced<'a>(members: impl Iterator<Item = &'a [u8]>) -> Option<V
 pub struct LastChunk {
     /// Its size is written, and trailers may stand behind it.
     is_begun: bool,
+    /// No trailer is passed on.
+    is_bare: bool,
 }
 
 impl LastChunk {
     const SIZE: &[u8] = b"0\r\n";
 
+    /// That of a message with these fields, whose trailers are passed on if they [may be](Fields::keep_trailers).
+    #[must_use]
+    pub fn of(fields: Fields<'_, '_>) -> Self {
+        Self { is_begun: false, is_bare: !fields.keep_trailers() }
+    }
+
     /// Passes a trailer on that was received, if one of its name may be.
     pub fn relay(&mut self, trailer: Field<'_>, out: &mut Vec<u8>) {
-        if !is_relayed(trailer.name) {
+        if self.is_bare || !is_relayed(trailer.name) {
             return;
         }
         if !std::mem::replace(&mut self.is_begun, true) {
@@ -176,6 +185,7 @@ mod tests {
             "Range",
             "CDN-Cache-Control",
             "Vary",
+            "Close",
             "X!A",
         ] {
             assert_eq!(relayed(&[("X-A", "b"), (name, "c")]), "0\r\nX-A: b\r\n\r\n", "{name}");

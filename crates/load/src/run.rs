@@ -265,7 +265,9 @@ impl Run {
 
     pub(crate) fn note_refused_tunnel(&self, status: u16, words: &[u8]) {
         if self.refused_tunnel.get().is_none() {
-            let words = String::from_utf8_lossy(words).lines().next().unwrap_or_default().trim().to_owned();
+            let words = String::from_utf8_lossy(words);
+            // They are shown on a terminal, which must not obey them.
+            let words = words.lines().next().unwrap_or_default().replace(char::is_control, " ").trim().to_owned();
             let _ = self.refused_tunnel.set(RefusedTunnel { status, words }); // another shard may have been first
         }
     }

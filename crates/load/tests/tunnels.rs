@@ -47,13 +47,13 @@ fn requests_go_through_tunnels_as_if_there_were_no_proxy() {
 
 #[test]
 fn a_proxy_that_refuses_is_told_with_its_own_words() {
-    let refusal = "HTTP/1.1 403 Forbidden\r\nContent-Length: 22\r\n\r\nnot to this host.\nmore";
+    let refusal = "HTTP/1.1 403 Forbidden\r\nContent-Length: 26\r\n\r\nnot to\u{1b}this host.\u{9b}2J\nmore";
     let mut world = World::new(settings(), 1, move |_| says(refusal));
     let outcome = world.finish();
     assert_eq!((outcome.requests.answered, error(&outcome, "proxy-refused")), (0, outcome.requests.failed));
     assert!(outcome.requests.failed > 0);
     let told = world.run.refused_tunnel().unwrap().to_string();
-    assert_eq!(told, "the proxy refused the tunnel with 403: not to this host.");
+    assert_eq!(told, "the proxy refused the tunnel with 403: not to this host. 2J");
     assert!(outcome.invalid_reasons.iter().any(|reason| reason.contains(&told)), "{:?}", outcome.invalid_reasons);
 }
 

@@ -160,7 +160,7 @@ impl Actions {
     /// Begins TLS on a connection that was opened without it, behind what was sent and received so far: at the end of a tunnel that was asked for in the
     /// clear (RFC 9110, 9.3.6). The outcome comes to [`crate::Node::handle_connected`] with `ticket`; until then nothing may be sent. Every byte that came
     /// must have been taken, since what is left would be no part of the handshake. When it fails, the connection is gone, and its end is told
-    /// besides.
+    /// besides. So it is when the connection is closed before.
     pub fn secure(&mut self, connection: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
         self.log.push(Action::Secure(connection, ticket, client));
     }

@@ -33,7 +33,8 @@
 
 //!
 //! A node never sees TLS. [`Node::handle_accepted`] and [`Node::handle_connected`] come when the handshake is done, and a connection
-//! whose handshake fails was never there for the node that accepts it; the one that opens it is told why.
+//! whose handshake fails was never there for the node that accepts it; the one that opens it is told why. Only who has asked for a tunnel on a
+//! connection says where TLS begins on it: [`Actions::secure`].
 
 mod actions;
 mod identity;

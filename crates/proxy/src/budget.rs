@@ -1,7 +1,7 @@
 //! How many requests may be sent a second time, to the same upstream or to another.
 //!
 //! One retry saves a request; when everything fails, retries make two requests of each and keep down what would come up again. So they are bounded
-//! by a share of the requests that went out: each puts a part of a retry into a bucket that all shards share, each retry takes a whole one.
+//! by a share of the requests that go upstream: each puts a part of a retry into a bucket that all shards share, each retry takes a whole one.
 //! A little is put in with time, so that seldom requests have retries too, and little is saved up, so that a good hour does not pay for a storm. (Finagle
 //! and gRPC bound retries in the same way, Envoy by the requests that are outstanding.)
 //!
@@ -9,6 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use breme_base::Instant;
 
@@ -42,7 +43,7 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// Whether there is a retry in it; if not, that is counted. `requests`: so many have gone out so far; `percent` of them may be repeated (0:
+    /// Whether there is a retry in it; if not, that is counted. `requests`: so many have gone out so far, each counted once; `percent` of them may be repeated (0:
     /// all of them).
     pub(crate) fn has(&self, now: Instant, percent: u32, requests: impl FnOnce() -> u64) -> bool {
         if percent == 0 {
@@ -80,16 +81,13 @@ impl Bucket {
         let with_time = milliseconds.saturating_mul(OF_MILLISECOND);
         self.saved = self.saved.saturating_add(more).saturating_add(with_time).min(SAVED_MAX);
         self.requests = self.requests.max(requests);
-        if milliseconds > 0 {
-            self.filled = self.filled.max(now);
-        }
+        // What is left of a millisecond counts the next time.
+        self.filled = self.filled + Duration::from_millis(milliseconds);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn at(millis: u64) -> Instant {
@@ -126,6 +124,14 @@ mod tests {
         // Another shard's clock may be a little behind.
         assert_eq!(spend(&budget, at(999), 20, 0), 0);
         assert_eq!(spend(&budget, at(1_100), 20, 0), 1);
+    }
+
+    #[test]
+    fn however_often_one_asks_no_time_is_lost() {
+        let budget = RetryBudget::default();
+        spend(&budget, at(0), 20, 0);
+        let moments = (1..=1_000).map(|number| Instant::ZERO + Duration::from_micros(1_900) * number);
+        assert_eq!(moments.map(|moment| spend(&budget, moment, 20, 0)).sum::<u64>(), 19, "in 1.9 seconds");
     }
 
     #[test]

@@ -282,9 +282,11 @@ impl Counters {
         }
     }
 
-    /// Requests that have gone out to upstreams.
+    /// Requests that have gone out to upstreams, or could not since no connection was to be had: each once, however often it was tried.
     pub(crate) fn requests_upstream(&self) -> u64 {
-        self.sum(|shard| &shard.connects) + self.sum(|shard| &shard.reuses)
+        let again = self.sum(|shard| &shard.retries) + self.sum(|shard| &shard.second_choices);
+        let connects = self.sum(|shard| &shard.connects) + self.sum(|shard| &shard.connects_failed);
+        (connects + self.sum(|shard| &shard.reuses)).saturating_sub(again)
     }
 
     fn refusals(&self) -> Vec<(RefusalReason, u64)> {
@@ -314,6 +316,17 @@ mod tests {
         let classes: Vec<_> = counts.answers.iter().map(|kind| (kind.status_class, kind.count)).collect();
         assert_eq!(classes, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
         assert_eq!((counts.pool_idle, counts.pool_busy), (5, 10));
+    }
+
+    #[test]
+    fn a_request_counts_once_however_often_it_is_tried() {
+        let counters = Counters::default();
+        let counts = [counters.add_shard(), counters.add_shard()];
+        // One went out on a connection that had ended, and then on a new one; one could be sent to the second upstream only; one to none.
+        [&counts[0].reuses, &counts[0].retries, &counts[1].connects].into_iter().for_each(Count::add);
+        [&counts[0].connects_failed, &counts[0].second_choices, &counts[0].connects].into_iter().for_each(Count::add);
+        counts[1].connects_failed.add();
+        assert_eq!(counters.requests_upstream(), 3);
     }
 
     #[test]

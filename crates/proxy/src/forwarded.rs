@@ -2,7 +2,8 @@
 //!
 //! Each proxy writes the address that it has seen behind those that it was told. So the list is read from its end: proxies that are trusted are passed
 //! over, and the first address that is nobody's whom we trust is the client. What stands before it is that client's own word, and may be
-//! invented.
+//! invented. Nor may it change how what is behind it reads: a quotation mark that the client begins and does not end would make one text of both. So quoted
+//! strings are looked for from the end too.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,8 +13,8 @@ use breme_http1::Fields;
 /// proxies that write but one mostly write that one, and pass the other on as it came, from anybody.
 pub(crate) fn named_client(fields: Fields<'_, '_>, is_trusted: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let has_list = fields.first("X-Forwarded-For").is_some();
-    let members: Vec<&[u8]> = fields.list(if has_list { "X-Forwarded-For" } else { "Forwarded" }).collect();
-    for member in members.into_iter().rev() {
+    let lines: Vec<&[u8]> = fields.all(if has_list { "X-Forwarded-For" } else { "Forwarded" }).collect();
+    for member in lines.into_iter().rev().flat_map(|line| parts_from_the_end(line, b',')) {
         let address = if has_list { address(member) } else { address_of_element(member) }?;
         if !is_trusted(address) {
             return Some(address);
@@ -24,13 +25,37 @@ pub(crate) fn named_client(fields: Fields<'_, '_>, is_trusted: impl Fn(IpAddr) -
 
 /// Of `for=192.0.2.43;proto=https`.
 fn address_of_element(element: &[u8]) -> Option<IpAddr> {
-    let mut pairs = element.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-    let value = pairs.find_map(|pair| {
+    let value = parts_from_the_end(element, b';').find_map(|pair| {
         let (name, value) = pair.split_at_checked(4)?;
         name.eq_ignore_ascii_case(b"for=").then_some(value)
     })?;
     let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
     address(unquoted.unwrap_or(value))
+}
+
+/// The parts of a text, trimmed and without empty ones, the last one first. What separates them does not do so in a quoted string.
+fn parts_from_the_end(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(text);
+    let parts = std::iter::from_fn(move || {
+        let text = rest?;
+        let end = last_outside_of_quotes(text, separator);
+        rest = end.map(|end| &text[..end]);
+        Some(text[end.map_or(0, |end| end + 1)..].trim_ascii())
+    });
+    parts.filter(|part| !part.is_empty())
+}
+
+fn last_outside_of_quotes(text: &[u8], wanted: u8) -> Option<usize> {
+    let is_escaped = |place: usize| text[..place].iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1;
+    let mut is_quoted = false;
+    for (place, &byte) in text.iter().enumerate().rev() {
+        if byte == b'"' && !is_escaped(place) {
+            is_quoted = !is_quoted;
+        } else if byte == wanted && !is_quoted {
+            return Some(place);
+        }
+    }
+    None
 }
 
 /// With or without brackets and a port.
@@ -71,6 +96,14 @@ mod tests {
             ("Forwarded: for=203.0.113.9, For=192.0.2.1;proto=https\r\n", "192.0.2.1"),
             ("Forwarded: by=x; for=\"[2001:db8::1]:80\";host=\"a,b\", for=10.0.0.1\r\n", "2001:db8::1"),
             ("Forwarded: for=203.0.113.9\r\nX-Forwarded-For: 192.0.2.1\r\n", "192.0.2.1"),
+            // What a client begins to quote does not reach over what is written behind it …
+            ("X-Forwarded-For: \", 192.0.2.1\r\n", "192.0.2.1"),
+            ("X-Forwarded-For: \"\\, 192.0.2.1, 10.1.1.1\r\n", "192.0.2.1"),
+            ("Forwarded: for=\"x, for=192.0.2.1;host=\"a\\\",b\", for=10.0.0.1\r\n", "192.0.2.1"),
+            ("Forwarded: for=\"x\\, for=192.0.2.1\r\n", "192.0.2.1"),
+            // … nor does what it was quoted with.
+            ("Forwarded: host=\"a;for=203.0.113.9\";for=192.0.2.1\r\n", "192.0.2.1"),
+            ("Forwarded: for=192.0.2.1;host=\"a;for=203.0.113.9;b\"\r\n", "192.0.2.1"),
         ] {
             assert_eq!(named(lines).as_deref(), Some(expected), "{lines}");
         }

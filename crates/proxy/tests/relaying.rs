@@ -103,6 +103,32 @@ fn trailers_go_both_ways_where_they_may() {
 }
 
 #[test]
+fn trailers_that_concern_one_connection_end_there() {
+    let chunked = "Transfer-Encoding: chunked";
+    let (post, ok) = (["POST /a HTTP/1.1", "Host: a.example", chunked], ["HTTP/1.1 200 OK", chunked, "Date: x"]);
+    let message =
+        |first: &[&str], more: &[&str], end: &str| head(&[first, more].concat()) + "5\r\nhello\r\n0\r\n" + end + "\r\n";
+    let play = |asked: &str, passed: &str, answered: &str, got: &str| {
+        let script = asks(client(), asked, got);
+        let script = if got.contains("Connection: close") { script.part_after_end() } else { script.part() };
+        Play::new(vec![script], vec![answers(Acts::new(), passed, answered)]).run();
+    };
+    let (named, end) = (["Connection: keep-alive, x-SUM", "Trailer: X-Sum"], "X-Sum: 1\r\nX-Other: 2\r\n");
+    play(&message(&post, &named, end), &message(&post, &[], ""), HELLO, HELLO);
+    let takes = ["Connection: TE", "TE: trailers"];
+    let get = head(&[&["GET /a HTTP/1.1", "Host: a.example"][..], &takes].concat());
+    play(&get, &get, &message(&ok, &named, end), &message(&ok, &[], ""));
+    // What only concerns the connection takes no trailer along.
+    let leaves = HELLO.replace("Date", "Connection: close\r\nDate");
+    let leaving = message(&post, &["Connection: close, TE", "TE: trailers"], end);
+    play(&leaving, &message(&post, &takes, end), HELLO, &leaves);
+    // An answer to HTTP/1.0 has no place for one, so none is asked for and none announced.
+    let old = head(&[&["GET /a HTTP/1.0", "Host: a.example"][..], &takes].concat());
+    let got = head(&["HTTP/1.1 200 OK", "Connection: close", "Date: x"]) + "hello";
+    play(&old, GET, &message(&ok, &["Trailer: X-Sum"], "X-Sum: 1\r\n"), &got);
+}
+
+#[test]
 fn a_trailer_that_can_only_be_an_attack_ends_the_message() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]) + "5\r\nhello\r\n";
     let reason = "A trailer field changes the framing, routing or authentication of the request.\n";

@@ -176,8 +176,7 @@ impl Simulation {
                 None
             }
             Action::Secure(id, ticket, _) => {
-                let end = self.open_end(shard_index, *id, What::Connects(*ticket))?;
-                self.agenda.arrange(self.now, Event::Secured { end, ticket: *ticket });
+                self.secure(shard_index, *id, *ticket);
                 None
             }
             Action::Exit => None,
@@ -201,7 +200,7 @@ impl Simulation {
     }
 
     /// The end that an id names, and a note of what is asked; none, and no note, if the id is stale or the connection closed.
-    fn open_end(&mut self, shard_index: usize, id: ConnectionId, what: What) -> Option<EndIndex> {
+    pub(crate) fn open_end(&mut self, shard_index: usize, id: ConnectionId, what: What) -> Option<EndIndex> {
         let end = self.shards[shard_index].table.end(id)?;
         if self.end(end).phase != Phase::Open {
             return None;

@@ -1,10 +1,9 @@
 //! Connecting: the attempt travels to the listener, the answer back; the server may hear of the connection before the client does, or after.
 
 use std::net::SocketAddr;
-
 use std::time::Duration;
 
-use breme_node::{Accepted, ConnectError, ConnectTicket, Connected, Handshake, ListenerId, TlsFailure};
+use breme_node::{Accepted, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, ListenerId, TlsFailure};
 
 use crate::Simulation;
 use crate::agenda::Event;
@@ -114,6 +113,18 @@ impl Simulation {
         self.take_up(end);
     }
 
+    /// TLS is to begin. What the node has not taken by now would be no part of it.
+    pub(crate) fn secure(&mut self, shard_index: usize, id: ConnectionId, ticket: ConnectTicket) {
+        let Some(end) = self.open_end(shard_index, id, What::Connects(ticket)) else {
+            self.shards[shard_index].dialling_count += 1;
+            let error = ConnectError::Tls(TlsFailure::Closed);
+            return self.agenda.arrange(self.now, Event::ConnectFailed { shard_index, ticket, error });
+        };
+        let (name, left_bytes) = (self.trace.name(shard_index), self.end(end).incoming.inbox.len());
+        assert!(left_bytes == 0, "{name} begins TLS on {id:?} and has left {left_bytes} bytes that came before");
+        self.agenda.arrange(self.now, Event::Secured { end, ticket });
+    }
+
     /// Of TLS a node sees only that it is there. A connection that is gone meanwhile has no handshake.
     pub(crate) fn secured(&mut self, end: EndIndex, ticket: ConnectTicket) {
         let shard_index = self.end(end).shard_index;
@@ -139,7 +150,7 @@ impl Simulation {
         });
     }
 
-    fn open(&mut self, end: EndIndex) -> breme_node::ConnectionId {
+    fn open(&mut self, end: EndIndex) -> ConnectionId {
         let shard_index = self.end(end).shard_index;
         let id = self.shards[shard_index].table.insert(end);
         let state = self.end_mut(end);

@@ -27,10 +27,11 @@ impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn close(&mut self, id: ConnectionId) {
         self.send_gathered(id);
         let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.phase != Phase::Open {
-            return;
+        match connection.phase {
+            Phase::Open => connection.begin_closing(),
+            Phase::Handshaking(opening) => return self.give_up_securing(id, opening),
+            _ => return,
         }
-        connection.begin_closing();
         self.linger(id);
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.is_readable || connection.failure.is_some() || matches!(connection.phase, Phase::Ended(_)) {
@@ -43,6 +44,9 @@ impl<N: Node, P: Port> Engine<N, P> {
         let Some(connection) = self.table.get_mut(id) else { return };
         if !matches!(connection.phase, Phase::Connecting(_) | Phase::Ended(_)) {
             connection.transport.reset_on_close();
+            if let Phase::Handshaking(opening) = connection.phase {
+                return self.give_up_securing(id, opening);
+            }
             connection.end(CloseReason::Requested);
             self.list(id);
         }

@@ -75,6 +75,16 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.keep_in_step(id);
     }
 
+    /// The node closes a connection on which it has asked for TLS. It is told what became of that all the same.
+    pub(super) fn give_up_securing(&mut self, id: ConnectionId, opening: Opening) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        connection.end(CloseReason::Requested);
+        self.list(id);
+        if let Opening::Connected(ticket) = opening {
+            self.tell_connected(ticket, Err(ConnectError::Tls(TlsFailure::Closed)));
+        }
+    }
+
     pub(super) fn serve_handshaking(&mut self, id: ConnectionId, opening: Opening) {
         let Some(connection) = self.table.get_mut(id) else { return };
         match connection.transport.shake_hands() {

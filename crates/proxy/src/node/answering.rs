@@ -131,7 +131,9 @@ impl Turn<'_> {
         let duration = now.since(exchange.sent);
         exchange.upstream_duration = Some(duration);
         let set_affinity = exchange.set_affinity.take();
-        let may_have_trailers = exchange.asked.accepts_trailers && head.framing == Framing::Chunked;
+        let may_have_trailers =
+            exchange.asked.accepts_trailers && head.framing == Framing::Chunked && head.fields.keep_trailers();
+        exchange.asked.accepts_trailers = may_have_trailers;
         self.node.counts.count_upstream_time(duration);
         if self.take_head(key, head) == Taking::Keep {
             return;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use breme_balance::OwnCookie;
 use breme_cache::normalise_authority;
-use breme_http1::{FieldBlock, Fields, Framing, Method, RequestHead, Target};
+use breme_http1::{FieldBlock, Fields, Framing, LastChunk, Method, RequestHead, Target, Version};
 use foldhash::fast::FixedState;
 
 use super::Turn;
@@ -31,7 +31,10 @@ impl Turn<'_> {
         let mut exchange = self.new_exchange(Some(client_key), head);
         exchange.content = match head.framing {
             _ if !head.has_content() => Way::None,
-            Framing::Chunked => Way::Chunks,
+            Framing::Chunked => {
+                exchange.last_chunk = LastChunk::of(head.fields);
+                Way::Chunks
+            }
             _ => Way::Raw,
         };
         exchange.is_request_complete = !head.has_content();
@@ -175,7 +178,7 @@ impl Turn<'_> {
             asked,
             asker,
             with_upgrade,
-            accepts_trailers: head.fields.accept_trailers(),
+            accepts_trailers: may_have_trailers(head),
             hops_left,
             conditions,
             own_cookie: own_cookie.as_ref(),
@@ -228,6 +231,11 @@ impl Turn<'_> {
     }
 }
 
+/// Whether the client can be given trailers: not where its answer ends with the connection.
+fn may_have_trailers(head: &RequestHead<'_, '_>) -> bool {
+    head.version == Version::Http11 && head.fields.accept_trailers()
+}
+
 impl Asked {
     fn of(head: &RequestHead<'_, '_>) -> Self {
         let kind = match head.method {
@@ -240,8 +248,7 @@ impl Asked {
             head.method,
             Method::Get | Method::Head | Method::Options | Method::Trace | Method::Put | Method::Delete
         );
-        let accepts_trailers = head.fields.accept_trailers();
-        Self { kind, is_idempotent, asks_upgrade: false, accepts_trailers }
+        Self { kind, is_idempotent, asks_upgrade: false, accepts_trailers: may_have_trailers(head) }
     }
 }
 

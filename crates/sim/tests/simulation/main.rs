@@ -2,6 +2,7 @@
 
 mod determinism;
 mod faults;
+mod securing;
 mod suite;
 mod world;
 mod wrong_nodes;

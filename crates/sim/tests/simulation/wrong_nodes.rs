@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::Instant;
-use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received, ShardId};
+use breme_node::{
+    Accepted, Actions, Close, CloseReason, ConnectTicket, ConnectionId, Node, Received, ShardId, TlsClientId,
+};
 use breme_sim::{Network, Simulation};
 use breme_testkit::{Client, Content, Script, Surroundings, suite};
 
@@ -21,6 +23,8 @@ enum Fault {
     WaitsForMore,
     SendsAfterFinish,
     WakesNobody,
+    /// Begins TLS behind bytes that it wants to see again.
+    SecuresTooEarly,
 }
 
 struct Wrong(Fault);
@@ -45,6 +49,10 @@ impl Node for Wrong {
             Fault::WaitsForMore => return 0,
             Fault::SendsAfterFinish => actions.finish(id),
             Fault::WakesNobody => actions.wake(ShardId(7), 0),
+            Fault::SecuresTooEarly => {
+                actions.secure(id, ConnectTicket(1), TlsClientId(0));
+                return lent - 1;
+            }
             Fault::DropsLoneBytes => {}
         }
         actions.send(id).extend_from_slice(received.bytes);
@@ -114,7 +122,7 @@ struct Patient(Surroundings);
 
 impl Node for Patient {
     fn handle_started(&mut self, _: Instant, actions: &mut Actions) {
-        actions.connect(breme_node::ConnectTicket(0), self.0.server);
+        actions.connect(ConnectTicket(0), self.0.server);
     }
     fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
     fn handle_received(&mut self, _: Instant, _: ConnectionId, _: Received<'_>, _: &mut Actions) -> usize {
@@ -147,4 +155,10 @@ fn a_failing_case_is_named_with_its_seed() {
     });
     let panic = outcome.unwrap_err().downcast_ref::<String>().cloned().unwrap_or_default();
     assert!(panic.contains("case `a_client_that_does_not_read` on sim with seed 42"), "{panic}");
+}
+
+#[test]
+fn beginning_tls_behind_bytes_that_were_not_taken_is_found() {
+    let panic = failures(0, Network::calm(), Fault::SecuresTooEarly).unwrap_err();
+    assert_eq!(panic, "server/0 begins TLS on #0.0 and has left 1 bytes that came before");
 }

@@ -1,16 +1,18 @@
 //! The two forms of a line: the combined one that every tool for logs reads, and JSON.
 //!
 //! What clients send can hold anything. In the combined form a quotation mark, a backslash and every byte that is not printable ASCII are
-//! written as `\xHH`, so that nobody can forge a line or move a terminal's cursor; JSON has its own escapes.
+//! written as `\xHH`, so that nobody can forge a line or move a terminal's cursor. JSON has its own escapes, and the control characters that it leaves as
+//! they are (U+007F to U+009F, which some terminals obey) are written in the same way.
 
 use std::cell::RefCell;
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use breme_base::UnixSeconds;
 use breme_http1::Version;
 use breme_proxy::Exchange;
 use serde::Serialize;
+use serde_json::Serializer;
 
 use super::calendar::Moment;
 
@@ -157,7 +159,28 @@ fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
         user_agent: exchange.user_agent.map(lossy),
         ending: exchange.ending.as_str(),
     };
-    let _ = serde_json::to_writer(out, &line); // it has no maps, and memory does not fail
+    let _ = line.serialize(&mut Serializer::with_formatter(out, Harmless)); // it has no maps, and memory does not fail
+}
+
+/// JSON without control characters.
+struct Harmless;
+
+impl serde_json::ser::Formatter for Harmless {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        if fragment.bytes().all(|byte| byte < 0x7f) {
+            return writer.write_all(fragment.as_bytes());
+        }
+        for piece in fragment.split_inclusive(char::is_control) {
+            match piece.chars().next_back().filter(|last| last.is_control()) {
+                Some(control) => {
+                    let plain = &piece[..piece.len() - control.len_utf8()];
+                    write!(writer, "{plain}\\u{:04x}", u32::from(control))?;
+                }
+                None => writer.write_all(piece.as_bytes())?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Seconds, to the microsecond: more is noise.
@@ -182,6 +205,16 @@ mod tests {
         [0, 0, 1].into_iter().for_each(|second| write_time(UnixSeconds(second), &mut out));
         let (first, next) = ("01/Jan/1970:00:00:00 +0000", "01/Jan/1970:00:00:01 +0000");
         assert_eq!(String::from_utf8(out).unwrap(), [first, first, next].concat());
+    }
+
+    #[test]
+    fn nobody_moves_a_cursor_by_json() {
+        let mut out = Vec::new();
+        let text = "a\u{9b}2J\n\u{7f}\u{85}é \u{1b}[m\u{9f}";
+        text.serialize(&mut Serializer::with_formatter(&mut out, Harmless)).unwrap();
+        let written = String::from_utf8(out).unwrap();
+        assert_eq!(written, r#""a\u009b2J\n\u007f\u0085é \u001b[m\u009f""#);
+        assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
     }
 
     #[test]

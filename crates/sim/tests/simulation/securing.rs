@@ -1,0 +1,64 @@
+//! TLS that is asked for on a connection that is gone: whoever asks hears of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use breme_base::Instant;
+use breme_node::{
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
+    TlsClientId, TlsFailure,
+};
+use breme_sim::{Network, Simulation};
+use breme_testkit::{Client, Script, Surroundings};
+
+/// Asks too late, and keeps what it was told.
+#[derive(Default)]
+struct Late(Vec<ConnectError>);
+
+impl Node for Late {
+    fn handle_accepted(&mut self, _: Instant, _: ConnectionId, _: Accepted, _: &mut Actions) {}
+
+    fn handle_connected(
+        &mut self,
+        _: Instant,
+        _: ConnectTicket,
+        outcome: Result<Connected, ConnectError>,
+        _: &mut Actions,
+    ) {
+        self.0.extend(outcome.err());
+    }
+
+    fn handle_received(
+        &mut self,
+        _: Instant,
+        id: ConnectionId,
+        received: Received<'_>,
+        actions: &mut Actions,
+    ) -> usize {
+        if received.ended {
+            actions.close(id, Close::Graceful);
+        }
+        received.bytes.len()
+    }
+
+    fn handle_closed(&mut self, _: Instant, id: ConnectionId, _: CloseReason, actions: &mut Actions) {
+        actions.secure(id, ConnectTicket(1), TlsClientId(0));
+    }
+
+    fn handle_stopping(&mut self, _: Instant, _: &mut Actions) {}
+}
+
+#[test]
+fn a_connection_that_is_gone_is_not_secured() {
+    let mut simulation = Simulation::new(1, Network::calm());
+    let server = simulation.serve("server", 1, |_| Late::default());
+    let surroundings = Surroundings {
+        server: simulation.address(server).into(),
+        nobody: Simulation::nobody(),
+        stop_server: Arc::new(|| {}),
+    };
+    let script = Script::new().connect().part();
+    simulation.client("client", 1, |_| Client::new(&surroundings, Duration::from_secs(9), vec![script.clone()]));
+    simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
+    assert_eq!(simulation.take(server).remove(0).0, [ConnectError::Tls(TlsFailure::Closed)]);
+}
