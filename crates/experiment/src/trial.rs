@@ -86,8 +86,10 @@ pub enum SubjectKind {
     Own {
         /// `site`, …
         role: String,
-        /// Its arguments, with `${…}`; the runner adds `--listen` and `--admin`.
+        /// Its arguments, with `${…}`; the runner adds `--listen` and `--admin`, and `--admin-token-file` for a token that it draws.
         arguments: Vec<String>,
+        /// What opens its admin address for changes.
+        token: AdminToken,
         /// How it is run.
         process: ProcessSpec,
     },
@@ -100,6 +102,18 @@ pub enum SubjectKind {
     },
     /// It runs already, somewhere.
     External,
+}
+
+/// The token that must be shown at the admin address of one of our own servers, to change something there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AdminToken {
+    /// It is started without one: nothing can be changed.
+    #[default]
+    None,
+    /// The runner draws another one for each start.
+    Drawn,
+    /// It stands in this file, which the experiment names, with `${…}`.
+    File(String),
 }
 
 /// How a process is run.
@@ -198,6 +212,13 @@ pub enum ResetAction {
         /// Fields.
         headers: Vec<(String, String)>,
     },
+    /// A POST to the admin address of one of our own servers, with its token; the answer's status must be from 200 to 299.
+    Admin {
+        /// `/cache/purge`
+        path: String,
+        /// JSON.
+        content: String,
+    },
     /// A command that must end well, with `${…}`.
     Command(Vec<String>),
 }
@@ -268,7 +289,7 @@ impl SubjectSpec {
 impl ResetAction {
     pub(crate) fn texts(&self) -> Vec<&str> {
         match self {
-            Self::Restart => Vec::new(),
+            Self::Restart | Self::Admin { .. } => Vec::new(),
             Self::Request { url, headers, .. } => {
                 let values = headers.iter().map(|(_, value)| value.as_str());
                 values.chain([url.as_str()]).collect()

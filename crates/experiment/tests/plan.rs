@@ -34,6 +34,7 @@ cache = { bytes = "64M" }
 [subject.edge]
 kind = "proxy"
 upstream = "wiki"
+cache = { memory = "64MiB" }
 restart = "trial"
 [path]
 source = { to = "wiki" }
@@ -65,11 +66,11 @@ fn only_the_subjects_on_the_way_are_started_each_after_those_it_needs() {
         |combination| trial(&plan, combination).subjects.into_iter().map(|subject| subject.name).collect::<Vec<_>>();
     assert_eq!([names(0), names(2)], [vec!["wiki"], vec!["wiki", "edge"]]);
     let cached = trial(&plan, 2);
-    let SubjectKind::Own { role, arguments, process } = &cached.subjects[1].kind else {
+    let SubjectKind::Own { role, arguments, process, .. } = &cached.subjects[1].kind else {
         panic!("{:?}", cached.subjects[1])
     };
     assert_eq!((role.as_str(), process.ports.as_slice()), ("proxy", &["port".to_owned()][..]));
-    assert_eq!(arguments, &["--upstream=${wiki.url}"]);
+    assert_eq!(arguments, &["--upstream=${wiki.url}", "--cache-memory=64MiB"]);
     let SubjectKind::Own { arguments, .. } = &cached.subjects[0].kind else { panic!("{:?}", cached.subjects[0]) };
     assert_eq!(arguments, &["--lab", "--cache-bytes=64M"]);
     assert_eq!(cached.subjects[0].metrics_url.as_deref(), Some("http://127.0.0.1:${port.admin}/metrics"));

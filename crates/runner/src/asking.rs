@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ureq::AsSendBody;
 use ureq::http::{Request, Uri};
 use ureq::tls::TlsConfig;
 
@@ -40,13 +41,35 @@ impl Asker {
         headers: &[(String, String)],
         within: Duration,
     ) -> Result<Answer, String> {
+        self.send(method, url, headers, (), within)
+    }
+
+    /// A POST with content, and its answer.
+    pub(crate) fn post(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        content: &str,
+        within: Duration,
+    ) -> Result<Answer, String> {
+        self.send("POST", url, headers, content, within)
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        url: &str,
+        headers: &[(String, String)],
+        content: impl AsSendBody,
+        within: Duration,
+    ) -> Result<Answer, String> {
         let fault = |error: &dyn std::fmt::Display| format!("{method} {url}: {error}");
         let target = Target::parse(url)?;
         let mut request = Request::builder().method(method).uri(url);
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let request = request.body(()).map_err(|error| fault(&error))?;
+        let request = request.body(content).map_err(|error| fault(&error))?;
         let agent = if target.is_here() { &self.lenient } else { &self.strict };
         let request = agent.configure_request(request).timeout_global(Some(within)).build();
         let mut answer = agent.run(request).map_err(|error| fault(&error))?;

@@ -2,10 +2,14 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// The longest file that is written.
 const FILE_BYTES_MAX: usize = 64 << 20;
+/// Who may read a file, less what the user's own mask forbids.
+const EVERYBODY: u32 = 0o666;
+const THIS_USER: u32 = 0o600;
 
 /// Makes the folder; its whole path.
 pub(crate) fn make(folder: &Path) -> Result<PathBuf, String> {
@@ -16,6 +20,15 @@ pub(crate) fn make(folder: &Path) -> Result<PathBuf, String> {
 
 /// Writes a file into it, in place of one that is there.
 pub(crate) fn write(folder: &Path, name: &str, content: &str) -> Result<(), String> {
+    write_for(folder, name, content, EVERYBODY).map(drop)
+}
+
+/// The same, but nobody except this user may read it, at no instant. Where it is.
+pub(crate) fn write_secret(folder: &Path, name: &str, content: &str) -> Result<PathBuf, String> {
+    write_for(folder, name, content, THIS_USER)
+}
+
+fn write_for(folder: &Path, name: &str, content: &str, mode: u32) -> Result<PathBuf, String> {
     let path = folder.join(inside(name)?);
     if content.len() > FILE_BYTES_MAX {
         return Err(format!("file {name:?} has {} bytes; at most {FILE_BYTES_MAX} are written", content.len()));
@@ -23,9 +36,11 @@ pub(crate) fn write(folder: &Path, name: &str, content: &str) -> Result<(), Stri
     let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| {
         // A new file, never one behind a link that the subject has laid.
         let _ = fs::remove_file(&path);
-        OpenOptions::new().write(true).create_new(true).open(&path)?.write_all(content.as_bytes())
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path)?;
+        file.write_all(content.as_bytes())
     });
-    written.map_err(|error| format!("file {} cannot be written: {error}", path.display()))
+    written.map_err(|error| format!("file {} cannot be written: {error}", path.display()))?;
+    Ok(path)
 }
 
 /// A name that stays below the folder.
@@ -41,6 +56,8 @@ fn inside(name: &str) -> Result<&Path, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -55,6 +72,15 @@ mod tests {
             assert!(outcome.is_err(), "{name:?}");
         }
         assert!(!outer.path().join("a/x").exists());
+    }
+
+    #[test]
+    fn a_secret_is_for_this_user_only() {
+        let outer = tempfile::tempdir().unwrap();
+        write(outer.path(), "x", "open").unwrap();
+        let path = write_secret(outer.path(), "x", "secret").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "secret");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

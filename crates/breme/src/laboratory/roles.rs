@@ -3,7 +3,8 @@
 use std::any::TypeId;
 use std::path::PathBuf;
 
-use breme_experiment::plan::{Flag, Role, Roles};
+use breme_experiment::plan::{Flag, Role, RoleReset, Roles};
+use breme_experiment::trial::ResetAction;
 use clap::{Arg, Command, CommandFactory, Parser};
 
 use crate::failure::in_a_line;
@@ -31,7 +32,19 @@ pub(super) fn roles() -> Roles {
 
 fn role(command: &Command) -> Role {
     let flags = command.get_arguments().filter(|argument| argument.is_positional() || argument.get_long().is_some());
-    Role { name: command.get_name().to_owned(), flags: flags.map(flag).collect(), resets: Vec::new() }
+    Role { name: command.get_name().to_owned(), flags: flags.map(flag).collect(), resets: resets(command.get_name()) }
+}
+
+/// What can be done to any server of a role before a trial.
+fn resets(role: &str) -> Vec<RoleReset> {
+    match role {
+        "proxy" => vec![RoleReset {
+            name: "cache".to_owned(),
+            action: ResetAction::Admin { path: "/cache/purge".to_owned(), content: r#"{"all": true}"#.to_owned() },
+            needs: Some("cache-memory".to_owned()),
+        }],
+        _ => Vec::new(),
+    }
 }
 
 fn flag(argument: &Arg) -> Flag {
@@ -73,6 +86,12 @@ mod tests {
         let upstreams: Vec<&str> =
             proxy.flags.iter().filter(|flag| flag.is_upstream).map(|flag| flag.name.as_str()).collect();
         assert_eq!((proxy.name.as_str(), upstreams), ("proxy", vec!["upstream"]));
+        let has = |name: &str| proxy.flags.iter().any(|flag| flag.name == name && flag.takes_value);
+        let needed: Vec<&str> = proxy.resets.iter().filter_map(|reset| reset.needs.as_deref()).collect();
+        assert_eq!(needed, ["cache-memory"]);
+        // The last two are those that the plan and the runner know by name.
+        assert!(needed.into_iter().chain(["admin-token-file", "config"]).all(has));
+        assert!(site.resets.is_empty());
     }
 
     /// The plan tells the place where a number stands; the generator knows which numbers it takes.

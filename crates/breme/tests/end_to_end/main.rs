@@ -15,6 +15,7 @@ mod gated_origin;
 mod harness;
 mod hostile;
 mod laboratory;
+mod laboratory_cache;
 mod laboratory_ends;
 mod laboratory_harness;
 mod laboratory_repeats;

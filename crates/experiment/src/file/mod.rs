@@ -335,7 +335,7 @@ pub struct Design {
     pub(crate) warm_up: Option<At<Text>>,
     /// When subjects are started anew: for each `block`, for each `trial`, or `never` [default: block].
     pub(crate) restart: Option<RestartText>,
-    /// What is done before each trial: `SUBJECT.ACTION`; `SUBJECT.restart` is always there.
+    /// What is done before each trial: `SUBJECT.ACTION`; `SUBJECT.restart` is always there, `SUBJECT.cache` where a proxy has a cache.
     pub(crate) reset: OneOrMany<At<String>>,
     /// Rest before each trial [default: 500ms].
     pub(crate) pause: Option<At<Time>>,

@@ -18,6 +18,7 @@ mod questions;
 mod read;
 mod repeats;
 mod request;
+mod resets;
 mod resolve;
 mod resolver;
 mod roles;
@@ -35,7 +36,7 @@ pub use self::read::{EXPERIMENT_BYTES_MAX, Surroundings, TRIAL_COUNT_MAX};
 pub use self::repeats::{Attempts, IN_VAIN_MAX, REPEATS_DEFAULT, REPEATS_MAX, Repeat};
 pub use self::resolve::DURATION_MAX;
 pub use self::resolver::CONTENT_BYTES_MAX;
-pub use self::roles::{Flag, Role, Roles};
+pub use self::roles::{Flag, Role, RoleReset, Roles};
 pub use self::run::BLOCK_COUNT_MAX;
 #[cfg(test)]
 pub(crate) use self::subject::KEYS as SUBJECT_KEYS;

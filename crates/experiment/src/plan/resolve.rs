@@ -13,7 +13,7 @@ use crate::file::reader;
 use crate::file::tree::{Entry, Table, Value};
 use crate::file::values::{At, OneOrMany};
 use crate::file::{self, RestartText};
-use crate::trial::{Reset, ResetAction, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
+use crate::trial::{Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
 
 /// The longest trial.
 pub const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
@@ -185,50 +185,6 @@ impl<'a> Resolver<'a, '_> {
         let headers = file.headers.0.into_iter().map(|(name, value)| (name.value, value.0)).collect();
         let behind = file.r#for.map(|behind| behind.value);
         Some(Route { subject: to.value.clone(), behind, headers, ..nowhere })
-    }
-
-    fn resets(&mut self, names: &[At<String>], subjects: &[Subject]) -> Vec<Reset> {
-        names.iter().filter_map(|name| self.reset_of(name, subjects)).collect()
-    }
-
-    fn reset_of(&mut self, at: &At<String>, subjects: &[Subject]) -> Option<Reset> {
-        let Some((subject_name, name)) = at.value.split_once('.') else {
-            self.book.note(
-                &at.span,
-                format!("{:?} is no reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"", at.value),
-            );
-            return None;
-        };
-        let Some(subject) = subjects.iter().find(|subject| subject.spec.name == subject_name) else {
-            let known = subjects.iter().map(|subject| subject.spec.name.as_str());
-            self.book.note(
-                &at.span,
-                format!("there is no subject `{subject_name}`; {}", meant_or_known(subject_name, known)),
-            );
-            return None;
-        };
-        let of_role: &[(String, ResetAction)] = match &subject.spec.kind {
-            crate::trial::SubjectKind::Own { role, .. } => self.roles.find(role).map_or(&[], |role| &role.resets),
-            _ => &[],
-        };
-        let can_restart = subject.spec.kind.process().is_some();
-        let action = match subject.resets.iter().chain(of_role).find(|(known, _)| known == name) {
-            Some((_, action)) => action.clone(),
-            None if name == "restart" && can_restart => ResetAction::Restart,
-            None => {
-                let known: Vec<&str> = subject
-                    .resets
-                    .iter()
-                    .chain(of_role)
-                    .map(|(known, _)| known.as_str())
-                    .chain(can_restart.then_some("restart"))
-                    .collect();
-                let hint = meant_or_known(name, known.iter().copied());
-                self.book.note(&at.span, format!("subject `{subject_name}` has no reset `{name}`; {hint}"));
-                return None;
-            }
-        };
-        Some(Reset { subject: subject_name.to_owned(), name: name.to_owned(), action })
     }
 
     /// The subjects that are asked and those that they need, each after those that it needs.

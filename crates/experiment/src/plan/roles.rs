@@ -2,7 +2,7 @@
 
 use crate::file::fault::{Notebook, Span};
 use crate::file::tree::{Entry, Table, Value};
-use crate::trial::ResetAction;
+use crate::trial::{AdminToken, ResetAction};
 
 /// All of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,8 +15,19 @@ pub struct Role {
     pub name: String,
     /// Its flags and positional arguments.
     pub flags: Vec<Flag>,
-    /// What can be done to it before a trial: name and action.
-    pub resets: Vec<(String, ResetAction)>,
+    /// What can be done to it before a trial.
+    pub resets: Vec<RoleReset>,
+}
+
+/// Something that can be done to every server of a role before a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoleReset {
+    /// `cache`
+    pub name: String,
+    /// What it is.
+    pub action: ResetAction,
+    /// The flag without which there is nothing to reset: `cache-memory`.
+    pub needs: Option<String>,
 }
 
 /// A flag, or a positional argument.
@@ -38,6 +49,20 @@ pub struct Flag {
 
 /// Flags that are made by the laboratory.
 const MADE: [&str; 3] = ["listen", "admin", "cpus"];
+/// The flag that names the file of the token for the admin address.
+const TOKEN_FILE: &str = "admin-token-file";
+/// The flag that names a file with more flags, which nobody has read yet.
+const CONFIG: &str = "config";
+
+/// Whether there is something to reset in a server with certain arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing<'a> {
+    Ready,
+    /// Its size is 0.
+    Off,
+    /// This flag is not given.
+    Lacking(&'a str),
+}
 
 impl Roles {
     pub(super) fn find(&self, name: &str) -> Option<&Role> {
@@ -77,12 +102,25 @@ impl Role {
         arguments
     }
 
+    /// The token of a server with these arguments: the experiment's own before one that is drawn, and that only where a reset needs it
+    /// which the experiment does not describe itself. A configuration file may name another; no flag of ours may win over that.
+    pub(super) fn token(&self, arguments: &[String], described: &[(String, ResetAction)]) -> AdminToken {
+        if let Some(path) = value_of(TOKEN_FILE, arguments) {
+            return AdminToken::File(path.to_owned());
+        }
+        let is_described = |name: &str| described.iter().any(|(known, _)| known == name);
+        let needs = |reset: &RoleReset| {
+            reset.needs_token() && reset.standing(arguments) == Standing::Ready && !is_described(&reset.name)
+        };
+        let is_drawn = value_of(CONFIG, arguments).is_none() && self.resets.iter().any(needs);
+        if is_drawn { AdminToken::Drawn } else { AdminToken::None }
+    }
+
     fn unknown(&self, name: &str, entry: &Entry, others: &[&str]) -> String {
         if MADE.contains(&name) {
             return format!("`{}` is set by the laboratory; leave it out", entry.key);
         }
-        let flags =
-            self.flags.iter().map(|flag| flag.name.replace('-', "_")).filter(|name| !MADE.contains(&name.as_str()));
+        let flags = self.flags.iter().map(|flag| key_of(&flag.name)).filter(|name| !MADE.contains(&name.as_str()));
         let known: Vec<String> = flags.chain(others.iter().map(|other| (*other).to_owned())).collect();
         let known_flags = "see the flags of";
         match breme_base::nearest(&entry.key, known.iter().map(String::as_str)) {
@@ -90,6 +128,37 @@ impl Role {
             None => format!("`{}` has no flag `{}`; {known_flags} breme {} --help", self.name, entry.key, self.name),
         }
     }
+}
+
+impl RoleReset {
+    pub(super) fn needs_token(&self) -> bool {
+        matches!(self.action, ResetAction::Admin { .. })
+    }
+
+    /// What a configuration file says is seen when it runs.
+    pub(super) fn standing(&self, arguments: &[String]) -> Standing<'_> {
+        let Some(flag) = self.needs.as_deref() else { return Standing::Ready };
+        match value_of(flag, arguments) {
+            Some(size) if is_nothing(size) => Standing::Off,
+            None if value_of(CONFIG, arguments).is_none() => Standing::Lacking(flag),
+            _ => Standing::Ready,
+        }
+    }
+}
+
+/// `0`, `0B`, `0.0MiB`.
+fn is_nothing(size: &str) -> bool {
+    size.starts_with('0') && !size.contains(|character: char| matches!(character, '1'..='9'))
+}
+
+/// What the arguments say of a flag.
+fn value_of<'a>(flag: &str, arguments: &'a [String]) -> Option<&'a str> {
+    arguments.iter().find_map(|argument| argument.strip_prefix("--")?.strip_prefix(flag)?.strip_prefix('='))
+}
+
+/// A flag as it is written in an experiment.
+pub(super) fn key_of(flag: &str) -> String {
+    flag.replace('-', "_")
 }
 
 /// The entries with `-` for `_`; `cache = { memory = 1 }` is the same as `cache_memory = 1`.

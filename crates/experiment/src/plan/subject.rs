@@ -10,7 +10,7 @@ use crate::expression::meant_or_known;
 use crate::file::fault::Span;
 use crate::file::reader;
 use crate::file::tree::{Entry, Node, Table, Value};
-use crate::file::values::{At, Command, Text};
+use crate::file::values::{At, Text};
 use crate::file::{self, RestartText};
 use crate::placeholder;
 use crate::trial::{
@@ -145,6 +145,8 @@ impl<'a> Resolver<'a, '_> {
             self.refuse(table, &STARTED_KEYS, "it runs already, and is not started; make it a `command` to start it");
         }
         let mut process = self.process(file);
+        let resets: Vec<(String, ResetAction)> =
+            file.reset.0.iter().filter_map(|(action, reset)| self.reset(action, reset)).collect();
         let kind_of = match kind {
             Kind::Own(role) => {
                 self.refuse(table, &["command", "ports"], "it is one of breme's own servers; leave it out");
@@ -153,7 +155,8 @@ impl<'a> Resolver<'a, '_> {
                     process.ports.push("admin".to_owned());
                 }
                 self.check_with_program(&role.name, &arguments, &entry.key_span);
-                SubjectKind::Own { role: role.name.clone(), arguments, process }
+                let token = role.token(&arguments, &resets);
+                SubjectKind::Own { role: role.name.clone(), arguments, token, process }
             }
             Kind::Command => match &file.command {
                 Some(command) => SubjectKind::Command { command: command.value.0.clone(), process },
@@ -171,8 +174,6 @@ impl<'a> Resolver<'a, '_> {
         let metrics_url = self.metrics_url(&kind_of, &url, file);
         let ready = self.ready(&kind_of, file.ready.as_ref());
         let restart = restart(file.restart.unwrap_or(self.restart));
-        let resets: Vec<(String, ResetAction)> =
-            file.reset.0.iter().filter_map(|(action, reset)| self.reset(action, reset)).collect();
         let spec = SubjectSpec { name, kind: kind_of, url, metrics_url, ready, restart };
         let needs = self.needs(&spec, &resets, &file.needs, &entry.key_span);
         (self.book.count() == before).then(|| Subject { spec, needs, resets, key_span: entry.key_span.clone() })
@@ -344,36 +345,6 @@ impl<'a> Resolver<'a, '_> {
             (None, None) => standard,
         };
         Ready { check, within }
-    }
-
-    fn reset(&mut self, name: &At<String>, reset: &At<file::Reset>) -> Option<(String, ResetAction)> {
-        let At { value: file, span } = reset;
-        if name.value == "restart" {
-            self.book.note(&name.span, "`restart` is there already: the subject is started anew; choose another name");
-        }
-        let request = match (&file.get, &file.post, &file.purge, &file.request) {
-            (Some(path), None, None, None) => Some(("GET", path.as_str())),
-            (None, Some(path), None, None) => Some(("POST", path.as_str())),
-            (None, None, Some(path), None) => Some(("PURGE", path.as_str())),
-            (None, None, None, Some(request)) => Some(request.split_once(' ').unwrap_or(("GET", request))),
-            _ => None,
-        };
-        let action = match (request, &file.command) {
-            (Some((method, url)), None) => {
-                if !url.starts_with('/') && !url.starts_with("http") && !url.starts_with("${") {
-                    self.book.note(span, format!("{url:?} is neither a path nor a URL; write for example \"PURGE /\""));
-                }
-                let headers =
-                    file.headers.0.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect();
-                ResetAction::Request { method: method.to_owned(), url: url.to_owned(), headers }
-            }
-            (None, Some(Command(command))) => ResetAction::Command(command.clone()),
-            _ => {
-                self.book.note(span, "a reset is one request or one command: { post = \"/reset\" }, { purge = \"/\" }, { request = \"BAN /\" } or { command = [\"PROGRAM\"] }");
-                return None;
-            }
-        };
-        Some((name.value.clone(), action))
     }
 
     /// The subjects that its texts name, and those that are named as needed. Its own ports are checked here too.

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use breme_experiment::plan::{Faults, Flag, Plan, Role, Roles, Surroundings};
+use breme_experiment::plan::{Faults, Flag, Plan, Role, RoleReset, Roles, Surroundings};
 use breme_experiment::trial::ResetAction;
 
 pub fn roles() -> Roles {
@@ -22,11 +22,21 @@ pub fn roles() -> Roles {
         ],
         resets: Vec::new(),
     };
-    let purge = ResetAction::Request { method: "PURGE".to_owned(), url: "/".to_owned(), headers: Vec::new() };
+    let empty = RoleReset {
+        name: "cache".to_owned(),
+        action: ResetAction::Admin { path: "/cache/purge".to_owned(), content: "{}".to_owned() },
+        needs: Some("cache-memory".to_owned()),
+    };
+    let path = |name: &str| Flag { is_path: true, ..flag(name, true) };
     let proxy = Role {
         name: "proxy".to_owned(),
-        flags: vec![Flag { is_upstream: true, ..flag("upstream", true) }, flag("cache-memory", true)],
-        resets: vec![("cache".to_owned(), purge)],
+        flags: vec![
+            Flag { is_upstream: true, ..flag("upstream", true) },
+            flag("cache-memory", true),
+            path("admin-token-file"),
+            path("config"),
+        ],
+        resets: vec![empty],
     };
     Roles(vec![site, proxy])
 }

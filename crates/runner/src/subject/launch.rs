@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use breme_experiment::trial::{ProcessSpec, ReadyCheck, SubjectKind, SubjectSpec};
+use breme_experiment::trial::{AdminToken, ProcessSpec, ReadyCheck, SubjectKind, SubjectSpec};
 
 use super::ports::{self, Ports};
 use super::ready::{NotReady, Watch, connect};
 use super::running::{Subject, process_of};
 use super::signals::{STOP_SIGNAL, signal_by_name};
 use super::template::Names;
+use super::token::{Drawn, Token};
 use crate::asking::{Asker, Target};
 use crate::control_group::Hierarchy;
 use crate::folder;
@@ -33,7 +34,7 @@ const LISTENING: &str = "listening on ";
 const ADMIN: &str = "admin on ";
 /// The names of their two ports.
 const PORT: &str = "port";
-const ADMIN_PORT: &str = "admin";
+pub(super) const ADMIN_PORT: &str = "admin";
 
 /// Starts subjects.
 #[derive(Debug)]
@@ -183,6 +184,7 @@ impl Launch<'_> {
             names: Names::default(),
             url: String::new(),
             metrics_url: None,
+            token: None,
             kept: None,
             stop_signal: signal_by_name(stop_signal)?,
             ready_after: Duration::ZERO,
@@ -199,10 +201,16 @@ impl Launch<'_> {
                 let command = names.fill_all(command, "command")?;
                 subject.kept = Some(self.start(command, process, &names)?);
             }
-            SubjectKind::Own { role, arguments, process } => {
-                let command = self.own_command(role, &names.fill_all(arguments, "arguments")?);
+            SubjectKind::Own { role, arguments, token, process } => {
+                let mut command = self.own_command(role, &names.fill_all(arguments, "arguments")?);
+                let drawn = (*token == AdminToken::Drawn).then(|| Drawn::into_folder(self.folder)).transpose()?;
+                command.extend(drawn.iter().map(Drawn::argument));
                 subject.kept = Some(self.start(command, process, &names)?);
                 self.read_ports(&mut subject)?;
+                subject.token = match token {
+                    AdminToken::File(path) => Some(self.read_token(&names.fill(path, "admin_token_file")?)?),
+                    AdminToken::None | AdminToken::Drawn => drawn.map(Drawn::was_read),
+                };
                 own.set_ports(&subject.ports);
                 names.extend("", &own);
                 self.take_urls(&mut subject, &mut own, &names)?;
@@ -259,6 +267,11 @@ impl Launch<'_> {
         command.extend(["--listen".to_owned(), address(PORT), "--admin".to_owned(), address(ADMIN_PORT)]);
         command.extend_from_slice(arguments);
         command
+    }
+
+    /// The server runs in its folder, and sees a relative path from there.
+    fn read_token(&self, path: &str) -> Result<Token, String> {
+        Token::of_file(&self.folder.join(path))
     }
 
     fn start(&self, command: Vec<String>, process: &ProcessSpec, names: &Names) -> Result<Kept, Failed> {

@@ -7,6 +7,7 @@
 //! | `ports.rs`, `folder.rs` | free ports; the subject's own folder and its files |
 //! | `ready.rs` | waiting until it is ready |
 //! | `running.rs`, `signals.rs` | the subject from then on; how it is asked to end |
+//! | `token.rs` | what opens the admin address of our own servers for changes |
 //! | `reset.rs` | what is done to it between trials |
 
 mod launch;
@@ -16,6 +17,7 @@ mod reset;
 mod running;
 mod signals;
 mod template;
+mod token;
 
 pub use launch::Launcher;
 pub use ports::Ports;

@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use breme_experiment::trial::ResetAction;
+use serde_json::Value;
 
-use super::launch::Launcher;
+use super::launch::{ADMIN_PORT, Launcher};
 use super::running::Subject;
 use super::template::Names;
 use crate::asking::with_path;
 
 /// How long a subject may take to answer a reset.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// So much of what a server says of a refusal stands in the message.
+const SAID_CHARACTERS_MAX: usize = 200;
 
 impl Subject {
     /// Carries out a reset. Texts may use the names of `others` beside its own.
@@ -24,6 +27,7 @@ impl Subject {
             ResetAction::Request { method, url, headers } => {
                 self.request(launcher, method, url, headers, &self.all_names(others)).map_err(named)
             }
+            ResetAction::Admin { path, content } => self.change(launcher, path, content).map_err(named),
             ResetAction::Command(command) => {
                 let command = self.all_names(others).fill_all(command, "command").map_err(named)?;
                 launcher.run(&command, &self.folder, &self.folder.join("reset.log"), &self.cpus).map_err(named)
@@ -64,5 +68,52 @@ impl Subject {
             return Ok(());
         }
         Err(format!("{method} {url} was answered with {}; expected is a status from 200 to 399", answer.status))
+    }
+
+    /// Changes something at its admin address.
+    fn change(&self, launcher: &Launcher, path: &str, content: &str) -> Result<(), String> {
+        let port = self.ports.get(ADMIN_PORT).ok_or("it has no admin address")?;
+        let Some(token) = &self.token else {
+            return Err("its admin address takes no changes, since it was started without a token; write admin_token_file = \"FILE\" in the subject".to_owned());
+        };
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let answer = launcher.asker.post(&url, &[token.field()], content, ANSWER_WITHIN)?;
+        if (200..300).contains(&answer.status) {
+            return Ok(());
+        }
+        let (status, said) = (answer.status, said(&answer.content));
+        Err(format!("POST {url} was answered with {status} ({said}); {}", remedy(status)))
+    }
+}
+
+fn remedy(status: u16) -> &'static str {
+    match status {
+        401 | 403 => {
+            "its token is not the one in its admin_token_file: that file must stay as it is for as long as the subject runs"
+        }
+        404 => "it has nothing that could be reset so; a cache needs cache_memory = \"64MiB\" in the subject",
+        _ => "expected is a status from 200 to 299; `restart` does it too",
+    }
+}
+
+/// The reason that a server gives: as JSON, or in the first line.
+fn said(content: &[u8]) -> String {
+    let json: Option<Value> = serde_json::from_slice(content).ok();
+    let reason = json.as_ref().and_then(|json| json["error"].as_str());
+    let text = String::from_utf8_lossy(content);
+    let reason = reason.unwrap_or_else(|| text.lines().next().unwrap_or_default());
+    reason.chars().filter(|character| !character.is_control()).take(SAID_CHARACTERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_refusal_is_told_in_short() {
+        assert_eq!(said(br#"{"error": "this needs\nthe token"}"#), "this needsthe token");
+        assert_eq!(said(b"there is no such page; these are:\nGET /"), "there is no such page; these are:");
+        assert_eq!(said(b""), "");
+        assert_eq!(said(&[b'x'; 5000]).len(), SAID_CHARACTERS_MAX);
     }
 }

@@ -7,6 +7,7 @@ use breme_experiment::trial::{ProcessSpec, SubjectKind, SubjectSpec};
 
 use super::ports::Ports;
 use super::template::Names;
+use super::token::Token;
 use crate::keeping::{Ending, Kept};
 
 /// How long a program may take to end, if the experiment does not say.
@@ -21,6 +22,7 @@ pub struct Subject {
     pub(super) names: Names,
     pub(super) url: String,
     pub(super) metrics_url: Option<String>,
+    pub(super) token: Option<Token>,
     pub(super) kept: Option<Kept>,
     pub(super) stop_signal: i32,
     pub(super) ready_after: Duration,

@@ -6,4 +6,5 @@ mod ending;
 mod instruments;
 mod limits;
 mod starting;
+mod tokens;
 mod world;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use breme_experiment::trial::{ReadyCheck, ResetAction, SubjectKind};
+use breme_experiment::trial::{AdminToken, ReadyCheck, ResetAction, SubjectKind};
 use breme_runner::{Names, Subject};
 
 use crate::world::{is_alive, launcher, process, python, python_server, script, spec_of, start};
@@ -57,6 +57,7 @@ fn our_own_servers_tell_their_ports() {
     spec.kind = SubjectKind::Own {
         role: role.to_str().unwrap().into(),
         arguments: vec!["--root".into(), "${folder}".into()],
+        token: AdminToken::None,
         process: process(),
     };
     spec.ready.check = ReadyCheck::Line("--root".into());

@@ -1,0 +1,125 @@
+//! What is done to subjects before each trial: `SUBJECT.ACTION`, where the action is one that the experiment describes, one that every server
+//! of the role knows, or a restart.
+
+use super::resolver::Resolver;
+use super::roles::{Role, RoleReset, Standing, key_of};
+use super::subject::Subject;
+use crate::expression::meant_or_known;
+use crate::file;
+use crate::file::values::{At, Command};
+use crate::trial::{AdminToken, Reset, ResetAction, SubjectKind};
+
+/// What every subject knows that is started here.
+const RESTART: &str = "restart";
+
+impl<'a> Resolver<'a, '_> {
+    /// Those of the design that are to be done at this combination of levels.
+    pub(super) fn resets(&mut self, names: &[At<String>], subjects: &[Subject]) -> Vec<Reset> {
+        names.iter().filter_map(|name| self.reset_of(name, subjects)).collect()
+    }
+
+    fn reset_of(&mut self, at: &At<String>, subjects: &[Subject]) -> Option<Reset> {
+        let Some((subject_name, name)) = at.value.split_once('.') else {
+            self.book.note(
+                &at.span,
+                format!("{:?} is no reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"", at.value),
+            );
+            return None;
+        };
+        let Some(subject) = subjects.iter().find(|subject| subject.spec.name == subject_name) else {
+            let known = subjects.iter().map(|subject| subject.spec.name.as_str());
+            self.book.note(
+                &at.span,
+                format!("there is no subject `{subject_name}`; {}", meant_or_known(subject_name, known)),
+            );
+            return None;
+        };
+        let action = self.action(at, name, subject)?;
+        Some(Reset { subject: subject_name.to_owned(), name: name.to_owned(), action })
+    }
+
+    /// What the experiment describes goes before what the role knows.
+    fn action(&mut self, at: &At<String>, name: &str, subject: &Subject) -> Option<ResetAction> {
+        let of_role: &[RoleReset] = self.role_of(subject).map_or(&[], |role| role.resets.as_slice());
+        let can_restart = subject.spec.kind.process().is_some();
+        if let Some((_, action)) = subject.resets.iter().find(|(known, _)| known == name) {
+            return Some(action.clone());
+        }
+        if let Some(reset) = of_role.iter().find(|reset| reset.name == name) {
+            return self.role_action(at, reset, subject);
+        }
+        if name == RESTART && can_restart {
+            return Some(ResetAction::Restart);
+        }
+        let described = subject.resets.iter().map(|(known, _)| known.as_str());
+        let known = described.chain(of_role.iter().map(|reset| reset.name.as_str()));
+        let known: Vec<&str> = known.chain(can_restart.then_some(RESTART)).collect();
+        let hint = meant_or_known(name, known.iter().copied());
+        self.book.note(&at.span, format!("subject `{}` has no reset `{name}`; {hint}", subject.spec.name));
+        None
+    }
+
+    fn role_of(&self, subject: &Subject) -> Option<&'a Role> {
+        match &subject.spec.kind {
+            SubjectKind::Own { role, .. } => self.roles.find(role),
+            _ => None,
+        }
+    }
+
+    /// None also where this level has nothing to reset: a cache of 0 bytes is empty.
+    fn role_action(&mut self, at: &At<String>, reset: &RoleReset, subject: &Subject) -> Option<ResetAction> {
+        let SubjectKind::Own { arguments, token, .. } = &subject.spec.kind else { return None };
+        let (reset_name, name) = (&at.value, &subject.spec.name);
+        match reset.standing(arguments) {
+            Standing::Off => return None,
+            Standing::Lacking(flag) => {
+                let key = key_of(flag);
+                let problem = format!(
+                    "`{reset_name}` needs `{key}` in subject `{name}`; write [subject.{name}] {key} = …, or leave the reset out"
+                );
+                self.book.note(&at.span, problem);
+                return None;
+            }
+            Standing::Ready => {}
+        }
+        if reset.needs_token() && *token == AdminToken::None {
+            let problem = format!(
+                "`{reset_name}` needs the token of subject `{name}`, and its `config` may name one that is not known here; write admin_token_file = \"FILE\" in the subject, with a file made by `openssl rand -hex 32`"
+            );
+            self.book.note(&at.span, problem);
+            return None;
+        }
+        Some(reset.action.clone())
+    }
+
+    /// An action that the experiment describes.
+    pub(super) fn reset(&mut self, name: &At<String>, reset: &At<file::Reset>) -> Option<(String, ResetAction)> {
+        let At { value: file, span } = reset;
+        if name.value == RESTART {
+            self.book.note(&name.span, "`restart` is there already: the subject is started anew; choose another name");
+        }
+        let request = match (&file.get, &file.post, &file.purge, &file.request) {
+            (Some(path), None, None, None) => Some(("GET", path.as_str())),
+            (None, Some(path), None, None) => Some(("POST", path.as_str())),
+            (None, None, Some(path), None) => Some(("PURGE", path.as_str())),
+            (None, None, None, Some(request)) => Some(request.split_once(' ').unwrap_or(("GET", request))),
+            _ => None,
+        };
+        let action = match (request, &file.command) {
+            (Some((method, url)), None) => {
+                if !url.starts_with('/') && !url.starts_with("http") && !url.starts_with("${") {
+                    self.book.note(span, format!("{url:?} is neither a path nor a URL; write for example \"PURGE /\""));
+                }
+                let headers =
+                    file.headers.0.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect();
+                ResetAction::Request { method: method.to_owned(), url: url.to_owned(), headers }
+            }
+            (None, Some(Command(command))) => ResetAction::Command(command.clone()),
+            _ => {
+                self.book.note(span, "a reset is one request or one command: { post = \"/reset\" }, { purge = \"/\" }, { request = \"BAN /\" } or { command = [\"PROGRAM\"] }");
+                return None;
+            }
+        };
+        Some((name.value.clone(), action))
+    }
+}

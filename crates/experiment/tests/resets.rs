@@ -1,0 +1,115 @@
+//! What is done before each trial, and the token that it takes: what the experiment says goes before what the role knows.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
+
+mod world;
+
+use breme_experiment::trial::{AdminToken, Reset, ResetAction, SubjectKind, TrialKey, TrialSpec};
+
+const EDGE: &str = r#"
+[subject.wiki]
+kind = "site"
+[subject.edge]
+kind = "proxy"
+upstream = "wiki"
+cache_memory = "64MiB"
+[workload.user]
+to = "edge"
+request = "/"
+[design]
+reset = "edge.cache"
+"#;
+const MEMORY: &str = "cache_memory = \"64MiB\"";
+const RESET: &str = "reset = \"edge.cache\"";
+
+/// The first trial of a combination.
+fn trial(text: &str, combination: u32) -> TrialSpec {
+    let plan = world::read(text, None).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
+    plan.trial(&TrialKey { block: 1, combination, replicate: 0 }).unwrap()
+}
+
+/// Arguments and token of a subject.
+fn own(trial: &TrialSpec, name: &str) -> (Vec<String>, AdminToken) {
+    let subject = trial.subjects.iter().find(|subject| subject.name == name).unwrap();
+    match &subject.kind {
+        SubjectKind::Own { arguments, token, .. } => (arguments.clone(), token.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn token(text: &str) -> AdminToken {
+    own(&trial(text, 0), "edge").1
+}
+
+fn with(line: &str) -> String {
+    EDGE.replace(MEMORY, &format!("{MEMORY}\n{line}"))
+}
+
+/// What is wrong, in one line.
+fn problem(text: &str) -> String {
+    let faults = world::read(text, None).err().unwrap_or_else(|| panic!("nothing is wrong with\n{text}"));
+    faults.0[0].to_string().lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn a_cache_is_emptied_with_a_token_that_nobody_had_to_write() {
+    let trial = trial(EDGE, 0);
+    let (arguments, token) = own(&trial, "edge");
+    assert_eq!(
+        (arguments, token),
+        (vec!["--upstream=${wiki.url}".into(), "--cache-memory=64MiB".into()], AdminToken::Drawn)
+    );
+    assert_eq!(own(&trial, "wiki").1, AdminToken::None);
+    let action = ResetAction::Admin { path: "/cache/purge".into(), content: "{}".into() };
+    assert_eq!(trial.resets, [Reset { subject: "edge".into(), name: "cache".into(), action }]);
+}
+
+#[test]
+fn a_token_of_the_experiments_own_is_used() {
+    for (written, meant) in
+        [("secrets/token", "/lab/secrets/token"), ("/run/token", "/run/token"), ("${folder}/token", "${folder}/token")]
+    {
+        let (arguments, token) = own(&trial(&with(&format!("admin_token_file = {written:?}")), 0), "edge");
+        assert_eq!(token, AdminToken::File(meant.to_owned()));
+        assert!(arguments.contains(&format!("--admin-token-file={meant}")), "{arguments:?}");
+    }
+    let both = with("config = \"edge.toml\"\nadmin_token_file = \"token\"");
+    assert_eq!(token(&both), AdminToken::File("/lab/token".into()));
+}
+
+#[test]
+fn a_token_is_drawn_only_where_a_reset_needs_it() {
+    assert_eq!(token(&EDGE.replace(MEMORY, "").replace(RESET, "")), AdminToken::None);
+    let described = with("reset.cache = { purge = \"/\" }");
+    assert_eq!(token(&described), AdminToken::None);
+    assert!(matches!(trial(&described, 0).resets[0].action, ResetAction::Request { .. }));
+    // The subject is the same whatever is reset, so that it need not be started anew for that.
+    assert_eq!(token(&EDGE.replace(RESET, "")), AdminToken::Drawn);
+    // A flag would win over what the file may say.
+    assert_eq!(token(&with("config = \"edge.toml\"").replace(RESET, "")), AdminToken::None);
+}
+
+#[test]
+fn where_nothing_is_kept_nothing_is_emptied() {
+    let levels = EDGE.replace("\"64MiB\"", "\"$memory\"") + "[factor]\nmemory = [0, \"0MiB\", \"10MiB\"]\n";
+    let seen = [0, 1, 2].map(|combination| {
+        let trial = trial(&levels, combination);
+        (own(&trial, "edge").1, trial.resets.len())
+    });
+    assert_eq!(seen, [(AdminToken::None, 0), (AdminToken::None, 0), (AdminToken::Drawn, 1)]);
+}
+
+#[test]
+fn what_lacks_is_told_with_the_subject_the_reset_and_the_remedy() {
+    assert_eq!(
+        problem(&EDGE.replace(MEMORY, "")),
+        "line 12, column 9: `edge.cache` needs `cache_memory` in subject `edge`; write [subject.edge] cache_memory = …, or leave the reset out"
+    );
+    let told = problem(&with("config = \"edge.toml\""));
+    assert!(told.contains("`edge.cache` needs the token of subject `edge`"), "{told}");
+    assert!(told.contains("admin_token_file = \"FILE\"") && told.contains("openssl rand"), "{told}");
+    let told = problem(&EDGE.replace("edge.cache", "edge.cahce"));
+    assert!(told.contains("subject `edge` has no reset `cahce`; did you mean `cache`?"), "{told}");
+    let told = problem(&EDGE.replace("edge.cache", "wiki.cache"));
+    assert!(told.contains("subject `wiki` has no reset `cache`"), "{told}");
+}
