@@ -8,6 +8,11 @@ const { runTests, getResults } = await load(`${suite}/client/runner.mjs`);
 const { default: tests } = await load(`${suite}/tests/index.mjs`);
 const fetch = createRequire(`${suite}/package.json`)('node-fetch');
 
+// A timer may end up to a millisecond early, and then an Age in whole seconds is one less than a case wants that waits for just so long.
+const LATER_MS = 50;
+const { setTimeout } = globalThis;
+globalThis.setTimeout = (call, ms, ...values) => setTimeout(call, ms + LATER_MS, ...values);
+
 // Most of the time is waiting for answers to grow old: together, all wait once.
 const ALL_AT_ONCE = 10000;
 await runTests(tests, fetch, false, base, ALL_AT_ONCE);
