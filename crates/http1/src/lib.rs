@@ -76,4 +76,4 @@ pub use relay::{FieldWriter, HopByHop, RelayedRequest, push_chunk};
 pub use request_line::is_authority;
 pub use server::{Content, Progress, ResponseWriter, ServerConnection};
 pub use status::reason_phrase;
-pub use trailers::LastChunk;
+pub use trailers::{LastChunk, is_targeted_cache_control};

@@ -76,8 +76,12 @@ const LEFT_OUT_PREFIXES: [&str; 14] = [
 /// The digest of a content is known behind it (RFC 9530, 2).
 const ALLOWED: &str = "content-digest";
 
-/// Targeted cache control (RFC 9213, 2.2).
-const TARGETED_SUFFIX: &str = "-cache-control";
+/// Whether a field of this name tells some caches other than Cache-Control tells all: targeted cache control (RFC 9213, 2.2).
+#[must_use]
+pub fn is_targeted_cache_control(name: &str) -> bool {
+    const SUFFIX: &[u8] = b"-cache-control";
+    name.as_bytes().last_chunk().is_some_and(|end: &[u8; SUFFIX.len()]| end.eq_ignore_ascii_case(SUFFIX))
+}
 
 /// Whether a message with this trailer is refused.
 pub(crate) fn is_refused(name: &[u8]) -> bool {
@@ -92,7 +96,7 @@ pub(crate) fn is_relayed(name: &str) -> bool {
     let is_left_out = REFUSED.contains(&&*name)
         || LEFT_OUT.contains(&&*name)
         || LEFT_OUT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || name.ends_with(TARGETED_SUFFIX);
+        || is_targeted_cache_control(&name);
     is_plain && (!is_left_out || name == ALLOWED)
 }
 

@@ -2,6 +2,7 @@
 
 use breme_http1::{
     ClientError, ClientProgress, Content, Field, FieldStorage, Fields, Framing, ResponseHead, ResponseWriter,
+    is_targeted_cache_control,
 };
 use breme_node::{Close, CloseReason, Received};
 use bytes::Bytes;
@@ -338,11 +339,9 @@ enum AnswerStep {
     Failed,
 }
 
-/// Whether it tells some caches other than Cache-Control tells all (RFC 9213, 2.2, and its forerunner).
+/// Whether it tells some caches other than Cache-Control tells all, in the words of RFC 9213 or of its forerunner.
 fn is_for_other_caches(name: &str) -> bool {
-    const SUFFIX: &str = "-Cache-Control";
-    let end = name.len().checked_sub(SUFFIX.len()).and_then(|start| name.get(start..));
-    end.is_some_and(|end| end.eq_ignore_ascii_case(SUFFIX)) || name.eq_ignore_ascii_case("Surrogate-Control")
+    is_targeted_cache_control(name) || name.eq_ignore_ascii_case("Surrogate-Control")
 }
 
 /// What the client is announced. What has no end but the connection's goes on in chunks.
