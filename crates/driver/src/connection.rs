@@ -11,7 +11,7 @@
 use std::io::IoSlice;
 use std::ops::Range;
 
-use breme_node::{Action, Actions, CloseReason, ConnectTicket, TlsClientId};
+use breme_node::{Action, CloseReason, ConnectTicket, Log, TlsClientId};
 use bytes::{Bytes, BytesMut};
 
 use crate::queue::SendQueue;
@@ -219,23 +219,23 @@ impl Connection {
     }
 
     /// Sends the segments of `range`: directly from where they are, if nothing waits before them; the rest is queued.
-    pub(crate) fn send(&mut self, actions: &Actions, range: Range<usize>) {
+    pub(crate) fn send(&mut self, log: Log<'_>, range: Range<usize>) {
         if !self.may_send() {
             return;
         }
         let mut next = range.start;
         while next < range.end && self.queue.is_none() && self.is_writable && self.failure.is_none() {
-            if matches!(actions.get(next), Some(Action::SendFile(..))) {
+            if matches!(log.get(next), Some(Action::SendFile(..))) {
                 break;
             }
-            next = self.send_directly(actions, next..range.end);
+            next = self.send_directly(log, next..range.end);
         }
         if self.failure.is_some() {
             return;
         }
         let was_empty = self.queue.is_none();
         for index in next..range.end {
-            self.enqueue(actions, index, 0);
+            self.enqueue(log, index, 0);
         }
         self.queue_pending();
         if was_empty {
@@ -244,45 +244,47 @@ impl Connection {
     }
 
     /// One call for as many segments as it takes; what the kernel leaves of them is queued. Returns the next index.
-    fn send_directly(&mut self, actions: &Actions, range: Range<usize>) -> usize {
-        if memory(actions, range.start).is_empty() {
+    fn send_directly(&mut self, log: Log<'_>, range: Range<usize>) -> usize {
+        if log.memory(range.start).is_empty() {
             return range.start + 1;
         }
-        let is_alone = range.len() == 1 || !is_memory(actions, range.start + 1);
-        let end = if is_alone { range.start + 1 } else { end_of_memory(actions, range.clone()) };
+        let is_alone = range.len() == 1 || !log.is_memory(range.start + 1);
+        let end = if is_alone { range.start + 1 } else { end_of_memory(log, range.clone()) };
         let more = end < range.end;
         let outcome = if is_alone {
-            self.transport.send(memory(actions, range.start), more)
+            self.transport.send(log.memory(range.start), more)
         } else {
             let mut slices = [IoSlice::new(&[]); SEGMENTS_PER_SEND];
             for (slice, index) in slices.iter_mut().zip(range.start..end) {
-                *slice = IoSlice::new(memory(actions, index));
+                *slice = IoSlice::new(log.memory(index));
             }
             self.transport.send_segments(&slices[..end - range.start], more)
         };
         if let Some(moved) = self.note(&outcome) {
             self.left_bytes += moved.bytes;
-            self.enqueue_rest(actions, range.start..end, moved.bytes);
+            self.enqueue_rest(log, range.start..end, moved.bytes);
         }
         end
     }
 
-    fn enqueue_rest(&mut self, actions: &Actions, range: Range<usize>, sent_bytes: usize) {
+    fn enqueue_rest(&mut self, log: Log<'_>, range: Range<usize>, sent_bytes: usize) {
         let mut skipped = sent_bytes;
         for index in range {
-            let length = memory(actions, index).len();
+            let length = log.memory(index).len();
             if skipped < length {
-                self.enqueue(actions, index, skipped);
+                self.enqueue(log, index, skipped);
             }
             skipped = skipped.saturating_sub(length);
         }
     }
 
-    fn enqueue(&mut self, actions: &Actions, index: usize, skipped: usize) {
+    fn enqueue(&mut self, log: Log<'_>, index: usize, skipped: usize) {
         let queue = self.queue.get_or_insert_default();
         let is_sealed_out = self.transport.pending_bytes() == 0;
-        match actions.get(index) {
-            Some(Action::Send(..)) => queue.push(Bytes::copy_from_slice(&actions.bytes(index)[skipped..])),
+        match log.get(index) {
+            Some(Action::Send(..) | Action::SendReceived(..)) => {
+                queue.push(Bytes::copy_from_slice(&log.memory(index)[skipped..]));
+            }
             Some(Action::SendShared(_, segment)) => queue.push(segment.slice(skipped..)),
             Some(Action::SendFile(_, range)) => queue.push_file(range.clone()),
             _ => {}
@@ -412,19 +414,8 @@ impl Connection {
     }
 }
 
-pub(crate) fn is_memory(actions: &Actions, index: usize) -> bool {
-    matches!(actions.get(index), Some(Action::Send(..) | Action::SendShared(..)))
-}
-
 /// Where the segments that lie in memory end, within `range` and what one send may hold.
-fn end_of_memory(actions: &Actions, range: Range<usize>) -> usize {
+fn end_of_memory(log: Log<'_>, range: Range<usize>) -> usize {
     let end = range.end.min(range.start + SEGMENTS_PER_SEND);
-    (range.start..end).find(|&index| !is_memory(actions, index)).unwrap_or(end)
-}
-
-pub(crate) fn memory(actions: &Actions, index: usize) -> &[u8] {
-    match actions.get(index) {
-        Some(Action::SendShared(_, segment)) => segment,
-        _ => actions.bytes(index),
-    }
+    (range.start..end).find(|&index| !log.is_memory(index)).unwrap_or(end)
 }

@@ -323,12 +323,8 @@ mod tests {
             };
             let length = self.request.send(connection, variables, &mut actions);
             let mut bytes = Vec::new();
-            for index in 0..actions.len() {
-                match actions.get(index) {
-                    Some(breme_node::Action::SendShared(_, shared)) => bytes.extend_from_slice(shared),
-                    _ => bytes.extend_from_slice(actions.bytes(index)),
-                }
-            }
+            let log = actions.with_received(&[]);
+            (0..log.len()).for_each(|index| bytes.extend_from_slice(log.memory(index)));
             assert_eq!(bytes.len(), length);
             String::from_utf8(bytes).unwrap()
         }

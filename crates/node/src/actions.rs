@@ -2,11 +2,15 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::{ConnectTicket, ConnectionId, ShardId, TlsClientId};
+
+/// What is longer is cheaper to hand over than to copy. Measured with shared segments.
+pub const COPIED_BYTES_MAX: usize = 2048;
 
 /// The log of one or several calls. The driver owns it and uses it again, so that a small answer costs no allocation.
 #[derive(Debug, Default)]
@@ -23,6 +27,8 @@ pub enum Action {
     Send(ConnectionId, SendRange),
     /// Send a shared segment.
     SendShared(ConnectionId, Bytes),
+    /// Send a part of what was lent for this call: of [`crate::Received::bytes`].
+    SendReceived(ConnectionId, Range<usize>),
     /// Send a part of a file.
     SendFile(ConnectionId, FileRange),
     /// When all that was sent before has left, end the sending (half-close).
@@ -41,6 +47,13 @@ pub enum Action {
     Wake(ShardId, u64),
     /// This node is done: drop what is open and return it.
     Exit,
+}
+
+/// For drivers: the log of a call, with the bytes that were lent for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Log<'a> {
+    actions: &'a Actions,
+    received: &'a [u8],
 }
 
 /// Where the bytes of an [`Action::Send`] begin in the buffer; they end where the next one's begin.
@@ -118,10 +131,19 @@ impl Actions {
         &mut self.bytes
     }
 
-    /// Sends a shared segment without copying it. For less than about 2 kB, appending to [`Actions::send`] is cheaper.
+    /// Sends a shared segment without copying it. Up to [`COPIED_BYTES_MAX`], appending to [`Actions::send`] is cheaper.
     pub fn send_shared(&mut self, connection: ConnectionId, segment: Bytes) {
         if !segment.is_empty() {
             self.log.push(Action::SendShared(connection, segment));
+        }
+    }
+
+    /// Sends on what was lent for this call: `part` of all that `received` holds, as the driver lent it. A short part, or one that does not lie in
+    /// it, is copied.
+    pub fn send_received(&mut self, connection: ConnectionId, received: &[u8], part: &[u8]) {
+        match place_in(received, part) {
+            Some(range) if part.len() > COPIED_BYTES_MAX => self.log.push(Action::SendReceived(connection, range)),
+            _ => self.send(connection).extend_from_slice(part),
         }
     }
 
@@ -206,12 +228,61 @@ impl Actions {
         &self.bytes[*start..end.unwrap_or(self.bytes.len())]
     }
 
+    /// For drivers: the log of a call for which `received` was lent.
+    #[must_use]
+    pub const fn with_received<'a>(&'a self, received: &'a [u8]) -> Log<'a> {
+        Log { actions: self, received }
+    }
+
     /// For drivers: forgets everything, keeps the memory (up to `bytes_kept` of it).
     pub fn clear(&mut self, bytes_kept: usize) {
         self.log.clear();
         self.bytes.clear();
         self.bytes.shrink_to(bytes_kept);
     }
+}
+
+impl<'a> Log<'a> {
+    /// How many things are to be done.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// Whether nothing is to be done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&'a Action> {
+        self.actions.get(index)
+    }
+
+    /// Whether the one at `index` sends bytes that lie in memory.
+    #[must_use]
+    pub fn is_memory(&self, index: usize) -> bool {
+        matches!(self.get(index), Some(Action::Send(..) | Action::SendShared(..) | Action::SendReceived(..)))
+    }
+
+    /// The bytes in memory that the one at `index` sends; nothing for any other action.
+    #[must_use]
+    pub fn memory(&self, index: usize) -> &'a [u8] {
+        match self.get(index) {
+            Some(Action::SendShared(_, segment)) => segment,
+            Some(Action::SendReceived(_, range)) => self.received.get(range.clone()).unwrap_or_default(),
+            _ => self.actions.bytes(index),
+        }
+    }
+}
+
+/// Where `part` lies in `whole`, if it does.
+fn place_in(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
 }
 
 #[cfg(test)]
@@ -233,5 +304,23 @@ mod tests {
         assert_eq!(actions.bytes(2), b"other");
         actions.clear(0);
         assert!(actions.is_empty());
+    }
+
+    #[test]
+    fn what_was_received_is_sent_from_where_it_lies() {
+        let (connection, received) = (ConnectionId::new(0, 0), [7; 3 * COPIED_BYTES_MAX]);
+        let elsewhere = received;
+        let mut actions = Actions::new();
+        actions.send(connection).extend_from_slice(b"head");
+        actions.send_received(connection, &received, &received[9..9 + COPIED_BYTES_MAX + 1]);
+        actions.send_received(connection, &received, &received[1..=COPIED_BYTES_MAX]);
+        actions.send_received(connection, &received, &elsewhere);
+        let log = actions.with_received(&received);
+        assert_eq!(log.len(), 3);
+        assert_eq!(log.memory(0), b"head");
+        assert!(matches!(log.get(1), Some(Action::SendReceived(_, range)) if *range == (9..9 + COPIED_BYTES_MAX + 1)));
+        assert_eq!(log.memory(1).as_ptr(), received[9..].as_ptr());
+        assert_eq!(log.memory(2).len(), COPIED_BYTES_MAX + elsewhere.len());
+        assert_eq!(actions.with_received(&[]).memory(1), b"");
     }
 }

@@ -16,8 +16,8 @@
 //!   the driver and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the
 //!   node [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
 //!   keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call.
-//! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared segments
-//!   and file ranges. Nothing leaves before the call returns; all that one call produced for a connection leaves in one
+//! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared segments,
+//!   file ranges, and parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the call returns; all that one call produced for a connection leaves in one
 //!   system call where the kernel allows. What the kernel does not take stays in the driver's queue of that connection. While that
 //!   queue is long, an *accepted* connection is lent no more bytes: a peer that does not read its answers may not ask for more. A
 //!   connection that the node *opened* is always lent: were both sides to wait until their queues are empty, neither would ever
@@ -42,7 +42,7 @@ mod tls;
 
 use std::time::Duration;
 
-pub use actions::{Action, Actions, Close, Endpoint, FileRange, SendRange};
+pub use actions::{Action, Actions, COPIED_BYTES_MAX, Close, Endpoint, FileRange, Log, SendRange};
 use breme_base::Instant;
 pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
 pub use tls::{Handshake, TlsClientId, TlsFailure};

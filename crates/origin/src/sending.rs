@@ -2,14 +2,12 @@
 //! handed over without being touched.
 
 use breme_http1::{Content, FieldBlock, Framing, ResponseWriter, ServerConnection};
-use breme_node::{Actions, ConnectionId};
+use breme_node::{Actions, COPIED_BYTES_MAX, ConnectionId};
 use bytes::Bytes;
 
 use crate::answer::{Answer, Body, Caching, Lines, Part, representation};
 use crate::entry::line;
 
-/// A content up to this length is copied; past it sharing is cheaper.
-pub(crate) const COPIED_BYTES_MAX: usize = 2048;
 /// Content of `/bytes/N` that is handed over at once. The next comes when the driver's queue is empty.
 pub(crate) const PATTERN_BATCH_BYTES: u64 = 1024 * 1024;
 const PATTERN_LINE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n";

@@ -118,11 +118,17 @@ impl ProxyNode {
     }
 
     fn turn<'a>(&'a mut self, now: Instant, actions: &'a mut Actions) -> Turn<'a> {
+        self.turn_with(now, &[], actions)
+    }
+
+    /// A turn in which `received` is lent.
+    fn turn_with<'a>(&'a mut self, now: Instant, received: &'a [u8], actions: &'a mut Actions) -> Turn<'a> {
         Turn {
             shared: &self.shared,
             node: &mut self.state,
             now,
             actions,
+            received,
             receiving: None,
             is_wanted: false,
             given: None,
@@ -237,8 +243,8 @@ impl Node for ProxyNode {
         actions: &mut Actions,
     ) -> usize {
         match self.state.owner(id) {
-            Owner::Client(key) => self.turn(now, actions).receive_from_client(key, received),
-            Owner::Server(key) => self.turn(now, actions).receive_from_server(key, received),
+            Owner::Client(key) => self.turn_with(now, received.bytes, actions).receive_from_client(key, received),
+            Owner::Server(key) => self.turn_with(now, received.bytes, actions).receive_from_server(key, received),
             Owner::Check(number) => self.turn(now, actions).receive_from_checked(number, received),
             Owner::Nobody => received.bytes.len(),
         }
@@ -306,6 +312,8 @@ struct Turn<'a> {
     node: &'a mut State,
     now: Instant,
     actions: &'a mut Actions,
+    /// All that is lent: what lies in it is sent on without a copy.
+    received: &'a [u8],
     /// The client whose requests are being read in this turn: what comes behind an answer is read there.
     receiving: Option<ClientKey>,
     /// The stored answer to the request that is being read should become familiar.

@@ -1,7 +1,7 @@
 //! Calling nodes, and carrying out what they ask for. A node is called only from the loop, never from within another call.
 
 use breme_base::Instant;
-use breme_node::{Action, Actions, Close, CloseReason, ConnectionId};
+use breme_node::{Action, Actions, Close, CloseReason, ConnectionId, Log};
 use bytes::Bytes;
 
 use crate::Simulation;
@@ -81,7 +81,7 @@ impl Simulation {
         let Some((mut node, mut actions)) = self.borrow_node(shard_index) else { return };
         self.trace.note(self.now, shard_index, connection, what);
         call(&mut *node, self.now, &mut actions);
-        self.return_node(shard_index, node, actions);
+        self.return_node(shard_index, node, actions, &[]);
     }
 
     /// The node and its log, unless it is done. To be [returned](Self::return_node).
@@ -93,9 +93,16 @@ impl Simulation {
         shard.node.take().map(|node| (node, std::mem::take(&mut shard.actions)))
     }
 
-    pub(crate) fn return_node(&mut self, shard_index: usize, node: Box<dyn Hosted>, mut actions: Actions) {
+    /// Carries out what the node asked for in a call for which `received` was lent.
+    pub(crate) fn return_node(
+        &mut self,
+        shard_index: usize,
+        node: Box<dyn Hosted>,
+        mut actions: Actions,
+        received: &[u8],
+    ) {
         self.shards[shard_index].node = Some(node);
-        self.carry_out(shard_index, &actions);
+        self.carry_out(shard_index, actions.with_received(received));
         actions.clear(ACTION_BYTES_KEPT);
         self.shards[shard_index].actions = actions;
         self.ask_deadline(shard_index);
@@ -103,13 +110,13 @@ impl Simulation {
     }
 
     /// Does what the node asked for, in order; then sends for each connection at once all that one call produced.
-    fn carry_out(&mut self, shard_index: usize, actions: &Actions) {
+    fn carry_out(&mut self, shard_index: usize, log: Log<'_>) {
         let mut touched = std::mem::take(&mut self.touched);
         let mut exits = false;
-        for index in 0..actions.len() {
-            match actions.get(index) {
+        for index in 0..log.len() {
+            match log.get(index) {
                 Some(Action::Exit) => exits = true,
-                Some(action) => touched.extend(self.perform(shard_index, action, || actions.bytes(index))),
+                Some(action) => touched.extend(self.perform(shard_index, action, || log.memory(index))),
                 None => {}
             }
             if exits {
@@ -133,7 +140,9 @@ impl Simulation {
         copied: impl FnOnce() -> &'a [u8],
     ) -> Option<EndIndex> {
         match action {
-            Action::Send(id, _) => self.queue(shard_index, *id, || Segment::Memory(Bytes::copy_from_slice(copied()))),
+            Action::Send(id, _) | Action::SendReceived(id, _) => {
+                self.queue(shard_index, *id, || Segment::Memory(Bytes::copy_from_slice(copied())))
+            }
             Action::SendShared(id, segment) => self.queue(shard_index, *id, || Segment::Memory(segment.clone())),
             Action::SendFile(id, range) => self.queue(shard_index, *id, || Segment::File(range.clone())),
             Action::Finish(id) => {

@@ -258,9 +258,8 @@ impl Simulation {
             "{name} took {taken_bytes} of the {lent_bytes} bytes that were lent on {id:?}"
         );
         self.trace.note(self.now, shard_index, Some(id), What::Took(taken_bytes));
-        inbox.drain(..taken_bytes);
-        self.end_mut(end).incoming.inbox = inbox;
-        self.return_node(shard_index, node, actions);
+        self.end_mut(end).incoming.inbox = inbox.split_off(taken_bytes);
+        self.return_node(shard_index, node, actions, &inbox);
     }
 }
 

@@ -105,8 +105,11 @@ impl Node for Echo {
         actions: &mut Actions,
     ) -> usize {
         let taken = self.wanted(received);
+        // One half is copied, the other sent on from where it lies.
+        let (first, second) = received.bytes[..taken].split_at(taken / 2);
         if taken > 0 {
-            actions.send(connection).extend_from_slice(&received.bytes[..taken]);
+            actions.send(connection).extend_from_slice(first);
+            actions.send_received(connection, received.bytes, second);
         }
         if taken < received.bytes.len() {
             self.ask_for_rest(now, connection, actions);

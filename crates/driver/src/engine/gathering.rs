@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use breme_node::{Action, Actions, CloseReason, ConnectionId, Node};
+use breme_node::{Action, CloseReason, ConnectionId, Log, Node};
 use bytes::Bytes;
 
 use super::Engine;
-use crate::connection::{Phase, is_memory, memory};
+use crate::connection::Phase;
 use crate::port::Port;
 
 /// Plaintext that is sealed to be put aside: with what sealing adds, it must fit into what the port takes.
@@ -21,19 +21,19 @@ const PIECES_MAX: usize = 4;
 impl<N: Node, P: Port> Engine<N, P> {
     /// Puts a send aside, to leave with those of other connections. A connection has at most one there: the one before must have
     /// [left](Self::send_gathered).
-    pub(super) fn gather(&mut self, actions: &Actions, range: Range<usize>, id: ConnectionId) -> bool {
-        if !P::GATHERS || range.len() > PIECES_MAX || !range.clone().all(|index| is_memory(actions, index)) {
+    pub(super) fn gather(&mut self, log: Log<'_>, range: Range<usize>, id: ConnectionId) -> bool {
+        if !P::GATHERS || range.len() > PIECES_MAX || !range.clone().all(|index| log.is_memory(index)) {
             return false;
         }
         let mut pieces: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
-        pieces.iter_mut().zip(range.clone()).for_each(|(piece, index)| *piece = memory(actions, index));
+        pieces.iter_mut().zip(range.clone()).for_each(|(piece, index)| *piece = log.memory(index));
         let length = pieces.iter().map(|piece| piece.len()).sum();
         let Some(connection) = self.table.get_mut(id) else { return false };
         if length == 0 || !connection.may_be_gathered() {
             return false;
         }
         let is_taken = match connection.transport.secured {
-            None => match shared(actions, range) {
+            None => match shared(log, range) {
                 Some(segment) => self.port.gather_shared(id, connection, segment),
                 None => self.port.gather(id, connection, &pieces),
             },
@@ -106,8 +106,8 @@ impl<N: Node, P: Port> Engine<N, P> {
 }
 
 /// The one segment that is all of a send.
-fn shared(actions: &Actions, range: Range<usize>) -> Option<&Bytes> {
-    match actions.get(range.start) {
+fn shared(log: Log<'_>, range: Range<usize>) -> Option<&Bytes> {
+    match log.get(range.start) {
         Some(Action::SendShared(_, segment)) if range.len() == 1 => Some(segment),
         _ => None,
     }

@@ -165,6 +165,19 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     /// Shows the node what it has not taken and what is fresh.
     pub(super) fn lend(&mut self, id: ConnectionId, fresh: Fresh<'_>) {
+        match fresh {
+            Fresh::None => self.lend_bytes(id, &[]),
+            Fresh::Brought(bytes) => self.lend_bytes(id, bytes),
+            Fresh::Received(count) => {
+                // Nothing is received while what was is lent and sent on.
+                let buffer = std::mem::take(&mut self.receive_buffer);
+                self.lend_bytes(id, &buffer[..count]);
+                self.receive_buffer = buffer;
+            }
+        }
+    }
+
+    fn lend_bytes(&mut self, id: ConnectionId, fresh: &[u8]) {
         if self.is_exiting {
             return;
         }
@@ -172,11 +185,6 @@ impl<N: Node, P: Port> Engine<N, P> {
         let Some(connection) = self.table.get_mut(id) else { return };
         let came = came(&mut self.stamps, connection, self.now);
         let ended = connection.has_ended;
-        let fresh = match fresh {
-            Fresh::None => &[],
-            Fresh::Received(count) => &self.receive_buffer[..count],
-            Fresh::Brought(bytes) => bytes,
-        };
         if !fresh.is_empty() {
             self.control.counters(self.id).add_received(fresh.len());
         }
@@ -184,17 +192,17 @@ impl<N: Node, P: Port> Engine<N, P> {
             let received = Received { bytes: fresh, ended, came };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
             connection.retained.extend_from_slice(fresh.get(taken..).unwrap_or_default());
+            self.run_actions_on(fresh);
         } else {
-            connection.retained.extend_from_slice(fresh);
-            let received = Received { bytes: &connection.retained, ended, came };
+            let mut lent = std::mem::take(&mut connection.retained);
+            lent.extend_from_slice(fresh);
+            let received = Received { bytes: &lent, ended, came };
             let taken = self.node.handle_received(self.now, id, received, &mut self.actions);
-            if taken < connection.retained.len() {
-                bytes::Buf::advance(&mut connection.retained, taken);
-            } else {
-                connection.retained = bytes::BytesMut::new();
+            if taken < lent.len() {
+                connection.retained = lent.split_off(taken); // an empty rest would keep its memory
             }
+            self.run_actions_on(&lent);
         }
-        self.run_actions();
     }
 
     /// A broken connection lives only as long as there is something to read that the node wants.

@@ -1,6 +1,6 @@
 //! The node's wishes: the log of a call is carried out in order.
 
-use breme_node::{Action, Actions, Close, ConnectionId, Node, ShardId};
+use breme_node::{Action, Close, ConnectionId, Log, Node, ShardId};
 
 use super::Engine;
 use crate::connection::Phase;
@@ -15,6 +15,11 @@ const WAKES_DELAYED_MAX: usize = 4_096;
 impl<N: Node, P: Port> Engine<N, P> {
     /// Carries out the log of the last call, in order.
     pub(super) fn run_actions(&mut self) {
+        self.run_actions_on(&[]);
+    }
+
+    /// The same, of a call for which `received` was lent.
+    pub(super) fn run_actions_on(&mut self, received: &[u8]) {
         if self.actions.is_empty() {
             return;
         }
@@ -22,16 +27,14 @@ impl<N: Node, P: Port> Engine<N, P> {
             return self.actions.clear(ACTION_BYTES_KEPT);
         }
         let mut actions = std::mem::take(&mut self.actions);
+        let log = actions.with_received(received);
         let mut index = 0;
-        while let Some(action) = actions.get(index) {
-            index = match action {
-                Action::Send(id, _) | Action::SendShared(id, _) | Action::SendFile(id, _) => {
-                    self.send(&actions, index, *id)
-                }
-                other => {
-                    self.run_action(other);
-                    index + 1
-                }
+        while let Some(action) = log.get(index) {
+            index = if let Some(id) = receiver(action) {
+                self.send(log, index, id)
+            } else {
+                self.run_action(action);
+                index + 1
             };
             if self.is_exiting {
                 break;
@@ -43,7 +46,7 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     pub(super) fn run_action(&mut self, action: &Action) {
         match *action {
-            Action::Send(..) | Action::SendShared(..) | Action::SendFile(..) => {}
+            Action::Send(..) | Action::SendShared(..) | Action::SendReceived(..) | Action::SendFile(..) => {}
             Action::Finish(id) => self.finish(id),
             Action::Close(id, Close::Graceful) => self.close(id),
             Action::Close(id, Close::Abort) => self.abort(id),
@@ -60,15 +63,15 @@ impl<N: Node, P: Port> Engine<N, P> {
     }
 
     /// Sends all consecutive segments for one connection, and returns the index behind them.
-    pub(super) fn send(&mut self, actions: &Actions, start: usize, id: ConnectionId) -> usize {
-        let end = end_of_run(actions, start, id);
+    pub(super) fn send(&mut self, log: Log<'_>, start: usize, id: ConnectionId) -> usize {
+        let end = end_of_run(log, start, id);
         self.send_gathered(id);
-        if self.gather(actions, start..end, id) {
+        if self.gather(log, start..end, id) {
             return end;
         }
         let Some(connection) = self.table.get_mut(id) else { return end };
         let had_queue = connection.queue.is_some();
-        connection.send(actions, start..end);
+        connection.send(log, start..end);
         self.control.counters(self.id).add_sent(connection.take_left_bytes());
         if connection.queue.is_some() {
             if !had_queue {
@@ -121,13 +124,20 @@ impl<N: Node, P: Port> Engine<N, P> {
     }
 }
 
-fn end_of_run(actions: &Actions, start: usize, connection: ConnectionId) -> usize {
+fn end_of_run(log: Log<'_>, start: usize, connection: ConnectionId) -> usize {
     let mut end = start + 1;
-    while let Some(Action::Send(id, _) | Action::SendShared(id, _) | Action::SendFile(id, _)) = actions.get(end) {
-        if *id != connection {
-            break;
-        }
+    while log.get(end).and_then(receiver) == Some(connection) {
         end += 1;
     }
     end
+}
+
+/// The connection on which something is sent.
+fn receiver(action: &Action) -> Option<ConnectionId> {
+    match action {
+        Action::Send(id, _) | Action::SendShared(id, _) | Action::SendReceived(id, _) | Action::SendFile(id, _) => {
+            Some(*id)
+        }
+        _ => None,
+    }
 }

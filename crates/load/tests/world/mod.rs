@@ -214,7 +214,7 @@ impl World {
         call(&mut self.nodes[shard], self.now, &mut actions);
         for index in 0..actions.len() {
             let action = actions.get(index).unwrap().clone();
-            let bytes = actions.bytes(index).to_vec();
+            let bytes = actions.with_received(&[]).memory(index).to_vec();
             self.act(shard, action, &bytes);
         }
     }
@@ -225,8 +225,7 @@ impl World {
                 self.attempts.push((self.now, address));
                 self.later(LATENCY, Event::Connected(shard, ticket, address));
             }
-            Action::Send(id, _) => self.deliver(shard, id, bytes),
-            Action::SendShared(id, segment) => self.deliver(shard, id, &segment),
+            Action::Send(id, _) | Action::SendShared(id, _) => self.deliver(shard, id, bytes),
             Action::Close(id, _) => {
                 let connection = self.index_of(shard, id);
                 self.connections[connection].server_is_done = true;

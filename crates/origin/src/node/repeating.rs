@@ -1,13 +1,12 @@
 //! The turn's short way: a [familiar](crate::familiar) request has the answer that it had before.
 
 use breme_http1::{RequestHead, Version};
-use breme_node::Action;
+use breme_node::{Action, COPIED_BYTES_MAX};
 
 use super::Turn;
 use crate::answer::{Answer, Lasting};
 use crate::counters::Source;
 use crate::familiar::{Answered, Moment};
-use crate::sending::COPIED_BYTES_MAX;
 
 impl Turn<'_> {
     /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no place in a

@@ -4,7 +4,7 @@ use breme_http1::{
     ClientError, ClientProgress, Content, Field, FieldStorage, Fields, Framing, ResponseHead, ResponseWriter,
     is_targeted_cache_control,
 };
-use breme_node::{Close, CloseReason, Received};
+use breme_node::{COPIED_BYTES_MAX, Close, CloseReason, Received};
 use bytes::Bytes;
 
 use super::Turn;
@@ -12,9 +12,6 @@ use super::caching::Taking;
 use super::tables::{ClientKey, ExchangeKey, ServerKey, Stage, Way};
 use crate::access_log::Ending;
 use crate::failure::Failure;
-
-/// Longer pieces of memory are handed over; shorter ones are cheaper to copy.
-pub(super) const COPIED_BYTES_MAX: usize = 2048;
 
 impl Turn<'_> {
     /// Reads as much of the answer as has come. Tells how many bytes were taken.
@@ -202,7 +199,7 @@ impl Turn<'_> {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         match exchange.answer {
-            Some(Way::Raw) => self.actions.send(client.id).extend_from_slice(bytes),
+            Some(Way::Raw) => self.actions.send_received(client.id, self.received, bytes),
             Some(Way::Chunks) => client.http.chunk(bytes, self.actions.send(client.id)),
             Some(Way::None) | None => return,
         }

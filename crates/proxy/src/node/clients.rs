@@ -117,10 +117,9 @@ impl Turn<'_> {
         exchange.progress = now;
         let (way, server) = (exchange.content, exchange.server);
         let Some(id) = server.and_then(|server| self.server(server)).map(|server| server.id) else { return };
-        let out = self.actions.send(id);
         match way {
-            Way::Chunks => push_chunk(out, bytes),
-            Way::Raw => out.extend_from_slice(bytes),
+            Way::Chunks => push_chunk(self.actions.send(id), bytes),
+            Way::Raw => self.actions.send_received(id, self.received, bytes),
             Way::None => {}
         }
         self.node.counts.bytes_upstream.add_many(bytes.len() as u64);

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use breme_cache::{Answer, Content};
 use breme_http1::RequestHead;
-use breme_node::Action;
+use breme_node::{Action, COPIED_BYTES_MAX};
 use bytes::Bytes;
 
 use super::Turn;
-use super::answering::COPIED_BYTES_MAX;
 use super::notes::{Noted, Notes, record_hit};
 use super::standing::{Given, Lesson};
 use super::tables::ClientKey;

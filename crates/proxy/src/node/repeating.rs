@@ -110,9 +110,8 @@ impl Turn<'_> {
             return None;
         }
         let whole = self.node.servers.get_mut(server_key.index())?.http.receive_whole(input, &known.answer)?;
-        let out = self.actions.send(client.id);
-        out.extend_from_slice(&known.told);
-        out.extend_from_slice(whole.content);
+        self.actions.send(client.id).extend_from_slice(&known.told);
+        self.actions.send_received(client.id, self.received, whole.content);
         client.http.repeat_answer();
         let length = whole.content.len() as u64;
         let duration = self.now.since(exchange.sent);

@@ -64,7 +64,7 @@ impl Turn<'_> {
         let server = exchange.server?;
         let id = self.server(server)?.id;
         if length > 0 {
-            self.actions.send(id).extend_from_slice(received.bytes);
+            self.actions.send_received(id, self.received, received.bytes);
             self.node.counts.bytes_upstream.add_many(length as u64);
         }
         if received.ended && !client_ended {
@@ -87,7 +87,7 @@ impl Turn<'_> {
         let client = exchange.client?;
         let id = self.client(client)?.id;
         if length > 0 {
-            self.actions.send(id).extend_from_slice(received.bytes);
+            self.actions.send_received(id, self.received, received.bytes);
             self.node.counts.bytes_downstream.add_many(length as u64);
         }
         if received.ended && !server_ended {

@@ -22,11 +22,14 @@ impl<N> Meter<N> {
         let before = actions.len();
         let outcome = call(&mut self.node, actions);
         for index in before..actions.len() {
-            if let Some(Action::Send(id, _)) = actions.get(index)
-                && now < self.until
-            {
-                let sent = self.sent.entry(*id).or_default();
-                *sent += actions.bytes(index).len() as u64;
+            let (id, length) = match actions.get(index) {
+                Some(Action::Send(id, _)) => (*id, actions.bytes(index).len()),
+                Some(Action::SendReceived(id, range)) => (*id, range.len()),
+                _ => continue,
+            };
+            if now < self.until {
+                let sent = self.sent.entry(id).or_default();
+                *sent += length as u64;
                 self.peak.fetch_max(*sent, Ordering::Relaxed);
             }
         }
