@@ -282,6 +282,10 @@ fn sighup_reads_the_file_again() {
             assert!(begun.elapsed() < PATIENCE, "{driver}: the old limit stays");
         }
 
+        proxy.signal("HUP");
+        let line = line_with(&mut told, "read again");
+        assert!(line.contains("nothing has changed; only after a restart: threads"), "still to be done: {line}");
+
         fs::write(&path, "upstraem = 1\n").unwrap();
         proxy.signal("HUP");
         let line = line_with(&mut told, "did you mean");
