@@ -197,7 +197,8 @@ impl Args {
     pub(super) fn cache_settings(&self, secrets: &Secrets) -> Option<CacheSettings> {
         let settings = self.caching.settings(&self.via_name, secrets.seed)?;
         // The balancer's cookie is between the proxy and its clients: no answer depends on it.
-        Some(CacheSettings { ignored_cookies: self.balancing.own_cookie().into_iter().collect(), ..settings })
+        let ignored = self.balancing.own_cookie().into_iter().chain(self.caching.cache_ignore_cookie.iter().cloned());
+        Some(CacheSettings { ignored_cookies: ignored.collect(), ..settings })
     }
 
     pub(super) fn max_head(&self) -> usize {
