@@ -66,6 +66,12 @@ pub fn changed<'a>(command: &'a Command, before: &ArgMatches, after: &ArgMatches
     keys(command).filter(|(_, argument)| differs(argument)).map(|(name, _)| name).collect()
 }
 
+/// The (first) value of a key, as it was written; nothing if there is none.
+pub fn value(matches: &ArgMatches, key: &str) -> String {
+    let raw = matches.get_raw(&key.replace('-', "_")).into_iter().flatten().next();
+    raw.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 fn values(argument: &Arg, matches: &ArgMatches) -> Vec<OsString> {
     let id = argument.get_id().as_str();
     matches.get_raw(id).into_iter().flatten().map(ToOwned::to_owned).collect()

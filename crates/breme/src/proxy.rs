@@ -70,9 +70,10 @@ pub fn command() -> Command {
 /// What the command line says, and what the file says of the rest.
 fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let matches = configuration::matches(&command(), &words, config)?;
+    let command = command();
+    let matches = configuration::matches(&command, &words, config)?;
     let args = Args::from_arg_matches(&matches).map_err(|error| Failure::usage(in_a_line(&error)))?;
-    args.check()?;
+    args.check(&command, &matches)?;
     Ok((matches, args))
 }
 
@@ -105,6 +106,7 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     let lines = log.as_ref().map(Writer::log);
     let mut reloading = Reloading {
         config: args.config.clone(),
+        started: matches.clone(),
         matches,
         secrets: parts.secrets,
         proxy: proxy.clone(),
@@ -118,9 +120,9 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
     };
     obey(signals, running.stopper(), readiness.clone(), move || reloading.reload())?;
     let admin_address = admin.as_ref().map(AdminListener::address);
-    let metrics = ProxyMetrics { proxy, upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
+    let metrics = ProxyMetrics { proxy: proxy.clone(), upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
     let registry = registry(ROLE, kind, process, counting.clone(), Box::new(metrics));
-    let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, clock }) };
+    let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, proxy, clock }) };
     let api: (Box<dyn Api>, Token) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;

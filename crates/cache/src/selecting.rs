@@ -73,8 +73,18 @@ impl<'s> Cookies<'s> {
         !self.is_ignored(pair) && self.session.iter().any(|word| contains_ignoring_case(name, word.as_bytes()))
     }
 
+    /// Whether a request with such cookies is as good as one without any.
+    fn are_all_ignored(self, request: &impl FieldValues) -> bool {
+        let mut pairs = pairs(request).peekable();
+        pairs.peek().is_some() && pairs.all(|pair| self.is_ignored(pair))
+    }
+
     fn is_ignored(self, pair: &[u8]) -> bool {
-        self.ignored.iter().any(|name| name.as_bytes() == cookie_name(pair))
+        let name = cookie_name(pair);
+        self.ignored.iter().any(|ignored| match ignored.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning.as_bytes()),
+            None => name == ignored.as_bytes(),
+        })
     }
 }
 
@@ -129,7 +139,7 @@ fn names_of(variant: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn write(name: &[u8], request: &impl FieldValues, cookies: Cookies<'_>, out: &mut InlineBytes) {
     out.extend(name);
     let text = std::str::from_utf8(name).unwrap_or_default();
-    if request.has(text) {
+    if request.has(text) && !(text == "cookie" && cookies.are_all_ignored(request)) {
         out.push(0);
         match text {
             "cookie" => write_cookies(request, cookies, out),
@@ -218,7 +228,8 @@ mod tests {
     use crate::testing::block;
 
     fn is_same(vary: &str, first: &[(&str, &str)], second: &[(&str, &str)]) -> bool {
-        let settings = Settings { ignored_cookies: vec!["visitor".to_owned()], ..Settings::new(1) };
+        let settings =
+            Settings { ignored_cookies: ["visitor", "_ga*"].map(str::to_owned).to_vec(), ..Settings::new(1) };
         let cookies = Cookies::new(&settings);
         let Vary::Names(names) = Vary::of(&block(&[("Vary", vary)])) else { panic!("{vary} is known") };
         let (first, second) = (block(first), block(second));
@@ -244,6 +255,8 @@ mod tests {
             ("Accept-Encoding", &[("Accept-Encoding", "gzip; q=0.5, br")], &[("Accept-Encoding", "br,GZIP;q=0.5")]),
             ("Cookie", &[("Cookie", "a=b; visitor=1")], &[("Cookie", "visitor=2;a=b")]),
             ("Cookie", &[("Cookie", "session=1")], &[("Cookie", "x=y; PHPSESSID=2")]),
+            ("Cookie", &[("Cookie", "_ga=1; a=b; _ga_SID=2")], &[("Cookie", "a=b")]),
+            ("Cookie", &[("Cookie", "_ga=1; visitor=2")], &[]),
             ("", &[("Foo", "1")], &[]),
         ] {
             assert!(is_same(vary, first, second), "{vary}: {first:?} {second:?}");
@@ -255,6 +268,7 @@ mod tests {
         for (vary, first, second) in [
             ("Foo", &[("Foo", "1")][..], &[("Foo", "2")][..]),
             ("Foo", &[("Foo", "1")], &[]),
+            ("Cookie", &[("Cookie", "visitors=1; ga=1")], &[]),
             ("Foo", &[("Foo", "")], &[]),
             ("Foo", &[("Foo", "a b")], &[("Foo", "ab")]),
             ("Foo", &[("Foo", "a, b")], &[("Foo", "b, a")]),

@@ -36,7 +36,8 @@ pub struct Settings {
     pub key_fields: Vec<String>,
     /// What stands in the name of a cookie that says who somebody is. A response that varies with such a cookie is never stored.
     pub session_cookies: Vec<String>,
-    /// Cookies that responses do not depend on, whatever Vary says: that of visitors, which is added after the cache.
+    /// Cookies that responses do not depend on, whatever Vary says: that of visitors, which is added after the cache, and those of scripts.
+    /// A `*` at the end stands for any end.
     pub ignored_cookies: Vec<String>,
     /// Do what clients' Cache-Control asks for (RFC 9111, 5.2.1). If not, clients cannot get past the cache.
     pub client_directives: bool,

@@ -65,9 +65,9 @@ pub enum Ending {
     Complete,
     /// The client went away before that.
     ClientGone,
-    /// The client's request was cut off, late or against the rules in its content.
+    /// The client's request was cut off, late or against the rules: those of HTTP, or the proxy's own (403, 405, 429).
     ClientFailed,
-    /// The answer broke off: the upstream ended the connection, was late, or broke the protocol.
+    /// There was no answer, or it broke off: the upstream could not be reached, ended the connection, was late, or broke the protocol.
     UpstreamFailed,
     /// The program came to its end.
     Stopped,

@@ -6,6 +6,7 @@ use breme_balance::NoChoice;
 use breme_http1::ClientError;
 use breme_node::ConnectError;
 
+use crate::access_log::Ending;
 use crate::limits::TooMany;
 use crate::resolver::ResolveError;
 use crate::targets::TargetRefusal;
@@ -101,6 +102,21 @@ impl Failure {
         })
     }
 
+    /// How an exchange ends by it: by whose fault. What a rule of the proxy forbids, no upstream did wrong.
+    pub(crate) const fn ending(&self) -> Ending {
+        match self {
+            Self::Target(_)
+            | Self::NoTunnels
+            | Self::NotAbsolute
+            | Self::NeedsTunnel
+            | Self::HopsSpent
+            | Self::MayNotPurge
+            | Self::NothingToPurge
+            | Self::TooMany(_) => Ending::ClientFailed,
+            _ => Ending::UpstreamFailed,
+        }
+    }
+
     /// When asking again makes sense, in seconds (RFC 9110, 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<u64> {
         match self {
@@ -178,6 +194,7 @@ mod tests {
         let failure = Failure::Connect(ConnectError::Refused);
         assert_eq!(failure.text(Some("a.example:80")), "a.example:80: the upstream refused the connection.\n");
         assert_eq!((failure.status(), failure.error_type()), (502, Some("connection_refused")));
+        assert_eq!((failure.ending(), Failure::NoTunnels.ending()), (Ending::UpstreamFailed, Ending::ClientFailed));
         assert!(Failure::NoUpstream(NoChoice::AllFull).text(None).contains("every upstream has as many requests"));
     }
 }

@@ -202,16 +202,26 @@ fn the_log_is_told_of_what_was_refused() {
     hand.call(|node, now, actions| {
         assert!(node.handle_received(now, CLIENT, received, actions) <= received.bytes.len());
     });
+    // The proxy's own rules are no fault of an upstream's either.
+    refused(&head(&["CONNECT g:443 HTTP/1.1", "Host: g:443"]), false);
     let lines = log.0.lock().unwrap().clone();
-    let expected =
-        ["GET /a 400 ", "GET /xxxx", "GET /b 505 ", "POST /c 417 ", "HEAD /d 400 0 ", "- - 408 ", "POST /f 400 "];
+    let expected = [
+        "GET /a 400 ",
+        "GET /xxxx",
+        "GET /b 505 ",
+        "POST /c 417 ",
+        "HEAD /d 400 0 ",
+        "- - 408 ",
+        "POST /f 400 ",
+        "CONNECT g:443 405 ",
+    ];
     assert_eq!(lines.len(), expected.len(), "{lines:#?}");
     for (line, expected) in lines.iter().zip(expected) {
         assert!(line.starts_with(&format!("192.0.2.1:1 {expected}")), "{line}");
         assert!(line.ends_with(" client-failed"), "{line}");
     }
     assert!(lines[1].contains("xx 414 "), "{}", lines[1]);
-    assert_eq!(proxy.counts().answers[3].count, 6, "and counted by status");
+    assert_eq!(proxy.counts().answers[3].count, 7, "and counted by status");
     assert_eq!(proxy.counts().answers[4].count, 1);
 }
 

@@ -21,9 +21,9 @@ const INDEX: &str = "GET /upstreams                how each upstream is\n\
     PUT /upstreams                another list: [\"http://a:8080\", \"http://b:8080,weight=2\"]\n\
     POST /upstreams/NAME/drain    send it nobody new\n\
     POST /upstreams/NAME/undrain  send it somebody again\n";
-const CACHE_INDEX: &str = "GET /cache/statistics         what is kept\n\
+const CACHE_INDEX: &str = "GET /cache/statistics         what is kept, and how often it was of use\n\
     GET /cache/hottest?count=20   what of it is asked for most\n\
-    POST /cache/purge             {\"url\": \"http://…\"}, {\"prefix\": …}, {\"key\": …}, {\"all\": true}; with \"soft\": true it becomes stale\n";
+    POST /cache/purge             {\"url\": \"http://…\"}, {\"prefix\": …}, {\"key\": …}, {\"origin\": …, \"group\": …}, {\"all\": true}; with \"soft\": true it becomes stale\n";
 
 /// The pages of a proxy: about its upstreams if it is a reverse one, about its cache if it has one.
 #[derive(Debug)]

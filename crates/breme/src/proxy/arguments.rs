@@ -1,6 +1,7 @@
 //! The flags, and what they mean to the proxy and to the driver. The keys of a configuration file are the same.
 
 mod balancing;
+mod belonging;
 mod caching;
 mod forward;
 mod health;
@@ -10,11 +11,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use balancing::{BalancingFlags, locate_in_group};
+pub use belonging::is_one_of;
 use breme_cache::Settings as CacheSettings;
 use breme_driver::Settings as DriverSettings;
 use breme_http1::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};
 pub use caching::CachingFlags;
+use clap::{ArgMatches, Command};
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
@@ -194,7 +197,8 @@ impl Args {
     pub(super) fn cache_settings(&self, secrets: &Secrets) -> Option<CacheSettings> {
         let settings = self.caching.settings(&self.via_name, secrets.seed)?;
         // The balancer's cookie is between the proxy and its clients: no answer depends on it.
-        Some(CacheSettings { ignored_cookies: self.balancing.own_cookie().into_iter().collect(), ..settings })
+        let ignored = self.balancing.own_cookie().into_iter().chain(self.caching.cache_ignore_cookie.iter().cloned());
+        Some(CacheSettings { ignored_cookies: ignored.collect(), ..settings })
     }
 
     pub(super) fn max_head(&self) -> usize {
@@ -223,23 +227,12 @@ impl Args {
     }
 
     /// What can be found wrong by looking at the flags alone.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self, command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         if !self.forward && self.upstreams.upstream.is_empty() {
             return Err(Failure::usage(
                 "there is nobody to ask; name a server with --upstream http://HOST:PORT, or add --forward for a proxy that goes where its clients ask",
             ));
         }
-        if let Some(flag) = self.forwarding.given().filter(|_| !self.forward) {
-            return Err(Failure::usage(format!("{flag} is for a forward proxy; add --forward, or leave it out")));
-        }
-        if let Some(flag) = self.caching.given() {
-            return Err(Failure::usage(format!("{flag} is about a cache; add --cache-memory 256MiB, or leave it out")));
-        }
-        if self.admin_token_file.is_some() && !self.serving.has_admin() {
-            return Err(Failure::usage(
-                "--admin-token-file is for the pages of --admin; add --admin ADDR, or leave it out",
-            ));
-        }
-        Ok(())
+        belonging::check(command, given)
     }
 }

@@ -130,17 +130,21 @@ fn label(state: &UpstreamState) -> Label {
     ("upstream", url(state))
 }
 
-/// What the cache does and holds.
-fn stored(families: &mut Families<'_>, counts: &ProxyCounts, statistics: &Statistics) -> fmt::Result {
-    let results = [
+/// Requests by what the cache did.
+pub fn results(counts: &ProxyCounts) -> [(&'static str, u64); 6] {
+    [
         ("hit", counts.cache_hits),
         ("stale", counts.cache_stale),
         ("revalidated", counts.cache_revalidated),
         ("collapsed", counts.cache_collapsed),
         ("miss", counts.cache_misses),
         ("bypass", counts.cache_bypassed),
-    ];
-    let results = results.map(|(result, count)| ([("result", result.to_owned())], count));
+    ]
+}
+
+/// What the cache does and holds.
+fn stored(families: &mut Families<'_>, counts: &ProxyCounts, statistics: &Statistics) -> fmt::Result {
+    let results = results(counts).map(|(result, count)| ([("result", result.to_owned())], count));
     families.counters("cache_requests", "Requests by what the cache did.", results)?;
     let help = "Bytes of content that came out of the cache.";
     families.counter_of(&Unit::Bytes, "cache_sent", help, counts.cache_bytes)?;

@@ -13,6 +13,7 @@ use breme_proxy::Proxy;
 use clap::ArgMatches;
 
 use super::access_log::Log;
+use super::arguments::is_one_of;
 use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
 use super::upstreams::Upstreams;
@@ -48,14 +49,16 @@ const AT_START_ONLY: [&str; 23] = [
     "max-head",
 ];
 
-/// Its amount can be changed at any time, but not whether there is a cache at all.
-const CACHE: &str = "cache-memory";
+/// What can be changed at any time, but not whether there is a cache at all.
+const CACHE: [&str; 2] = ["cache-", "purge-from"];
 
 /// All that can be changed while the proxy works.
 pub struct Reloading {
     pub config: Option<PathBuf>,
-    /// What is in force.
+    /// What was read last.
     pub matches: ArgMatches,
+    /// What the proxy was started with: what needs a restart is told until there is one.
+    pub started: ArgMatches,
     pub secrets: Secrets,
     pub proxy: Proxy,
     pub waker: Waker,
@@ -85,11 +88,14 @@ impl Reloading {
     fn adopt(&mut self) -> Result<String, Failure> {
         let (matches, args) = in_force(self.config.as_deref())?;
         let command = command();
-        let changed = changed(&command, &self.matches, &matches);
         let cache_settings = args.cache_settings(&self.secrets);
         let is_other_cache = cache_settings.is_some() != self.cache.is_some();
-        let is_late = |key: &&str| is_at_start_only(key) || (is_other_cache && *key == CACHE);
-        let (late, live): (Vec<&str>, Vec<&str>) = changed.into_iter().partition(is_late);
+        let is_late = |key: &&str| is_at_start_only(key) || (is_other_cache && is_one_of(&CACHE, key));
+        let differing = |before, is_wanted: &dyn Fn(&&str) -> bool| -> Vec<&str> {
+            changed(&command, before, &matches).into_iter().filter(is_wanted).collect()
+        };
+        let live = differing(&self.matches, &|key| !is_late(key));
+        let late = differing(&self.started, &is_late);
         if args.forward != self.upstreams.is_none() {
             return Err(Failure::usage(
                 "a forward proxy does not become a reverse one while it works, nor the other way round; restart it",
@@ -110,8 +116,9 @@ impl Reloading {
         }
         self.proxy.renew(settings, self.cache.clone()).map_err(|error| locate(&error))?;
         self.tell_shards();
+        let report = report(&live, &late);
         self.matches = matches;
-        Ok(report(&live, &late))
+        Ok(report)
     }
 
     fn tell_shards(&self) {
@@ -125,7 +132,7 @@ impl Reloading {
 }
 
 fn is_at_start_only(key: &str) -> bool {
-    AT_START_ONLY.iter().any(|late| *late == key || (late.ends_with('-') && key.starts_with(late)))
+    is_one_of(&AT_START_ONLY, key)
 }
 
 fn report(live: &[&str], late: &[&str]) -> String {

@@ -172,14 +172,15 @@ fn sighup_begins_a_new_log() {
 
 #[test]
 fn tls_on_both_sides() {
-    let authority = Authority::new();
-    let signed = authority.server();
-    let files = signed.files();
+    let (authority, other) = (Authority::new(), Authority::new());
     for driver in DRIVERS.iter().copied() {
+        let signed = authority.server();
+        let files = signed.files();
         let site = Site::start(&["--lab", "--tls-cert", files.0, "--tls-key", files.1]);
         let (upstream, ca) = (format!("https://localhost:{}", site.address.port()), authority.file());
         let tls = ["--driver", driver, "--upstream", &upstream, "--tls-cert", files.0, "--tls-key", files.1];
-        let proxy = start_proxy(&[&tls[..], &["--upstream-ca", &ca]].concat());
+        let with_ca = [&tls[..], &["--upstream-ca", &ca]].concat();
+        let mut proxy = Site::start_role("proxy", &with_ca, Stdio::piped());
         let curl = |proxy: &Site| run("curl", &["-sS", "--cacert", &ca, "-w", " %{http_code}", &proxy.url("/bytes/3")]);
         assert_eq!(curl(&proxy), "012 200", "{driver}");
         let strict = start_proxy(&tls);
@@ -188,6 +189,17 @@ fn tls_on_both_sides() {
             told.ends_with(" 502") && told.contains("localhost"),
             "{driver}: an unknown authority is not believed: {told}"
         );
+
+        let replaced = other.server();
+        fs::copy(replaced.files().0, files.0).unwrap();
+        fs::copy(replaced.files().1, files.1).unwrap();
+        let mut said = String::new();
+        proxy.signal("HUP");
+        proxy.stderr().read_line(&mut said).unwrap();
+        assert!(said.contains("new certificate"), "{driver}: {said}");
+        let other_ca = other.file();
+        let told = run("curl", &["-sS", "--cacert", &other_ca, "-w", " %{http_code}", &proxy.url("/bytes/3")]);
+        assert_eq!(told, "012 200", "{driver}: the new one is shown, and upstream is believed as before");
     }
 }
 

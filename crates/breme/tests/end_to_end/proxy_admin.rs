@@ -147,17 +147,19 @@ fn a_new_upstream_may_speak_tls() {
 fn a_dead_upstream_is_left_out_and_told() {
     let site = Site::lab("events");
     let nobody = format!("http://{}", free_address());
-    let arguments =
-        ["--upstream", &nobody, "--upstream", &site.url(""), "--eject-after", "2", "--admin", "127.0.0.1:0"];
-    let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
-    let mut told = proxy.stderr();
-    for _ in 0..20 {
-        assert_eq!(proxy.get("/bytes/1").0, 200, "another is asked");
+    for driver in DRIVERS.iter().copied() {
+        let both = ["--driver", driver, "--upstream", &nobody, "--upstream", &site.url("")];
+        let arguments = [&both[..], &["--eject-after", "2", "--admin", "127.0.0.1:0"]].concat();
+        let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
+        let mut told = proxy.stderr();
+        for _ in 0..20 {
+            assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: another is asked");
+        }
+        let line = line_with(&mut told, "is left out");
+        assert!(line.contains(nobody.strip_prefix("http://").unwrap()), "{driver}: {line}");
+        let up = metrics(proxy.admin.unwrap())[&format!("breme_upstream_up{{upstream=\"{nobody}\"}}")];
+        assert_eq!(up, 0.0, "{driver}");
     }
-    let line = line_with(&mut told, "is left out");
-    assert!(line.contains(nobody.strip_prefix("http://").unwrap()), "{line}");
-    let up = metrics(proxy.admin.unwrap())[&format!("breme_upstream_up{{upstream=\"{nobody}\"}}")];
-    assert_eq!(up, 0.0);
 }
 
 #[test]
@@ -194,36 +196,55 @@ fn an_upstream_whose_checks_fail_gets_nothing_until_they_are_good() {
 #[test]
 fn a_client_that_asks_for_too_much_is_told_to_wait() {
     let site = Site::lab("events");
-    let limits = ["--client-rate", "1", "--client-burst", "3", "--admin", "127.0.0.1:0"];
-    let proxy = Site::start_role("proxy", &[&["--upstream", &site.url("")], &limits[..]].concat(), Stdio::inherit());
-    let statuses: Vec<u16> = (0..6).map(|_| proxy.get("/bytes/1").0).collect();
-    assert!(statuses.starts_with(&[200, 200, 200]) && statuses.contains(&429), "{statuses:?}");
-    let answer = get(proxy.address, "/bytes/1");
-    assert!(answer.status == 200 || answer.field("retry-after").is_some(), "{}", answer.status);
-    let limited = metrics(proxy.admin.unwrap())["breme_clients_limited_total{kind=\"requests\"}"];
-    assert!(limited >= 1.0, "{limited}");
+    for driver in DRIVERS.iter().copied() {
+        let before = ["--driver", driver, "--upstream", &site.url("")];
+        let limits = ["--client-rate", "1", "--client-burst", "3", "--admin", "127.0.0.1:0"];
+        let proxy = Site::start_role("proxy", &[&before[..], &limits].concat(), Stdio::inherit());
+        let statuses: Vec<u16> = (0..6).map(|_| proxy.get("/bytes/1").0).collect();
+        assert!(statuses.starts_with(&[200, 200, 200]) && statuses.contains(&429), "{driver}: {statuses:?}");
+        let answer = get(proxy.address, "/bytes/1");
+        assert!(answer.status == 200 || answer.field("retry-after").is_some(), "{driver}: {}", answer.status);
+        let limited = metrics(proxy.admin.unwrap())["breme_clients_limited_total{kind=\"requests\"}"];
+        assert!(limited >= 1.0, "{driver}: {limited}");
+        let few = Site::start_role("proxy", &[&before[..], &["--client-connections", "2"]].concat(), Stdio::inherit());
+        a_third_connection_is_not_served(&few);
+    }
+}
 
-    let few = Site::start_role("proxy", &["--upstream", &site.url(""), "--client-connections", "2"], Stdio::inherit());
-    let mut kept = [few.connect(), few.connect()];
+fn a_third_connection_is_not_served(proxy: &Site) {
+    let mut kept = [proxy.connect(), proxy.connect()];
     for stream in &mut kept {
         assert_eq!(status_on(stream, "GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
     }
-    let mut third = few.connect();
+    let mut third = proxy.connect();
     let mut nothing = Vec::new();
     let _ = third.read_to_end(&mut nothing); // it may be reset
     assert!(nothing.is_empty(), "a third connection is not served");
-    drop(kept);
 }
 
-/// A cookie brings a client back to the upstream that served it.
+/// A cookie brings a client back to the upstream that served it: one of the proxy's own, or an application's with a route.
 #[test]
 fn clients_come_back_by_a_cookie() {
     let sites = [Site::lab("events"), Site::lab("events")];
-    let arguments = ["--upstream", &sites[0].url(""), "--upstream", &sites[1].url(""), "--affinity", "insert:route"];
-    let proxy = Site::start_role("proxy", &arguments, Stdio::inherit());
-    let first = get(proxy.address, "/bytes/1");
-    let cookie = first.field("set-cookie").expect("a new client gets a cookie").split(';').next().unwrap().to_owned();
-    assert!(cookie.starts_with("route="), "{cookie}");
+    let urls = [sites[0].url(""), sites[1].url("") + ",route=n1"];
+    for driver in DRIVERS.iter().copied() {
+        let both = ["--driver", driver, "--upstream", &urls[0], "--upstream", &urls[1], "--affinity"];
+        let proxy = Site::start_role("proxy", &[&both[..], &["insert:route"]].concat(), Stdio::inherit());
+        let first = get(proxy.address, "/bytes/1");
+        let cookie = first.field("set-cookie").expect("a new client gets a cookie");
+        let cookie = cookie.split(';').next().unwrap().to_owned();
+        assert!(cookie.starts_with("route="), "{cookie}");
+        let found = shares_of(&proxy, &cookie, &sites);
+        assert!(found == [10, 0] || found == [0, 10], "{driver}: {found:?}");
+
+        let proxy = Site::start_role("proxy", &[&both[..], &["follow:JSESSIONID"]].concat(), Stdio::inherit());
+        assert_eq!(shares_of(&proxy, "a=b; JSESSIONID=0A1B.n1", &sites), [0, 10], "{driver}");
+        assert_eq!(shares_of(&proxy, "JSESSIONID=0A1B.n2", &sites), [5, 5], "{driver}: nobody has that route");
+    }
+}
+
+/// How many of ten requests with a cookie each site got.
+fn shares_of(proxy: &Site, cookie: &str, sites: &[Site; 2]) -> [u64; 2] {
     let before = sites.each_ref().map(Site::counter);
     let mut stream = proxy.connect();
     for _ in 0..10 {
@@ -231,8 +252,7 @@ fn clients_come_back_by_a_cookie() {
         assert_eq!(status_on(&mut stream, &request), 200);
     }
     let after = sites.each_ref().map(Site::counter);
-    let shares = [after[0] - before[0] - 1, after[1] - before[1] - 1];
-    assert!(shares == [10, 0] || shares == [0, 10], "{shares:?}");
+    [after[0] - before[0] - 1, after[1] - before[1] - 1]
 }
 
 /// Reads what is told until a line has these words.
@@ -281,6 +301,10 @@ fn sighup_reads_the_file_again() {
         while status_on(&mut kept, LONG) != 413 {
             assert!(begun.elapsed() < PATIENCE, "{driver}: the old limit stays");
         }
+
+        proxy.signal("HUP");
+        let line = line_with(&mut told, "read again");
+        assert!(line.contains("nothing has changed; only after a restart: threads"), "still to be done: {line}");
 
         fs::write(&path, "upstraem = 1\n").unwrap();
         proxy.signal("HUP");

@@ -90,6 +90,7 @@ fn those_who_run_it_see_and_purge() {
     assert_eq!(hottest[0]["url"], json!("http://edge.example/bytes/5"), "{hottest}");
     let (_, statistics) = call(admin, "GET", "/cache/statistics", None, None);
     assert_eq!(statistics["objects"], json!(3), "{statistics}");
+    assert_eq!(statistics["requests"]["miss"], json!(3), "{statistics}");
 
     let all = json!({ "all": true });
     assert_eq!(call(admin, "POST", "/cache/purge", None, Some(&all.to_string())).0, 401);
@@ -168,6 +169,7 @@ fn without_memory_there_is_no_cache() {
     for (arguments, words) in [
         (["--cache-bypass-header", "X"], "--cache-memory"),
         (["--purge-from", "10.0.0.0/8"], "--cache-memory"),
+        (["--health-interval", "1s"], "--health-path"),
         (["--cache-memory", "1k"], "--cache-memory: a cache of 1000 bytes"),
     ] {
         let output = crate::harness::breme()

@@ -100,7 +100,7 @@ impl Turn<'_> {
             return self.cut_answer(client);
         }
         self.answer_failure(key, failure);
-        self.end_exchange(key, Ending::UpstreamFailed, false);
+        self.end_exchange(key, failure.ending(), false);
         self.go_on(client);
     }
 

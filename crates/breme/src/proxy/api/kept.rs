@@ -2,34 +2,38 @@
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `GET /cache/statistics` | tells what is kept |
+//! | `GET /cache/statistics` | tells what is kept, and how often it was of use |
 //! | `GET /cache/hottest?count=20` | … and what of it is asked for most |
 //! | `POST /cache/purge` | lets go of `{"url": "http://…"}`, `{"prefix": "http://…"}`, `{"key": "…"}`, `{"origin": "http://…", "group": "…"}` or `{"all": true}`; with `"soft": true` it becomes stale |
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use breme_cache::{Cache, HotObject, Manner, Purge, Statistics};
 use breme_driver::Clock;
+use breme_proxy::{Proxy, ProxyCounts};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::admin::{Call, Page};
+use crate::proxy::metrics::results;
 
 /// Objects that are told where nothing is said.
 const HOTTEST_DEFAULT: usize = 20;
 /// The most objects that are told.
 const HOTTEST_MAX: usize = 1000;
 
-/// The cache, with the time that it must be told.
+/// The cache, with the time that it must be told, and who counts what it does.
 #[derive(Clone, Debug)]
 pub struct Kept {
     pub cache: Arc<Cache>,
+    pub proxy: Proxy,
     pub clock: Clock,
 }
 
 /// What a purge may say.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 struct Wish {
     url: Option<String>,
     prefix: Option<String>,
@@ -58,7 +62,7 @@ impl Kept {
     pub fn answer(&self, page: &str, call: &Call<'_>) -> Option<Page> {
         let only_looks = matches!(call.method, "GET" | "HEAD");
         Some(match page {
-            "statistics" if only_looks => Page::json(200, &statistics(&self.cache.statistics())),
+            "statistics" if only_looks => Page::json(200, &statistics(&self.cache.statistics(), &self.proxy.counts())),
             "hottest" if only_looks => self.hottest(call.query),
             "purge" if call.method == "POST" => self.purge(call.content),
             "statistics" | "hottest" => Page::not_allowed("GET, HEAD"),
@@ -91,7 +95,7 @@ impl Kept {
     }
 }
 
-fn statistics(statistics: &Statistics) -> Value {
+fn statistics(statistics: &Statistics, counts: &ProxyCounts) -> Value {
     let Statistics { objects, bytes, bytes_max, inserted, evicted, purged, fills } = *statistics;
     json!({
         "objects": objects,
@@ -101,6 +105,8 @@ fn statistics(statistics: &Statistics) -> Value {
         "evicted": evicted,
         "purged": purged,
         "fills": fills,
+        "requests": results(counts).into_iter().collect::<BTreeMap<_, _>>(),
+        "sent_bytes": counts.cache_bytes,
     })
 }
 
@@ -111,12 +117,25 @@ fn object(object: &HotObject) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use breme_balance::GroupSettings;
     use breme_cache::Settings;
+    use breme_proxy::{HostRule, Mode, Parts, Settings as ProxySettings};
 
     use super::*;
+    use crate::proxy::secured::Clients;
+    use crate::proxy::upstreams::Upstreams;
 
     fn kept() -> Kept {
-        Kept { cache: Cache::new(Settings::new(1 << 20)).unwrap(), clock: Clock::start() }
+        let clock = Clock::start();
+        let settings = ProxySettings::new(Mode::Reverse { host: HostRule::Keep });
+        let list = vec!["http://127.0.0.1:1".parse().unwrap()];
+        let rules = GroupSettings::default();
+        let upstreams = Upstreams::new(rules, list, Duration::ZERO, clock, Clients::default()).unwrap();
+        let parts = Parts { group: Some(upstreams.group()), ..Parts::new(settings, clock.wall_clock()) };
+        let proxy = Proxy::new(parts).unwrap();
+        Kept { cache: Cache::new(Settings::new(1 << 20)).unwrap(), proxy, clock }
     }
 
     fn call(kept: &Kept, method: &str, page: &str, query: Option<&str>, content: &str) -> Option<(u16, Value)> {
@@ -164,6 +183,8 @@ mod tests {
         let (status, told) = call(&kept, "GET", "statistics", None, "").unwrap();
         assert_eq!((status, &told["objects"]), (200, &json!(0)));
         assert!(told["bytes_max"].as_u64().unwrap() > 0);
+        let nothing = json!({ "hit": 0, "stale": 0, "revalidated": 0, "collapsed": 0, "miss": 0, "bypass": 0 });
+        assert_eq!(told["requests"], nothing);
         assert_eq!(call(&kept, "GET", "hottest", Some("count=5"), ""), Some((200, json!([]))));
         assert_eq!(call(&kept, "GET", "hottest", Some("n=5"), "").unwrap().0, 400);
         assert_eq!(call(&kept, "POST", "statistics", None, "").unwrap().0, 405);

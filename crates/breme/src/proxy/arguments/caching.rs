@@ -14,7 +14,7 @@ pub struct CachingFlags {
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = HEADING)]
     cache_memory: Option<u64>,
 
-    /// Longer content is not kept [default: an eighth of the memory, at most 64MiB]
+    /// Longer content is not kept; a quarter of the memory is the most [default: an eighth, at most 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = HEADING)]
     cache_object: Option<u64>,
 
@@ -23,7 +23,7 @@ pub struct CachingFlags {
     cache_variants: usize,
 
     /// Requests with this field go past the cache, whatever its value
-    #[arg(long, value_name = "NAME", help_heading = HEADING)]
+    #[arg(long, value_name = "NAME", value_parser = field_name, help_heading = HEADING)]
     pub cache_bypass_header: Option<String>,
 
     /// Do not heed what clients' Cache-Control asks of the cache, so that they cannot get past it
@@ -39,16 +39,21 @@ pub struct CachingFlags {
     cache_follow: Duration,
 
     /// Field of answers with the keys by which they may be purged; repeatable (Cache-Groups is always heeded)
-    #[arg(long, value_name = "NAME", default_values = ["Surrogate-Key", "xkey"], help_heading = HEADING)]
+    #[arg(long, value_name = "NAME", value_parser = field_name, default_values = ["Surrogate-Key", "xkey"], help_heading = HEADING)]
     cache_key_field: Vec<String>,
 
     /// Field of answers with directives for this cache, heeded before Cache-Control (RFC 9213); repeatable
-    #[arg(long, value_name = "NAME", default_value = "CDN-Cache-Control", help_heading = HEADING)]
+    #[arg(long, value_name = "NAME", value_parser = field_name, default_value = "CDN-Cache-Control", help_heading = HEADING)]
     cache_control_field: Vec<String>,
 
     /// What stands in the names of cookies that say who somebody is: an answer that varies with such a cookie is not kept; repeatable
     #[arg(long, value_name = "WORD", default_values = ["sess", "sid", "token", "auth", "login"], help_heading = HEADING)]
     cache_session_cookie: Vec<String>,
+
+    /// A cookie that no answer depends on, whatever Vary says: those who differ by it share what is kept; `_ga*` is all that begin with _ga;
+    /// repeatable [default: that of --affinity insert]
+    #[arg(long, value_name = "NAME", help_heading = HEADING)]
+    pub cache_ignore_cookie: Vec<String>,
 
     /// Whoever connects from this network may let stored answers go by `PURGE URL`; repeatable [default: nobody; the method is passed on]
     #[arg(long, value_name = "NET", help_heading = HEADING)]
@@ -73,16 +78,26 @@ impl CachingFlags {
             ..defaults
         })
     }
+}
 
-    /// A flag that says something only where there is a cache.
-    pub fn given(&self) -> Option<&'static str> {
-        match self {
-            Self { cache_memory: Some(_), .. } => None,
-            Self { cache_object: Some(_), .. } => Some("--cache-object"),
-            Self { cache_bypass_header: Some(_), .. } => Some("--cache-bypass-header"),
-            Self { purge_from, .. } if !purge_from.is_empty() => Some("--purge-from"),
-            Self { cache_ignore_clients: true, .. } => Some("--cache-ignore-clients"),
-            _ => None,
+/// A field of that name would never come.
+fn field_name(text: &str) -> Result<String, String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_token) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is no field's name; write one such as X-No-Cache, without a colon and without a value"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_has_a_name_that_can_come() {
+        assert_eq!(field_name("X-No-Cache"), Ok("X-No-Cache".to_owned()));
+        for wrong in ["", "X No", "X-No-Cache: 1", "X-No-Cache:", "naïve", "a\r\nb"] {
+            assert!(field_name(wrong).unwrap_err().contains("is no field's name"), "{wrong}");
         }
     }
 }

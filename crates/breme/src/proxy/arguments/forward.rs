@@ -24,15 +24,6 @@ pub struct ForwardFlags {
 }
 
 impl ForwardFlags {
-    /// A flag that only a forward proxy heeds.
-    pub(super) fn given(&self) -> Option<&'static str> {
-        match self {
-            Self { allow_private: true, .. } => Some("--allow-private"),
-            Self { allow_host, .. } if !allow_host.is_empty() => Some("--allow-host"),
-            _ => None,
-        }
-    }
-
     pub(super) fn rules(&self) -> ForwardRules {
         ForwardRules {
             hosts_allowed: self.allow_host.clone(),

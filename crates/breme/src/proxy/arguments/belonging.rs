@@ -1,0 +1,170 @@
+//! Flags that mean nothing without another one. A `--health-interval` without `--health-path` would check nothing, and nobody would notice;
+//! so it is refused.
+//!
+//! A flag counts as given where its value is not the default: a file that `--print-config` wrote has all of them.
+
+use clap::{ArgMatches, Command};
+
+use crate::configuration::{changed, matches, value};
+use crate::failure::Failure;
+
+/// Keys, and beginnings of keys that end with a dash; what they need; and how that is told.
+struct Belonging {
+    keys: &'static [&'static str],
+    /// The key that must be given, and how its value begins.
+    needs: (&'static str, &'static str),
+    why: &'static str,
+    remedy: &'static str,
+}
+
+const BELONGINGS: [Belonging; 9] = [
+    Belonging { keys: &["allow-"], needs: ("forward", ""), why: "is for a forward proxy", remedy: "add --forward" },
+    Belonging {
+        keys: &["cache-", "purge-from"],
+        needs: ("cache-memory", ""),
+        why: "is about a cache",
+        remedy: "add --cache-memory 256MiB",
+    },
+    Belonging {
+        keys: &["admin-token-file"],
+        needs: ("admin", ""),
+        why: "is for the pages of --admin",
+        remedy: "add --admin ADDR",
+    },
+    Belonging {
+        keys: &["health-"],
+        needs: ("health-path", ""),
+        why: "is about checks, and there are none",
+        remedy: "add --health-path PATH",
+    },
+    Belonging {
+        keys: &["affinity-"],
+        needs: ("affinity", "insert:"),
+        why: "is about a cookie of the proxy's own",
+        remedy: "add --affinity insert:COOKIE",
+    },
+    Belonging {
+        keys: &["queue", "queue-timeout"],
+        needs: ("max-outstanding", ""),
+        why: "is about requests that wait for a full upstream, and none is ever full",
+        remedy: "add --max-outstanding N",
+    },
+    Belonging {
+        keys: &["hash-load"],
+        needs: ("policy", "consistent-hash"),
+        why: "is about another policy",
+        remedy: "add --policy consistent-hash",
+    },
+    Belonging {
+        keys: &["log-format"],
+        needs: ("access-log", ""),
+        why: "is about the access log, and there is none",
+        remedy: "add --access-log FILE",
+    },
+    Belonging {
+        keys: &["client-burst"],
+        needs: ("client-rate", ""),
+        why: "is about a rate, and there is none",
+        remedy: "add --client-rate N",
+    },
+];
+
+/// What a forward proxy does not heed, since nobody names its upstreams.
+const OF_NAMED_UPSTREAMS: [&str; 11] = [
+    "host",
+    "resolve-interval",
+    "policy",
+    "affinity",
+    "max-outstanding",
+    "queue",
+    "hash-load",
+    "slow-start",
+    "eject-",
+    "health-",
+    "upstream-",
+];
+
+/// Refuses what would be given in vain.
+pub(super) fn check(command: &Command, given: &ArgMatches) -> Result<(), Failure> {
+    let defaults = matches(command, &[command.get_name().into()], None)?;
+    let keys = changed(command, &defaults, given);
+    let is_there = |(key, beginning): (&str, &str)| keys.contains(&key) && value(given, key).starts_with(beginning);
+    if let Some(key) = keys.iter().find(|key| is_there(("forward", "")) && is_one_of(&OF_NAMED_UPSTREAMS, key)) {
+        return Err(Failure::usage(format!(
+            "--{key} is about upstreams that are named, and a forward proxy has none; leave it out"
+        )));
+    }
+    for Belonging { keys: belonging, needs, why, remedy } in &BELONGINGS {
+        if let Some(key) = keys.iter().find(|key| is_one_of(belonging, key) && !is_there(*needs)) {
+            return Err(Failure::usage(format!("--{key} {why}; {remedy}, or leave it out")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a key is in a list of keys, and of beginnings that end with a dash.
+pub fn is_one_of(list: &[&str], key: &str) -> bool {
+    list.iter().any(|one| *one == key || (one.ends_with('-') && key.starts_with(one)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::configuration::{keys, print};
+    use crate::proxy::command;
+
+    fn problem(line: &str) -> Option<String> {
+        let words: Vec<OsString> = format!("proxy {line}").split(' ').map(OsString::from).collect();
+        check(&command(), &matches(&command(), &words, None).unwrap()).err().map(|failure| failure.message)
+    }
+
+    #[test]
+    fn what_would_mean_nothing_is_refused_with_what_it_needs() {
+        for (alone, needed) in [
+            ("--allow-port 8080", "--forward"),
+            ("--cache-variants 8", "--cache-memory 1MiB"),
+            ("--purge-from 10.0.0.0/8", "--cache-memory 1MiB"),
+            ("--admin-token-file x", "--admin 127.0.0.1:0"),
+            ("--health-interval 1s", "--health-path /"),
+            ("--affinity-max-age 1h", "--affinity insert:route"),
+            ("--queue-timeout 1s", "--max-outstanding 4"),
+            ("--hash-load 110", "--policy consistent-hash"),
+            ("--log-format json", "--access-log -"),
+            ("--client-burst 3", "--client-rate 1"),
+        ] {
+            let refused = problem(alone).unwrap();
+            let flag = |text: &str| text.split(' ').next().unwrap().to_owned();
+            assert!(refused.starts_with(&flag(alone)) && refused.contains(&flag(needed)), "{refused}");
+            assert_eq!(problem(&format!("{alone} {needed}")), None);
+        }
+        assert!(problem("--hash-load 110 --policy two-choices").is_some());
+        assert!(problem("--affinity-max-age 1h --affinity follow:JSESSIONID").is_some());
+        let refused = problem("--forward --policy two-choices").unwrap();
+        assert!(refused.starts_with("--policy is about upstreams that are named"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_the_default_harms_nobody() {
+        for line in ["--upstream http://a:1", "--forward"] {
+            assert_eq!(problem(line), None);
+        }
+        assert_eq!(problem("--upstream http://a:1 --health-interval 5s --queue 1024 --log-format combined"), None);
+        let words: Vec<OsString> = ["proxy", "--forward"].map(OsString::from).to_vec();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("all.toml");
+        std::fs::write(&path, print(&command(), &matches(&command(), &words, None).unwrap())).unwrap();
+        let all = matches(&command(), &words[..1], Some(&path)).unwrap();
+        assert!(check(&command(), &all).is_ok());
+    }
+
+    #[test]
+    fn the_lists_name_keys() {
+        let command = command();
+        let lists = BELONGINGS.iter().map(|belonging| belonging.keys).chain([OF_NAMED_UPSTREAMS.as_slice()]);
+        for name in lists.flatten().chain(BELONGINGS.iter().map(|belonging| &belonging.needs.0)) {
+            assert!(keys(&command).any(|(key, _)| is_one_of(&[name], key)), "{name}");
+        }
+    }
+}
