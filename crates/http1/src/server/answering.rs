@@ -1,6 +1,6 @@
 //! From an answer to bytes: its head, its framing, what it means for the connection.
 
-use super::{Answering, Exchange, Receiving, ServerConnection};
+use super::connection::{Answering, Exchange, Receiving, ServerConnection};
 use crate::refusal::Refusal;
 use crate::relay::{FieldWriter, push_chunk};
 use crate::status::{push_decimal, push_framing, push_status_line};
