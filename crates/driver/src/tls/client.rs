@@ -10,9 +10,9 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, SupportedProtocolVersion};
 
-use super::failure::is_authority_as_server;
-use super::identity::certificates_of;
-use super::{Identity, IdentityError, TlsSetupError, client_provider};
+use super::cryptography::client_provider;
+use super::failure::{TlsSetupError, is_authority_as_server};
+use super::identity::{Identity, IdentityError, certificates_of};
 
 /// Sessions that are remembered, for the one server there is.
 const SESSIONS_KEPT_MAX: usize = 1024;
