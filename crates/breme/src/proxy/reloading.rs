@@ -13,10 +13,10 @@ use breme_proxy::Proxy;
 use clap::ArgMatches;
 
 use super::access_log::Log;
+use super::arguments::{command, in_force};
 use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
 use super::upstreams::Upstreams;
-use super::{command, in_force};
 use crate::configuration::changed;
 use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;
