@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use breme_http1::FieldBlock;
+use breme_http1::{FieldBlock, http_date};
 use bytes::Bytes;
 
-use crate::conditional::{Validators, format_date};
+use crate::conditional::Validators;
 use crate::encodings::Coding;
 
 /// A file with its compressed siblings.
@@ -63,7 +63,7 @@ pub(super) fn representation_lines(
         line(&mut lines, "Content-Encoding", coding.name().as_bytes());
     }
     if let Some(modified) = validators.modified {
-        line(&mut lines, "Last-Modified", &format_date(modified));
+        line(&mut lines, "Last-Modified", &http_date(modified.0));
     }
     line(&mut lines, "Accept-Ranges", b"bytes");
     push_tag_and_vary(&mut lines, validators, varies);
