@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::{Instant, Random};
+use breme_base::{Instant, Random, nanos};
 
 use crate::{HealthSettings, UpstreamId};
 
@@ -164,7 +164,7 @@ impl Health {
 
 /// Give or take a tenth, so that the checks of many proxies do not come together.
 fn jittered(interval: Duration, random: &mut Random) -> Duration {
-    let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    let nanos = nanos(interval);
     let tenth = nanos / 10;
     Duration::from_nanos(random.between(nanos - tenth, nanos.saturating_add(tenth)))
 }

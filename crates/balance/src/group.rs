@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use arc_swap::ArcSwap;
 use breme_base::{Instant, Random};
 
-use crate::affinity::OwnCookie;
 use crate::policy::Question;
 use crate::registry::Registry;
 use crate::roster::{Admission, Candidate, Roster};
+use crate::stickiness::OwnCookie;
 use crate::upstream::Outcome;
 use crate::{Choice, GroupError, GroupSettings, Hints, NoChoice, UpstreamId, UpstreamSettings};
 

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use breme_base::Instant;
+use breme_base::{Instant, nanos};
 
 /// The value counts in 2⁸ ns = 0.26 µs, up to 18 minutes.
 const UNIT_SHIFT: u32 = 8;
@@ -62,8 +62,7 @@ impl LatencyEstimate {
 }
 
 fn sample(latency: Duration) -> u32 {
-    let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-    u32::try_from(nanos >> UNIT_SHIFT).unwrap_or(u32::MAX).max(1)
+    u32::try_from(nanos(latency) >> UNIT_SHIFT).unwrap_or(u32::MAX).max(1)
 }
 
 fn tick(now: Instant) -> u32 {

@@ -43,6 +43,7 @@ mod checks;
 mod choice;
 mod control;
 mod ejection;
+mod error;
 mod group;
 mod latency;
 mod policy;
@@ -51,17 +52,18 @@ mod roster;
 mod rotation;
 mod settings;
 mod status_set;
+mod stickiness;
 mod upstream;
 
-pub use affinity::{Affinity, AffinityKey, OwnCookie};
+pub use affinity::{Affinity, AffinityKey};
 pub use changes::{CHANGES_MAX, Change, EjectionReason, Event};
 pub use checks::{CHECKS_MAX, Check, CheckId, CheckOutcome, CheckTotals};
 pub use choice::{Choice, Hints, NoChoice};
 pub use control::{Standing, UpstreamState};
+pub use error::{GroupError, UPSTREAMS_MAX, WEIGHT_MAX};
 pub use group::Group;
 pub use registry::{LEAVING_MAX, Replaced};
-pub use settings::{
-    EjectionSettings, GroupError, GroupSettings, HealthSettings, Policy, UPSTREAMS_MAX, UpstreamSettings, WEIGHT_MAX,
-};
+pub use settings::{EjectionSettings, GroupSettings, HealthSettings, Policy, UpstreamSettings};
 pub use status_set::{StatusSet, StatusSetError};
+pub use stickiness::OwnCookie;
 pub use upstream::{Outcome, UpstreamId, UpstreamTotals};

@@ -8,13 +8,13 @@ use std::time::Duration;
 use breme_base::{Instant, Random};
 use sha2::{Digest, Sha256};
 
-use crate::affinity::Stickiness;
 use crate::changes::{Changes, Event};
 use crate::checks::Health;
 use crate::ejection::{Ejection, ejected_max};
 use crate::roster::{Admission, Candidate, Member, Roster, Rules, Slot};
 use crate::rotation::Rotation;
 use crate::settings::check_upstreams;
+use crate::stickiness::Stickiness;
 use crate::upstream::{Upstream, UpstreamId};
 use crate::{GroupError, GroupSettings, UpstreamSettings};
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use breme_base::Instant;
 
-use crate::affinity::Stickiness;
 use crate::rotation::Rotation;
+use crate::stickiness::Stickiness;
 use crate::upstream::{Upstream, UpstreamId};
 use crate::{Policy, StatusSet};
 

@@ -1,17 +1,12 @@
 //! What a user may choose, with the defaults, and what cannot be chosen.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::StatusSet;
-use crate::affinity::{self, Affinity};
+use crate::error::{UPSTREAMS_MAX, WEIGHT_MAX};
+use crate::{Affinity, GroupError, StatusSet};
 
-/// The most upstreams of a group.
-pub const UPSTREAMS_MAX: usize = 1024;
-/// The largest weight of an upstream.
-pub const WEIGHT_MAX: u32 = 256;
 /// The largest bound of consistent hashing; more is as good as none.
 const HASH_LOAD_PERCENT_MAX: u32 = 10_000;
 
@@ -148,81 +143,6 @@ impl Default for GroupSettings {
         }
     }
 }
-
-/// What is wrong with settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GroupError {
-    /// A group of nobody.
-    NoUpstream,
-    /// More than [`UPSTREAMS_MAX`].
-    TooManyUpstreams(usize),
-    /// Removed ones whose requests do not end.
-    TooManyLeaving(usize),
-    /// The same upstream twice.
-    NamedTwice(String),
-    /// Two upstreams with one route.
-    RouteTwice(String),
-    /// A weight that is not from 1 to [`WEIGHT_MAX`].
-    Weight {
-        /// Whose.
-        name: String,
-        /// Which.
-        weight: u32,
-    },
-    /// A name that no cookie can have (RFC 6265, 4.1.1).
-    CookieName(String),
-    /// A key that could be guessed.
-    ShortKey,
-    /// A character that cannot divide a cookie's value.
-    Separator(char),
-    /// A number that makes no sense.
-    Senseless {
-        /// The setting.
-        setting: &'static str,
-        /// What it must be.
-        expected: &'static str,
-    },
-}
-
-impl fmt::Display for GroupError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoUpstream => formatter.write_str("a group needs at least one upstream"),
-            Self::TooManyUpstreams(count) => {
-                write!(formatter, "{count} upstreams are too many: a group has at most {UPSTREAMS_MAX}")
-            }
-            Self::TooManyLeaving(count) => write!(
-                formatter,
-                "{count} upstreams that were removed still have requests outstanding: wait for some to end, then change the list"
-            ),
-            Self::NamedTwice(name) => {
-                write!(formatter, "the upstream {name} is named twice: give it a larger weight instead")
-            }
-            Self::RouteTwice(route) => {
-                write!(formatter, "two upstreams have the route {route:?}: each needs one of its own")
-            }
-            Self::Weight { name, weight } => write!(
-                formatter,
-                "the upstream {name} has weight {weight}: a weight is from 1 to {WEIGHT_MAX} (to send it nothing new, drain it)"
-            ),
-            Self::CookieName(name) => write!(
-                formatter,
-                "{name:?} cannot be a cookie's name: letters, digits and - _ . ! # $ % & ' * + ^ ` | ~ can stand in one"
-            ),
-            Self::ShortKey => {
-                write!(formatter, "the key of the affinity cookie needs at least {} bytes", affinity::KEY_BYTES_MIN)
-            }
-            Self::Separator(character) => write!(
-                formatter,
-                "{character:?} cannot divide a cookie's value: take an ASCII character that is no letter, digit, quote, comma, semicolon or space"
-            ),
-            Self::Senseless { setting, expected } => write!(formatter, "{setting} must be {expected}"),
-        }
-    }
-}
-
-impl std::error::Error for GroupError {}
 
 impl GroupSettings {
     /// Whether they make sense.

@@ -49,13 +49,19 @@ impl Instant {
     }
 }
 
+/// The nanoseconds of a duration, for counters and histograms. What does not fit (584 years) is the most that does.
+#[inline]
+#[must_use]
+pub fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Add<Duration> for Instant {
     type Output = Self;
 
     /// Saturates at [`Instant::FAR`], so that "never" can be written as a very long duration.
     fn add(self, duration: Duration) -> Self {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        Self { nanos: self.nanos.saturating_add(nanos) }
+        Self { nanos: self.nanos.saturating_add(nanos(duration)) }
     }
 }
 

@@ -24,27 +24,26 @@ mod secured;
 mod upstream;
 mod upstreams;
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use access_log::Writer;
 use api::{Kept, ProxyApi};
-pub use arguments::Args;
+pub use arguments::{Args, command};
+use arguments::{ROLE, in_force};
 use assembly::Assembly;
 use breme_driver::{Clock, Settings as DriverSettings, start};
-use clap::{ArgMatches, Command, FromArgMatches};
+use clap::ArgMatches;
 use metrics::ProxyMetrics;
 use reloading::Reloading;
 use upstreams::Upstreams;
 
 use crate::admin::{Admin, AdminListener, Api, ProcessMetrics, Readiness, Token, registry};
 use crate::configuration;
-use crate::failure::{Failure, exit, in_a_line};
+use crate::failure::{Failure, exit};
 use crate::serving::{Descriptors, Place, announce, catch, listen, obey, panics, tell_handshakes};
 
-const ROLE: &str = "proxy";
 /// A client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 
@@ -60,21 +59,6 @@ fn carry_out(config: Option<&Path>) -> Result<(), Failure> {
         return Ok(());
     }
     serve(&args, matches)
-}
-
-/// The command by itself, as its file must know it.
-pub fn command() -> Command {
-    <Args as clap::Args>::augment_args(Command::new(ROLE))
-}
-
-/// What the command line says, and what the file says of the rest.
-fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let command = command();
-    let matches = configuration::matches(&command, &words, config)?;
-    let args = Args::from_arg_matches(&matches).map_err(|error| Failure::usage(in_a_line(&error)))?;
-    args.check(&command, &matches)?;
-    Ok((matches, args))
 }
 
 fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {

@@ -1,14 +1,10 @@
 //! What everything that is under way shares: the settings and the store.
 
-mod statistics;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use breme_base::Random;
 use breme_http1::Method;
-
-pub use statistics::{HotObject, Statistics};
 
 use crate::Settings;
 use crate::filling::Fills;

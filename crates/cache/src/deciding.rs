@@ -1,5 +1,6 @@
 //! What is to be done with a request: answer it, wait for another one, or ask upstream.
 
+mod assessing;
 mod choosing;
 
 use std::sync::Arc;
@@ -7,12 +8,16 @@ use std::sync::Arc;
 use breme_base::Instant;
 use breme_http1::{Fields, Method};
 
-use choosing::{Use, find};
+use assessing::{Use, find};
+
+pub use choosing::Asked;
 
 use crate::answer::Look;
 use crate::asking::{Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
 use crate::fields::{FieldValues, Heard, Kept};
+use crate::filling::{FILL_BYTES, FillState, note};
+use crate::forward::Role;
 use crate::key::{Key, KeyHash};
 use crate::pending::AskedFor;
 use crate::selecting::Cookies;
@@ -20,19 +25,6 @@ use crate::status::{CacheStatus, Forwarded};
 use crate::storing::RequestTraits;
 use crate::validation::is_conditional;
 use crate::{Answer, Cache, Follower, Forward};
-
-/// What is to be done with a request.
-#[derive(Debug)]
-pub enum Asked {
-    /// Give this answer.
-    Answer(Answer),
-    /// Give this answer, which is stale, and ask upstream for a fresh one in the background, without a client.
-    Refresh(Answer, Box<Forward>),
-    /// Ask upstream.
-    Forward(Forward),
-    /// Another request is fetching it.
-    Wait(Follower),
-}
 
 impl Cache {
     /// What is to be done with a request. If it has to wait, `waiter` is woken.
@@ -86,6 +78,24 @@ impl Cache {
         }
         let asked = self.keep(key, hash, request, is_head, directives, moment.now);
         self.decide(Box::new(asked), moment, Some((waiter, moment.now + self.settings.follow_max)))
+    }
+
+    /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody follows it. It is noted before it is
+    /// sent, so that purges find it.
+    fn ask_posted(self: &Arc<Self>, request: &Request<'_, '_>, moment: Moment) -> Forward {
+        let key = Self::key(request);
+        let Some(charge) = self.store.reserve(FILL_BYTES) else {
+            return Forward::unsafe_method(self, key, Forwarded::Method);
+        };
+        let hash = self.store.hash_of(&key);
+        let mut asked = self.keep(key, hash, request, false, self.directives(&request.fields), moment.now);
+        asked.traits.needs_lifetime = true;
+        let fill = FillState::new(asked.key.as_slice(), b"", self.store.groups.purges(), false, charge);
+        let Some(fill) = note(&mut self.store.write(hash), hash.place, fill) else {
+            return Forward::unsafe_method(self, asked.key, Forwarded::Method);
+        };
+        let report = CacheStatus::forwarded(Forwarded::Method);
+        Forward::new(self, Role::Post, Box::new(asked), None, None, Some(fill), report)
     }
 
     fn directives(&self, fields: &impl FieldValues) -> RequestDirectives {

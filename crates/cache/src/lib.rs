@@ -45,6 +45,7 @@ mod purge;
 mod ranges;
 mod selecting;
 mod settings;
+mod statistics;
 mod status;
 mod store;
 mod storing;
@@ -53,13 +54,14 @@ mod validation;
 
 pub use answer::{Answer, Content, Standing};
 pub use asking::{Moment, Request, ResponseHead, Waiter, Wakes};
-pub use cache::{Cache, HotObject, SettingsError, Statistics};
+pub use cache::{Cache, SettingsError};
 pub use deciding::Asked;
 pub use following::{Followed, Follower, Reading, StreamedHead};
 pub use forward::{Forward, Verdict};
 pub use key::{Scheme, normalise_authority};
 pub use purge::{Manner, Purge, PurgeError};
 pub use settings::Settings;
+pub use statistics::{HotObject, Statistics};
 pub use status::{CacheStatus, Forwarded};
 
 #[cfg(test)]

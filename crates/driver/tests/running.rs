@@ -11,19 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use breme_driver::{Clock, Kind, Listener, Settings, StartError, start};
-use breme_node::{Close, CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
-use common::{Context, Event, Scripted, connect, drain, kinds, read_all, run, serve, settings, words};
+use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
+use common::{Event, Scripted, connect, drain, echo, kinds, read_all, run, serve, settings, words};
 
 /// Sends back what comes, and ends when the peer does.
-fn echo(context: &mut Context<'_>, event: Event<'_>) -> usize {
-    let Event::Received(id, received) = event else { return 0 };
-    context.actions.send(id).extend_from_slice(received.bytes);
-    if received.ended {
-        context.actions.close(id, Close::Graceful);
-    }
-    received.bytes.len()
-}
-
 fn ask(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
     stream.write_all(text).unwrap();
     let mut answer = vec![0; text.len()];

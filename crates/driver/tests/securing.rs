@@ -8,23 +8,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-use breme_driver::{ClientTls, Clock, Kind, Listener, Settings, start};
+use breme_driver::{ClientTls, Kind, Settings};
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint, TlsClientId, TlsFailure};
-use common::{Context, Event, Laboratory, PATIENCE, Scripted, connect, drain, kinds, run, settings, words};
+use common::{Context, Event, Laboratory, PATIENCE, connect, drain, echo, kinds, run, serve_secured, settings, words};
 
 const KNOCK: &[u8] = b"open a tunnel";
 const OPENED: &[u8] = b"it is open";
 const PLAIN: ConnectTicket = ConnectTicket(1);
 const SECURED: ConnectTicket = ConnectTicket(2);
-
-fn echo(context: &mut Context<'_>, event: &Event<'_>) -> usize {
-    let Event::Received(id, received) = event else { return 0 };
-    context.actions.send(*id).extend_from_slice(received.bytes);
-    if received.ended {
-        context.actions.close(*id, Close::Graceful);
-    }
-    received.bytes.len()
-}
 
 /// Passes on what comes, and its end.
 fn pass(mut from: TcpStream, mut to: TcpStream) -> std::thread::JoinHandle<()> {
@@ -118,13 +109,7 @@ fn told(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr, closes: Option<Clo
 fn a_tunnel_ends_in_tls() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), &settings(1)).unwrap();
-        let listener = listener.secured_by(laboratory.server());
-        let server = listener.address();
-        let echoing = start(kind, vec![listener], &settings(1), Clock::start(), |shard| {
-            Scripted::new(shard, |context: &mut Context<'_>, event: Event<'_>| echo(context, &event))
-        })
-        .unwrap();
+        let (echoing, server) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
         let expected = [
             Told::Outcome(PLAIN.0, Ok(false)),
             Told::Outcome(SECURED.0, Ok(true)),

@@ -9,45 +9,19 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_driver::{
-    ClientOptions, ClientTls, Clock, Kind, Listener, Running, ServerTls, Settings, TlsVersion, Trust, start,
-};
+use breme_driver::{ClientOptions, ClientTls, Kind, Running, Settings, TlsVersion, Trust};
 use breme_node::{
     Close, CloseReason, ConnectError, ConnectTicket, Connected, Endpoint, ShardId, TlsClientId, TlsFailure,
 };
 use common::{
-    Context, Event, Laboratory, PATIENCE, Scripted, connect, drain, kinds, options, pattern, run, settings, words,
+    Context, Event, Laboratory, PATIENCE, connect, drain, echo, kinds, options, pattern, run, serve_secured, settings,
+    words,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
-
-/// A server whose node is a closure, with TLS.
-fn serve<F>(
-    kind: Kind,
-    tls: &ServerTls,
-    settings: &Settings,
-    mut factory: impl FnMut() -> F,
-) -> (Running<Scripted<F>>, SocketAddr)
-where
-    F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
-{
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), settings).unwrap().secured_by(tls.clone());
-    let address = listener.address();
-    let clock = Clock::start();
-    (start(kind, vec![listener], settings, clock, |shard| Scripted::new(shard, factory())).unwrap(), address)
-}
-
-fn echo(context: &mut Context<'_>, event: &Event<'_>) -> usize {
-    let Event::Received(id, received) = event else { return 0 };
-    context.actions.send(*id).extend_from_slice(received.bytes);
-    if received.ended {
-        context.actions.close(*id, Close::Graceful);
-    }
-    received.bytes.len()
-}
 
 fn client_config(laboratory: &Laboratory) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
@@ -113,7 +87,7 @@ fn failure(kind: Kind, tls: Arc<ClientTls>, address: SocketAddr) -> TlsFailure {
 fn a_stranger_is_echoed_by_the_record() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
-        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || |c, e| echo(c, &e));
+        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
         let mut client = stranger(&laboratory, address);
         let sent = pattern(300_000);
         for piece in sent.chunks(77_777) {
@@ -136,7 +110,7 @@ fn a_stranger_is_echoed_by_the_record() {
 fn records_cut_into_bytes_are_put_together_again() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
-        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || |c, e| echo(c, &e));
+        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
         let cutter = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = cutter.local_addr().unwrap();
         let cutting = std::thread::spawn(move || {
@@ -176,7 +150,7 @@ fn an_end_is_told_from_a_truncation() {
     for kind in kinds() {
         for is_clean in [true, false] {
             let (say, heard) = words();
-            let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+            let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
                 let say = say.clone();
                 move |context, event| {
                     match event {
@@ -184,7 +158,7 @@ fn an_end_is_told_from_a_truncation() {
                         Event::Closed(_, reason) => say.send(format!("{reason:?}")).unwrap(),
                         _ => {}
                     }
-                    echo(context, &event)
+                    echo(context, event)
                 }
             });
             let mut client = stranger(&laboratory, address);
@@ -211,7 +185,7 @@ fn later_handshakes_are_resumed_unless_that_is_not_wanted() {
     for kind in kinds() {
         for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
             for resumption in [true, false] {
-                let (running, address) = serve(kind, &laboratory.server(), &settings(1), || |c, e| echo(c, &e));
+                let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || echo);
                 let options = ClientOptions { resumption, version: Some(version), ..options(laboratory.trust()) };
                 let client = Arc::new(ClientTls::new("127.0.0.1", &options).unwrap());
                 let outcomes = outcomes(kind, Arc::clone(&client), address, 3);
@@ -239,7 +213,7 @@ fn wrong_certificates_are_named() {
     });
     for kind in kinds() {
         let against = |server: &Laboratory, client: Arc<ClientTls>| {
-            let (running, address) = serve(kind, &server.server(), &settings(1), || |c, e| echo(c, &e));
+            let (running, address) = serve_secured(kind, &server.server(), &settings(1), || echo);
             let outcome = outcomes(kind, client, address, 1);
             drain(running);
             outcome[0].map(|_| ()).map_err(|error| match error {
@@ -346,13 +320,13 @@ fn clients_that_speak_no_tls_are_turned_away_and_the_node_never_hears_of_them() 
     for kind in kinds() {
         let (say, heard) = words();
         let tls = laboratory.server().answering_plaintext_with(&b"speak TLS"[..]);
-        let (running, address) = serve(kind, &tls, &settings(2), || {
+        let (running, address) = serve_secured(kind, &tls, &settings(2), || {
             let say = say.clone();
             move |context, event| {
                 if !matches!(event, Event::Started | Event::Stopping) {
                     say.send(format!("{event:?}")).unwrap();
                 }
-                echo(context, &event)
+                echo(context, event)
             }
         });
         let request = [&b"POST / HTTP/1.1\r\nHost: a\r\n\r\n"[..], &pattern(50_000)].concat();
@@ -382,7 +356,7 @@ fn a_handshake_has_its_time() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let hasty = Settings { handshake_timeout: Duration::from_millis(30), ..settings(1) };
-        let (running, address) = serve(kind, &laboratory.server(), &hasty, || |_, event| panic_at(&event));
+        let (running, address) = serve_secured(kind, &laboratory.server(), &hasty, || |_, event| panic_at(&event));
         let mut slow = connect(address);
         slow.write_all(&[22, 3, 1]).unwrap(); // and nothing more
         assert_eq!(slow.read(&mut [0]).unwrap_or(0), 0, "{kind}");
@@ -400,7 +374,7 @@ fn a_certificate_is_exchanged_without_harm_to_those_who_are_there() {
     let (first, second) = (Laboratory::new(&["localhost"]), Laboratory::new(&["localhost"]));
     for kind in kinds() {
         let tls = first.server();
-        let (running, address) = serve(kind, &tls, &settings(4), || |c, e| echo(c, &e));
+        let (running, address) = serve_secured(kind, &tls, &settings(4), || echo);
         let greet = |client: &mut Stream| -> std::io::Result<()> {
             client.write_all(b"hello")?;
             client.read_exact(&mut [0; 5])
@@ -425,7 +399,7 @@ fn who_is_shaking_hands_at_the_end_is_still_served() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let (say, heard) = words();
-        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
             let say = say.clone();
             move |context, event| {
                 match event {
@@ -433,7 +407,7 @@ fn who_is_shaking_hands_at_the_end_is_still_served() {
                     Event::Stopping => say.send("stopping").unwrap(),
                     _ => {}
                 }
-                echo(context, &event)
+                echo(context, event)
             }
         });
         let mut client = stranger(&laboratory, address);
@@ -460,13 +434,13 @@ fn a_broken_record_ends_the_connection_with_an_alert() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let (say, heard) = words();
-        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
             let say = say.clone();
             move |context, event| {
                 if let Event::Closed(_, reason) = event {
                     say.send(reason).unwrap();
                 }
-                echo(context, &event)
+                echo(context, event)
             }
         });
         let mut client = stranger(&laboratory, address);
@@ -492,7 +466,7 @@ fn an_alert_comes_behind_what_was_sealed_before() {
         let (go, gone) = std::sync::mpsc::channel();
         let mut gone = Some(gone);
         let (say, heard) = words();
-        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
             let (gone, say) = (gone.take().unwrap(), say.clone());
             move |context: &mut Context<'_>, event: Event<'_>| {
                 let Event::Received(id, received) = event else { return 0 };
@@ -534,7 +508,7 @@ fn what_the_kernel_does_not_take_of_sealed_answers_comes_later_and_whole() {
     let laboratory = Laboratory::new(&["localhost"]);
     for kind in kinds() {
         let (say, heard) = words();
-        let (running, address) = serve(kind, &laboratory.server(), &settings(1), || {
+        let (running, address) = serve_secured(kind, &laboratory.server(), &settings(1), || {
             let (say, mut number) = (say.clone(), 0_u8);
             move |context: &mut Context<'_>, event: Event<'_>| match event {
                 Event::Received(id, received) => {

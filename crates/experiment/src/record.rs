@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -275,6 +276,21 @@ pub struct Distribution {
     pub max_ns: u64,
     /// All of it: an HdrHistogram in the compressed V2 encoding, base64.
     pub histogram: String,
+}
+
+impl Distribution {
+    /// That of these times in nanoseconds.
+    #[must_use]
+    pub fn of(times: &Histogram) -> Self {
+        Self {
+            count: times.count(),
+            mean_ns: times.mean(),
+            stdev_ns: times.stdev(),
+            min_ns: times.min(),
+            max_ns: times.max(),
+            histogram: times.encode(),
+        }
+    }
 }
 
 /// A row of a trial's time series.

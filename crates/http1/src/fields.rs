@@ -115,12 +115,17 @@ pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Re
     if !is_token(name.as_bytes()) || !is_sendable(value) {
         return Err(InvalidField::new(name));
     }
+    push_checked_line(out, name, value);
+    Ok(())
+}
+
+/// Writes a field line whose name and value were checked: by the caller, or when they were received.
+pub(crate) fn push_checked_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.reserve(name.len() + value.len() + 4);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
-    Ok(())
 }
 
 /// A value that arrives as it was sent.

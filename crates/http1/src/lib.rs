@@ -44,6 +44,7 @@
 mod byte_ranges;
 mod client;
 mod content;
+mod date;
 mod encoder;
 mod entity_tags;
 mod familiar;
@@ -64,6 +65,7 @@ mod trailers;
 
 pub use byte_ranges::{ByteRange, RANGE_COUNT_MAX, Ranges, parse_ranges};
 pub use client::{ClientConnection, ClientError, ClientProgress};
+pub use date::http_date;
 pub use encoder::RequestEncoder;
 pub use entity_tags::{EntityTag, any_tag, only_tag};
 pub use familiar::{FamiliarHead, WholeResponse};

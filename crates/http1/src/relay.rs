@@ -3,7 +3,7 @@
 //! Nothing of the sender's framing is passed on. A field line is written from its name and its value, and what frames a message or
 //! manages its connection is written by this crate from what it has understood (RFC 9110, 7.6.1; RFC 9112, 11.2).
 
-use crate::fields::{is_sendable, push_field_line};
+use crate::fields::{is_sendable, push_checked_line, push_field_line};
 use crate::head::split_field_line;
 use crate::status::{push_framing, push_hexadecimal};
 use crate::syntax::{is_token, trim};
@@ -117,7 +117,7 @@ impl<'o> FieldWriter<'o> {
         self.out.reserve(FIELDS_BYTES);
         for field in fields.iter() {
             if !hop_by_hop.has(field.name) && keeps(field.name) {
-                push_line(self.out, field.name, field.value);
+                push_checked_line(self.out, field.name, field.value);
             }
         }
     }
@@ -125,7 +125,7 @@ impl<'o> FieldWriter<'o> {
     /// Announces the trailers that the fields of another message announce (RFC 9110, 6.6.2), as far as they will be [relayed](crate::LastChunk::relay).
     pub fn announce_trailers(&mut self, fields: Fields<'_, '_>) {
         if let Some(names) = announced(fields.list("Trailer")).filter(|_| fields.keep_trailers()) {
-            push_line(self.out, "Trailer", &names);
+            push_checked_line(self.out, "Trailer", &names);
         }
     }
 
@@ -163,15 +163,6 @@ impl<'o> FieldWriter<'o> {
     pub fn end(self) {
         self.out.extend_from_slice(b"\r\n");
     }
-}
-
-/// Writes a field line whose name and value were checked when they were received.
-pub(crate) fn push_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.reserve(name.len() + value.len() + 4);
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// The head of a request that is passed on. It is always HTTP/1.1 and wants the connection to stay.

@@ -4,7 +4,7 @@
 //! would let a client add to that what the head was judged without. So names that can only be an attack are refused, and of the rest nothing is
 //! passed on that RFC 9110, 6.5.1, keeps for heads, that a proxy vouches for, or that somebody could take for another name.
 
-use crate::relay::push_line;
+use crate::fields::push_checked_line;
 use crate::{Field, Fields};
 
 /// Behind these nothing of a message can be trusted: what is needed before the content cannot come behind it.
@@ -133,7 +133,7 @@ impl LastChunk {
         if !std::mem::replace(&mut self.is_begun, true) {
             out.extend_from_slice(Self::SIZE);
         }
-        push_line(out, trailer.name, trailer.value);
+        push_checked_line(out, trailer.name, trailer.value);
     }
 
     /// Ends the content.

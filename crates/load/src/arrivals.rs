@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use breme_base::Instant;
+use breme_base::{Instant, nanos};
 
 use crate::schedule::{Pace, Schedule};
 
@@ -237,10 +237,6 @@ impl State {
         let is_none = number >= bounds.count_max || bounds.duration.is_some_and(|duration| since >= duration);
         (!is_none).then_some(Arrival { number, due: self.epoch + since })
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -29,290 +29,31 @@
 mod books;
 mod connections;
 mod exchange;
+mod free;
 mod open;
 mod sessions;
+mod shard;
 mod tunnels;
 
-use std::collections::VecDeque;
-use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::{Instant, Random, Timers};
-use breme_http1::{FamiliarHead, FieldStorage, Limits};
+use breme_base::Instant;
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received,
 };
 use connections::Loss;
 pub use connections::{
     CONNECT_GIVE_UP, CONNECTING_MAX, LINGER_MAX, PAUSE_MAX, PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER,
 };
 use exchange::Reading;
-use open::Open;
-pub use open::{OPENING_MAX, TOGETHER_MAX};
+use free::Open;
+pub use free::TOGETHER_MAX;
+pub use open::OPENING_MAX;
+use shard::Phase;
+pub use shard::{DRAIN_INTERRUPTED_MAX, DRAIN_MAX, Load};
 
-use breme_stats::Histogram;
-
-use crate::run::Run;
-use crate::scenario::Scenarios;
-use crate::series::Interval;
-use crate::session::Session;
-use crate::tally::{ErrorKind, Span, Tally};
-use crate::user::{Owner, Owners, State, User};
-
-/// What is under way at the end of the duration is waited for this long (or for the time-out, if that is shorter).
-pub const DRAIN_MAX: Duration = Duration::from_secs(5);
-/// The same when the user interrupts the run.
-pub const DRAIN_INTERRUPTED_MAX: Duration = Duration::from_secs(1);
-
-/// The users of one shard. See the crate's documentation.
-#[derive(Debug)]
-pub struct Load {
-    run: Arc<Run>,
-    shard: Shard,
-    limits: Limits,
-    /// What is asked of a proxy on each new connection, if it is to open tunnels.
-    tunnel_request: Option<Vec<u8>>,
-    /// What the server's answers look like at the moment.
-    familiar: FamiliarHead,
-    users: Vec<User>,
-    owners: Owners,
-    timers: Timers,
-    /// Users that wait until fewer than [`CONNECTING_MAX`] connections are being opened.
-    queue: VecDeque<u32>,
-    connecting: usize,
-    open_count: usize,
-    /// Connections that the server is to end, and until when. At most as many as there are users.
-    lingering: VecDeque<(Instant, ConnectionId)>,
-    claims: Range<u64>,
-    /// Numbers for the requests of sessions.
-    sequence: Range<u64>,
-    /// Of an open loop: who is free, and the arrival that a free one is kept for.
-    open: Option<Open>,
-    /// Users that are not done.
-    active: usize,
-    phase: Phase,
-    pub(crate) window_ends: Instant,
-    pub(crate) tally: Tally,
-    interval: Interval,
-    /// Times of those requests of the interval that left when they were due and whose answer came in one piece: they are response time,
-    /// service time and time to the first byte at once, and so most requests are recorded once and not three times.
-    prompt: Histogram,
-    /// Which interval of the run it is, from 0.
-    interval_index: u64,
-    interval_ends: Instant,
-    bytes_received_before: u64,
-    pub(crate) span: Span,
-    /// The instant of the latest call.
-    last_seen: Instant,
-    /// CPU time that the thread had used before the run.
-    cpu_before: Duration,
-    random: Random,
-    scratch: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Of an open loop: connections are opened, at most until then; the schedule has not begun.
-    Opening(Instant),
-    Running,
-    /// Nothing new is sent; what is under way is waited for until then.
-    Draining(Instant),
-    Over,
-}
-
-impl Load {
-    /// The node of one shard.
-    #[must_use]
-    pub fn new(run: Arc<Run>, shard: Shard) -> Self {
-        let random = Random::stream(run.plan().settings().seed, shard.id.0 as u64);
-        let open = Open::of(&run);
-        let tally = Tally::of_scenarios(run.plan().scenarios());
-        Self {
-            tunnel_request: run.plan().tunnel_request(),
-            run,
-            shard,
-            limits: client_limits(),
-            familiar: FamiliarHead::new(),
-            users: Vec::new(),
-            owners: Owners::default(),
-            timers: Timers::new(),
-            queue: VecDeque::new(),
-            connecting: 0,
-            open_count: 0,
-            lingering: VecDeque::new(),
-            claims: 0..0,
-            sequence: 0..0,
-            open,
-            active: 0,
-            phase: Phase::Running,
-            window_ends: Instant::FAR,
-            tally,
-            interval: Interval::default(),
-            prompt: Histogram::new(),
-            interval_index: 0,
-            interval_ends: Instant::FAR,
-            bytes_received_before: 0,
-            span: Span { started: Instant::ZERO, ended: Instant::ZERO, cpu: None },
-            last_seen: Instant::ZERO,
-            cpu_before: Duration::ZERO,
-            random,
-            scratch: Vec::new(),
-        }
-    }
-
-    /// Requests of this shard that were begun: sent, or failed because no connection could be opened for them.
-    #[must_use]
-    pub const fn issued(&self) -> u64 {
-        self.tally.issued
-    }
-
-    /// Complete answers of this shard, whatever their status.
-    #[must_use]
-    pub const fn answered(&self) -> u64 {
-        self.tally.answered
-    }
-
-    /// Requests of this shard that failed for this reason.
-    #[must_use]
-    pub const fn errors_of(&self, kind: ErrorKind) -> u64 {
-        self.tally.errors_of(kind)
-    }
-
-    /// Requests of this shard that were under way at its end.
-    #[must_use]
-    pub const fn unfinished(&self) -> u64 {
-        self.tally.unfinished
-    }
-
-    /// The clock of the workload starts.
-    fn begin(&mut self, now: Instant) -> Instant {
-        let epoch = self.run.begin(now);
-        self.phase = Phase::Running;
-        self.interval_ends = epoch + self.run.plan().settings().interval;
-        if let Some(duration) = self.run.plan().settings().duration {
-            self.window_ends = epoch + duration;
-        }
-        epoch
-    }
-
-    fn start_users(&mut self, now: Instant, epoch: Instant) {
-        let plan = self.run.plan();
-        let settings = plan.settings();
-        let (depth, cookies) = (settings.pipeline_depth, settings.cookies);
-        let scenarios = plan.scenarios();
-        let reads_content = settings.expectations.reads_content() || scenarios.is_some_and(Scenarios::reads_content);
-        // The users are dealt to the shards in turn, so that a ramp loads all shards alike.
-        let (connections, ramp) = (settings.connections, settings.ramp);
-        let numbers = (self.shard.id.0..connections).step_by(self.shard.count.max(1));
-        self.users = numbers.clone().map(|_| User::new(depth, cookies, reads_content)).collect();
-        if let Some(scenarios) = scenarios {
-            self.users.iter_mut().for_each(|user| user.session = Some(Box::new(Session::new(scenarios))));
-        }
-        self.active = self.users.len();
-        for (index, number) in numbers.enumerate() {
-            let starts = epoch + ramp.mul_f64(number as f64 / connections as f64);
-            self.timers.set(index as u32, starts.max(now));
-        }
-    }
-
-    /// Nothing new is begun.
-    const fn is_ending(&self) -> bool {
-        matches!(self.phase, Phase::Draining(_) | Phase::Over)
-    }
-
-    /// The user has nothing more to do.
-    fn retire(&mut self, now: Instant, index: u32, actions: &mut Actions) {
-        let user = &mut self.users[index as usize];
-        let state = std::mem::replace(&mut user.state, State::Done);
-        if state == State::Done {
-            return;
-        }
-        self.drop_window(index);
-        self.leave_session(index);
-        self.timers.clear(index);
-        self.active -= 1;
-        if self.active == 0 {
-            return self.finish(now, actions);
-        }
-        match state {
-            State::Open(connection) => {
-                self.owners.set(connection, Owner::Nobody);
-                self.open_count -= 1;
-                actions.close(connection, Close::Graceful);
-            }
-            State::Tunnelling(_, connection) => {
-                self.owners.set(connection, Owner::Nobody);
-                self.connecting = self.connecting.saturating_sub(1);
-                actions.close(connection, Close::Graceful);
-            }
-            _ => {}
-        }
-    }
-
-    fn on_timer(&mut self, now: Instant, index: u32, actions: &mut Actions) {
-        match self.users[index as usize].state {
-            State::Waiting => self.want_connection(now, index, actions),
-            State::Open(connection) => {
-                let timeout = self.run.plan().settings().timeout;
-                match self.users[index as usize].window.oldest() {
-                    Some(oldest) if oldest.sent + timeout <= now => self.timed_out(now, index, connection, actions),
-                    Some(oldest) => self.timers.set(index, oldest.sent + timeout),
-                    None => self.refill(now, index, connection, actions),
-                }
-            }
-            State::Tunnelling(_, connection) => {
-                self.tunnel_failed(now, index, connection, ErrorKind::ConnectTimeout, actions);
-            }
-            State::Queued | State::Connecting(_) | State::Done => {}
-        }
-    }
-
-    fn drain_max(&self) -> Duration {
-        DRAIN_MAX.min(self.run.plan().settings().timeout)
-    }
-
-    /// Sends nothing more; waits for what is under way until `bound` has passed.
-    fn drain(&mut self, now: Instant, bound: Duration, actions: &mut Actions) {
-        if self.is_ending() {
-            return;
-        }
-        if let Phase::Opening(_) = self.phase {
-            self.begin(now);
-        }
-        self.window_ends = self.window_ends.min(now);
-        self.interval_ends = Instant::FAR;
-        self.phase = Phase::Draining(now + bound);
-        self.end_schedule(self.window_ends);
-        for index in 0..self.users.len() as u32 {
-            let user = &self.users[index as usize];
-            let waits_for_answers = matches!(user.state, State::Open(_)) && !user.window.is_empty();
-            if !waits_for_answers {
-                self.retire(now, index, actions);
-            }
-        }
-    }
-
-    /// The shard is done.
-    fn finish(&mut self, now: Instant, actions: &mut Actions) {
-        if self.phase != Phase::Over {
-            self.last_seen = now;
-            self.note_cpu(); // here, on the shard's own thread
-            self.close();
-            actions.exit();
-        }
-    }
-}
-
-/// A generator takes whatever the server sends, of any length; only heads are bounded.
-fn client_limits() -> Limits {
-    Limits {
-        content_bytes_max: u64::MAX,
-        head_bytes_max: 64 * 1024,
-        field_count_max: FieldStorage::CAPACITY,
-        ..Limits::default()
-    }
-}
+use crate::tally::ErrorKind;
+use crate::user::{Owner, State, User};
 
 impl Node for Load {
     fn handle_started(&mut self, now: Instant, actions: &mut Actions) {

@@ -6,102 +6,22 @@
 mod compile;
 mod file;
 mod place;
+mod program;
 
-use std::time::Duration;
-
-use breme_base::Random;
 use compile::Compiler;
 pub use file::File;
 pub use place::ScenarioError;
 use place::Source;
-use regex::bytes::Regex;
+pub use program::{
+    CONTENT_KEPT_MAX, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
+};
+pub(crate) use program::{From, Operation, Scenario, Step};
 
-use crate::checks::Expectations;
-use crate::template::Template;
 use crate::think::Think;
 use crate::variables::Variables;
 
 /// The longest scenario file.
 pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// The most scenarios of a run.
-pub const SCENARIO_COUNT_MAX: usize = 100;
-/// The most steps of all scenarios of a run: each is timed by itself.
-pub const STEP_COUNT_MAX: usize = 500;
-/// How deep groups of steps may stand in each other.
-pub const GROUP_DEPTH_MAX: usize = 4;
-/// The most times that a step or a group is repeated.
-pub const REPEAT_MAX: u32 = 1_000_000;
-/// The longest value of a variable; a longer one is not captured.
-pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// How much of an answer's content is looked at for JSON and regular expressions.
-pub const CONTENT_KEPT_MAX: usize = 4 * 1024 * 1024;
-
-/// Tells the stream of the sessions from the other uses of the run's seed.
-const SESSION_STREAM: u64 = 0xA5A5_0000_0000_0002;
-
-/// A scenario file, checked and compiled.
-#[derive(Clone, Debug)]
-pub struct Scenarios {
-    base: Option<String>,
-    /// The names of all variables; those with a value of their own come first.
-    names: Vec<String>,
-    initial_values: Vec<Template>,
-    scenarios: Vec<Scenario>,
-    steps: Vec<Step>,
-    step_names: Vec<String>,
-    weight_sum: u64,
-    has_new_connections: bool,
-}
-
-/// One of them.
-#[derive(Clone, Debug)]
-pub(crate) struct Scenario {
-    pub name: String,
-    pub weight: u32,
-    pub operations: Vec<Operation>,
-}
-
-/// What a session does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    /// The step with this index.
-    Step(usize),
-    /// Back to an operation, until what is between was done `count` times; `depth` names the counter.
-    Repeat { start: usize, count: u32, depth: usize },
-}
-
-/// A request of a scenario, and what is done with its answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Step {
-    /// Its place among the names.
-    pub name: usize,
-    pub method: String,
-    pub target: Template,
-    pub fields: Vec<(String, Template)>,
-    pub content: Option<Template>,
-    pub think: Option<Think>,
-    pub expectations: Expectations,
-    pub json_checks: Vec<(String, serde_json::Value)>,
-    pub captures: Vec<Capture>,
-    /// Where it stands in the file.
-    place: ScenarioError,
-}
-
-/// A value that is taken out of an answer.
-#[derive(Clone, Debug)]
-pub(crate) struct Capture {
-    /// The variable.
-    pub variable: usize,
-    pub from: From,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum From {
-    Header(String),
-    Cookie(String),
-    Json(String),
-    Regex(Box<Regex>),
-}
 
 impl Scenarios {
     /// Reads a file. `think` is for steps and scenarios that name no time to think; `variables` take the place of the file's.
@@ -116,84 +36,6 @@ impl Scenarios {
         }
         let file: File = toml::from_str(text).map_err(|error| source.fault_of_reader(&error))?;
         Compiler::new(source, &file, variables)?.compile(&file, think)
-    }
-
-    /// Where the requests go, if the file says it.
-    #[must_use]
-    pub fn base(&self) -> Option<&str> {
-        self.base.as_deref()
-    }
-
-    /// Whether any step says what its answer must be like.
-    pub(crate) fn has_checks(&self) -> bool {
-        let is_checked =
-            |step: &Step| step.expectations.any() || !step.json_checks.is_empty() || !step.captures.is_empty();
-        self.steps.iter().any(is_checked)
-    }
-
-    /// Whether each session has a connection of its own.
-    pub(crate) const fn has_new_connections(&self) -> bool {
-        self.has_new_connections
-    }
-
-    /// The mean time to think after a step.
-    pub(crate) fn mean_think(&self) -> Duration {
-        let sum: Duration = self.steps.iter().filter_map(|step| step.think).map(|think| think.mean()).sum();
-        sum / self.steps.len().max(1) as u32
-    }
-
-    pub(crate) fn reads_content(&self) -> bool {
-        self.steps.iter().any(|step| step.expectations.reads_content())
-    }
-
-    pub(crate) fn variable_count(&self) -> usize {
-        self.names.len()
-    }
-
-    pub(crate) fn initial_values(&self) -> &[Template] {
-        &self.initial_values
-    }
-
-    pub(crate) fn scenarios(&self) -> &[Scenario] {
-        &self.scenarios
-    }
-
-    pub(crate) fn steps(&self) -> &[Step] {
-        &self.steps
-    }
-
-    pub(crate) fn step_names(&self) -> &[String] {
-        &self.step_names
-    }
-
-    /// The random numbers of a session: they follow from its number, not from who runs it.
-    pub(crate) fn random_of(seed: u64, session: u64) -> Random {
-        Random::stream(seed ^ SESSION_STREAM, session)
-    }
-
-    /// The scenario of a session, by weight.
-    pub(crate) fn choose(&self, random: &mut Random) -> usize {
-        let mut drawn = random.below(self.weight_sum);
-        for (index, scenario) in self.scenarios.iter().enumerate() {
-            match drawn.checked_sub(u64::from(scenario.weight)) {
-                Some(rest) => drawn = rest,
-                None => return index,
-            }
-        }
-        0
-    }
-}
-
-impl Step {
-    /// Whether the content of the answer must be looked at as a whole.
-    pub(crate) fn keeps_content(&self) -> bool {
-        let is_of_content = |capture: &Capture| matches!(capture.from, From::Json(_) | From::Regex(_));
-        !self.json_checks.is_empty() || self.captures.iter().any(is_of_content)
-    }
-
-    /// Something is wrong with this step that only shows when its request is built.
-    pub(crate) fn fault(&self, problem: String) -> ScenarioError {
-        ScenarioError { problem, ..self.place.clone() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_base::Instant;
+use breme_base::{Instant, nanos};
 use breme_node::{ConnectError, Handshake, TlsFailure};
 use breme_stats::Histogram;
 use schemars::JsonSchema;
@@ -292,7 +292,6 @@ impl Tally {
 
     /// A connection was opened after `duration`, of which the handshake had its part.
     pub(crate) fn note_opening(&mut self, duration: Duration, handshake: Option<Handshake>) {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let part = handshake.map_or(Duration::ZERO, |handshake| handshake.duration);
         self.connect_times.record(nanos(duration.saturating_sub(part)));
         if let Some(handshake) = handshake {

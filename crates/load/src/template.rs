@@ -13,20 +13,15 @@
 //!
 //! A template is compiled once, when the plan is made; rendering one appends to a buffer and allocates nothing.
 
-use std::fmt;
-use std::io::Write;
+mod placeholder;
 
-use breme_base::Random;
+use std::fmt;
+
+pub use placeholder::RANDOM_BYTES_MAX;
+pub(crate) use placeholder::{Inputs, Placeholder, push_number};
+use placeholder::{KNOWN, OPENINGS};
 
 use crate::encoding::{Encoding, push_target, split_encoding};
-use crate::zipf::{self, Zipf};
-
-/// The most random characters that one placeholder may ask for.
-pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-const KNOWN: &str = "{seq}, {uniform:A:B}, {zipf:N:S} and {random:BYTES} are known, and the names that --var gives a value; a brace itself is written {{ or }}";
-const OPENINGS: [&str; 4] = ["{seq}", "{uniform:", "{zipf:", "{random:"];
-const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZab";
 
 /// A compiled text.
 #[derive(Clone, Debug, Default)]
@@ -40,16 +35,6 @@ enum Piece {
     Placeholder(Placeholder),
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Placeholder {
-    Sequence,
-    Uniform(u64, u64),
-    Zipf(Box<Zipf>),
-    Random(usize),
-    Session,
-    Variable(usize, Encoding),
-}
-
 /// The names that a template may use besides the placeholders.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Names<'a> {
@@ -59,17 +44,6 @@ pub(crate) enum Names<'a> {
     Session(&'a [String]),
     /// Those of the run with their values, which in a request target are encoded where they must be.
     Run { values: &'a [(String, Template)], is_target: bool },
-}
-
-/// What a template is filled with.
-pub(crate) struct Inputs<'a> {
-    /// The request's number, from 1.
-    pub sequence: u64,
-    /// The session's number, from 1.
-    pub session: u64,
-    pub random: &'a mut Random,
-    /// The values of the variables.
-    pub values: &'a [Vec<u8>],
 }
 
 /// A placeholder that cannot be understood.
@@ -274,90 +248,6 @@ impl Template {
     }
 }
 
-impl Placeholder {
-    /// In a scenario.
-    fn parse_variable(name: &str, variables: &[String]) -> Result<Self, String> {
-        let (base, encoding) = split_encoding(name);
-        let Some(index) = variables.iter().position(|variable| variable == base) else {
-            return match base {
-                "session" if encoding.is_empty() => Ok(Self::Session),
-                "seq" | "uniform" | "zipf" | "random" => Self::parse_known(name),
-                _ => Err(unknown_name(base, variables)),
-            };
-        };
-        Ok(Self::Variable(index, Encoding::parse(base, encoding)?))
-    }
-
-    fn parse_known(name: &str) -> Result<Self, String> {
-        let mut parts = name.split(':');
-        let (kind, arguments) = (parts.next().unwrap_or_default(), parts.collect::<Vec<_>>());
-        match (kind, arguments.as_slice()) {
-            ("seq", []) => Ok(Self::Sequence),
-            ("uniform", [low, high]) => Self::uniform(low, high),
-            ("zipf", [count, exponent]) => Self::zipf(count, exponent),
-            ("random", [length]) => Self::random(length),
-            _ => Err(format!("{{{name}}} is not a placeholder; {KNOWN}")),
-        }
-    }
-
-    fn uniform(low: &str, high: &str) -> Result<Self, String> {
-        match (low.parse(), high.parse()) {
-            (Ok(low), Ok(high)) if low <= high => Ok(Self::Uniform(low, high)),
-            _ => Err(format!(
-                "{{uniform:{low}:{high}}} needs two whole numbers, the smaller first, as in {{uniform:1:100}}"
-            )),
-        }
-    }
-
-    fn zipf(count: &str, exponent: &str) -> Result<Self, String> {
-        match (count.parse(), exponent.parse()) {
-            (Ok(count), Ok(exponent))
-                if (1..=zipf::COUNT_MAX).contains(&count) && (0.0..=zipf::EXPONENT_MAX).contains(&exponent) =>
-            {
-                Ok(Self::Zipf(Box::new(Zipf::new(count, exponent))))
-            }
-            _ => Err(format!(
-                "{{zipf:{count}:{exponent}}} needs a count from 1 to {} and an exponent from 0 to {}, as in {{zipf:1000:0.9}}",
-                zipf::COUNT_MAX,
-                zipf::EXPONENT_MAX
-            )),
-        }
-    }
-
-    fn random(length: &str) -> Result<Self, String> {
-        match length.parse() {
-            Ok(length) if length <= RANDOM_BYTES_MAX => Ok(Self::Random(length)),
-            _ => Err(format!(
-                "{{random:{length}}} needs a number of bytes up to {RANDOM_BYTES_MAX}, as in {{random:16}}"
-            )),
-        }
-    }
-
-    pub(crate) fn render(&self, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
-        match self {
-            Self::Sequence => push_number(inputs.sequence, out),
-            Self::Uniform(low, high) => push_number(inputs.random.between(*low, *high), out),
-            Self::Zipf(zipf) => push_number(zipf.draw(inputs.random), out),
-            Self::Random(length) => push_random(*length, inputs.random, out),
-            Self::Session => push_number(inputs.session, out),
-            Self::Variable(index, encoding) => {
-                let value = inputs.values.get(*index).map_or(&[][..], Vec::as_slice);
-                encoding.push(value, out);
-            }
-        }
-    }
-}
-
-fn unknown_name(name: &str, variables: &[String]) -> String {
-    let suggestion = match breme_base::nearest(name, variables.iter().map(String::as_str)) {
-        Some(known) => format!("did you mean {{{known}}}?"),
-        _ => format!(
-            "define it under [variables] or capture it in an earlier step, or write {{{{{name}}}}} for the text itself"
-        ),
-    };
-    format!("{{{name}}} is neither a variable nor a placeholder; {suggestion}")
-}
-
 /// The name at the start of a text, if that is a name in braces, with arguments or without.
 fn braced_name(text: &[u8]) -> Option<&str> {
     let inside = text.strip_prefix(b"{")?;
@@ -368,33 +258,14 @@ fn braced_name(text: &[u8]) -> Option<&str> {
     if is_named { std::str::from_utf8(inside).ok() } else { None }
 }
 
-pub(crate) fn push_number(number: u64, out: &mut Vec<u8>) {
-    // Writing to a Vec cannot fail.
-    let _ = write!(out, "{number}");
-}
-
-/// Six bits a character; the two letters that stand twice in the alphabet are drawn again, so that all are equally likely.
-fn push_random(length: usize, random: &mut Random, out: &mut Vec<u8>) {
-    let end = out.len() + length;
-    out.reserve(length);
-    while out.len() < end {
-        let mut bits = random.next_u64();
-        for _ in 0..10 {
-            let index = (bits & 63) as usize;
-            bits >>= 6;
-            if index < 62 && out.len() < end {
-                out.push(ALPHABET[index]);
-            }
-        }
-    }
-}
-
 fn column_of(text: &[u8], position: usize) -> usize {
     String::from_utf8_lossy(&text[..position]).chars().count() + 1
 }
 
 #[cfg(test)]
 mod tests {
+    use breme_base::Random;
+
     use super::*;
 
     fn rendered(text: &str, sequence: u64) -> String {
@@ -448,16 +319,6 @@ mod tests {
         let random = rendered("{random:300}", 1);
         assert!(random.len() == 300 && random.bytes().all(|byte| byte.is_ascii_alphanumeric()));
         assert_eq!(rendered("", 1), "");
-    }
-
-    #[test]
-    fn random_characters_are_all_equally_likely() {
-        let mut out = Vec::new();
-        push_random(620_000, &mut Random::new(1), &mut out);
-        for letter in &ALPHABET[..62] {
-            let count = out.iter().filter(|&byte| byte == letter).count();
-            assert!((9_500..10_500).contains(&count), "{} {count}", *letter as char);
-        }
     }
 
     #[test]

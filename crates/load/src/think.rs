@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_base::{Random, parse_duration};
+use breme_base::{Random, nanos, parse_duration};
 
 /// A think time: drawn evenly from a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,6 @@ impl Think {
 
     /// A time from the range.
     pub(crate) fn draw(self, random: &mut Random) -> Duration {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(random.between(nanos(self.min), nanos(self.max)))
     }
 }

@@ -3,7 +3,7 @@
 //! The order of 13.2.2 is in [`evaluate`]: If-Match, else If-Unmodified-Since; then If-None-Match, else If-Modified-Since. A date that
 //! cannot be read, or that stands there twice, is no condition (13.1.3). If-Range decides about ranges alone.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use breme_base::UnixSeconds;
 use breme_http1::{EntityTag, any_tag, only_tag};
@@ -82,19 +82,6 @@ fn strong_match(tag: EntityTag<'_>, validators: &Validators) -> bool {
 fn date(value: Option<&[u8]>) -> Option<UnixSeconds> {
     let time = httpdate::parse_http_date(std::str::from_utf8(value?).ok()?).ok()?;
     Some(UnixSeconds(time.duration_since(UNIX_EPOCH).ok()?.as_secs()))
-}
-
-/// The last second that the format of HTTP dates can tell: 9999-12-31 23:59:59.
-const LAST_DATE: u64 = 253_402_300_799;
-
-/// The date as HTTP writes it; a time past the year 9999 is told as its end.
-pub(crate) fn format_date(time: UnixSeconds) -> [u8; 29] {
-    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(time.0.min(LAST_DATE));
-    let mut text = [b' '; 29];
-    for (to, from) in text.iter_mut().zip(httpdate::fmt_http_date(time).bytes()) {
-        *to = from;
-    }
-    text
 }
 
 #[cfg(test)]
@@ -194,11 +181,5 @@ mod tests {
         }
         assert!(!if_range_holds(b"\"a,b\"", &weak()));
         assert!(!if_range_holds(THEN.as_bytes(), &weak()));
-    }
-
-    #[test]
-    fn dates_are_written_as_http_does() {
-        assert_eq!(&format_date(AT), THEN.as_bytes());
-        assert_eq!(&format_date(UnixSeconds(u64::MAX)), b"Fri, 31 Dec 9999 23:59:59 GMT");
     }
 }

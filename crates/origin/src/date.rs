@@ -1,8 +1,7 @@
 //! The Date field, written once for each second and not for each answer.
 
 use breme_base::{Instant, UnixSeconds, WallClock};
-
-use crate::conditional::format_date;
+use breme_http1::http_date;
 
 /// How long the calendar is not asked again: how late the Date field may be at most.
 const ASKED_EVERY_NS: u64 = 10_000_000;
@@ -19,7 +18,7 @@ pub(crate) struct DateLine {
 impl DateLine {
     pub(crate) fn new(clock: WallClock) -> Self {
         let second = clock.at(Instant::ZERO);
-        Self { clock, asked: Instant::ZERO, second, text: format_date(second) }
+        Self { clock, asked: Instant::ZERO, second, text: http_date(second.0) }
     }
 
     /// To be called with each event.
@@ -29,7 +28,7 @@ impl DateLine {
             let second = self.clock.at(now);
             if second != self.second {
                 self.second = second;
-                self.text = format_date(second);
+                self.text = http_date(second.0);
             }
         }
     }

@@ -2,30 +2,21 @@
 //!
 //! An entry is immutable but for three marks. It remembers everything that was looked at to make it ([`Probe`]: the file, its
 //! compressed siblings, the index files that were tried), so that "has anything changed?" is answered by looking at the same again.
-//!
-//! **Young files.** A file may change twice within one tick of the file system's clock, and then nothing tells the second version from the first.
-//! So as long as a file changed less than [`YOUNG_SECONDS`] before it was read, its tag is weak (RFC 9110, 8.8.1), its date is not a
-//! strong validator (8.8.2.2), and its entry is made anew at every check.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+mod reading;
+mod representation;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use breme_base::{Instant, UnixSeconds};
-use breme_http1::FieldBlock;
-use bytes::Bytes;
+use reading::{Probe, Reader};
 
-use crate::conditional::{Validators, format_date};
-use crate::encodings::Coding;
-use crate::media_types;
-use crate::root::{Content, OpenError, Opened, Root, Stamp};
+pub(crate) use reading::Outcome;
+pub(crate) use representation::{Representation, SiteFile, StoredBody, line};
+
+use crate::root::{OpenError, Root};
 use crate::settings::Settings;
 
-/// How long after its last change a file may still change unnoticed. The coarsest clocks of file systems tick in two seconds.
-const YOUNG_SECONDS: u64 = 2;
-/// How often a file that changes while it is read is read again, before it is sent from where it is.
-const READ_ATTEMPTS_MAX: usize = 3;
 /// What an entry costs besides its files' bytes: names, field lines, places in tables.
 const ENTRY_BYTES: usize = 1024;
 
@@ -43,65 +34,11 @@ pub(crate) struct Entry {
     used: AtomicBool,
 }
 
-/// What a name leads to.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    File(SiteFile),
-    /// A directory that was named without its slash.
-    Moved,
-    /// A directory without an index file.
-    Directory,
-    /// Nothing that can be served.
-    Refused(OpenError),
-}
-
-/// A file with its compressed siblings.
-#[derive(Debug)]
-pub(crate) struct SiteFile {
-    /// The file itself first, then its siblings.
-    pub(crate) representations: Vec<Representation>,
-    /// Coding and length of the siblings, in their order.
-    pub(crate) siblings: Vec<(Coding, u64)>,
-}
-
-/// One content to send, with its lines.
-#[derive(Debug)]
-pub(crate) struct Representation {
-    pub(crate) validators: Validators,
-    pub(crate) length: u64,
-    pub(crate) media_type: &'static str,
-    pub(crate) body: StoredBody,
-    /// For 200 and 206.
-    pub(crate) lines: FieldBlock,
-    /// The same without Content-Type, for multipart 206, which has its own.
-    pub(crate) untyped_lines: FieldBlock,
-    /// For 304: what RFC 9110, 15.4.5 asks for.
-    pub(crate) brief_lines: FieldBlock,
-}
-
-/// Where a content is.
-#[derive(Clone, Debug)]
-pub(crate) enum StoredBody {
-    Memory(Bytes),
-    File(Arc<File>),
-}
-
-/// Something that was looked at, and what was there.
-#[derive(Debug)]
-struct Probe {
-    name: String,
-    found: Result<Stamp, OpenError>,
-}
-
 impl Entry {
     /// Looks at everything that belongs to `name` (canonical, see [`crate::path`]).
     pub(crate) fn read(name: &str, root: &dyn Root, settings: &Settings, now: Instant, wall: UnixSeconds) -> Self {
-        let mut reader = Reader { root, settings, wall, probes: Vec::new(), is_young: false };
-        let outcome = match name.strip_suffix('/') {
-            Some(directory) => reader.read_directory(directory),
-            None if name.is_empty() => reader.read_directory(""),
-            None => reader.read_name(name),
-        };
+        let mut reader = Reader::new(root, settings, wall);
+        let outcome = reader.read(name);
         Self {
             outcome,
             probes: reader.probes,
@@ -130,7 +67,7 @@ impl Entry {
 
     /// Whether everything is still as it was.
     pub(crate) fn is_unchanged(&self, root: &dyn Root) -> bool {
-        !self.is_young && self.probes.iter().all(|probe| found(&root.open(&probe.name)) == probe.found)
+        !self.is_young && self.probes.iter().all(|probe| probe.is_unchanged(root))
     }
 
     pub(crate) fn replace(&self) {
@@ -179,213 +116,16 @@ impl Entry {
     }
 }
 
-impl Representation {
-    fn memory_bytes(&self) -> usize {
-        match &self.body {
-            StoredBody::Memory(bytes) => bytes.len(),
-            StoredBody::File(_) => 0,
-        }
-    }
-}
-
 fn is_within(checked: u64, trusted_for_ns: u64, now: Instant) -> bool {
     trusted_for_ns > 0 && now.as_nanos() < checked.saturating_add(trusted_for_ns)
 }
 
-fn found(opened: &Result<Opened, OpenError>) -> Result<Stamp, OpenError> {
-    match opened {
-        Ok(opened) if matches!(opened.content, Content::Directory) => Ok(Stamp {
-            // What changes inside a directory does not change what it is.
-            length: 0,
-            modified_ns: 0,
-            changed_ns: 0,
-            ..opened.stamp
-        }),
-        Ok(opened) => Ok(opened.stamp),
-        Err(error) => Err(*error),
-    }
-}
-
-/// Opens what belongs to one name and keeps the minutes.
-struct Reader<'a> {
-    root: &'a dyn Root,
-    settings: &'a Settings,
-    wall: UnixSeconds,
-    probes: Vec<Probe>,
-    is_young: bool,
-}
-
-impl Reader<'_> {
-    fn open(&mut self, name: &str) -> Result<Opened, OpenError> {
-        let opened = self.root.open(name);
-        self.probes.push(Probe { name: name.to_owned(), found: found(&opened) });
-        opened
-    }
-
-    fn read_name(&mut self, name: &str) -> Outcome {
-        match self.open(name) {
-            Ok(opened) if matches!(opened.content, Content::Directory) => Outcome::Moved,
-            Ok(opened) => self.read_file(name, opened),
-            Err(error) => Outcome::Refused(error),
-        }
-    }
-
-    fn read_directory(&mut self, directory: &str) -> Outcome {
-        let settings = self.settings;
-        for index_name in &settings.index_names {
-            let name = if directory.is_empty() { index_name.clone() } else { format!("{directory}/{index_name}") };
-            match self.open(&name) {
-                Ok(opened) if !matches!(opened.content, Content::Directory) => return self.read_file(&name, opened),
-                Err(error @ (OpenError::NoResources | OpenError::Failed)) => return Outcome::Refused(error),
-                _ => {}
-            }
-        }
-        match self.open(directory) {
-            Ok(opened) if matches!(opened.content, Content::Directory) => Outcome::Directory,
-            Ok(_) => Outcome::Refused(OpenError::NotFound),
-            Err(error) => Outcome::Refused(error),
-        }
-    }
-
-    fn read_file(&mut self, name: &str, opened: Opened) -> Outcome {
-        let media_type = media_types::of_name(name);
-        let siblings = self.open_siblings(name, media_type, &opened.stamp);
-        let varies = !siblings.is_empty();
-        let plain = self.represent(opened, media_type, None, varies);
-        let mut file = SiteFile { representations: vec![plain], siblings: Vec::new() };
-        for (coding, opened) in siblings {
-            let sibling = self.represent(opened, media_type, Some(coding), varies);
-            file.siblings.push((coding, sibling.length));
-            file.representations.push(sibling);
-        }
-        Outcome::File(file)
-    }
-
-    /// The compressed siblings that are not older than the file itself: one that is was made of something else.
-    fn open_siblings(&mut self, name: &str, media_type: &str, original: &Stamp) -> Vec<(Coding, Opened)> {
-        let mut siblings = Vec::new();
-        if !self.settings.precompressed || !media_types::is_compressible(media_type) {
-            return siblings;
-        }
-        for coding in Coding::ALL {
-            let Ok(opened) = self.open(&format!("{name}{}", coding.suffix())) else { continue };
-            let is_directory = matches!(opened.content, Content::Directory);
-            if !is_directory && opened.stamp.modified_ns >= original.modified_ns {
-                siblings.push((coding, opened));
-            }
-        }
-        siblings
-    }
-
-    fn represent(
-        &mut self,
-        opened: Opened,
-        media_type: &'static str,
-        coding: Option<Coding>,
-        varies: bool,
-    ) -> Representation {
-        let Opened { mut stamp, content } = opened;
-        let body = match content {
-            Content::Memory(bytes) => StoredBody::Memory(bytes),
-            Content::File(file) => self.load(file, &mut stamp),
-            Content::Directory => StoredBody::Memory(Bytes::new()),
-        };
-        let validators = self.validators(&stamp, coding);
-        let lines =
-            |with_type: bool| representation_lines(&validators, with_type.then_some(media_type), coding, varies);
-        Representation {
-            lines: lines(true),
-            untyped_lines: lines(false),
-            brief_lines: brief_lines(&validators, varies),
-            length: stamp.length,
-            validators,
-            media_type,
-            body,
-        }
-    }
-
-    /// Reads a small file into memory. One that changes meanwhile is read again; `stamp` becomes that of what was read.
-    fn load(&mut self, file: Arc<File>, stamp: &mut Stamp) -> StoredBody {
-        for _ in 0..READ_ATTEMPTS_MAX {
-            if stamp.length > self.settings.files.file_bytes_max {
-                break;
-            }
-            let bytes = read_whole(&file, stamp.length);
-            let Ok(metadata) = file.metadata() else { break };
-            let stamp_after = Stamp::of(&metadata);
-            let is_stable = stamp_after == *stamp;
-            *stamp = stamp_after;
-            if let (true, Some(bytes)) = (is_stable, bytes) {
-                return StoredBody::Memory(bytes);
-            }
-            // What the probe saw is no longer there; be sure to look again.
-            self.is_young = true;
-        }
-        StoredBody::File(file)
-    }
-
-    fn validators(&mut self, stamp: &Stamp, coding: Option<Coding>) -> Validators {
-        let Stamp { inode, length, modified_ns, .. } = *stamp;
-        let suffix = coding.map_or(String::new(), |coding| format!("-{}", coding.name()));
-        let tag = format!("\"{modified_ns:x}-{length:x}-{inode:x}{suffix}\"").into_boxed_str();
-        let modified = u64::try_from(modified_ns.div_euclid(1_000_000_000)).ok();
-        let weak = modified.is_some_and(|modified| modified.saturating_add(YOUNG_SECONDS) > self.wall.0);
-        self.is_young |= weak;
-        // A date in the future is not to be sent (RFC 9110, 8.8.2.1).
-        let modified = modified.filter(|&modified| modified <= self.wall.0).map(UnixSeconds);
-        Validators { tag, weak, modified }
-    }
-}
-
-fn read_whole(file: &File, length: u64) -> Option<Bytes> {
-    let mut content = vec![0; usize::try_from(length).ok()?];
-    file.read_exact_at(&mut content, 0).ok()?;
-    Some(content.into())
-}
-
-fn representation_lines(
-    validators: &Validators,
-    media_type: Option<&str>,
-    coding: Option<Coding>,
-    varies: bool,
-) -> FieldBlock {
-    let mut lines = FieldBlock::new();
-    if let Some(media_type) = media_type {
-        line(&mut lines, "Content-Type", media_type.as_bytes());
-    }
-    if let Some(coding) = coding {
-        line(&mut lines, "Content-Encoding", coding.name().as_bytes());
-    }
-    if let Some(modified) = validators.modified {
-        line(&mut lines, "Last-Modified", &format_date(modified));
-    }
-    line(&mut lines, "Accept-Ranges", b"bytes");
-    push_tag_and_vary(&mut lines, validators, varies);
-    lines
-}
-
-fn brief_lines(validators: &Validators, varies: bool) -> FieldBlock {
-    let mut lines = FieldBlock::new();
-    push_tag_and_vary(&mut lines, validators, varies);
-    lines
-}
-
-fn push_tag_and_vary(lines: &mut FieldBlock, validators: &Validators, varies: bool) {
-    line(lines, "ETag", validators.entity_tag().as_bytes());
-    if varies {
-        line(lines, "Vary", b"Accept-Encoding");
-    }
-}
-
-/// Adds a line of which this crate knows that it is valid; were it not, it would be left out.
-pub(crate) fn line(lines: &mut FieldBlock, name: &str, value: &[u8]) {
-    let added = lines.push(name, value);
-    debug_assert!(added.is_ok(), "{added:?}");
-}
-
 #[cfg(test)]
 mod tests {
+    use breme_http1::FieldBlock;
+
     use super::*;
+    use crate::encodings::Coding;
     use crate::root::MemoryRoot;
 
     const THEN: i128 = 784_111_777_000_000_123;

@@ -1,8 +1,7 @@
 //! A directory as a page of links. Names come from whoever may write files: each is escaped for where it stands.
 
-use breme_base::UnixSeconds;
+use breme_http1::http_date;
 
-use crate::conditional::format_date;
 use crate::path::{push_escaped, url_path};
 use crate::root::{Listed, ListedEntry};
 
@@ -62,7 +61,7 @@ fn push_entry(entry: &ListedEntry, html: &mut String) {
     }
     html.push_str("</td><td>");
     if let Ok(seconds) = u64::try_from(entry.modified_ns.div_euclid(1_000_000_000)) {
-        html.push_str(&String::from_utf8_lossy(&format_date(UnixSeconds(seconds))));
+        html.push_str(&String::from_utf8_lossy(&http_date(seconds)));
     }
     html.push_str("</td></tr>\n");
 }

@@ -84,7 +84,7 @@ pub struct FileCacheLimits {
 
 impl FileCacheLimits {
     pub(crate) fn trusted_for_ns(&self) -> u64 {
-        u64::try_from(self.trusted_for.as_nanos()).unwrap_or(u64::MAX)
+        breme_base::nanos(self.trusted_for)
     }
 }
 

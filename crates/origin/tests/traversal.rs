@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
+/// The adapter of the binary itself.
+#[path = "../../breme/src/site/folder.rs"]
+mod folder;
 mod support;
 
 use std::fs;
@@ -11,43 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use breme_base::{UnixSeconds, WallClock};
-use breme_origin::{Content, FileCacheLimits, Listed, ListedEntry, OpenError, Opened, Root, Settings, Site, Stamp};
-use breme_sys::{RootError, SiteRoot};
+use breme_origin::{FileCacheLimits, Settings, Site};
+use folder::Folder;
 use support::{Peer, TODAY, ask, request};
 
-/// As the binary does it.
-struct Folder(SiteRoot);
-
-fn told(error: &RootError) -> OpenError {
-    match error {
-        RootError::NotFound => OpenError::NotFound,
-        RootError::Forbidden => OpenError::Forbidden,
-        RootError::NoResources => OpenError::NoResources,
-        RootError::Failed(_) => OpenError::Failed,
-    }
-}
-
-impl Root for Folder {
-    fn open(&self, name: &str) -> Result<Opened, OpenError> {
-        let (file, metadata) = self.0.open(name).map_err(|error| told(&error))?;
-        let content = if metadata.is_dir() { Content::Directory } else { Content::File(Arc::new(file)) };
-        Ok(Opened { stamp: Stamp::of(&metadata), content })
-    }
-
-    fn list(&self, name: &str, entries_max: usize) -> Result<Listed, OpenError> {
-        let found = self.0.list(name, entries_max).map_err(|error| told(&error))?;
-        let entries = found.entries.into_iter().map(|entry| ListedEntry {
-            name: entry.name,
-            is_directory: entry.is_directory,
-            length: entry.length,
-            modified_ns: entry.modified_ns,
-        });
-        Ok(Listed { entries: entries.collect(), truncated: found.truncated })
-    }
-}
-
 fn site_of(folder: &Path, follow_links: bool, settings: Settings) -> Site {
-    let root = Folder(SiteRoot::open_folder(folder, follow_links).unwrap());
+    let root = Folder::open(folder, follow_links).unwrap();
     Site::new(settings, Some(Arc::new(root)), None, WallClock::starting_at(UnixSeconds(TODAY))).unwrap()
 }
 

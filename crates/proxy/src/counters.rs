@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::{Count, ShardPlaces, SharedCounts};
+use breme_base::{Count, ShardPlaces, SharedCounts, nanos};
 use breme_cache::{CacheStatus, Forwarded};
 use breme_http1::RefusalReason;
 
@@ -208,7 +208,7 @@ impl ShardCounts {
     }
 
     pub(crate) fn count_upstream_time(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = nanos(time);
         let bucket = BOUNDS_NS.iter().position(|&bound| nanos <= bound).unwrap_or(BOUNDS_NS.len());
         self.upstream_times[bucket].add();
         self.upstream_ns.add_many(nanos);

@@ -1,13 +1,10 @@
 //! The Date field, written once for each second and not for each answer.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_http1::http_date;
 
 /// How long the calendar is not asked again: how late the Date field may be at most.
 const ASKED_EVERY_NS: u64 = 10_000_000;
-/// 9999-12-31: no later date can be written.
-const LAST_DATE: u64 = 253_402_300_799;
 
 /// The current second, as a number and as HTTP writes it.
 #[derive(Debug)]
@@ -20,7 +17,7 @@ pub(crate) struct DateLine {
 
 impl DateLine {
     pub(crate) fn new(clock: WallClock) -> Self {
-        Self { clock, asked: None, second: UnixSeconds(0), text: format_date(UnixSeconds(0)) }
+        Self { clock, asked: None, second: UnixSeconds(0), text: http_date(0) }
     }
 
     pub(crate) fn second(&mut self, now: Instant) -> UnixSeconds {
@@ -41,18 +38,9 @@ impl DateLine {
         let second = self.clock.at(now);
         if second != self.second {
             self.second = second;
-            self.text = format_date(second);
+            self.text = http_date(second.0);
         }
     }
-}
-
-fn format_date(time: UnixSeconds) -> [u8; 29] {
-    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(time.0.min(LAST_DATE));
-    let mut text = [b' '; 29];
-    for (to, from) in text.iter_mut().zip(httpdate::fmt_http_date(time).bytes()) {
-        *to = from;
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Calling nodes, and carrying out what they ask for. A node is called only from the loop, never from within another call.
 
-use breme_base::Instant;
+use breme_base::{Instant, nanos};
 use breme_node::{Action, Actions, Close, CloseReason, ConnectionId, Log};
 use bytes::Bytes;
 
@@ -8,7 +8,6 @@ use crate::Simulation;
 use crate::agenda::Event;
 use crate::host::{Armed, Hosted};
 use crate::link::{EndIndex, Finish, Phase, Segment};
-use crate::network::nanos;
 use crate::trace::What;
 
 /// How much memory the log of actions keeps from one call to the next.

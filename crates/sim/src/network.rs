@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_base::Random;
+use breme_base::{Random, nanos};
 
 /// A range of times, both ends included.
 #[derive(Clone, Copy, Debug)]
@@ -183,10 +183,6 @@ impl Network {
         let begin = Times::between(Duration::ZERO, Duration::from_millis(200));
         Self { faults: Faults { refused: 0.05, unanswered: 0.02, reset: 0.15, silence: 0.1, begin }, ..Self::rough() }
     }
-}
-
-pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use breme_base::Instant;
+use breme_base::{Instant, nanos};
 use breme_node::{CloseReason, Received};
 
 use crate::Simulation;
 use crate::agenda::Event;
 use crate::link::{CLIENT, End, EndIndex, Finish, Outgoing, Parcel, Phase, QueueState, SERVER};
-use crate::network::{Cuts, nanos};
+use crate::network::Cuts;
 use crate::trace::What;
 
 /// A graceful close may take so many times its limit, as long as it makes progress.

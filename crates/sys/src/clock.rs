@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
-use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_base::{Instant, UnixSeconds, WallClock, nanos};
 
 /// The run's own monotonic time. Copies share the epoch.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ impl Clock {
     /// Nanoseconds since the epoch.
     #[must_use]
     pub fn now(&self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Instant::from_nanos(nanos(self.epoch.elapsed()))
     }
 
     /// What `CLOCK_MONOTONIC`, which all processes of the machine share, shows at an instant of this clock.

@@ -3,10 +3,12 @@
 //! There are [`CONNECTIONS_KEPT`] places. Who comes when all are taken gets that of the one who has been silent for the longest: a scraper
 //! sends its request at once, and so is served however many sit there and say nothing.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use breme_base::{Instant, Timers, WallClock};
-use breme_http1::{Content, FieldStorage, Framing, Limits, Method, Progress, RequestHead, ServerConnection, Target};
+use breme_http1::{
+    Content, FieldStorage, Framing, Limits, Method, Progress, RequestHead, ServerConnection, Target, http_date,
+};
 use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received};
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
@@ -136,12 +138,7 @@ impl Attendant {
     }
 
     fn date(&self, now: Instant) -> [u8; 29] {
-        let mut date = [b' '; 29];
-        let time = UNIX_EPOCH + Duration::from_secs(self.clock.at(now).0);
-        // It is made of 29 bytes (RFC 9110, 5.6.7); a shorter one would leave spaces.
-        let text = httpdate::fmt_http_date(time);
-        date.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte);
-        date
+        http_date(self.clock.at(now).0)
     }
 
     /// Who has been silent for the longest goes, if there are too many.

@@ -7,7 +7,8 @@ mod forward;
 mod health;
 mod upstreams;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use balancing::{BalancingFlags, locate_in_group};
@@ -17,16 +18,19 @@ use breme_driver::Settings as DriverSettings;
 use breme_http1::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};
 pub use caching::CachingFlags;
-use clap::{ArgMatches, Command};
+use clap::{ArgMatches, Command, FromArgMatches};
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
 use super::access_log::Format;
 use super::secrets::Secrets;
-use crate::failure::Failure;
+use crate::configuration;
+use crate::failure::{Failure, in_a_line};
 use crate::load::units;
 use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of};
 
+/// What the command is called.
+pub const ROLE: &str = "proxy";
 /// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.
 const POOL_DEFAULT: usize = 128;
 
@@ -151,6 +155,21 @@ pub struct Args {
     relay_memory: usize,
 }
 
+/// The command by itself, as its file must know it.
+pub fn command() -> Command {
+    <Args as clap::Args>::augment_args(Command::new(ROLE))
+}
+
+/// What the command line says, and what the file says of the rest.
+pub(super) fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let command = command();
+    let matches = configuration::matches(&command, &words, config)?;
+    let args = Args::from_arg_matches(&matches).map_err(|error| Failure::usage(in_a_line(&error)))?;
+    args.check(&command, &matches)?;
+    Ok((matches, args))
+}
+
 impl Args {
     pub(super) fn settings(&self, secrets: &Secrets) -> Settings {
         let mode = if self.forward {
@@ -227,7 +246,7 @@ impl Args {
     }
 
     /// What can be found wrong by looking at the flags alone.
-    pub(super) fn check(&self, command: &Command, given: &ArgMatches) -> Result<(), Failure> {
+    fn check(&self, command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         if !self.forward && self.upstreams.upstream.is_empty() {
             return Err(Failure::usage(
                 "there is nobody to ask; name a server with --upstream http://HOST:PORT, or add --forward for a proxy that goes where its clients ask",

@@ -6,9 +6,8 @@ use breme_cache::{Cache, SettingsError as CacheError};
 use breme_driver::{Clock, Settings as DriverSettings};
 use breme_proxy::{AccessLog, Parts as ProxyParts, Proxy, Resolver, SettingsError};
 
-use super::ROLE;
 use super::access_log::{Destination, Writer};
-use super::arguments::{Args, locate_in_group};
+use super::arguments::{Args, ROLE, locate_in_group};
 use super::names::Names;
 use super::secrets::Secrets;
 use super::secured::Clients;

@@ -13,11 +13,10 @@ use breme_proxy::Proxy;
 use clap::ArgMatches;
 
 use super::access_log::Log;
-use super::arguments::is_one_of;
+use super::arguments::{command, in_force, is_one_of};
 use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
 use super::upstreams::Upstreams;
-use super::{command, in_force};
 use crate::configuration::changed;
 use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;

@@ -2,9 +2,11 @@
 //! request has. So whoever gets a content can tell whether it is theirs, and whole.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::harness::serve_each;
 
 /// What may come of a request that meets a fault, if it is one that may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,17 +172,9 @@ pub(crate) struct FaultyOrigin {
 
 impl FaultyOrigin {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let requests = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&requests);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let count = Arc::clone(&count);
-                // What a proxy does to its connections is its own matter.
-                std::thread::spawn(move || drop(serve(stream, &count)));
-            }
-        });
+        let address = serve_each(move |stream| serve(stream, &count));
         Self { address, requests }
     }
 

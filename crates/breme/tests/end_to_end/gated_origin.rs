@@ -1,8 +1,10 @@
 //! An origin that answers when the test says so, and counts what it is asked.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
+
+use crate::harness::{PATIENCE, serve_each};
 
 /// How many bytes an answer's content has.
 pub(crate) const CONTENT_BYTES: usize = 100_000;
@@ -30,16 +32,9 @@ pub(crate) struct GatedOrigin {
 
 impl GatedOrigin {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let gate = Arc::new(Gate::default());
         let shared = Arc::clone(&gate);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let gate = Arc::clone(&shared);
-                std::thread::spawn(move || drop(serve(stream, &gate)));
-            }
-        });
+        let address = serve_each(move |stream| serve(stream, &shared));
         Self { address, gate }
     }
 
@@ -50,8 +45,7 @@ impl GatedOrigin {
     /// Returns once so many requests have come in all.
     pub(crate) fn wait_asked(&self, requests: u64) {
         let state = self.gate.state.lock().unwrap();
-        let patience = crate::harness::PATIENCE;
-        let waited = self.gate.changed.wait_timeout_while(state, patience, |state| state.requests < requests).unwrap();
+        let waited = self.gate.changed.wait_timeout_while(state, PATIENCE, |state| state.requests < requests).unwrap();
         assert!(!waited.1.timed_out(), "{} requests came instead of {requests}", waited.0.requests);
     }
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use breme_conformance::{Answer, read_answers};
@@ -25,6 +25,21 @@ pub(crate) static DRIVERS: LazyLock<Vec<&str>> = LazyLock::new(|| match breme_dr
 /// Those whose threads serve many connections each.
 pub(crate) fn many_per_thread() -> impl Iterator<Item = &'static str> {
     DRIVERS.iter().copied().filter(|&driver| driver != "threads")
+}
+
+/// A server at a free port, for as long as the test runs: `serve` has each connection, on a thread of its own. What comes of it is dropped: what
+/// a peer does to its connections is its own matter.
+pub(crate) fn serve_each<T>(serve: impl Fn(TcpStream) -> T + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || drop(serve(stream)));
+        }
+    });
+    address
 }
 
 /// A running `breme site` or `breme proxy`, ended with the value.

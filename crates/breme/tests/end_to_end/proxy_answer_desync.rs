@@ -2,25 +2,17 @@
 //! hidden behind another one.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use breme_conformance::desync::answers::{AnswerAttack, AnswerReading, CONTENT, POISON, attacks};
 
 use crate::caller::{Caller, Heard};
-use crate::harness::{DRIVERS, Site};
+use crate::harness::{DRIVERS, Site, serve_each};
 
 /// An origin that answers `/N` with the bytes of attack number N, and everything else with the target.
 fn origin(attacks: Arc<Vec<AnswerAttack>>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let attacks = Arc::clone(&attacks);
-            std::thread::spawn(move || serve(stream, &attacks));
-        }
-    });
-    address
+    serve_each(move |stream| serve(stream, &attacks))
 }
 
 fn serve(stream: TcpStream, attacks: &[AnswerAttack]) -> Option<()> {

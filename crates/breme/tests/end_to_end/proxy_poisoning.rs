@@ -2,11 +2,11 @@
 //! 2019). The origin tells in each answer all that it was asked, and lets everything be stored.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 use breme_conformance::{Answer, read_answers};
 
-use crate::harness::{DRIVERS, Site};
+use crate::harness::{DRIVERS, Site, serve_each};
 
 /// Says past the cache what the origin answers now.
 const DIRECT: &str = "X-Direct: 1\r\n";
@@ -14,14 +14,7 @@ const DIRECT: &str = "X-Direct: 1\r\n";
 /// An origin whose answer's content is the request, without what is said of the asking alone. `on=NAME&say=STATUS` in the target is the status if the
 /// request has that field, and `vary=NAME` what the answer varies with.
 fn mirror() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || reflect(stream));
-        }
-    });
-    address
+    serve_each(reflect)
 }
 
 fn reflect(stream: TcpStream) -> Option<()> {

@@ -2,8 +2,10 @@
 //! finds nothing in it that could be.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
+
+use crate::harness::serve_each;
 
 /// What has come so far.
 #[derive(Clone, Debug, Default)]
@@ -24,16 +26,9 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
         let record = Arc::new(Mutex::new(Record::default()));
         let shared = Arc::clone(&record);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let record = Arc::clone(&shared);
-                std::thread::spawn(move || serve(stream, &record));
-            }
-        });
+        let address = serve_each(move |stream| serve(stream, &shared));
         Self { address, record }
     }
 

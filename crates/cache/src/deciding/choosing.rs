@@ -1,45 +1,38 @@
-//! May what is stored be used, and if not: wait for another request, or ask upstream (RFC 9111, 4).
+//! What cannot be answered at once: with what is stored after all, by waiting for another request, or by asking upstream.
 
 use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_http1::FieldBlock;
 
-use super::Asked;
-use crate::asking::{Moment, Request, Waiter};
-use crate::directives::RequestDirectives;
-use crate::fields::FieldValues;
+use super::assessing::{Use, find};
+use crate::asking::{Moment, Waiter};
 use crate::filling::{FILL_BYTES, FillState, Shard, note};
 use crate::following::Follower;
 use crate::forward::Role;
-use crate::key::KeyHash;
-use crate::parts;
 use crate::pending::AskedFor;
-use crate::selecting::{Cookies, matches, same_names};
+use crate::selecting::{Cookies, same_names};
 use crate::status::{CacheStatus, Forwarded};
 use crate::store::{Charge, Stored};
 use crate::validation::conditions;
 use crate::{Answer, Cache, Forward};
 
-/// What a stored response is good for.
-pub(super) enum Use {
-    /// The answer.
-    Fresh,
-    /// The answer, although it is stale: the client said so.
-    Stale,
-    /// The answer, while a fresh one is fetched.
-    StaleForNow,
-    /// Ask upstream whether it is still right.
-    Validate(Forwarded),
-    /// Ask upstream as if it were not there.
-    Ignore(Forwarded),
-    /// Others' answers are of no use here, and waiting for them neither.
-    Pass,
+/// What is to be done with a request.
+#[derive(Debug)]
+pub enum Asked {
+    /// Give this answer.
+    Answer(Answer),
+    /// Give this answer, which is stale, and ask upstream for a fresh one in the background, without a client.
+    Refresh(Answer, Box<Forward>),
+    /// Ask upstream.
+    Forward(Forward),
+    /// Another request is fetching it.
+    Wait(Follower),
 }
 
 impl Cache {
     /// What is to be done with a request that could not be answered at once, or with one that waited in vain. Without a waiter, it follows nobody.
-    pub(crate) fn decide(
+    pub(super) fn decide(
         self: &Arc<Self>,
         mut asked: Box<AskedFor>,
         moment: Moment,
@@ -95,65 +88,6 @@ impl Cache {
         Answer::of(stored, &asked.kept, asked.look(moment, &self.settings), report)
     }
 
-    /// RFC 9111, 4: may it be used, and how. A part is used while it is fresh, or not at all.
-    pub(super) fn assess(
-        &self,
-        stored: &Stored,
-        request: &impl FieldValues,
-        is_head: bool,
-        directives: RequestDirectives,
-        now: Instant,
-    ) -> Use {
-        let use_ = self.assess_terms(stored, request, directives, now);
-        if !stored.is_part() {
-            return use_;
-        }
-        let is_there = !is_head && parts::select(request, stored.block()).is_some();
-        match use_ {
-            Use::Fresh if is_there => Use::Fresh,
-            Use::Fresh => Use::Ignore(Forwarded::Partial),
-            other => Use::Ignore(other.why()),
-        }
-    }
-
-    fn assess_terms(
-        &self,
-        stored: &Stored,
-        request: &impl FieldValues,
-        directives: RequestDirectives,
-        now: Instant,
-    ) -> Use {
-        if stored.is_pass() {
-            return if stored.is_fresh(now) { Use::Pass } else { Use::Ignore(Forwarded::UriMiss) };
-        }
-        if directives.no_store || (request.has("authorization") && !stored.allows_authorization()) {
-            return Use::Ignore(Forwarded::Request);
-        }
-        if request.has("if-match") || request.has("if-unmodified-since") {
-            return Use::Ignore(Forwarded::Request);
-        }
-        let (age_s, ttl_s) = (stored.age_s(now), stored.ttl_s(now));
-        let is_too_old = directives.max_age_s.is_some_and(|max| age_s > u64::from(max) || max == 0);
-        let is_too_stale = directives.min_fresh_s.is_some_and(|min| ttl_s < i64::from(min));
-        if directives.no_cache || is_too_old || is_too_stale {
-            return Use::Validate(Forwarded::Request);
-        }
-        if stored.is_fresh(now) {
-            return Use::Fresh;
-        }
-        let may_be_stale_for = |seconds: u32| -ttl_s <= i64::from(seconds);
-        if directives.max_stale_s.is_some_and(may_be_stale_for) && !stored.forbids_stale() {
-            return Use::Stale;
-        }
-        if !directives.restricts()
-            && stored.stale_while_revalidate_s() > 0
-            && may_be_stale_for(stored.stale_while_revalidate_s())
-        {
-            return Use::StaleForNow;
-        }
-        Use::Validate(Forwarded::Stale)
-    }
-
     /// Sits down with another request that is being answered, if there is one whose answer may be for this one too.
     fn follow(
         self: &Arc<Self>,
@@ -176,24 +110,6 @@ impl Cache {
             let report = CacheStatus::forwarded(use_.why());
             Some(Follower::new(self, fill, seat, Box::new(asked.clone()), report, deadline))
         })
-    }
-
-    /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody follows it. It is noted before it is
-    /// sent, so that purges find it.
-    pub(super) fn ask_posted(self: &Arc<Self>, request: &Request<'_, '_>, moment: Moment) -> Forward {
-        let key = Self::key(request);
-        let Some(charge) = self.store.reserve(FILL_BYTES) else {
-            return Forward::unsafe_method(self, key, Forwarded::Method);
-        };
-        let hash = self.store.hash_of(&key);
-        let mut asked = self.keep(key, hash, request, false, self.directives(&request.fields), moment.now);
-        asked.traits.needs_lifetime = true;
-        let fill = FillState::new(asked.key.as_slice(), b"", self.store.groups.purges(), false, charge);
-        let Some(fill) = note(&mut self.store.write(hash), hash.place, fill) else {
-            return Forward::unsafe_method(self, asked.key, Forwarded::Method);
-        };
-        let report = CacheStatus::forwarded(Forwarded::Method);
-        Forward::new(self, Role::Post, Box::new(asked), None, None, Some(fill), report)
     }
 
     /// Asks upstream. None if there is no memory to note it, or too much is noted. HEAD is noted if its answer may freshen what is stored.
@@ -231,29 +147,6 @@ impl Cache {
         let fill = note(shard, asked.hash.place, fill)?;
         Some(Forward::new(self, Role::Get, asked, conditions, stale, Some(fill), report))
     }
-}
-
-impl Use {
-    fn why(&self) -> Forwarded {
-        match self {
-            Self::Validate(why) | Self::Ignore(why) => *why,
-            Self::Pass => Forwarded::UriMiss,
-            Self::Fresh | Self::Stale | Self::StaleForNow => Forwarded::Stale,
-        }
-    }
-}
-
-/// The newest response that a request may get, with the state in which it was found.
-pub(super) fn find(
-    shard: &Shard,
-    hash: KeyHash,
-    key: &[u8],
-    request: &impl FieldValues,
-    cookies: Cookies<'_>,
-) -> Option<(Arc<Stored>, u32)> {
-    let stored = shard.variants(hash.place, key).find(|stored| matches(stored.variant(), request, cookies))?;
-    // Read while the shard is locked, so that what comes later is seen.
-    Some((Arc::clone(stored), stored.state()))
 }
 
 /// Whether an answer for this key is being fetched that others may use.

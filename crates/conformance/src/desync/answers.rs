@@ -4,7 +4,7 @@
 //! ("response queue poisoning", Kettle, 2022).
 
 use super::framing::{CODINGS, is_proper, odd_lines};
-use super::{is_blank, odd_bytes, shown};
+use super::pieces::{is_blank, odd_bytes, shown};
 
 /// The content of the answer that nobody asked for.
 pub const POISON: &str = "poison";

@@ -1,6 +1,6 @@
 //! Chunked content whose ends can be found at two places.
 
-use super::{Attack, Reading, hidden, is_blank, odd_bytes, one_request, post, refused, shown};
+use super::pieces::{Attack, Reading, hidden, is_blank, odd_bytes, one_request, post, refused, shown};
 
 const CHUNKED: &str = "Transfer-Encoding: chunked";
 

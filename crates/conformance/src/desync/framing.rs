@@ -1,6 +1,6 @@
 //! Content-Length and Transfer-Encoding, spelled so that one reader sees them and another does not.
 
-use super::{Attack, hidden, hidden_in_chunks, is_blank, odd_bytes, one_request, post, refused, shown};
+use super::pieces::{Attack, hidden, hidden_in_chunks, is_blank, odd_bytes, one_request, post, refused, shown};
 
 /// All cases of this module.
 pub(super) fn attacks() -> Vec<Attack> {

@@ -1,6 +1,6 @@
 //! Request lines, field lines and Host, spelled so that readers disagree on what is asked, of whom, or where the head ends.
 
-use super::{Attack, HIDDEN_TARGET, hidden, is_blank, odd_bytes, one_request, refused, shown};
+use super::pieces::{Attack, HIDDEN_TARGET, hidden, is_blank, odd_bytes, one_request, refused, shown};
 
 /// All cases of this module.
 pub(super) fn attacks() -> Vec<Attack> {

@@ -3,16 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, SupportedProtocolVersion};
+use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, Error, SupportedProtocolVersion};
 
-use super::failure::is_authority_as_server;
-use super::identity::certificates_of;
-use super::{Identity, IdentityError, TlsSetupError, client_provider};
+use super::cryptography::client_provider;
+use super::failure::TlsSetupError;
+use super::identity::Identity;
+use super::trust::Trust;
 
 /// Sessions that are remembered, for the one server there is.
 const SESSIONS_KEPT_MAX: usize = 1024;
@@ -59,62 +57,6 @@ impl TlsVersion {
         match self {
             Self::Tls12 => &rustls::version::TLS12,
             Self::Tls13 => &rustls::version::TLS13,
-        }
-    }
-}
-
-/// Whose certificates count.
-#[derive(Clone, Debug)]
-pub enum Trust {
-    /// Those that these authorities have signed. A certificate that stands in the list itself counts too, also if it is an authority's.
-    Authorities(Arc<Authorities>),
-    /// Everybody's: nothing is checked but that the server has the key of the certificate that it shows.
-    Everybody,
-}
-
-/// A list of authorities.
-#[derive(Debug)]
-pub struct Authorities {
-    roots: Arc<RootCertStore>,
-    certificates: Vec<CertificateDer<'static>>,
-}
-
-impl Trust {
-    /// The authorities that this machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` are heeded); if it knows none, those of Mozilla's list of
-    /// the day on which this program was built.
-    #[must_use]
-    pub fn of_system() -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        }
-        Self::Authorities(Arc::new(Authorities { roots: Arc::new(roots), certificates: Vec::new() }))
-    }
-
-    /// The authorities in a PEM file, and no others.
-    ///
-    /// # Errors
-    /// When there is none, or one cannot be read.
-    pub fn of_pem(pem: &[u8]) -> Result<Self, IdentityError> {
-        let certificates = certificates_of(pem)?;
-        let mut roots = RootCertStore::empty();
-        for certificate in &certificates {
-            roots.add(certificate.clone()).map_err(|error| IdentityError::Certificate(error.to_string()))?;
-        }
-        Ok(Self::Authorities(Arc::new(Authorities { roots: Arc::new(roots), certificates })))
-    }
-
-    fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, TlsSetupError> {
-        match self {
-            Self::Everybody => Ok(Arc::new(Unchecked(provider))),
-            Self::Authorities(authorities) => {
-                let roots = Arc::clone(&authorities.roots);
-                let chain = WebPkiServerVerifier::builder_with_provider(roots, provider)
-                    .build()
-                    .map_err(|error| TlsSetupError::Unusable(error.to_string()))?;
-                Ok(Arc::new(Known { chain, authorities: Arc::clone(authorities) }))
-            }
         }
     }
 }
@@ -180,95 +122,5 @@ impl ClientTls {
 
     pub(super) fn new_connection(&self) -> Result<UnbufferedClientConnection, Error> {
         UnbufferedClientConnection::new(Arc::clone(&self.config), self.name.clone())
-    }
-}
-
-/// Checks a certificate as browsers do, and also takes one that the user has named as trusted itself.
-#[derive(Debug)]
-struct Known {
-    chain: Arc<WebPkiServerVerifier>,
-    authorities: Arc<Authorities>,
-}
-
-impl ServerCertVerifier for Known {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match self.chain.verify_server_cert(certificate, others, name, ocsp_response, now) {
-            // Many laboratories have a self-signed certificate that says of itself to be an authority's. Its time has been checked by then.
-            Err(Error::InvalidCertificate(error))
-                if is_authority_as_server(&error) && self.authorities.certificates.contains(certificate) =>
-            {
-                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            outcome => outcome,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
-    }
-}
-
-/// Believes whatever certificate it is shown.
-#[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _others: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use breme_node::TlsClientId;
 
-use super::ClientTls;
+use super::client::ClientTls;
 
 /// The clients of TLS that nodes may name, by their places. Copies share the list; nothing leaves it. It is looked at when a handshake
 /// begins.

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore};
 
-use super::{provider, server_provider};
+use super::cryptography::{provider, server_provider};
 
 /// A chain of certificates and the key of the first.
 #[derive(Clone, Debug)]

@@ -13,8 +13,8 @@ use breme_base::Instant;
 use breme_node::{Accepted, CloseReason, TlsFailure};
 use bytes::Bytes;
 
-use super::session::{RECORD_BYTES_MAX, SEALED_BYTES_MAX};
-use super::{Ciphertext, Session};
+use super::ciphertext::Ciphertext;
+use super::session::{RECORD_BYTES_MAX, SEALED_BYTES_MAX, Session};
 use crate::socket::{Moved, Receipt, SendFailure};
 use crate::socket::{Socket, read_file};
 

@@ -10,7 +10,10 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache};
 use rustls::sign::CertifiedKey;
 
-use super::{Identity, Session, TlsSetupError, server_provider};
+use super::cryptography::server_provider;
+use super::failure::TlsSetupError;
+use super::identity::Identity;
+use super::session::Session;
 
 /// Sessions that are remembered for clients that take no tickets; each takes some hundred bytes.
 const SESSIONS_KEPT_MAX: usize = 16 * 1024;

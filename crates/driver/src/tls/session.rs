@@ -11,15 +11,14 @@
 use std::sync::Arc;
 
 use breme_node::TlsFailure;
-use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus, WriteTraffic,
-};
-use rustls::{Error, HandshakeKind, ServerConfig};
+use rustls::unbuffered::EncryptError;
+use rustls::{HandshakeKind, ServerConfig};
 
+use super::ciphertext::Ciphertext;
 use super::client::{ClientTls, Negotiated};
-use super::failure_of;
+use super::failure::failure_of;
+use super::side::{Side, Step, Traffic};
 
 /// The most plaintext of a record (RFC 8446, 5.1).
 pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024;
@@ -39,22 +38,6 @@ pub(crate) struct Session {
     has_failed: bool,
     /// Who notes what was negotiated.
     client: Option<Arc<ClientTls>>,
-}
-
-enum Side {
-    Client(UnbufferedClientConnection),
-    Server(UnbufferedServerConnection),
-}
-
-/// What comes of lending ciphertext to rustls once.
-enum Step {
-    /// Look again.
-    Again,
-    /// Nothing more can be done with what is there.
-    Blocked,
-    /// The same, and the handshake is done.
-    Open,
-    Ended,
 }
 
 impl std::fmt::Debug for Session {
@@ -99,11 +82,7 @@ impl Session {
 
     /// Whether the handshake went on with the keys of an earlier session.
     pub(crate) fn is_resumed(&self) -> bool {
-        let kind = match &self.side {
-            Side::Client(connection) => connection.handshake_kind(),
-            Side::Server(connection) => connection.handshake_kind(),
-        };
-        kind == Some(HandshakeKind::Resumed)
+        self.side.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Gives back the beginning of a record, into the front of `buffer`, so that what is received next can be put behind it and lent with
@@ -216,186 +195,6 @@ impl Session {
         self.has_failed = outcome.is_err();
         self.partial = partial;
         outcome
-    }
-}
-
-/// Both sides' state of writing, whose types differ.
-trait Traffic {
-    fn encrypt(&mut self, plaintext: &[u8], room: &mut [u8]) -> Result<usize, EncryptError>;
-    fn queue_close_notify(&mut self, room: &mut [u8]) -> Result<usize, EncryptError>;
-}
-
-impl<Data> Traffic for WriteTraffic<'_, Data> {
-    fn encrypt(&mut self, plaintext: &[u8], room: &mut [u8]) -> Result<usize, EncryptError> {
-        WriteTraffic::encrypt(self, plaintext, room)
-    }
-
-    fn queue_close_notify(&mut self, room: &mut [u8]) -> Result<usize, EncryptError> {
-        WriteTraffic::queue_close_notify(self, room)
-    }
-}
-
-type Put<'a> = dyn FnMut(&mut dyn Traffic, &mut [u8]) -> Result<usize, EncryptError> + 'a;
-
-impl Side {
-    /// Lends the ciphertext once, and handles what rustls makes of it. Returns how many bytes it has used up.
-    fn step(
-        &mut self,
-        ciphertext: &mut [u8],
-        plaintext: &mut Vec<u8>,
-        out: &mut Ciphertext,
-    ) -> (usize, Result<Step, Error>) {
-        match self {
-            Self::Client(connection) => handle(connection.process_tls_records(ciphertext), plaintext, out),
-            Self::Server(connection) => handle(connection.process_tls_records(ciphertext), plaintext, out),
-        }
-    }
-
-    fn wants_write(&self) -> bool {
-        match self {
-            Self::Client(connection) => connection.wants_write(),
-            Self::Server(connection) => connection.wants_write(),
-        }
-    }
-
-    /// After an error: puts what rustls still has to say, an alert, into `out`. While it has, it looks at no ciphertext.
-    fn drain(&mut self, ciphertext: &mut [u8], out: &mut Ciphertext) {
-        while self.wants_write() {
-            if self.step(ciphertext, &mut Vec::new(), out).1.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn write(&mut self, partial: &mut [u8], out: &mut Ciphertext, put: &mut Put<'_>) -> Result<(), TlsFailure> {
-        match self {
-            Self::Client(connection) => loop {
-                if let Some(outcome) = write_once(connection.process_tls_records(partial), out, put) {
-                    return outcome;
-                }
-            },
-            Self::Server(connection) => loop {
-                if let Some(outcome) = write_once(connection.process_tls_records(partial), out, put) {
-                    return outcome;
-                }
-            },
-        }
-    }
-}
-
-fn handle<Data>(
-    status: UnbufferedStatus<'_, '_, Data>,
-    plaintext: &mut Vec<u8>,
-    out: &mut Ciphertext,
-) -> (usize, Result<Step, Error>) {
-    let mut discard = status.discard;
-    let state = match status.state {
-        Ok(state) => state,
-        Err(error) => return (discard, Err(error)),
-    };
-    let step = match state {
-        ConnectionState::ReadTraffic(mut traffic) => loop {
-            match traffic.next_record() {
-                Some(Ok(record)) => {
-                    discard += record.discard;
-                    plaintext.extend_from_slice(record.payload);
-                }
-                Some(Err(error)) => break Err(error),
-                None => break Ok(Step::Again),
-            }
-        },
-        ConnectionState::EncodeTlsData(mut data) => {
-            let mut outcome = data.encode(out.room(0));
-            if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = outcome {
-                outcome = data.encode(out.room(required_size));
-            }
-            outcome.map(|count| out.fill(count)).map_err(|_| Error::EncryptError).map(|()| Step::Again)
-        }
-        ConnectionState::TransmitTlsData(data) => {
-            data.done(); // it is in `out`, from which everything leaves in order
-            Ok(Step::Again)
-        }
-        ConnectionState::PeerClosed => Ok(Step::Ended),
-        ConnectionState::WriteTraffic(_) => Ok(Step::Open),
-        ConnectionState::BlockedHandshake | ConnectionState::Closed => Ok(Step::Blocked),
-        // Early data is not offered; other states are not known yet.
-        _ => Err(Error::HandshakeNotComplete),
-    };
-    (discard, step)
-}
-
-/// None: look again.
-fn write_once<Data>(
-    status: UnbufferedStatus<'_, '_, Data>,
-    out: &mut Ciphertext,
-    put: &mut Put<'_>,
-) -> Option<Result<(), TlsFailure>> {
-    if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
-        let mut outcome = put(&mut traffic, out.room(0));
-        if let Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) = outcome {
-            outcome = put(&mut traffic, out.room(required_size));
-        }
-        return Some(outcome.map(|count| out.fill(count)).map_err(|_| TlsFailure::Protocol));
-    }
-    let mut nothing = Vec::new();
-    match handle(status, &mut nothing, out) {
-        (0, Ok(Step::Again)) if nothing.is_empty() => None,
-        // After both ends there is nothing more to say.
-        (_, Ok(Step::Blocked)) => Some(Ok(())),
-        (_, Err(error)) => Some(Err(failure_of(&error))),
-        _ => Some(Err(TlsFailure::Protocol)),
-    }
-}
-
-/// Ciphertext on its way out. The memory behind its end is kept as it is, so that it need not be cleared for each record.
-#[derive(Debug, Default)]
-pub(crate) struct Ciphertext {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Ciphertext {
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.end
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.end - self.start
-    }
-
-    /// A place for at least `count` bytes behind those that there are; see [`Ciphertext::fill`].
-    pub(crate) fn room(&mut self, count: usize) -> &mut [u8] {
-        if self.bytes.len() < self.end + count {
-            self.bytes.resize(self.end + count, 0);
-        }
-        &mut self.bytes[self.end..]
-    }
-
-    /// The first `count` bytes of the room have been written.
-    pub(crate) fn fill(&mut self, count: usize) {
-        self.end += count;
-    }
-
-    pub(crate) fn append(&mut self, bytes: &[u8]) {
-        self.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
-        self.fill(bytes.len());
-    }
-
-    /// The first `count` bytes have left.
-    pub(crate) fn consume(&mut self, count: usize) {
-        self.start += count;
-        if self.is_empty() {
-            self.clear();
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        (self.start, self.end) = (0, 0);
     }
 }
 
@@ -540,16 +339,5 @@ mod tests {
         }
         assert!(outcome.is_err());
         assert!(session.partial.len() <= PARTIAL_BYTES_MAX);
-    }
-
-    #[test]
-    fn what_leaves_makes_room() {
-        let mut out = Ciphertext::default();
-        out.append(b"hello");
-        out.consume(2);
-        out.append(b" you");
-        assert_eq!((out.as_slice(), out.len()), (&b"llo you"[..], 7));
-        out.consume(7);
-        assert!(out.is_empty() && out.start == 0);
     }
 }

@@ -14,7 +14,7 @@ use breme_driver::{
     ClientOptions, ClientTls, Clock, Identity, Kind, Listener, Running, ServerTls, Settings, Trust, start,
 };
 use breme_node::{
-    Accepted, Actions, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
 
 /// The drivers that can work here. A lack is told, so that nobody takes a test that was left out for one that passed.
@@ -128,6 +128,16 @@ impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Node for Scripted<F> {
     }
 }
 
+/// Sends back what comes, to its end.
+pub fn echo(context: &mut Context<'_>, event: Event<'_>) -> usize {
+    let Event::Received(id, received) = event else { return 0 };
+    context.actions.send(id).extend_from_slice(received.bytes);
+    if received.ended {
+        context.actions.close(id, Close::Graceful);
+    }
+    received.bytes.len()
+}
+
 /// Words that a node says to its test.
 pub fn words<T>() -> (Sender<T>, Heard<T>) {
     let (sender, receiver) = channel();
@@ -152,11 +162,39 @@ pub fn settings(threads: usize) -> Settings {
 }
 
 /// A server at a free port, each of whose nodes is made by `factory`.
-pub fn serve<F>(kind: Kind, settings: &Settings, mut factory: impl FnMut() -> F) -> (Running<Scripted<F>>, SocketAddr)
+pub fn serve<F>(kind: Kind, settings: &Settings, factory: impl FnMut() -> F) -> (Running<Scripted<F>>, SocketAddr)
 where
     F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
 {
-    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), settings).unwrap();
+    serve_at(kind, listener(settings), settings, factory)
+}
+
+/// The same with TLS.
+pub fn serve_secured<F>(
+    kind: Kind,
+    tls: &ServerTls,
+    settings: &Settings,
+    factory: impl FnMut() -> F,
+) -> (Running<Scripted<F>>, SocketAddr)
+where
+    F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
+{
+    serve_at(kind, listener(settings).secured_by(tls.clone()), settings, factory)
+}
+
+fn listener(settings: &Settings) -> Listener {
+    Listener::bind(([127, 0, 0, 1], 0).into(), settings).unwrap()
+}
+
+fn serve_at<F>(
+    kind: Kind,
+    listener: Listener,
+    settings: &Settings,
+    mut factory: impl FnMut() -> F,
+) -> (Running<Scripted<F>>, SocketAddr)
+where
+    F: FnMut(&mut Context<'_>, Event<'_>) -> usize + Send + 'static,
+{
     let address = listener.address();
     let running =
         start(kind, vec![listener], settings, Clock::start(), |shard| Scripted::new(shard, factory())).unwrap();

@@ -234,14 +234,7 @@ mod tests {
     fn distribution(times: &[u64]) -> Distribution {
         let mut histogram = Histogram::new();
         times.iter().for_each(|&time| histogram.record(time));
-        Distribution {
-            count: histogram.count(),
-            mean_ns: histogram.mean(),
-            stdev_ns: histogram.stdev(),
-            min_ns: histogram.min(),
-            max_ns: histogram.max(),
-            histogram: histogram.encode(),
-        }
+        Distribution::of(&histogram)
     }
 
     fn record() -> TrialRecord {

@@ -1,6 +1,6 @@
 //! From an answer to bytes: its head, its framing, what it means for the connection.
 
-use super::{Answering, Exchange, Receiving, ServerConnection};
+use super::connection::{Answering, Exchange, Receiving, ServerConnection};
 use crate::refusal::Refusal;
 use crate::relay::{FieldWriter, push_chunk};
 use crate::status::{push_decimal, push_framing, push_status_line};
@@ -29,7 +29,7 @@ impl ServerConnection {
 
     /// Begins the response: status line and the fields of framing and connection. `framing` is `Length`, `Chunked` (becomes
     /// close-delimited for an HTTP/1.0 client) or `None` (no content: no length for 204, 304 and HEAD, else a length of 0).
-    /// `date` is the Date field's value as [`httpdate`-formatted bytes](https://www.rfc-editor.org/rfc/rfc9110#section-6.6.1).
+    /// `date` is the Date field's value, as [`http_date`](crate::http_date) writes it.
     ///
     /// Only for a request that was received and not yet answered, with a final status (200 to 999).
     pub fn respond<'o>(

@@ -1,6 +1,6 @@
 //! From bytes to requests, one step at a time.
 
-use super::{Answering, Exchange, Receiving, ServerConnection};
+use super::connection::{Answering, Exchange, Receiving, ServerConnection};
 use crate::content::{ContentDecoder, ContentStep};
 use crate::head::{HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
 use crate::meaning::{self, RequestMeaning};

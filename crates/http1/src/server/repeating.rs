@@ -4,7 +4,7 @@
 //! judged here, and its answer, may then give that answer again without reading the head anew. This file says when that holds, and
 //! takes the connection past such an exchange as if it had read and answered it.
 
-use super::{Answering, Exchange, Receiving, ServerConnection};
+use super::connection::{Answering, Exchange, Receiving, ServerConnection};
 use crate::{Framing, Limits, RequestHead, Version};
 
 impl ServerConnection {

@@ -113,24 +113,59 @@ fn push_content(events: &mut Vec<String>, bytes: &[u8]) {
     }
 }
 
+/// An input on its way to whoever reads it, in the pieces that somebody cuts.
+struct Arriving<'a> {
+    input: &'a [u8],
+    /// What was taken.
+    start: usize,
+    /// What has come.
+    end: usize,
+    has_ended: bool,
+    steps: usize,
+}
+
+impl<'a> Arriving<'a> {
+    fn new(input: &'a [u8]) -> Self {
+        Self { input, start: 0, end: 0, has_ended: false, steps: 0 }
+    }
+
+    /// What has come and was not taken, and whether that is all.
+    fn lend(&mut self) -> (&'a [u8], bool) {
+        let Self { input, start, .. } = *self;
+        self.steps += 1;
+        assert!(self.steps <= 4 * input.len() + 64, "no progress at {start} of {input:?}");
+        (&input[start..self.end], self.has_ended)
+    }
+
+    fn take(&mut self, taken: usize) {
+        self.start += taken;
+        assert!(self.start <= self.end);
+    }
+
+    /// More comes, or the end does.
+    fn grow(&mut self, cuts: &mut dyn Cuts) {
+        let Self { input, end, .. } = *self;
+        assert!(!self.has_ended, "more was asked for after the end of {input:?}");
+        self.has_ended = end == input.len();
+        self.end += cuts.next(input.len() - end).min(input.len() - end);
+    }
+}
+
 /// Lets a server with this habit read `input`, and then the end of the connection.
 pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer) -> Served {
     let mut connection = ServerConnection::new();
     let mut served = Served::default();
-    let (mut start, mut end, mut ended, mut steps) = (0, 0, false, 0);
+    let mut arriving = Arriving::new(input);
     loop {
-        steps += 1;
-        assert!(steps <= 4 * input.len() + 64, "no progress at {start} of {input:?}");
+        let (lent, ended) = arriving.lend();
         let mut storage = FieldStorage::new();
-        match connection.receive(&input[start..end], ended, limits, &mut storage) {
+        match connection.receive(lent, ended, limits, &mut storage) {
             Ok(Progress::NeedMore { taken }) => {
-                start += taken;
-                assert!(start <= end && !ended, "more was asked for after the end of {input:?}");
-                ended = end == input.len();
-                end += cuts.next(input.len() - end).min(input.len() - end);
+                arriving.take(taken);
+                arriving.grow(cuts);
             }
             Ok(Progress::Head { head, taken }) => {
-                start += taken;
+                arriving.take(taken);
                 served.events.push(head_event(&head));
                 served.requests.push(accepted(&head));
                 match answer {
@@ -142,16 +177,16 @@ pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer)
             }
             Ok(Progress::Content { bytes, taken }) => {
                 assert!(!bytes.is_empty());
-                start += taken;
+                arriving.take(taken);
                 push_content(&mut served.events, bytes);
                 served.requests.last_mut().expect("content follows a head").content.extend_from_slice(bytes);
             }
             Ok(Progress::Trailer { field, taken }) => {
-                start += taken;
+                arriving.take(taken);
                 served.events.push(trailer(field));
             }
             Ok(Progress::End { taken }) => {
-                start += taken;
+                arriving.take(taken);
                 served.events.push("end".to_owned());
                 if connection.has_answer_due() {
                     reply(&mut connection, &mut served.sent);
@@ -169,12 +204,11 @@ pub fn serve(input: &[u8], cuts: &mut dyn Cuts, limits: &Limits, answer: Answer)
                 served.events.push(format!("refused {} {:?}", refusal.status, refusal.reason));
                 connection.refuse(refusal, DATE, &mut served.sent);
                 assert!(connection.will_close());
-                let again = connection.receive(&input[start..end], ended, limits, &mut FieldStorage::new()).map(drop);
+                let again = connection.receive(lent, ended, limits, &mut FieldStorage::new()).map(drop);
                 assert_eq!(again, Ok(()), "a refused connection is over");
                 return served;
             }
         }
-        assert!(start <= end);
     }
 }
 
@@ -252,24 +286,21 @@ pub fn fetch(methods: &[Method<'_>], input: &[u8], cuts: &mut dyn Cuts, limits: 
         connection.sent(method);
     }
     let mut fetched = Fetched::default();
-    let (mut start, mut end, mut ended, mut steps) = (0, 0, false, 0);
+    let mut arriving = Arriving::new(input);
     loop {
-        steps += 1;
-        assert!(steps <= 4 * input.len() + 64, "no progress at {start} of {input:?}");
+        let (lent, ended) = arriving.lend();
         let mut storage = FieldStorage::new();
-        match connection.receive(&input[start..end], ended, limits, &mut storage) {
+        match connection.receive(lent, ended, limits, &mut storage) {
             Ok(ClientProgress::NeedMore { taken }) => {
-                start += taken;
-                assert!(start <= end && !ended, "more was asked for after the end of {input:?}");
-                ended = end == input.len();
-                end += cuts.next(input.len() - end).min(input.len() - end);
+                arriving.take(taken);
+                arriving.grow(cuts);
             }
             Ok(ClientProgress::Interim { status, taken, .. }) => {
-                start += taken;
+                arriving.take(taken);
                 fetched.events.push(format!("interim {status}"));
             }
             Ok(ClientProgress::Head { head, taken }) => {
-                start += taken;
+                arriving.take(taken);
                 let framing = match head.framing {
                     Framing::None => "none".to_owned(),
                     Framing::Length(length) => format!("length {length}"),
@@ -285,15 +316,15 @@ pub fn fetch(methods: &[Method<'_>], input: &[u8], cuts: &mut dyn Cuts, limits: 
             }
             Ok(ClientProgress::Content { bytes, taken }) => {
                 assert!(!bytes.is_empty());
-                start += taken;
+                arriving.take(taken);
                 push_content(&mut fetched.events, bytes);
             }
             Ok(ClientProgress::Trailer { field, taken }) => {
-                start += taken;
+                arriving.take(taken);
                 fetched.events.push(trailer(field));
             }
             Ok(ClientProgress::End { taken, .. }) => {
-                start += taken;
+                arriving.take(taken);
                 fetched.events.push("end".to_owned());
             }
             Ok(ClientProgress::Over) => {
@@ -305,7 +336,6 @@ pub fn fetch(methods: &[Method<'_>], input: &[u8], cuts: &mut dyn Cuts, limits: 
                 return fetched;
             }
         }
-        assert!(start <= end);
     }
 }
 

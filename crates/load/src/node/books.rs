@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 
-use super::{Load, Phase};
+use super::shard::{Load, Phase};
 use crate::tally::ErrorKind;
 
 impl Load {

@@ -6,7 +6,7 @@ use breme_base::Instant;
 use breme_http1::{ClientConnection, ClientError};
 use breme_node::{Actions, Close, ConnectTicket, Connected, ConnectionId, Endpoint, TlsClientId, TlsFailure};
 
-use super::{Load, Phase};
+use super::shard::{Load, Phase};
 use crate::tally::ErrorKind;
 use crate::user::{Owner, State};
 

@@ -7,7 +7,7 @@ use breme_http1::{ClientProgress, FieldStorage, ResponseHead, WholeResponse};
 use breme_node::{Actions, ConnectionId, Received};
 
 use super::connections::Loss;
-use super::{Load, Phase};
+use super::shard::{Load, Phase};
 use crate::checks::Expectations;
 use crate::plan::Plan;
 use crate::request::Variables;

@@ -7,91 +7,22 @@
 //! Before the schedule begins all connections are opened, for at most [`OPENING_MAX`]: else the first requests would be the only
 //! ones to wait for a handshake. Where each request has a connection of its own, it is opened when the request is due.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::{Actions, ShardId};
 
-use super::{Load, Phase};
+use super::free::Open;
+use super::shard::{Load, Phase};
 use crate::arrivals::{Arrival, Claim};
-use crate::run::Run;
 use crate::tally::ErrorKind;
 use crate::user::{Listed, State};
 use crate::window::Slot;
 
 /// The schedule begins when every user has tried to connect, or after this time.
 pub const OPENING_MAX: Duration = Duration::from_secs(1);
-/// Where arrivals follow each other closely, a shard wakes for those together that come due within this time: waking costs more than
-/// sending.
-pub const TOGETHER_MAX: Duration = Duration::from_micros(30);
-/// That is where they are at most so far apart.
-const CLOSE: Duration = Duration::from_micros(25);
 /// Arrivals past their deadline that one call sheds.
 const SHED_PER_CALL: usize = 1_024;
-
-/// The shard's part in an open loop.
-#[derive(Debug)]
-pub(super) struct Open {
-    /// The schedule waits for the connections.
-    pub(super) opens_first: bool,
-    /// A user without a request has a connection all the same.
-    pub(super) connects_ahead: bool,
-    is_capped: bool,
-    deadline: Option<Duration>,
-    depth: u64,
-    /// How late the shard may wake for an arrival, so that it finds others due as well.
-    pub(super) slack: Duration,
-    /// Users with nothing outstanding, and those with room for more. An entry counts only if the user says so too.
-    idle: VecDeque<u32>,
-    busy: VecDeque<u32>,
-    /// The next arrival, for which a free user is kept.
-    held: Option<Arrival>,
-    /// No more will come.
-    is_over: bool,
-    has_ended: bool,
-}
-
-impl Open {
-    pub(super) fn of(run: &Run) -> Option<Self> {
-        let settings = run.plan().settings();
-        let open_loop = settings.open_loop.as_ref()?;
-        let connects_ahead = run.plan().connects_ahead();
-        Some(Self {
-            opens_first: connects_ahead && settings.ramp.is_zero(),
-            connects_ahead,
-            is_capped: run.queue().is_some_and(crate::arrivals::Queue::is_capped),
-            deadline: open_loop.deadline,
-            depth: settings.pipeline_depth as u64,
-            slack: slack(open_loop.pace.peak_rate() / run.shard_count().max(1) as f64),
-            idle: VecDeque::new(),
-            busy: VecDeque::new(),
-            held: None,
-            is_over: false,
-            has_ended: false,
-        })
-    }
-
-    /// When the arrival is due that a user is kept for.
-    pub(super) fn next_due(&self) -> Instant {
-        self.held.map_or(Instant::FAR, |arrival| arrival.due)
-    }
-
-    pub(super) const fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// Arrivals that could be taken now, at least.
-    fn places(&self) -> u64 {
-        (self.idle.len() + self.busy.len()) as u64 * self.depth
-    }
-}
-
-/// The slack of a shard to which so many arrivals come in a second.
-fn slack(rate: f64) -> Duration {
-    let distance = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
-    if distance > CLOSE { Duration::ZERO } else { TOGETHER_MAX }
-}
 
 impl Load {
     // ---- the beginning ------------------------------------------------------------------------------------------------------
@@ -387,17 +318,5 @@ impl Load {
     fn count_unbegun(&mut self, kind: ErrorKind, count: u64) {
         self.tally.arrived += count;
         self.count_errors(kind, count);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_dense_is_woken_for_together() {
-        let micros = |rate: f64| slack(rate).as_nanos() as f64 / 1e3;
-        assert_eq!([0.0, 1.0, 20_000.0, 39_000.0].map(micros), [0.0; 4]);
-        assert_eq!([40_000.0, 50_000.0, 100_000.0, 1e8].map(micros), [30.0; 4]);
     }
 }

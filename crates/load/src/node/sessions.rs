@@ -5,7 +5,7 @@
 
 use breme_base::Instant;
 
-use super::Load;
+use super::shard::Load;
 use crate::scenario::Scenarios;
 use crate::tally::ErrorKind;
 use crate::window::Slot;

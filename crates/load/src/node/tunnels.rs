@@ -6,8 +6,8 @@ use breme_base::Instant;
 use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Method};
 use breme_node::{Actions, Close, ConnectionId, Received};
 
-use super::Load;
 use super::connections::{TLS_CLIENT, TLS_STRANGER, ticket};
+use super::shard::Load;
 use crate::tally::ErrorKind;
 use crate::user::{Owner, State};
 

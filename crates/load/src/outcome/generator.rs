@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use breme_base::nanos;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::counts::TlsSummary;
-use super::nanos;
 use crate::node::Load;
 
 /// What only the outside of the node can know.

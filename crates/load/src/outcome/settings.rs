@@ -1,10 +1,10 @@
 //! What was asked for, so that a result can be understood, and repeated, without the command that made it.
 
+use breme_base::nanos;
 use breme_http1::Version;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::nanos;
 use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
 use crate::schedule::{Shape, Stage};

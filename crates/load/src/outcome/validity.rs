@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use breme_base::nanos;
+
 use super::counts::OpenLoopSummary;
-use super::{Outcome, nanos};
+use super::document::Outcome;
 use crate::figures::duration;
 use crate::run::Run;
 use crate::tally::ErrorKind;

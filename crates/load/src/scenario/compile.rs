@@ -10,7 +10,7 @@ use super::file::{
     Capture as CaptureFile, Check, ConnectionUse, File, Scenario as ScenarioFile, StatusText, Step as StepFile,
 };
 use super::place::{ScenarioError, Source};
-use super::{
+use super::program::{
     Capture, From, GROUP_DEPTH_MAX, Operation, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario, Scenarios,
     Step,
 };

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use breme_experiment::record::{Distribution, SERIES_MAX, WorkloadRecord};
 use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
-use breme_stats::Histogram;
 
 use super::told::Told;
 use super::window::{self, Window};
@@ -218,23 +217,12 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         received_bytes: told.bytes.received,
         achieved_rate,
         offered_rate: told.offered_rate.filter(|_| workload.is_open),
-        response: distribution(&window.response),
-        service: distribution(&window.service),
+        response: Distribution::of(&window.response),
+        service: Distribution::of(&window.service),
         lateness_p99_ns: workload.is_open.then_some(told.lateness.p99_ns),
         generator_cpu_share: told.generator.cpu_share.unwrap_or(0.0),
         series: told.series(SERIES_MAX),
         sessions: told.sessions(),
         steps: told.step_records(),
-    }
-}
-
-fn distribution(histogram: &Histogram) -> Distribution {
-    Distribution {
-        count: histogram.count(),
-        mean_ns: histogram.mean(),
-        stdev_ns: histogram.stdev(),
-        min_ns: histogram.min(),
-        max_ns: histogram.max(),
-        histogram: histogram.encode(),
     }
 }

@@ -1,12 +1,13 @@
 //! Faults happen, and every connection still ends once at each end.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::Instant;
 use breme_node::CloseReason;
 use breme_sim::{Faults, Network, Simulation, Stuck, Summary, seeds};
-use breme_testkit::{Client, Content, Echo, Script, Surroundings, Watched};
+use breme_testkit::{Client, Content, Echo, Script, Watched};
+
+use crate::world::surroundings;
 
 const PATIENCE: Duration = Duration::from_secs(100);
 
@@ -20,11 +21,7 @@ fn run(seed: u64, network: &Network, patience: Duration) -> Run {
     let most = network.lent_bytes_max;
     let mut simulation = Simulation::new(seed, network.clone());
     let server = simulation.serve("server", 1, |_| Watched::new(Echo::new(), most));
-    let surroundings = Surroundings {
-        server: simulation.address(server).into(),
-        nobody: Simulation::nobody(),
-        stop_server: Arc::new(|| {}),
-    };
+    let surroundings = surroundings(&simulation, server);
     let client = simulation.client("client", 4, |_| {
         let content = Content::pattern(3, 4_000);
         let script = Script::new().connect().echo(&content).part();
@@ -120,11 +117,7 @@ fn a_node_that_turns_in_a_circle_is_reported() {
 fn a_stopped_server_drops_what_does_not_end() {
     let mut simulation = Simulation::new(1, Network::calm());
     let server = simulation.serve("server", 1, |_| Watched::new(Echo::with_farewell("bye"), 64 << 10));
-    let surroundings = Surroundings {
-        server: simulation.address(server).into(),
-        nobody: Simulation::nobody(),
-        stop_server: Arc::new(|| {}),
-    };
+    let surroundings = surroundings(&simulation, server);
     simulation.stop_at(server, Instant::ZERO + Duration::from_secs(1));
     let script =
         Script::new().connect().expect("bye").expect_closed(breme_testkit::Ending::Exactly(CloseReason::Reset));

@@ -1,6 +1,5 @@
 //! TLS that is asked for on a connection that is gone: whoever asks hears of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::Instant;
@@ -9,7 +8,9 @@ use breme_node::{
     TlsClientId, TlsFailure,
 };
 use breme_sim::{Network, Simulation};
-use breme_testkit::{Client, Script, Surroundings};
+use breme_testkit::{Client, Script};
+
+use crate::world::surroundings;
 
 /// Asks too late, and keeps what it was told.
 #[derive(Default)]
@@ -52,11 +53,7 @@ impl Node for Late {
 fn a_connection_that_is_gone_is_not_secured() {
     let mut simulation = Simulation::new(1, Network::calm());
     let server = simulation.serve("server", 1, |_| Late::default());
-    let surroundings = Surroundings {
-        server: simulation.address(server).into(),
-        nobody: Simulation::nobody(),
-        stop_server: Arc::new(|| {}),
-    };
+    let surroundings = surroundings(&simulation, server);
     let script = Script::new().connect().part();
     simulation.client("client", 1, |_| Client::new(&surroundings, Duration::from_secs(9), vec![script.clone()]));
     simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));

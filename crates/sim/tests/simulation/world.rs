@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_node::{Node, Shard};
-use breme_sim::{Network, Simulation};
+use breme_sim::{Host, Network, Simulation};
 use breme_testkit::{Limits, Played, Shape, Surroundings, World};
 
 pub(crate) struct SimulatedWorld {
@@ -19,6 +19,16 @@ pub(crate) struct SimulatedWorld {
 impl SimulatedWorld {
     pub(crate) fn new(seed: u64, network: Network, bulk_bytes: u64) -> Self {
         Self { seed, network, bulk_bytes, last: RefCell::new(None) }
+    }
+}
+
+/// What a client of this server must know.
+pub(crate) fn surroundings<N>(simulation: &Simulation, server: Host<N>) -> Surroundings {
+    let stopper = simulation.stopper(server);
+    Surroundings {
+        server: simulation.address(server).into(),
+        nobody: Simulation::nobody(),
+        stop_server: Arc::new(move || stopper.stop()),
     }
 }
 
@@ -44,12 +54,7 @@ impl World for SimulatedWorld {
     {
         let mut simulation = Simulation::new(self.seed, self.network.clone());
         let servers = simulation.serve("server", shape.server_shards, server);
-        let stopper = simulation.stopper(servers);
-        let surroundings = Surroundings {
-            server: simulation.address(servers).into(),
-            nobody: Simulation::nobody(),
-            stop_server: Arc::new(move || stopper.stop()),
-        };
+        let surroundings = surroundings(&simulation, servers);
         let clients = simulation.client("client", shape.client_shards, |shard| client(shard, &surroundings));
         simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));
         let played = Played { servers: simulation.take(servers), clients: simulation.take(clients) };

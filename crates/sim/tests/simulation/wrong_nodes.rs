@@ -1,7 +1,6 @@
 //! Nodes that are wrong on purpose: a simulation that does not find them is worth nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Duration;
 
 use breme_base::Instant;
@@ -11,7 +10,7 @@ use breme_node::{
 use breme_sim::{Network, Simulation};
 use breme_testkit::{Client, Content, Script, Surroundings, suite};
 
-use crate::world::SimulatedWorld;
+use crate::world::{SimulatedWorld, surroundings};
 
 /// What is wrong with a node.
 #[derive(Clone, Copy)]
@@ -69,11 +68,7 @@ fn failures(seed: u64, network: Network, fault: Fault) -> Result<Vec<String>, St
     let played = catch_unwind(AssertUnwindSafe(|| {
         let mut simulation = Simulation::new(seed, network);
         let server = simulation.serve("server", 1, |_| Wrong(fault));
-        let surroundings = Surroundings {
-            server: simulation.address(server).into(),
-            nobody: Simulation::nobody(),
-            stop_server: Arc::new(|| {}),
-        };
+        let surroundings = surroundings(&simulation, server);
         let content = Content::pattern(1, 600);
         let script = Script::new().connect().exchange(content.clone(), content);
         let client = simulation
@@ -136,11 +131,7 @@ impl Node for Patient {
 fn a_dead_end_is_reported_with_what_is_open() {
     let mut simulation = Simulation::new(3, Network::calm());
     let server = simulation.serve("server", 1, |_| Wrong(Fault::WaitsForMore));
-    let surroundings = Surroundings {
-        server: simulation.address(server).into(),
-        nobody: Simulation::nobody(),
-        stop_server: Arc::new(|| {}),
-    };
+    let surroundings = surroundings(&simulation, server);
     simulation.client("client", 1, |_| Patient(surroundings.clone()));
     let report = simulation.run().unwrap_err().to_string();
     assert!(report.contains("seed 3") && report.contains("nothing is due"), "{report}");

@@ -8,7 +8,7 @@ use base64::Engine;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogHistogram, IntervalLogIterator, LogEntry};
 
-use super::Interval;
+use super::interval::Interval;
 use crate::Histogram;
 use crate::encoded::BASE64;
 
@@ -205,7 +205,7 @@ fn decode(interval: &IntervalLogHistogram<'_>) -> Result<Interval, Problem> {
 mod tests {
     use breme_base::Random;
 
-    use super::super::tests::{interval, written};
+    use super::super::testing::{interval, written};
     use super::*;
 
     #[test]

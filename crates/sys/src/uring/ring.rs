@@ -1,60 +1,37 @@
 //! One ring: the wishes of one thread and their completions.
+//!
+//! | file | what |
+//! |---|---|
+//! | `kernel` | what the kernel is told when a ring is made, and what it understands |
+//! | `entering` | wishes are handed over, completions brought |
+//! | `ending` | the kernel is done with the ring's memory before that goes |
+
+mod ending;
+mod entering;
+mod kernel;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use kernel::{BUFFERS, knows_instants, knows_limits, limit, room_for_stamps, setup};
 use socket2::SockAddr;
+
+pub use kernel::RingSizes;
 
 use super::buffers::Arena;
 use super::completion::{Completion, Key, Operation, Tag, Unsent, Watched};
 use super::outbox::{Outbox, Placed};
-use crate::stamps::CONTROL_BYTES;
 
 /// The most bytes that [`Ring::send`] and [`Ring::send_shared`] take. Even copied they cost less than a system call of their own: 8 % of all CPU
 /// time for a file of 10 kB.
 pub const SEND_BYTES_MAX: usize = 16 * 1024;
-
-/// The group of buffers; a ring has one.
-const BUFFERS: u16 = 0;
-/// How often a submission is tried again that the kernel took only in part, for lack of memory.
-const SUBMISSION_TRIES: u32 = 10_000;
-/// How often completions that did not fit into the queue are fetched before that is a fault.
-const OVERFLOW_ROUNDS: u32 = 10_000;
-/// So many completions are not left to wait for more. They fit into the queue.
-const GATHERED_MAX: u32 = 64;
-/// How long, and how often without anything ending, the end of a ring waits for what is in flight.
-const REAP_WAIT: Duration = Duration::from_millis(20);
-const REAP_ROUNDS: u32 = 100;
-/// `IORING_ENTER_GETEVENTS`: completions that are due are brought in, without waiting for any.
-const ENTER_GETEVENTS: u32 = 1;
-/// `IORING_ENTER_EXT_ARG`: with arguments.
-const ENTER_EXT_ARG: u32 = 1 << 3;
-/// `IORING_ENTER_ABS_TIMER`: the time among them is an instant of the monotonic clock.
-const ENTER_ABS_TIMER: u32 = 1 << 5;
-
-/// The sizes of a ring; each is a power of two.
-#[derive(Clone, Copy, Debug)]
-pub struct RingSizes {
-    /// Wishes that go to the kernel in one piece; more wait in memory.
-    pub submissions: u32,
-    /// Completions that the kernel has room for; more wait in its memory, at a cost.
-    pub completions: u32,
-    /// Buffers to receive into.
-    pub buffers: u16,
-    /// The length of each.
-    pub buffer_bytes: usize,
-    /// After so much (and what fills the buffer then) [`Ring::receive`] ends and must be wished for again, where the kernel can be told so.
-    pub receive_bytes: u32,
-}
 
 /// See the module. It stays on the thread that made it.
 pub struct Ring {
@@ -80,20 +57,6 @@ pub struct Ring {
     receive_bytes: Option<u32>,
     /// How much room receipts with stamps keep for these; boxed, since the kernel may look at it as long as one is in flight.
     room_for_stamps: Box<libc::msghdr>,
-}
-
-/// How long an entry into the kernel waits.
-#[derive(Clone, Copy)]
-enum Wait {
-    /// Not at all; what is due is not looked for either.
-    Never,
-    /// What is due is brought in.
-    Poll,
-    /// Until there is a completion, or this has passed.
-    For(Duration),
-    Forever,
-    /// Until this has passed, or until there are [`GATHERED_MAX`].
-    Gather(Duration),
 }
 
 impl Ring {
@@ -245,37 +208,6 @@ impl Ring {
         self.closing.push(descriptor);
     }
 
-    /// Hands the wishes over. Sends have left when it returns, or are told by [`Ring::next_unsent`].
-    ///
-    /// # Errors
-    /// When the kernel does not take them, even when asked many times. The ring is of no use then.
-    pub fn submit(&mut self) -> io::Result<()> {
-        self.enter(Wait::Never)
-    }
-
-    /// Hands the wishes over and lets completions gather until `timeout` has passed, or until there are many: so one waking does for all of them.
-    ///
-    /// # Errors
-    /// See [`Ring::submit`].
-    pub fn submit_and_gather(&mut self, timeout: Duration) -> io::Result<()> {
-        let is_due = timeout.is_zero() || !self.completions.is_empty() || !self.unsent.is_empty();
-        self.enter(if is_due { Wait::Poll } else { Wait::Gather(timeout) })
-    }
-
-    /// Hands the wishes over and waits until something is completed, at most for `timeout`.
-    ///
-    /// # Errors
-    /// See [`Ring::submit`].
-    pub fn submit_and_wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let wait = match timeout {
-            _ if !self.completions.is_empty() || !self.unsent.is_empty() => Wait::Poll,
-            Some(Duration::ZERO) => Wait::Poll,
-            Some(timeout) => Wait::For(timeout),
-            None => Wait::Forever,
-        };
-        self.enter(wait)
-    }
-
     /// A send that did not leave as a whole. These must be asked for after each submission, before anything else is sent.
     pub fn next_unsent(&mut self) -> Option<Unsent> {
         self.unsent.pop_front()
@@ -335,164 +267,6 @@ impl Ring {
         // returned (`enter` clears them only then), buffers to receive into as long as the arena, the room for stamps as long as the ring.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
-
-    fn refill(&mut self) {
-        while let Some(entry) = self.later.pop_front() {
-            if !self.push_now(&entry) {
-                return self.later.push_front(entry);
-            }
-        }
-    }
-
-    fn enter(&mut self, wait: Wait) -> io::Result<()> {
-        let mut wait = wait;
-        let mut failure = None;
-        for _ in 0..SUBMISSION_TRIES {
-            self.refill();
-            // Wishes that do not fit into the queue at once must not wait for what those before them bring.
-            let outcome = self.enter_once(if self.later.is_empty() { wait } else { Wait::Never });
-            self.fetch()?;
-            let has_left = self.later.is_empty() && self.uring.submission().is_empty();
-            match outcome {
-                Err(error) if !is_transient(&error) => return Err(self.give_up(error)),
-                _ if has_left => {
-                    self.conclude();
-                    return Ok(());
-                }
-                outcome => failure = outcome.err().or(failure),
-            }
-            wait = Wait::Poll;
-        }
-        Err(self.give_up(failure.unwrap_or_else(|| io::ErrorKind::WouldBlock.into())))
-    }
-
-    /// The kernel may have taken a part of the wishes: whether it has closed a descriptor is not known, and one that stays open
-    /// does less harm than another's that is closed.
-    fn give_up(&mut self, error: io::Error) -> io::Error {
-        self.forget_closed();
-        error
-    }
-
-    #[allow(unsafe_code)]
-    fn enter_once(&mut self, wait: Wait) -> io::Result<()> {
-        let waiting = self.uring.submission().len() as u32;
-        let submitter = self.uring.submitter();
-        match wait {
-            Wait::Never if waiting == 0 => Ok(0),
-            Wait::Never => submitter.submit(),
-            // SAFETY: no argument is passed; the entries are sound, see `push_now`.
-            Wait::Poll => unsafe { submitter.enter::<libc::sigset_t>(waiting, 0, ENTER_GETEVENTS, None) },
-            Wait::For(time) => self.wait_until(waiting, 1, time),
-            Wait::Gather(time) => self.wait_until(waiting, GATHERED_MAX, time),
-            Wait::Forever => submitter.submit_and_wait(1),
-        }
-        .map(drop)
-    }
-
-    /// The kernel counts a time from when it begins to wait, which is after all sends have left: some 30 µs. So it is told an instant, if it
-    /// understands that (Linux 6.12).
-    #[allow(unsafe_code)]
-    fn wait_until(&self, waiting: u32, wanted: u32, time: Duration) -> io::Result<usize> {
-        let (time, flags) = if self.knows_instants {
-            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-            let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
-            (now.saturating_add(time), ENTER_GETEVENTS | ENTER_EXT_ARG | ENTER_ABS_TIMER)
-        } else {
-            (time, ENTER_GETEVENTS | ENTER_EXT_ARG)
-        };
-        let time = Timespec::from(time);
-        let arguments = SubmitArgs::new().timespec(&time);
-        // SAFETY: the arguments live across the call; the entries are sound, see `push_now`.
-        unsafe { self.uring.submitter().enter(waiting, wanted, flags, Some(&arguments)) }
-    }
-
-    /// The kernel has taken all wishes and, as they do not wait, is done with the bytes to send.
-    fn conclude(&mut self) {
-        self.outbox.clear();
-        self.addresses.clear();
-        self.forget_closed();
-        self.unsubmitted = 0;
-        self.submission = self.submission.wrapping_add(1);
-    }
-
-    /// The kernel has closed them; the numbers may belong to others by now.
-    fn forget_closed(&mut self) {
-        self.closing.drain(..).for_each(mem::forget);
-    }
-
-    /// Takes over the completions that are there, also those that did not fit into the queue: among them may be the failure
-    /// of a send.
-    #[allow(unsafe_code)]
-    fn fetch(&mut self) -> io::Result<()> {
-        for _ in 0..OVERFLOW_ROUNDS {
-            self.fetch_queue();
-            if !self.uring.submission().cq_overflow() {
-                return Ok(());
-            }
-            // SAFETY: nothing is submitted and no argument is passed.
-            let fetched = unsafe { self.uring.submitter().enter::<libc::sigset_t>(0, 0, ENTER_GETEVENTS, None) };
-            fetched.map(drop).or_else(|error| if is_transient(&error) { Ok(()) } else { Err(error) })?;
-        }
-        Err(io::Error::other("the completions of a ring do not end"))
-    }
-
-    fn fetch_queue(&mut self) {
-        for entry in self.uring.completion() {
-            match Tag::from_bits(entry.user_data()) {
-                Tag::Ignored => {}
-                Tag::Send(place) => self.unsent.extend(self.outbox.unsent(place, entry.result())),
-                Tag::Of(..) => {
-                    self.in_flight -= usize::from(!cqueue::more(entry.flags()));
-                    self.completions.push_back(entry);
-                }
-            }
-        }
-    }
-
-    /// Cancels what is in flight and waits for it, for a bounded time. Returns whether nothing is left.
-    fn reap(&mut self) -> bool {
-        // What was never submitted will not be: the descriptors that it names may be closed by now.
-        let unsubmitted = mem::take(&mut self.unsubmitted);
-        self.in_flight = self.in_flight.saturating_sub(unsubmitted);
-        // What was cancelled one by one comes first. To cancel everything, the kernel looks at everything again for each operation, which
-        // takes long where there are thousands.
-        while self.in_flight > 0 && self.fetch_reaped(Duration::ZERO) {}
-        for _ in 0..REAP_ROUNDS {
-            if self.in_flight == 0 {
-                return true;
-            }
-            let _ = self.uring.submitter().register_sync_cancel(Some(REAP_WAIT.into()), CancelBuilder::any());
-            while self.in_flight > 0 && self.fetch_reaped(REAP_WAIT) {}
-        }
-        false
-    }
-
-    /// Returns whether something has ended.
-    fn fetch_reaped(&mut self, wait: Duration) -> bool {
-        let before = self.in_flight;
-        let _ = self.wait_for_reaped(wait);
-        let is_fetched = self.fetch().is_ok();
-        while self.next_completion().is_some() {} // descriptors among them are closed
-        is_fetched && self.in_flight < before
-    }
-
-    #[allow(unsafe_code)]
-    fn wait_for_reaped(&self, wait: Duration) -> io::Result<usize> {
-        let time = Timespec::from(wait);
-        let arguments = SubmitArgs::new().timespec(&time);
-        let wanted = u32::from(!wait.is_zero());
-        // SAFETY: nothing is submitted; the arguments live across the call.
-        unsafe { self.uring.submitter().enter(0, wanted, ENTER_GETEVENTS | ENTER_EXT_ARG, Some(&arguments)) }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        if !self.reap() {
-            self.arena.leak();
-        }
-        let _ = self.uring.submitter().unregister_buf_ring(BUFFERS);
-    }
 }
 
 impl fmt::Debug for Ring {
@@ -501,70 +275,8 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// It is tried: a wait until an instant that has passed.
-#[allow(unsafe_code)]
-fn knows_instants(uring: &IoUring) -> bool {
-    let time = Timespec::new();
-    let arguments = SubmitArgs::new().timespec(&time);
-    // SAFETY: nothing is submitted; the arguments live across the call.
-    let waited =
-        unsafe { uring.submitter().enter(0, 1, ENTER_GETEVENTS | ENTER_EXT_ARG | ENTER_ABS_TIMER, Some(&arguments)) };
-    waited.is_err_and(|error| error.raw_os_error() == Some(libc::ETIME))
-}
-
-/// It is tried, on no descriptor: a kernel that knows of limits (Linux 6.17) misses the descriptor, an older one minds the limit.
-#[allow(unsafe_code)]
-fn knows_limits(uring: &mut IoUring) -> bool {
-    let entry = limit(opcode::RecvMulti::new(Fd(-1), BUFFERS).build(), 1);
-    // SAFETY: the entry points to nothing, and asks for a buffer of a group that does not exist yet.
-    let is_pushed = unsafe { uring.submission().push(&entry) }.is_ok();
-    let is_submitted = is_pushed && uring.submit_and_wait(1).is_ok();
-    is_submitted && uring.completion().next().is_some_and(|outcome| outcome.result() == -libc::EBADF)
-}
-
-/// The words of an entry, and which of them limits a receive: `optlen`, which the crate has no builder for.
-const ENTRY_WORDS: usize = 16;
-const LIMIT_WORD: usize = 11;
-
-/// Lets a receive that goes on and on end after so many bytes; 0 is no limit.
-#[allow(unsafe_code)]
-fn limit(entry: squeue::Entry, bytes: u32) -> squeue::Entry {
-    // SAFETY: an entry is the kernel's `struct io_uring_sqe`, 64 bytes of numbers without a gap; both types have that size, or this does not compile.
-    let mut words: [u32; ENTRY_WORDS] = unsafe { mem::transmute(entry) };
-    words[LIMIT_WORD] = bytes;
-    // SAFETY: as above; every number is valid there.
-    unsafe { mem::transmute(words) }
-}
-
-#[allow(unsafe_code)]
-fn room_for_stamps() -> Box<libc::msghdr> {
-    // SAFETY: all fields are numbers and pointers, for which zero is a value; it means "none".
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_controllen = CONTROL_BYTES as _;
-    Box::new(message)
-}
-
-/// One thread submits, and completions are made only when it asks for them, so that nothing interrupts it.
-fn setup(sizes: RingSizes) -> io::Result<IoUring> {
-    let build = |without_array: bool| {
-        let mut builder = IoUring::builder();
-        builder.setup_single_issuer().setup_defer_taskrun().setup_submit_all().setup_cqsize(sizes.completions);
-        if without_array {
-            builder.setup_no_sqarray();
-        }
-        builder.build(sizes.submissions)
-    };
-    // Linux 6.6 can do without one table; the others need not know.
-    build(true).or_else(|error| if error.raw_os_error() == Some(libc::EINVAL) { build(false) } else { Err(error) })
-}
-
 fn result(result: i32) -> io::Result<u32> {
     u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
-}
-
-/// A time that has passed, a signal, or a lack that may be over soon.
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
 }
 
 #[cfg(test)]

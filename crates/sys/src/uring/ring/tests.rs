@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use super::*;
 use crate::uring::{Lease, probe_uring};

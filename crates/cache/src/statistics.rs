@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use breme_base::Instant;
 
-use super::Cache;
+use crate::cache::Cache;
 use crate::store::Stored;
 
 /// What the cache holds and has done.

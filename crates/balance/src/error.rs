@@ -1,0 +1,85 @@
+//! What is wrong with settings or with a list of upstreams, and the bounds that decide it.
+
+use std::fmt;
+
+/// The most upstreams of a group.
+pub const UPSTREAMS_MAX: usize = 1024;
+/// The largest weight of an upstream.
+pub const WEIGHT_MAX: u32 = 256;
+/// The fewest bytes that the key of affinity cookies may have.
+pub(crate) const AFFINITY_KEY_BYTES_MIN: usize = 16;
+
+/// What is wrong with settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// A group of nobody.
+    NoUpstream,
+    /// More than [`UPSTREAMS_MAX`].
+    TooManyUpstreams(usize),
+    /// Removed ones whose requests do not end.
+    TooManyLeaving(usize),
+    /// The same upstream twice.
+    NamedTwice(String),
+    /// Two upstreams with one route.
+    RouteTwice(String),
+    /// A weight that is not from 1 to [`WEIGHT_MAX`].
+    Weight {
+        /// Whose.
+        name: String,
+        /// Which.
+        weight: u32,
+    },
+    /// A name that no cookie can have (RFC 6265, 4.1.1).
+    CookieName(String),
+    /// A key that could be guessed.
+    ShortKey,
+    /// A character that cannot divide a cookie's value.
+    Separator(char),
+    /// A number that makes no sense.
+    Senseless {
+        /// The setting.
+        setting: &'static str,
+        /// What it must be.
+        expected: &'static str,
+    },
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoUpstream => formatter.write_str("a group needs at least one upstream"),
+            Self::TooManyUpstreams(count) => {
+                write!(formatter, "{count} upstreams are too many: a group has at most {UPSTREAMS_MAX}")
+            }
+            Self::TooManyLeaving(count) => write!(
+                formatter,
+                "{count} upstreams that were removed still have requests outstanding: wait for some to end, then change the list"
+            ),
+            Self::NamedTwice(name) => {
+                write!(formatter, "the upstream {name} is named twice: give it a larger weight instead")
+            }
+            Self::RouteTwice(route) => {
+                write!(formatter, "two upstreams have the route {route:?}: each needs one of its own")
+            }
+            Self::Weight { name, weight } => write!(
+                formatter,
+                "the upstream {name} has weight {weight}: a weight is from 1 to {WEIGHT_MAX} (to send it nothing new, drain it)"
+            ),
+            Self::CookieName(name) => write!(
+                formatter,
+                "{name:?} cannot be a cookie's name: letters, digits and - _ . ! # $ % & ' * + ^ ` | ~ can stand in one"
+            ),
+            Self::ShortKey => {
+                write!(formatter, "the key of the affinity cookie needs at least {AFFINITY_KEY_BYTES_MIN} bytes")
+            }
+            Self::Separator(character) => write!(
+                formatter,
+                "{character:?} cannot divide a cookie's value: take an ASCII character that is no letter, digit, quote, comma, semicolon or space"
+            ),
+            Self::Senseless { setting, expected } => write!(formatter, "{setting} must be {expected}"),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {}

@@ -1,0 +1,305 @@
+//! Affinity: a client comes back to the upstream that served it, by a cookie.
+//!
+//! Either the balancer gives a cookie of its own, whose value is a keyed tag of the upstream (HMAC with SHA-256, cut to 128 bits): who
+//! holds one learns nothing about the upstream and cannot make the tag of another. Or it follows the route part that an application
+//! puts at the end of its own cookie, as Tomcat does: `JSESSIONID=0A1B2C.node1`.
+//!
+//! Where a name comes several times, **the first value that names an upstream of the group counts**, whatever stands beside it: a cookie
+//! that somebody else could plant (another path, a neighbouring domain) comes to nothing if it is junk, and does not make the client get
+//! a new cookie with every answer.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+use crate::{Affinity, AffinityKey, UpstreamSettings};
+
+/// The bits of a tag as small hex digits.
+const TAG_DIGITS: usize = 32;
+
+/// A tag as it stands in a cookie: it is compared so, and small digits are its only spelling.
+type Tag = [u8; TAG_DIGITS];
+
+/// The cookies of a list of upstreams, worked out beforehand. Upstreams go by their places in the list.
+#[derive(Debug)]
+pub(crate) struct Stickiness {
+    cookie: Box<[u8]>,
+    marks: Marks,
+}
+
+#[derive(Debug)]
+enum Marks {
+    Tags { tags: Box<[Tag]>, fields: Box<[SetCookie]> },
+    Routes { separator: u8, routes: Box<[Box<[u8]>]> },
+}
+
+/// The values of Set-Cookie for one upstream.
+#[derive(Debug)]
+struct SetCookie {
+    plain: Arc<str>,
+    secured: Arc<str>,
+}
+
+impl Stickiness {
+    pub(crate) fn new(affinity: &Affinity, upstreams: &[UpstreamSettings]) -> Self {
+        match affinity {
+            Affinity::Insert { cookie, key, max_age } => {
+                let mac = keyed(key);
+                let tags: Box<[Tag]> = upstreams.iter().map(|upstream| tag(&mac, upstream)).collect();
+                let fields = tags.iter().map(|tag| SetCookie::new(cookie, tag, *max_age)).collect();
+                Self { cookie: cookie.as_bytes().into(), marks: Marks::Tags { tags, fields } }
+            }
+            Affinity::Follow { cookie, separator } => {
+                let route =
+                    |upstream: &UpstreamSettings| upstream.route.as_ref().unwrap_or(&upstream.name).as_bytes().into();
+                let marks =
+                    Marks::Routes { separator: *separator as u8, routes: upstreams.iter().map(route).collect() };
+                Self { cookie: cookie.as_bytes().into(), marks }
+            }
+        }
+    }
+
+    /// The place of the upstream that a client's cookies name.
+    pub(crate) fn named(&self, cookies: &[&[u8]]) -> Option<usize> {
+        cookies.iter().flat_map(|line| pairs(line)).find_map(|pair| {
+            let value = pair.strip_prefix(&*self.cookie)?.trim_ascii_start().strip_prefix(b"=")?;
+            self.marks.place(value.trim_ascii())
+        })
+    }
+
+    /// The Set-Cookie value that brings a client back to the upstream at `place`; none if the cookie is the application's.
+    pub(crate) fn set_cookie(&self, place: usize, is_secured: bool) -> Option<Arc<str>> {
+        let Marks::Tags { fields, .. } = &self.marks else { return None };
+        let SetCookie { plain, secured } = fields.get(place)?;
+        Some(Arc::clone(if is_secured { secured } else { plain }))
+    }
+}
+
+/// The cookie that the balancer gives: nobody's business but its own.
+#[derive(Clone, Debug)]
+pub struct OwnCookie(Arc<Stickiness>);
+
+impl OwnCookie {
+    /// None if it follows an application's.
+    pub(crate) fn of(stickiness: &Arc<Stickiness>) -> Option<Self> {
+        matches!(stickiness.marks, Marks::Tags { .. }).then(|| Self(Arc::clone(stickiness)))
+    }
+
+    /// A line of Cookie without it, whatever its value; none if it is not there. The others stay byte for byte.
+    #[must_use]
+    pub fn taken_out_of(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let is_own = |pair: &[u8]| {
+            let rest = pair.strip_prefix(&*self.0.cookie);
+            rest.is_some_and(|rest| matches!(rest.trim_ascii_start(), [] | [b'=', ..]))
+        };
+        if !pairs(line).any(is_own) {
+            return None;
+        }
+        let others: Vec<&[u8]> = line.split(|&byte| byte == b';').filter(|pair| !is_own(pair.trim_ascii())).collect();
+        Some(others.join(&b';').trim_ascii().to_vec())
+    }
+}
+
+impl Marks {
+    fn place(&self, value: &[u8]) -> Option<usize> {
+        match self {
+            Self::Tags { tags, .. } => find_tag(tags, value.try_into().ok()?),
+            Self::Routes { separator, routes } => {
+                let value = unquoted(value);
+                let end = memchr::memrchr(*separator, value)?;
+                routes.iter().position(|route| **route == value[end + 1..])
+            }
+        }
+    }
+}
+
+/// Looks at all, whichever it is, so that the duration tells nothing.
+fn find_tag(tags: &[Tag], tag: &Tag) -> Option<usize> {
+    tags.iter().enumerate().fold(None, |found, (place, known)| if known == tag { Some(place) } else { found })
+}
+
+impl SetCookie {
+    fn new(cookie: &str, tag: &Tag, max_age: Option<Duration>) -> Self {
+        let mut field = format!("{cookie}={}; Path=/; HttpOnly; SameSite=Lax", tag.escape_ascii());
+        if let Some(max_age) = max_age {
+            // Writing to a string cannot fail.
+            let _ = write!(field, "; Max-Age={}", max_age.as_secs());
+        }
+        Self { plain: Arc::from(&*field), secured: Arc::from(format!("{field}; Secure")) }
+    }
+}
+
+/// A key of any length becomes one of the block's length.
+fn keyed(key: &AffinityKey) -> Hmac<Sha256> {
+    let mut block = [0; 64];
+    block[..32].copy_from_slice(&Sha256::digest(key.as_bytes()));
+    Hmac::new(&block.into())
+}
+
+fn tag(mac: &Hmac<Sha256>, upstream: &UpstreamSettings) -> Tag {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    let mut mac = mac.clone();
+    mac.update(if upstream.tls { b"https://" } else { b"http://" });
+    mac.update(upstream.name.as_bytes());
+    let bytes = mac.finalize().into_bytes();
+    std::array::from_fn(|digit| DIGITS[usize::from(bytes[digit / 2] >> (4 - digit % 2 * 4) & 15)])
+}
+
+/// The pairs of a Cookie field (RFC 6265, 4.2.1), without the white space around them.
+fn pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    let ends = memchr::memchr_iter(b';', line).chain(std::iter::once(line.len()));
+    ends.map(move |end| {
+        let pair = line[start..end].trim_ascii();
+        start = end + 1;
+        pair
+    })
+}
+
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upstreams(names: &[&str]) -> Vec<UpstreamSettings> {
+        let upstream = |name: &&str| UpstreamSettings {
+            name: (*name).to_owned(),
+            tls: false,
+            addresses: Vec::new(),
+            weight: 1,
+            route: name.strip_suffix(":1").map(str::to_owned),
+        };
+        names.iter().map(upstream).collect()
+    }
+
+    fn insert(key: &str, max_age: Option<Duration>) -> Affinity {
+        let key = AffinityKey::new(key).unwrap();
+        Affinity::Insert { cookie: "breme-route".to_owned(), key, max_age }
+    }
+
+    fn value(stickiness: &Stickiness, place: usize) -> String {
+        stickiness.set_cookie(place, false).unwrap().split(['=', ';']).nth(1).unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_cookie_that_was_given_leads_back() {
+        let stickiness = Stickiness::new(&insert("sixteen byte key", None), &upstreams(&["a:1", "b:1", "c:1"]));
+        for place in 0..3 {
+            let value = value(&stickiness, place);
+            for line in [
+                format!("breme-route={value}"),
+                format!("x=1; breme-route={value}; y=2"),
+                format!("x=1;breme-route = {value} ;y"),
+                format!("breme-route=junk; breme-route={value}"),
+                format!("breme-route=; =; ;;breme-route={value}"),
+            ] {
+                assert_eq!(stickiness.named(&[line.as_bytes()]), Some(place), "{line}");
+                assert_eq!(stickiness.named(&[b"a=b", line.as_bytes()]), Some(place), "{line}");
+            }
+        }
+        let both = format!("breme-route={}; breme-route={}", value(&stickiness, 2), value(&stickiness, 0));
+        assert_eq!(stickiness.named(&[both.as_bytes()]), Some(2), "of two that are good the first");
+    }
+
+    #[test]
+    fn the_own_cookie_is_taken_out_and_the_others_stay() {
+        let of = |affinity: &Affinity| OwnCookie::of(&Arc::new(Stickiness::new(affinity, &upstreams(&["a:1"]))));
+        let own = of(&insert("sixteen byte key", None)).unwrap();
+        for (line, expected) in [
+            ("breme-route=x", ""),
+            ("breme-route=x; a=b", "a=b"),
+            ("a=b; breme-route=x", "a=b"),
+            ("a=\"b\";  c = d ;breme-route = x; e", "a=\"b\";  c = d ; e"),
+            ("breme-route=x; breme-route; a=b; breme-route=", "a=b"),
+        ] {
+            let rest = own.taken_out_of(line.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(rest).unwrap(), expected, "{line}");
+        }
+        for line in ["", "a=b", "Breme-Route=x", "breme-routes=x; xbreme-route=y", "a=breme-route=x"] {
+            assert_eq!(own.taken_out_of(line.as_bytes()), None, "{line}");
+        }
+        assert!(of(&Affinity::Follow { cookie: "sid".to_owned(), separator: '.' }).is_none());
+    }
+
+    #[test]
+    fn attributes_are_those_of_the_connection_and_the_settings() {
+        let list = upstreams(&["a:1"]);
+        let stickiness = Stickiness::new(&insert("sixteen byte key", None), &list);
+        let plain = stickiness.set_cookie(0, false).unwrap();
+        assert!(plain.ends_with("; Path=/; HttpOnly; SameSite=Lax"), "{plain}");
+        assert_eq!(*stickiness.set_cookie(0, true).unwrap(), *format!("{plain}; Secure"));
+        let aged = Stickiness::new(&insert("sixteen byte key", Some(Duration::from_secs(60))), &list);
+        assert_eq!(*aged.set_cookie(0, false).unwrap(), *format!("{plain}; Max-Age=60"));
+        assert_eq!(aged.set_cookie(1, false), None);
+    }
+
+    #[test]
+    fn made_up_and_foreign_tags_name_nobody() {
+        let list = upstreams(&["a:1", "b:1"]);
+        let stickiness = Stickiness::new(&insert("sixteen byte key", None), &list);
+        let good = value(&stickiness, 0);
+        let foreign = value(&Stickiness::new(&insert("another key, 16+", None), &list), 0);
+        let removed = value(&Stickiness::new(&insert("sixteen byte key", None), &upstreams(&["c:1"])), 0);
+        let secured = [UpstreamSettings { tls: true, ..list[0].clone() }];
+        let other_scheme = value(&Stickiness::new(&insert("sixteen byte key", None), &secured), 0);
+        let flipped = |at: usize| {
+            let digit = if good.as_bytes()[at] == b'0' { "1" } else { "0" };
+            format!("{}{digit}{}", &good[..at], &good[at + 1..])
+        };
+        let made_up = [
+            foreign,
+            removed,
+            other_scheme,
+            flipped(0),
+            flipped(31),
+            good.to_uppercase() + "G",
+            good[..31].to_owned(),
+            format!("{good}0"),
+            format!("\"{good}\""),
+            "a:1".to_owned(),
+            "a".to_owned(),
+            "0".repeat(32),
+            String::new(),
+        ];
+        for value in made_up {
+            assert_eq!(stickiness.named(&[format!("breme-route={value}").as_bytes()]), None, "{value}");
+        }
+        for line in
+            [format!("Breme-Route={good}"), format!("xbreme-route={good}"), format!("breme-routex={good}"), good]
+        {
+            assert_eq!(stickiness.named(&[line.as_bytes()]), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn tags_stay_when_the_list_changes() {
+        let affinity = insert("sixteen byte key", None);
+        let before = Stickiness::new(&affinity, &upstreams(&["a:1", "b:1"]));
+        let after = Stickiness::new(&affinity, &upstreams(&["c:1", "b:1", "d:1"]));
+        assert_eq!(value(&before, 1), value(&after, 1));
+    }
+
+    #[test]
+    fn an_applications_route_is_followed_and_never_set() {
+        let follow = Affinity::Follow { cookie: "JSESSIONID".to_owned(), separator: '.' };
+        let stickiness = Stickiness::new(&follow, &upstreams(&["node1:1", "node2:1", "other"]));
+        let named = |line: &str| stickiness.named(&[line.as_bytes()]);
+        assert_eq!(named("JSESSIONID=abc.node1"), Some(0));
+        assert_eq!(named("JSESSIONID=\"abc.node2\""), Some(1));
+        assert_eq!(named("JSESSIONID=a.b.node2"), Some(1), "behind the last separator");
+        assert_eq!(named("JSESSIONID=abc.other"), Some(2), "without a route of its own, the name");
+        assert_eq!(named("JSESSIONID=old.node9; JSESSIONID=abc.node1"), Some(0));
+        for line in
+            ["JSESSIONID=abc", "JSESSIONID=node1", "JSESSIONID=abc.", "JSESSIONID=abc.node", "jsessionid=abc.node1", ""]
+        {
+            assert_eq!(named(line), None, "{line}");
+        }
+        assert_eq!(stickiness.set_cookie(0, false), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! The shard's part in an open loop: which users are free, and the arrival that one of them is kept for.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use breme_base::Instant;
+
+use crate::arrivals::{Arrival, Queue};
+use crate::run::Run;
+
+/// Where arrivals follow each other closely, a shard wakes for those together that come due within this time: waking costs more than
+/// sending.
+pub const TOGETHER_MAX: Duration = Duration::from_micros(30);
+/// That is where they are at most so far apart.
+const CLOSE: Duration = Duration::from_micros(25);
+
+/// The shard's part in an open loop.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// The schedule waits for the connections.
+    pub(super) opens_first: bool,
+    /// A user without a request has a connection all the same.
+    pub(super) connects_ahead: bool,
+    pub(super) is_capped: bool,
+    pub(super) deadline: Option<Duration>,
+    pub(super) depth: u64,
+    /// How late the shard may wake for an arrival, so that it finds others due as well.
+    pub(super) slack: Duration,
+    /// Users with nothing outstanding, and those with room for more. An entry counts only if the user says so too.
+    pub(super) idle: VecDeque<u32>,
+    pub(super) busy: VecDeque<u32>,
+    /// The next arrival, for which a free user is kept.
+    pub(super) held: Option<Arrival>,
+    /// No more will come.
+    pub(super) is_over: bool,
+    pub(super) has_ended: bool,
+}
+
+impl Open {
+    pub(super) fn of(run: &Run) -> Option<Self> {
+        let settings = run.plan().settings();
+        let open_loop = settings.open_loop.as_ref()?;
+        let connects_ahead = run.plan().connects_ahead();
+        Some(Self {
+            opens_first: connects_ahead && settings.ramp.is_zero(),
+            connects_ahead,
+            is_capped: run.queue().is_some_and(Queue::is_capped),
+            deadline: open_loop.deadline,
+            depth: settings.pipeline_depth as u64,
+            slack: slack(open_loop.pace.peak_rate() / run.shard_count().max(1) as f64),
+            idle: VecDeque::new(),
+            busy: VecDeque::new(),
+            held: None,
+            is_over: false,
+            has_ended: false,
+        })
+    }
+
+    /// When the arrival is due that a user is kept for.
+    pub(super) fn next_due(&self) -> Instant {
+        self.held.map_or(Instant::FAR, |arrival| arrival.due)
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Arrivals that could be taken now, at least.
+    pub(super) fn places(&self) -> u64 {
+        (self.idle.len() + self.busy.len()) as u64 * self.depth
+    }
+}
+
+/// The slack of a shard to which so many arrivals come in a second.
+fn slack(rate: f64) -> Duration {
+    let distance = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX);
+    if distance > CLOSE { Duration::ZERO } else { TOGETHER_MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_dense_is_woken_for_together() {
+        let micros = |rate: f64| slack(rate).as_nanos() as f64 / 1e3;
+        assert_eq!([0.0, 1.0, 20_000.0, 39_000.0].map(micros), [0.0; 4]);
+        assert_eq!([40_000.0, 50_000.0, 100_000.0, 1e8].map(micros), [30.0; 4]);
+    }
+}

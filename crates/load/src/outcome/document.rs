@@ -1,0 +1,99 @@
+//! The result as it is written down.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
+use super::generator::GeneratorUse;
+use super::sessions::{ScenarioSummary, StepSummary};
+use super::settings::SettingsSummary;
+use super::times::{Lateness, TimeSummary};
+use crate::run::Run;
+use crate::series::Row;
+use crate::tally::ErrorKind;
+
+/// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or goes.
+pub(super) const SCHEMA_VERSION: u32 = 1;
+
+/// The result of `breme load`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Outcome {
+    /// The version of this layout.
+    pub schema_version: u32,
+    /// The version of breme.
+    pub breme_version: String,
+    /// When the run began, in seconds since 1970-01-01 00:00:00 UTC.
+    pub started_at_unix_s: u64,
+    /// The same in nanoseconds.
+    pub started_at_unix_ns: u64,
+    /// When the run began, by the monotonic clock (`CLOCK_MONOTONIC`) that all its instants are read from: so that what another process
+    /// of this machine has measured can be laid over it.
+    pub started_at_monotonic_ns: u64,
+    /// Whether the numbers say something about the server. If not, `invalid_reasons` say why.
+    pub valid: bool,
+    /// Why the numbers say more about the generator than about the server; empty if `valid`.
+    pub invalid_reasons: Vec<String>,
+    /// What should be known besides.
+    pub notes: Vec<String>,
+    /// The run was ended before its time.
+    pub interrupted: bool,
+    /// From the beginning to the last answer, or to the instant from which nothing new was sent, whichever came first.
+    pub elapsed_ns: u64,
+    /// Of an open loop: requests (with a scenario, sessions) that were due, per second. A closed loop has no schedule: it offers
+    /// what it sends.
+    pub offered_rate: f64,
+    /// Answers per second.
+    pub achieved_rate: f64,
+    /// How long requests waited for the generator: from the instant at which they were due, and a connection was free, to
+    /// their sending. Part of the response time, and no fault of the server.
+    pub lateness: Lateness,
+    /// What came of the schedule; none for a closed loop.
+    pub open_loop: Option<OpenLoopSummary>,
+    /// What the generator itself used.
+    pub generator: GeneratorUse,
+    /// Requests, by what became of them.
+    pub requests: Requests,
+    /// Errors by kind, those that happened. `status` and `assertion` are of answered requests, the others of failed ones.
+    pub errors: BTreeMap<String, u64>,
+    /// Answers by status.
+    pub statuses: BTreeMap<String, u64>,
+    /// Bytes.
+    pub bytes: Bytes,
+    /// Connections.
+    pub connections: Connections,
+    /// Sent → done, of answers of every status; time-outs are in it at their limit.
+    pub service_time: TimeSummary,
+    /// Due → done, of the same requests. In an open loop the waiting for a free connection is in it.
+    pub response_time: TimeSummary,
+    /// Sent → first byte of the answer.
+    pub first_byte_time: TimeSummary,
+    /// From asking for a connection to having it, without the handshake of TLS.
+    pub connect_time: TimeSummary,
+    /// From having a connection to the end of the handshake of TLS.
+    pub handshake_time: TimeSummary,
+    /// What was agreed on with the server, if TLS was spoken.
+    pub tls: Option<TlsSummary>,
+    /// Of scenarios: what became of their sessions.
+    pub scenarios: Vec<ScenarioSummary>,
+    /// Of scenarios: each step by its name.
+    pub steps: Vec<StepSummary>,
+    /// Interval by interval; for runs of more than 3600 of them, two, four … in one row.
+    pub series: Vec<Row>,
+    /// What was asked for.
+    pub settings: SettingsSummary,
+}
+
+impl Outcome {
+    /// Whether anything that the user expected of the answers was not so.
+    #[must_use]
+    pub fn expectations_failed(&self, run: &Run) -> bool {
+        let count = |kind: ErrorKind| self.errors.get(kind.name()).copied().unwrap_or(0);
+        let has_checks = match run.plan().scenarios() {
+            Some(scenarios) => scenarios.has_checks(),
+            None => run.plan().settings().expectations.any(),
+        };
+        has_checks && count(ErrorKind::Status) + count(ErrorKind::Assertion) + count(ErrorKind::Capture) > 0
+    }
+}

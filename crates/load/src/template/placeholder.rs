@@ -1,0 +1,160 @@
+//! What stands in braces: how it is read, and what it becomes.
+
+use std::io::Write;
+
+use breme_base::Random;
+
+use crate::encoding::{Encoding, split_encoding};
+use crate::zipf::{self, Zipf};
+
+/// The most random characters that one placeholder may ask for.
+pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What a fault tells of them.
+pub(super) const KNOWN: &str = "{seq}, {uniform:A:B}, {zipf:N:S} and {random:BYTES} are known, and the names that --var gives a value; a brace itself is written {{ or }}";
+/// How each of them begins.
+pub(super) const OPENINGS: [&str; 4] = ["{seq}", "{uniform:", "{zipf:", "{random:"];
+const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZab";
+
+/// What takes the place of a name in braces.
+#[derive(Clone, Debug)]
+pub(crate) enum Placeholder {
+    Sequence,
+    Uniform(u64, u64),
+    Zipf(Box<Zipf>),
+    Random(usize),
+    Session,
+    Variable(usize, Encoding),
+}
+
+/// What a template is filled with.
+pub(crate) struct Inputs<'a> {
+    /// The request's number, from 1.
+    pub sequence: u64,
+    /// The session's number, from 1.
+    pub session: u64,
+    pub random: &'a mut Random,
+    /// The values of the variables.
+    pub values: &'a [Vec<u8>],
+}
+
+impl Placeholder {
+    /// In a scenario.
+    pub(super) fn parse_variable(name: &str, variables: &[String]) -> Result<Self, String> {
+        let (base, encoding) = split_encoding(name);
+        let Some(index) = variables.iter().position(|variable| variable == base) else {
+            return match base {
+                "session" if encoding.is_empty() => Ok(Self::Session),
+                "seq" | "uniform" | "zipf" | "random" => Self::parse_known(name),
+                _ => Err(unknown_name(base, variables)),
+            };
+        };
+        Ok(Self::Variable(index, Encoding::parse(base, encoding)?))
+    }
+
+    /// Outside of one.
+    pub(super) fn parse_known(name: &str) -> Result<Self, String> {
+        let mut parts = name.split(':');
+        let (kind, arguments) = (parts.next().unwrap_or_default(), parts.collect::<Vec<_>>());
+        match (kind, arguments.as_slice()) {
+            ("seq", []) => Ok(Self::Sequence),
+            ("uniform", [low, high]) => Self::uniform(low, high),
+            ("zipf", [count, exponent]) => Self::zipf(count, exponent),
+            ("random", [length]) => Self::random(length),
+            _ => Err(format!("{{{name}}} is not a placeholder; {KNOWN}")),
+        }
+    }
+
+    fn uniform(low: &str, high: &str) -> Result<Self, String> {
+        match (low.parse(), high.parse()) {
+            (Ok(low), Ok(high)) if low <= high => Ok(Self::Uniform(low, high)),
+            _ => Err(format!(
+                "{{uniform:{low}:{high}}} needs two whole numbers, the smaller first, as in {{uniform:1:100}}"
+            )),
+        }
+    }
+
+    fn zipf(count: &str, exponent: &str) -> Result<Self, String> {
+        match (count.parse(), exponent.parse()) {
+            (Ok(count), Ok(exponent))
+                if (1..=zipf::COUNT_MAX).contains(&count) && (0.0..=zipf::EXPONENT_MAX).contains(&exponent) =>
+            {
+                Ok(Self::Zipf(Box::new(Zipf::new(count, exponent))))
+            }
+            _ => Err(format!(
+                "{{zipf:{count}:{exponent}}} needs a count from 1 to {} and an exponent from 0 to {}, as in {{zipf:1000:0.9}}",
+                zipf::COUNT_MAX,
+                zipf::EXPONENT_MAX
+            )),
+        }
+    }
+
+    fn random(length: &str) -> Result<Self, String> {
+        match length.parse() {
+            Ok(length) if length <= RANDOM_BYTES_MAX => Ok(Self::Random(length)),
+            _ => Err(format!(
+                "{{random:{length}}} needs a number of bytes up to {RANDOM_BYTES_MAX}, as in {{random:16}}"
+            )),
+        }
+    }
+
+    pub(crate) fn render(&self, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Sequence => push_number(inputs.sequence, out),
+            Self::Uniform(low, high) => push_number(inputs.random.between(*low, *high), out),
+            Self::Zipf(zipf) => push_number(zipf.draw(inputs.random), out),
+            Self::Random(length) => push_random(*length, inputs.random, out),
+            Self::Session => push_number(inputs.session, out),
+            Self::Variable(index, encoding) => {
+                let value = inputs.values.get(*index).map_or(&[][..], Vec::as_slice);
+                encoding.push(value, out);
+            }
+        }
+    }
+}
+
+fn unknown_name(name: &str, variables: &[String]) -> String {
+    let suggestion = match breme_base::nearest(name, variables.iter().map(String::as_str)) {
+        Some(known) => format!("did you mean {{{known}}}?"),
+        _ => format!(
+            "define it under [variables] or capture it in an earlier step, or write {{{{{name}}}}} for the text itself"
+        ),
+    };
+    format!("{{{name}}} is neither a variable nor a placeholder; {suggestion}")
+}
+
+pub(crate) fn push_number(number: u64, out: &mut Vec<u8>) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "{number}");
+}
+
+/// Six bits a character; the two letters that stand twice in the alphabet are drawn again, so that all are equally likely.
+fn push_random(length: usize, random: &mut Random, out: &mut Vec<u8>) {
+    let end = out.len() + length;
+    out.reserve(length);
+    while out.len() < end {
+        let mut bits = random.next_u64();
+        for _ in 0..10 {
+            let index = (bits & 63) as usize;
+            bits >>= 6;
+            if index < 62 && out.len() < end {
+                out.push(ALPHABET[index]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_characters_are_all_equally_likely() {
+        let mut out = Vec::new();
+        push_random(620_000, &mut Random::new(1), &mut out);
+        for letter in &ALPHABET[..62] {
+            let count = out.iter().filter(|&byte| byte == letter).count();
+            assert!((9_500..10_500).contains(&count), "{} {count}", *letter as char);
+        }
+    }
+}
