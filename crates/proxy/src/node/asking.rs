@@ -81,6 +81,7 @@ impl Turn<'_> {
             Asking::Answered => return Ok(()),
             Asking::Waiting => {
                 self.write_request(key, client, head, hops_left, None)?;
+                self.keep_cookies(key, head.fields);
                 if let Some(exchange) = self.exchange(key) {
                     exchange.stage = Stage::Waiting;
                 }
@@ -158,6 +159,8 @@ impl Turn<'_> {
         }
         let mut buffer = self.node.take_buffer();
         let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
+        let accepts_trailers =
+            self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.asked.accepts_trailers);
         // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
         let scheme = self.shared.role.scheme_of(head.target, client.is_secured);
         let normalised = head
@@ -178,7 +181,7 @@ impl Turn<'_> {
             asked,
             asker,
             with_upgrade,
-            accepts_trailers: may_have_trailers(head),
+            accepts_trailers,
             hops_left,
             conditions,
             own_cookie: own_cookie.as_ref(),

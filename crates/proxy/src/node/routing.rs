@@ -20,14 +20,23 @@ const ADDRESSES_TRIED_MAX: usize = 4;
 const UPSTREAMS_TRIED_MAX: usize = 3;
 /// Lines of Cookie that the balancer is shown.
 const COOKIE_LINES_MAX: usize = 8;
+/// What separates lines of Cookie that are kept as one.
+pub(super) const COOKIES_JOINED_BY: &[u8] = b"; ";
 /// The port of `http://` URLs that name none.
 const HTTP_PORT: u16 = 80;
 
 impl Turn<'_> {
-    /// Sends an exchange upstream whose request was written before.
+    /// Sends an exchange upstream that has waited, and whose request was written before.
     pub(super) fn go_upstream(&mut self, key: ExchangeKey) {
+        let cookies = self.exchange(key).map(|exchange| std::mem::take(&mut exchange.cookies)).unwrap_or_default();
+        self.go_upstream_with_cookies(key, &cookies);
+    }
+
+    /// The same for one that has these cookies, as one line.
+    #[inline]
+    pub(super) fn go_upstream_with_cookies(&mut self, key: ExchangeKey, cookies: &[u8]) {
         let gone = match self.shared.role {
-            Role::Reverse { .. } => self.choose_and_reach(key, &[]),
+            Role::Reverse { .. } => self.choose_and_reach(key, &[cookies]),
             Role::Forward { .. } => self.resolve(key),
         };
         if let Err(failure) = gone {
@@ -45,6 +54,16 @@ impl Turn<'_> {
             self.choose_and_reach(key, &cookies[..count])
         } else {
             self.choose_and_reach(key, &[])
+        }
+    }
+
+    /// Keeps the cookies of a request that is to wait, if they say where it goes.
+    pub(super) fn keep_cookies(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) {
+        if let Role::Reverse { group, .. } = &self.shared.role
+            && group.reads_cookies()
+            && let Some(exchange) = self.exchange(key)
+        {
+            exchange.cookies = joined_cookies(fields).unwrap_or_default();
         }
     }
 
@@ -90,6 +109,13 @@ impl Turn<'_> {
             self.fail(key, &failure);
         }
     }
+}
+
+/// The lines of Cookie that the balancer is shown, as one (RFC 9113, 8.2.3); none if there is none.
+pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
+    fields.first("Cookie")?;
+    let lines: Vec<&[u8]> = fields.all("Cookie").take(COOKIE_LINES_MAX).collect();
+    Some(lines.join(COOKIES_JOINED_BY))
 }
 
 /// Reverse: one of the upstreams.
