@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use breme_balance::OwnCookie;
-use breme_cache::normalise_authority;
+use breme_cache::{Scheme, normalise_authority};
 use breme_http1::{FieldBlock, Fields, Framing, LastChunk, Method, RequestHead, Target, Version};
 use foldhash::fast::FixedState;
 
@@ -173,7 +173,9 @@ impl Turn<'_> {
             Role::Reverse { host: HostRule::Upstream, .. } => None,
             Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => asked,
         };
-        let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
+        // What upstream is told must follow from the key: of what a forward proxy is asked, that is the target's scheme, however it was reached.
+        let is_secured = scheme == Scheme::Https;
+        let asker = Asker { address: &client.address, is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
         let own_cookie = self.own_cookie(head.fields);
         let passing = Passing {

@@ -122,12 +122,27 @@ pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
 impl Turn<'_> {
     /// Chooses another upstream, if there is one and not too many requests were in need of that.
     fn choose_again(&mut self, key: ExchangeKey) -> bool {
-        let is_chosen = self.may_try_again() && self.choose_upstream(key, &[]).is_ok();
+        if !self.has_other(key) || !self.take_retry() {
+            return false;
+        }
+        let is_chosen = self.choose_upstream(key, &[]).is_ok();
         if is_chosen {
-            self.shared.retry_budget.take();
             self.node.counts.second_choices.add();
+        } else {
+            // Somebody else took the last place.
+            self.shared.retry_budget.give_back();
         }
         is_chosen
+    }
+
+    fn has_other(&self, key: ExchangeKey) -> bool {
+        let exchange = self.node.exchanges.get(key.index());
+        match (&self.shared.role, exchange.map(|exchange| &exchange.route)) {
+            (Role::Reverse { group, .. }, Some(Route::Upstream { choice, tried, .. })) => {
+                group.has_other(&[&tried[..], &[choice.upstream]].concat())
+            }
+            _ => false,
+        }
     }
 
     /// Chooses an upstream that was not tried before. If there is none, the route stays as it is.
