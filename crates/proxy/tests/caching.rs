@@ -538,3 +538,24 @@ fn failure(status: &str, error: &str, told: &str) -> String {
     let kind = "Content-Type: text/plain; charset=utf-8";
     head(&[&format!("HTTP/1.1 {status}"), &length, DATE, kind, "Cache-Control: no-store", error]) + told
 }
+
+/// Followers that go away leave no trace, by a reset or, where that is said, by the end of their sending; the others have the answer.
+#[test]
+fn followers_may_leave() {
+    for (seed, abort_on_close) in (0..8).map(|seed| (seed, seed % 2 == 0)) {
+        let follower = || Script::new().connect().wait(seconds(1)).send(GET).wait(seconds(1));
+        let leaves = match abort_on_close {
+            true => follower().finish().expect_end().part_after_end(),
+            false => follower().close(Close::Abort).expect_closed(Ending::Any),
+        };
+        let leader = Script::new().connect().send(GET).expect(text(relayed(FRESH, "hello", "fwd=uri-miss; stored")));
+        let stays = follower().expect(text(stored(FRESH, "hello", 4, "fwd=uri-miss; ttl=56; collapsed")));
+        let upstream = Acts::new().expect(GET).wait(seconds(4)).send(origin(FRESH, "hello")).expect_end();
+        let cache = cache();
+        let settings = Settings { abort_on_close, ..silent() };
+        let clients = vec![leader.part(), leaves.clone(), stays.part(), leaves];
+        let play = Play { cache: Some(cache.clone()), settings, seed, ..Play::new(clients, vec![upstream]) };
+        let counts = play.run();
+        assert_eq!((counts.clients_gone, counts.answers[1].count, cache.statistics().fills), (2, 2, 0));
+    }
+}
