@@ -77,6 +77,14 @@ impl Group {
         Ok(choice)
     }
 
+    /// Whether there is one that may be asked and is none of these.
+    #[must_use]
+    pub fn has_other(&self, tried: &[UpstreamId]) -> bool {
+        let roster = self.roster.load();
+        let question = Question { roster: &roster, now: Instant::ZERO, key: 0, tried };
+        roster.candidates.iter().any(|candidate| question.is_open(candidate))
+    }
+
     /// Whether [`Hints::cookies`] are read.
     #[must_use]
     pub fn reads_cookies(&self) -> bool {

@@ -2,6 +2,9 @@
 //!
 //! A request is borrowed for the call. What may be needed later, by a fill or a follower, is [kept](crate::fields::Kept).
 
+use std::any::Any;
+use std::sync::Arc;
+
 use breme_base::{Instant, UnixSeconds};
 use breme_http1::{FieldBlock, Fields, Method};
 
@@ -50,6 +53,21 @@ pub struct ResponseHead<'a, 'f> {
     /// Lines that the proxy adds to each answer that comes this way (Via), stored with it.
     pub added: &'a FieldBlock,
 }
+
+/// Why there is no answer, as far as it concerns those who wait for the same one.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// It lies with this request or its client: the others ask again.
+    Own,
+    /// Nobody could be asked, whatever the request is: so there is no answer for the others either.
+    Unreached(Told),
+    /// Upstream had the request and gave no answer. Another request for the same may have one, so one of those who wait asks again; who has waited for two
+    /// such has none.
+    Unanswered(Told),
+}
+
+/// What a client is told where there is no answer. To the cache it means nothing.
+pub type Told = Arc<dyn Any + Send + Sync>;
 
 /// Whom to wake: a shard, and what to tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

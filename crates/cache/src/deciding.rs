@@ -122,6 +122,7 @@ impl Cache {
             at: now,
             is_conditional: is_conditional(&fields),
             is_for_origin: fields.has("if-match") || fields.has("if-unmodified-since"),
+            went_unanswered: false,
         }
     }
 }

@@ -7,7 +7,8 @@
 //!             ┌─ Streaming ─── Settling ─── Done        in the store, or at least whole
 //!   Asking ───┤      └──────── Broken      broke off; who has not begun asks again
 //!             ├─ Stale                     upstream failed; an older response may be served
-//!             └─ Released                  not for everyone, or failed: each asks for itself
+//!             ├─ Failed                    there is no answer; the fault says for whom
+//!             └─ Released                  not for everyone: each asks for itself
 //! ```
 //!
 //! Locks: whoever holds a shard may lock a fill, never the reverse.
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use breme_http1::FieldBlock;
 
-use crate::asking::{Waiter, Wakes};
+use crate::asking::{Fault, Waiter, Wakes};
 use crate::fields::Kept;
 use crate::groups::{GroupId, Groups};
 use crate::selecting::{Cookies, matches};
@@ -78,8 +79,10 @@ pub(crate) enum Phase {
     Settling,
     Done(Arc<Stored>),
     Stale(Arc<Stored>, Option<u16>),
-    /// True: it is of no use to wait for the next one either.
-    Released(bool),
+    /// No head has come.
+    Failed(Fault),
+    /// It is of no use to wait for the next one either.
+    Released,
     Broken,
 }
 
@@ -189,7 +192,7 @@ impl FillState {
     pub(crate) fn begin(&self, stream: Stream, is_shared: bool, wakes: &mut Wakes) {
         let mut inner = self.lock();
         inner.stream = Some(stream);
-        inner.phase = if is_shared { Phase::Streaming } else { Phase::Released(true) };
+        inner.phase = if is_shared { Phase::Streaming } else { Phase::Released };
         inner.wake(wakes);
     }
 
@@ -233,14 +236,13 @@ impl FillState {
         self.close();
         let mut inner = self.lock();
         inner.phase = match (outcome, &inner.phase) {
-            (Outcome::Done(_) | Outcome::Ended, Phase::Released(alone)) => Phase::Released(*alone),
+            (Outcome::Done(_) | Outcome::Ended | Outcome::Failed(_), Phase::Released) => Phase::Released,
             (Outcome::Done(stored), _) => Phase::Done(stored),
             (Outcome::Stale(stored, status), _) => Phase::Stale(stored, status),
             (Outcome::Ended, _) => Phase::Streaming,
-            (Outcome::Failed, Phase::Asking) => Phase::Released(false),
-            (Outcome::Failed, Phase::Released(alone)) => Phase::Released(*alone),
-            (Outcome::Failed, _) => Phase::Broken,
-            (Outcome::Released, _) => Phase::Released(true),
+            (Outcome::Failed(fault), Phase::Asking) => Phase::Failed(fault),
+            (Outcome::Failed(_), _) => Phase::Broken,
+            (Outcome::Released, _) => Phase::Released,
         };
         if let Some(stream) = &mut inner.stream {
             stream.length = stream.length.or(Some(stream.came()));
@@ -261,7 +263,7 @@ pub(crate) enum Outcome {
     /// Not for everyone.
     Released,
     /// There is no answer, or it broke off.
-    Failed,
+    Failed(Fault),
 }
 
 impl Inner {

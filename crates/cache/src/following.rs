@@ -7,7 +7,7 @@ use breme_http1::FieldBlock;
 use bytes::Bytes;
 
 use crate::Answer;
-use crate::asking::{Moment, Waiter};
+use crate::asking::{Fault, Moment, Told, Waiter};
 use crate::cache::Cache;
 use crate::filling::{FillState, Inner, Phase, Stream};
 use crate::pending::AskedFor;
@@ -37,6 +37,8 @@ pub enum Followed {
     Waiting,
     /// The answer is not for it: [`Follower::ask_again`].
     LetGo,
+    /// There is no answer, and it is of no use to ask again.
+    Failed(Told),
     /// The answer, whole.
     Answer(Box<Answer>),
     /// The answer's head; its content is to be [read](Follower::read) as it comes.
@@ -124,10 +126,11 @@ impl Follower {
             }
             (Phase::Done(stored), _) => (Arc::clone(stored), None),
             (Phase::Stale(stored, status), _) => (Arc::clone(stored), *status),
-            (Phase::Released(alone), _) => {
-                self.alone = *alone;
+            (Phase::Released, _) => {
+                self.alone = true;
                 return Followed::LetGo;
             }
+            (Phase::Failed(fault), _) => return self.asked.fail(fault),
             (Phase::Streaming | Phase::Broken, _) => return Followed::LetGo,
         };
         drop(inner);
@@ -198,6 +201,17 @@ impl Follower {
 
     fn waiter(&self) -> Option<Waiter> {
         self.fill.lock().seats[self.seat].as_ref().map(|seat| seat.waiter)
+    }
+}
+
+impl AskedFor {
+    /// What becomes of one who has waited for an answer that will not come.
+    fn fail(&mut self, fault: &Fault) -> Followed {
+        match fault {
+            Fault::Own => Followed::LetGo,
+            Fault::Unanswered(_) if !std::mem::replace(&mut self.went_unanswered, true) => Followed::LetGo,
+            Fault::Unreached(told) | Fault::Unanswered(told) => Followed::Failed(told.clone()),
+        }
     }
 }
 

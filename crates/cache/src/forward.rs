@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use breme_http1::FieldBlock;
 
-use crate::asking::{Moment, ResponseHead, Wakes};
+use crate::asking::{Fault, Moment, ResponseHead, Wakes};
 use crate::cache::Cache;
 use crate::filling::{FillState, Outcome, Shard};
 use crate::key::Key;
@@ -171,9 +171,9 @@ impl Forward {
     }
 
     /// There is no answer, or it broke off. Before its head, what comes back may be given to the client instead of an error.
-    pub fn handle_failure(mut self, moment: Moment, wakes: &mut Wakes) -> Option<Answer> {
+    pub fn handle_failure(mut self, moment: Moment, fault: Fault, wakes: &mut Wakes) -> Option<Answer> {
         match &mut self.work {
-            Work::Fetch(fetch) => fetch.handle_failure(moment, self.report, wakes),
+            Work::Fetch(fetch) => fetch.handle_failure(moment, self.report, fault, wakes),
             _ => None,
         }
     }
@@ -190,9 +190,17 @@ impl Forward {
     }
 }
 impl Fetch {
-    fn handle_failure(&mut self, moment: Moment, report: CacheStatus, wakes: &mut Wakes) -> Option<Answer> {
+    fn handle_failure(
+        &mut self,
+        moment: Moment,
+        report: CacheStatus,
+        fault: Fault,
+        wakes: &mut Wakes,
+    ) -> Option<Answer> {
         let answer = if self.has_head { None } else { self.stale_answer(moment, None, report, wakes) };
-        self.finish(Outcome::Failed, wakes);
+        // Where this client has its own wishes, there may be something stale for the others.
+        let fault = if self.asked.directives.restricts() { Fault::Own } else { fault };
+        self.finish(Outcome::Failed(fault), wakes);
         answer
     }
 
@@ -216,7 +224,7 @@ impl Fetch {
 /// Who forgets to say how it ended has failed. Nobody is woken then: those who wait find out at their deadlines.
 impl Drop for Fetch {
     fn drop(&mut self) {
-        self.finish(Outcome::Failed, &mut Wakes::new());
+        self.finish(Outcome::Failed(Fault::Own), &mut Wakes::new());
     }
 }
 

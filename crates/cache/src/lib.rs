@@ -53,7 +53,7 @@ mod structured;
 mod validation;
 
 pub use answer::{Answer, Content, Standing};
-pub use asking::{Moment, Request, ResponseHead, Waiter, Wakes};
+pub use asking::{Fault, Moment, Request, ResponseHead, Told, Waiter, Wakes};
 pub use cache::{Cache, SettingsError};
 pub use deciding::Asked;
 pub use following::{Followed, Follower, Reading, StreamedHead};

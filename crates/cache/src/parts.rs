@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use breme_http1::{ByteRange, FieldBlock, Ranges, only_tag, parse_ranges};
+use breme_http1::{ByteRange, FieldBlock, Ranges, is_targeted_cache_control, only_tag, parse_ranges};
 
 use crate::fields::{FieldValues, lines};
 use crate::ranges::is_of_sent_bytes;
@@ -92,6 +92,17 @@ fn contradicts(new: &FieldBlock, old: &FieldBlock) -> bool {
     is_other("content-encoding") || is_other("content-type")
 }
 
+/// Whether the older part says for how long or for whom it may be used by a line that the newer one lacks. What is joined has the lines of both (RFC 9110,
+/// 15.3.7.3) and is used by the newer one's own, which must then be all that there are. They always are where an origin says in each part what it says of
+/// the whole (15.3.7).
+fn lacks_terms(new: &FieldBlock, old: &FieldBlock) -> bool {
+    let mut names = lines(old.as_bytes()).filter_map(|(name, _)| std::str::from_utf8(name).ok());
+    names.any(|name| {
+        let is_term = ["Cache-Control", "Expires"].iter().any(|known| name.eq_ignore_ascii_case(known));
+        (is_term || is_targeted_cache_control(name)) && !new.has(name)
+    })
+}
+
 /// Two stored parts that can be joined.
 #[derive(Debug)]
 pub(crate) struct Joint<'s> {
@@ -106,7 +117,10 @@ impl<'s> Joint<'s> {
     /// RFC 9110, 15.3.7.3: the same representation by a strong tag, and no gap. Both together are at most `bytes_max` long.
     pub(crate) fn of(old: &'s Stored, new: &'s Stored, bytes_max: u64) -> Option<Self> {
         let tag = |stored: &'s Stored| stored.block().first_value("etag").and_then(only_tag);
-        let is_same = tag(old)?.is_strongly(tag(new)?) && !contradicts(new.block(), old.block());
+        let (new_lines, old_lines) = (new.block(), old.block());
+        let is_same = tag(old)?.is_strongly(tag(new)?)
+            && !contradicts(new_lines, old_lines)
+            && !lacks_terms(new_lines, old_lines);
         let (old_part, new_part) = (Part::of(old.block())?, Part::of(new.block())?);
         let both = old_part.joined(new_part)?;
         let length_max = new_part.length().saturating_mul(JOINED_TIMES_MAX).max(JOINED_BYTES_FREE).min(bytes_max);

@@ -22,6 +22,8 @@ pub(crate) struct AskedFor {
     pub(crate) is_conditional: bool,
     /// It has conditions that only the origin can judge.
     pub(crate) is_for_origin: bool,
+    /// It has waited for an answer to the same that never came.
+    pub(crate) went_unanswered: bool,
 }
 
 impl AskedFor {

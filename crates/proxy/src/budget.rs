@@ -43,25 +43,26 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// Whether there is a retry in it; if not, that is counted. `requests`: so many have gone out so far, each counted once; `percent` of them may be repeated (0:
+    /// Takes a retry, if there is one; if not, that is counted. `requests`: so many have gone out so far, each counted once; `percent` of them may be repeated (0:
     /// all of them).
-    pub(crate) fn has(&self, now: Instant, percent: u32, requests: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn take(&self, now: Instant, percent: u32, requests: impl FnOnce() -> u64) -> bool {
         if percent == 0 {
             return true;
         }
         let mut bucket = self.bucket();
         bucket.fill(now, u64::from(percent), requests());
-        let has = bucket.saved >= RETRY;
-        if !has {
-            self.denied.fetch_add(1, Ordering::Relaxed);
+        let rest = bucket.saved.checked_sub(RETRY);
+        match rest {
+            Some(rest) => bucket.saved = rest,
+            None => drop(self.denied.fetch_add(1, Ordering::Relaxed)),
         }
-        has
+        rest.is_some()
     }
 
-    /// One was taken.
-    pub(crate) fn take(&self) {
+    /// One that was taken was of no use.
+    pub(crate) fn give_back(&self) {
         let mut bucket = self.bucket();
-        bucket.saved = bucket.saved.saturating_sub(RETRY);
+        bucket.saved = (bucket.saved + RETRY).min(SAVED_MAX);
     }
 
     /// Requests that were not sent again for want of it.
@@ -97,8 +98,7 @@ mod tests {
     /// Retries as long as there are any.
     fn spend(budget: &RetryBudget, now: Instant, percent: u32, requests: u64) -> u64 {
         let mut spent = 0;
-        while spent < 10_000 && budget.has(now, percent, || requests) {
-            budget.take();
+        while spent < 10_000 && budget.take(now, percent, || requests) {
             spent += 1;
         }
         spent
@@ -113,6 +113,18 @@ mod tests {
         assert_eq!(spend(&budget, at(0), 20, 55), 1, "parts are added up");
         assert_eq!(spend(&budget, at(0), 20, 1_000_000), 100, "no more is saved up than that");
         assert_eq!(budget.denied(), 5);
+    }
+
+    #[test]
+    fn many_shards_together_take_no_more_than_there_is() {
+        let budget = RetryBudget::default();
+        let spent: u64 = std::thread::scope(|scope| {
+            let shards: Vec<_> = (0..8).map(|_| scope.spawn(|| spend(&budget, at(0), 20, 50))).collect();
+            shards.into_iter().map(|shard| shard.join().unwrap()).sum()
+        });
+        assert_eq!((spent, budget.denied()), (100, 8));
+        budget.give_back();
+        assert_eq!(spend(&budget, at(0), 20, 50), 1);
     }
 
     #[test]

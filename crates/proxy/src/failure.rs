@@ -1,6 +1,7 @@
 //! Why the proxy answers in the upstream's place: one table of status, error type (RFC 9209, 2.3) and text.
 
 use std::fmt;
+use std::sync::Arc;
 
 use breme_balance::NoChoice;
 use breme_http1::ClientError;
@@ -48,11 +49,21 @@ pub(crate) enum Failure {
     NothingToPurge,
     /// The client has sent more than it may.
     TooMany(TooMany),
+    /// Another request for the same has failed so.
+    Shared(Arc<SharedFailure>),
+}
+
+/// A failure with whom it concerns, for all who waited for the answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SharedFailure {
+    pub(crate) failure: Failure,
+    pub(crate) upstream: Option<Arc<str>>,
 }
 
 impl Failure {
     pub(crate) fn status(&self) -> u16 {
         match self {
+            Self::Shared(shared) => shared.failure.status(),
             Self::NoUpstream(_) | Self::Resolve(ResolveError::Busy) | Self::Connect(ConnectError::NoResources) => 503,
             Self::Connect(ConnectError::TimedOut)
             | Self::Resolve(ResolveError::TimedOut)
@@ -91,6 +102,7 @@ impl Failure {
             Self::TakingTimeout => "connection_write_timeout",
             Self::Target(TargetRefusal::Address) => "destination_ip_prohibited",
             Self::Loop => "proxy_loop_detected",
+            Self::Shared(shared) => return shared.failure.error_type(),
             Self::Target(_)
             | Self::NoTunnels
             | Self::NotAbsolute
@@ -121,8 +133,17 @@ impl Failure {
     pub(crate) fn retry_after(&self) -> Option<u64> {
         match self {
             Self::TooMany(too_many) => Some(too_many.seconds()),
+            Self::Shared(shared) => shared.failure.retry_after(),
             Self::NoUpstream(NoChoice::AllFull) => Some(1),
             _ => None,
+        }
+    }
+
+    /// What the one is called that it is about; none: `asked`, if somebody was asked.
+    pub(crate) fn upstream<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
+        match self {
+            Self::Shared(shared) => shared.upstream.as_deref(),
+            _ => asked,
         }
     }
 
@@ -166,6 +187,7 @@ impl fmt::Display for Reason<'_> {
             }
             Failure::MayNotPurge => "PURGE is not for your address",
             Failure::NothingToPurge => "PURGE is for URLs that could be stored",
+            Failure::Shared(shared) => return shared.failure.reason().fmt(formatter),
             Failure::TooMany(too_many) => {
                 let seconds = too_many.seconds();
                 return write!(formatter, "too many requests have come from your address; ask again in {seconds} s");

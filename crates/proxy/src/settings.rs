@@ -26,6 +26,9 @@ pub struct Settings {
     pub retry_percent_max: u32,
     /// Pass on requests to speak another protocol on the connection (`Upgrade`, as for WebSocket); if not, the field is removed.
     pub upgrades: bool,
+    /// A client that ends its sending while it waits for an answer is taken for one that has left. If not, it may still read: it may have ended only its
+    /// half of the connection.
+    pub abort_on_close: bool,
     /// What each client may take of the proxy.
     pub clients: ClientLimits,
     /// Requests that wait while every upstream has as many as it may have.
@@ -194,6 +197,7 @@ impl Settings {
             retries_max: 1,
             retry_percent_max: 20,
             upgrades: true,
+            abort_on_close: false,
             clients: ClientLimits::default(),
             queue: QueueSettings::default(),
             relay_bytes_max: 64 * 1024,

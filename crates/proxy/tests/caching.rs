@@ -494,3 +494,68 @@ fn parts_are_stored_and_joined() {
     let counts = play(vec![client], vec![upstream]);
     assert_eq!((counts.cache_hits, counts.cache_misses, counts.cache_bytes), (4, 2, 16));
 }
+
+/// Many at once ask for the same of an upstream at which nobody listens: one attempt, and all are told.
+#[test]
+fn those_who_wait_for_an_upstream_that_is_down_are_told_at_once() {
+    let text_ = "dead.example:80: the upstream refused the connection.\n";
+    let error = "Proxy-Status: breme; error=connection_refused; next-hop=\"dead.example:80\"";
+    let got = failure("502 Bad Gateway", error, text_);
+    let clients = (0..20).map(|_| Script::new().connect().send(GET).expect(text(&got)).part()).collect();
+    let play =
+        Play { cache: Some(cache()), has_dead_upstream: true, upstreams: Vec::new(), ..Play::new(clients, Vec::new()) };
+    let counts = play.run();
+    assert_eq!((counts.connects_failed, counts.answers[4].count), (1, 20));
+}
+
+/// An upstream that takes requests and gives no answer is asked twice, not once for each who waits.
+#[test]
+fn an_upstream_that_gives_no_answer_is_asked_twice() {
+    let told = "up0.example:80: the upstream closed the connection before it answered.\n";
+    let error = "Proxy-Status: breme; error=connection_terminated; next-hop=\"up0.example:80\"";
+    let got = failure("502 Bad Gateway", error, told);
+    let asks = |seconds: u64| Script::new().connect().send(GET).expect(text(later(seconds, &got))).part();
+    let clients = std::iter::once(asks(1)).chain((0..19).map(|_| asks(2))).collect();
+    let gives_up = || Acts::new().expect(GET).wait(seconds(1)).close(Close::Graceful);
+    let counts = play(clients, vec![gives_up(), gives_up()]);
+    assert_eq!((counts.connects, counts.answers[4].count), (2, 20));
+    // If the second is answered, all are.
+    let first = asks(1);
+    let second = Script::new().connect().wait(Duration::from_millis(10)).send(GET);
+    let second = second.expect(text(later(2, relayed(FRESH, "hello", "fwd=uri-miss; stored")))).part();
+    let others = (0..18).map(|_| {
+        let waiting = Script::new().connect().wait(Duration::from_millis(20)).send(GET);
+        waiting.expect(text(later(2, stored(FRESH, "hello", 1, "fwd=uri-miss; ttl=59; collapsed")))).part()
+    });
+    let answers = Acts::new().expect(GET).wait(seconds(1)).send(later(2, origin(FRESH, "hello"))).expect_end();
+    let counts = play([first, second].into_iter().chain(others).collect(), vec![gives_up(), answers]);
+    assert_eq!((counts.connects, counts.answers[1].count), (2, 19));
+}
+
+/// What a client is told when there is no answer.
+fn failure(status: &str, error: &str, told: &str) -> String {
+    let length = format!("Content-Length: {}", told.len());
+    let kind = "Content-Type: text/plain; charset=utf-8";
+    head(&[&format!("HTTP/1.1 {status}"), &length, DATE, kind, "Cache-Control: no-store", error]) + told
+}
+
+/// Followers that go away leave no trace, by a reset or, where that is said, by the end of their sending; the others have the answer.
+#[test]
+fn followers_may_leave() {
+    for (seed, abort_on_close) in (0..8).map(|seed| (seed, seed % 2 == 0)) {
+        let follower = || Script::new().connect().wait(seconds(1)).send(GET).wait(seconds(1));
+        let leaves = match abort_on_close {
+            true => follower().finish().expect_end().part_after_end(),
+            false => follower().close(Close::Abort).expect_closed(Ending::Any),
+        };
+        let leader = Script::new().connect().send(GET).expect(text(relayed(FRESH, "hello", "fwd=uri-miss; stored")));
+        let stays = follower().expect(text(stored(FRESH, "hello", 4, "fwd=uri-miss; ttl=56; collapsed")));
+        let upstream = Acts::new().expect(GET).wait(seconds(4)).send(origin(FRESH, "hello")).expect_end();
+        let cache = cache();
+        let settings = Settings { abort_on_close, ..silent() };
+        let clients = vec![leader.part(), leaves.clone(), stays.part(), leaves];
+        let play = Play { cache: Some(cache.clone()), settings, seed, ..Play::new(clients, vec![upstream]) };
+        let counts = play.run();
+        assert_eq!((counts.clients_gone, counts.answers[1].count, cache.statistics().fills), (2, 2, 0));
+    }
+}

@@ -4,12 +4,16 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use breme_proxy::{ForwardRules, Mode, Settings};
+use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_node::{Accepted, Action, Connected, ConnectionId, ListenerId, Node};
+use breme_proxy::{ForwardRules, Identity, Mode, Parts, Proxy, Settings};
 use breme_sim::Network;
 use breme_testkit::Script;
-use support::{Acts, Names, Play, head, silent, text};
+use support::driven::Driven;
+use support::{Acts, Names, Play, THEN, head, silent, text};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
@@ -190,4 +194,34 @@ fn hops_are_counted_for_those_who_ask() {
     ]) + content;
     let script = Script::new().connect().send(text(ask(5))).expect(HELLO).send(text(ask(0))).expect(text(spent)).part();
     play(vec![script], vec![Acts::new().expect(&passed).send(HELLO)]).run();
+}
+
+/// However the proxy was reached: the URL says `http`, the cache's key says it, and so must what the origin is told.
+#[test]
+fn the_origin_is_told_the_scheme_of_the_url() {
+    let settings = Settings {
+        identity: Identity { via: false, ..Identity::default() },
+        secured_listeners: vec![ListenerId(1)],
+        ..forward()
+    };
+    let resolver = Some(Arc::new(Names::default().resolver(Vec::new())) as _);
+    let proxy = Proxy::new(Parts { resolver, ..Parts::new(settings, WallClock::starting_at(UnixSeconds(THEN))) });
+    let mut driven = Driven::new(&proxy.unwrap(), 0);
+    for listener in [0, 1] {
+        let (client, server) = (ConnectionId::new(listener, 0), ConnectionId::new(10 + listener, 0));
+        let accepted = Accepted { listener: ListenerId(listener as usize), peer: "192.0.2.1:1".parse().unwrap() };
+        driven.0.handle_accepted(Instant::ZERO, client, accepted, &mut driven.1);
+        let wishes = driven.receive(client, "GET http://10.0.0.1/a HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n");
+        let Some(Action::Connect(ticket, _)) = wishes.first() else { panic!("{wishes:?}") };
+        driven.0.handle_connected(Instant::ZERO, *ticket, Ok(Connected::plain(server)), &mut driven.1);
+        let said = [
+            "GET /a HTTP/1.1",
+            "Host: 10.0.0.1",
+            "Forwarded: for=192.0.2.1;proto=http;host=10.0.0.1",
+            "X-Forwarded-For: 192.0.2.1",
+            "X-Forwarded-Host: 10.0.0.1",
+            "X-Forwarded-Proto: http",
+        ];
+        assert_eq!(driven.sent(), head(&said));
+    }
 }

@@ -64,6 +64,32 @@ fn who_came_first_is_served_first() {
     assert_eq!((counts.requests_queued, counts.queue_length, counts.reuses), (3, 0, 3));
 }
 
+/// A client that ends its sending may still read: it keeps its place. Where it is said that it is gone then, it does not.
+#[test]
+fn who_ends_its_sending_keeps_its_place_unless_that_means_leaving() {
+    let waits = |number: u32| client(number).wait(SECOND / 10).finish();
+    let acts = |acts: Acts, number: u32| acts.expect(get(&number.to_string())).wait(SECOND).send(HELLO);
+    let clients = vec![waits(0).expect(HELLO).part_after_end(), waits(1).expect(HELLO).part_after_end()];
+    let upstream = (0..2).fold(Acts::new(), acts).expect_end();
+    let keeps = || Play {
+        settings: queueing(10, SECOND * 9),
+        group: one_at_a_time(),
+        ..Play::new(clients.clone(), vec![upstream.clone()])
+    };
+    assert_eq!(keeps().run().answers[1].count, 2);
+    let leaves = vec![
+        client(0).wait(SECOND).finish().expect_end().part_after_end(),
+        waits(1).expect_end().part_after_end(),
+        client(2).expect(HELLO).part(),
+    ];
+    let left = Acts::new().expect(get("0")).expect_end();
+    let third = Acts::new().expect(get("2")).send(HELLO).expect_end();
+    let settings = Settings { abort_on_close: true, ..queueing(10, SECOND * 9) };
+    let play = Play { settings, group: one_at_a_time(), ..Play::new(leaves, vec![left, third]) };
+    let counts = play.run();
+    assert_eq!((counts.answers[1].count, counts.clients_gone, counts.queue_length), (1, 2, 0));
+}
+
 #[test]
 fn nobody_passes_those_who_wait() {
     let peer = "127.0.0.1:9".parse().unwrap();

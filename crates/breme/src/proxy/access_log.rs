@@ -72,7 +72,15 @@ pub struct Log {
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: Vec<u8>,
+    lines: u64,
     /// Open the file anew before anything else is written.
+    is_rotated: bool,
+    is_over: bool,
+}
+
+/// What the writer finds besides bytes.
+struct Taken {
+    lines: u64,
     is_rotated: bool,
     is_over: bool,
 }
@@ -123,6 +131,7 @@ impl Log {
             return;
         }
         waiting.bytes.extend_from_slice(line);
+        waiting.lines += 1;
         let is_full = before < BATCH_BYTES && waiting.bytes.len() >= BATCH_BYTES;
         drop(waiting);
         if before == 0 || is_full {
@@ -131,7 +140,7 @@ impl Log {
     }
 
     /// Waits for lines, and then a little for more of them. They are exchanged for the empty `bytes`.
-    fn take(&self, bytes: &mut Vec<u8>) -> (bool, bool) {
+    fn take(&self, bytes: &mut Vec<u8>) -> Taken {
         let is_idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.is_rotated && !waiting.is_over;
         let waiting = self.called.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
         let may_gather =
@@ -139,7 +148,11 @@ impl Log {
         let gathered = self.called.wait_timeout_while(waiting, GATHERING, may_gather);
         let (mut waiting, _) = gathered.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut waiting.bytes, bytes);
-        (std::mem::take(&mut waiting.is_rotated), waiting.is_over)
+        Taken {
+            lines: std::mem::take(&mut waiting.lines),
+            is_rotated: std::mem::take(&mut waiting.is_rotated),
+            is_over: waiting.is_over,
+        }
     }
 }
 
@@ -204,11 +217,11 @@ impl Writing {
         let mut bytes = Vec::new();
         loop {
             bytes.clear();
-            let (is_rotated, is_over) = self.log.take(&mut bytes);
+            let Taken { lines, is_rotated, is_over } = self.log.take(&mut bytes);
             if is_rotated {
                 self.reopen();
             }
-            self.write(&bytes);
+            self.write(&bytes, lines);
             if is_over {
                 return;
             }
@@ -230,11 +243,10 @@ impl Writing {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) {
+    fn write(&mut self, bytes: &[u8], lines: u64) {
         if bytes.is_empty() {
             return;
         }
-        let lines = bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
         match self.sink.write_all(bytes).and_then(|()| self.sink.flush()) {
             Ok(()) => drop(self.log.counts.written.fetch_add(lines, Ordering::Relaxed)),
             Err(error) => {
@@ -309,7 +321,8 @@ mod tests {
     fn a_full_disk_is_counted() {
         let writer = Writer::start(Destination::of(Path::new("/dev/full")), Format::Combined).unwrap();
         let log = writer.log();
-        log.push(b"a\nb\n");
+        log.push(b"a\n");
+        log.push(b"b\n");
         writer.finish();
         assert_eq!(log.counts().failed, 2);
     }

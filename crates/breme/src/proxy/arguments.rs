@@ -197,6 +197,7 @@ impl Args {
             retries_max: self.upstreams.retries,
             retry_percent_max: self.upstreams.retry_budget,
             upgrades: !self.upstreams.no_upgrades,
+            abort_on_close: self.upstreams.abort_on_close,
             relay_bytes_max: self.relay_memory,
             clients: ClientLimits {
                 connections_max: self.client_connections,

@@ -151,16 +151,18 @@ impl Upstreams {
         clients.prepare(&list).map_err(ListError::Tls)?;
         let found = self.look_up_new(&list);
         let mut state = self.shared.lock();
-        state.known.extend(found);
-        let members = list.iter().map(|upstream| member(upstream, &state.known)).collect();
+        let known: HashMap<_, _> = state.known.clone().into_iter().chain(found).collect();
+        let members = list.iter().map(|upstream| member(upstream, &known)).collect();
         let replaced = match rules {
             None => group.replace(clock.now(), members)?,
             Some((settings, interval)) => {
+                let replaced = group.reconfigure(clock.now(), settings, members)?;
                 state.interval = interval;
-                group.reconfigure(clock.now(), settings, members)?
+                replaced
             }
         };
         state.list = list;
+        state.known = known;
         state.is_stale = true;
         called.notify_all();
         Ok(replaced)
@@ -280,6 +282,12 @@ mod tests {
     fn a_list_that_cannot_be_leaves_the_old_one() {
         let upstreams = upstreams(&["https://127.0.0.1:2"]);
         assert_eq!(upstreams.replace(Vec::new(), None), Err(ListError::Group(GroupError::NoUpstream)));
+        let twice = list(&["http://localhost:3", "http://localhost:3"]);
+        let rules = (GroupSettings::default(), Duration::from_secs(9));
+        assert!(matches!(upstreams.replace(twice, Some(rules)), Err(ListError::Group(GroupError::NamedTwice(_)))));
+        let state = upstreams.shared.lock();
+        assert_eq!((state.known.len(), state.interval), (0, Duration::ZERO), "nothing of it is kept");
+        drop(state);
         assert_eq!(standings(&upstreams).len(), 1);
     }
 

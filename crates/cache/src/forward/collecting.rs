@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Fetch, Filled, leave};
-use crate::asking::{ResponseHead, Wakes};
+use crate::asking::{Fault, ResponseHead, Wakes};
 use crate::fields::FieldValues as _;
 use crate::filling::{FillState, Outcome, Shard, Stream};
 use crate::parts::Joint;
@@ -96,7 +96,7 @@ impl Fetch {
             }
         }
         if !fill.push_overlong(bytes, window_bytes, wakes) {
-            self.finish(Outcome::Failed, wakes);
+            self.finish(Outcome::Failed(Fault::Own), wakes);
         }
     }
 
@@ -104,7 +104,7 @@ impl Fetch {
         let Some(fill) = self.fill.clone() else { return };
         let is_whole = self.filled.is_some_and(|filled| filled.length.is_none_or(|length| length == filled.bytes));
         if !is_whole {
-            return self.finish(Outcome::Failed, wakes);
+            return self.finish(Outcome::Failed(Fault::Own), wakes);
         }
         let outcome = match fill.take_whole() {
             Some(stream) => Outcome::Done(self.store(stream, &fill)),

@@ -7,7 +7,7 @@ use breme_http1::FieldBlock;
 
 use super::{Fetch, Role};
 use crate::Answer;
-use crate::asking::{Moment, ResponseHead, Wakes};
+use crate::asking::{Fault, Moment, ResponseHead, Wakes};
 use crate::filling::{Outcome, Shard};
 use crate::freshness::Times;
 use crate::invalidation;
@@ -169,7 +169,7 @@ impl Fetch {
         let stale = self.stale.clone().filter(|stale| self.may_serve(stale, moment.now, status))?;
         // What this client allows, others need not.
         let is_for_all = !self.asked.directives.restricts();
-        let outcome = if is_for_all { Outcome::Stale(Arc::clone(&stale), status) } else { Outcome::Failed };
+        let outcome = if is_for_all { Outcome::Stale(Arc::clone(&stale), status) } else { Outcome::Failed(Fault::Own) };
         self.finish(outcome, wakes);
         let report = CacheStatus {
             forwarded_status: status,

@@ -1,6 +1,8 @@
 //! Many requests for one thing are one request upstream; and nobody waits for what is not for him.
 
-use breme_cache::{Asked, Followed, Follower, Forward, Reading, Settings, Wakes};
+use std::sync::Arc;
+
+use breme_cache::{Asked, Fault, Followed, Follower, Forward, Reading, Settings, Told, Wakes};
 
 use crate::world::{World, got};
 
@@ -134,6 +136,73 @@ fn a_failed_fill_is_taken_over_by_the_next() {
     assert!(matches!(third.poll(moment), Followed::Answer(_)));
     let Asked::Answer(answer) = followers.remove(0).ask_again(moment) else { panic!("the third finds it") };
     assert_eq!(got(&answer).content, "abc");
+}
+
+/// What a follower was told of a failure.
+fn told(follower: &mut Follower, world: &World) -> Option<&'static str> {
+    match follower.poll(world.moment) {
+        Followed::Failed(told) => Some(*told.downcast::<&'static str>().unwrap()),
+        Followed::LetGo => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn tell(text: &'static str) -> Told {
+    Arc::new(text)
+}
+
+#[test]
+fn whom_nobody_could_ask_for_has_no_answer_for_anybody() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "");
+    let mut followers = [(); 3].map(|()| world.follow("GET /", ""));
+    world.fail_by(forward, Fault::Unreached(tell("down")));
+    assert_eq!(world.woken(), 3);
+    for follower in &mut followers {
+        assert_eq!(told(follower, &world), Some("down"));
+    }
+    drop(followers);
+    world.fetch("GET /", "", 200, FRESH, "what comes later asks for itself");
+}
+
+#[test]
+fn who_has_waited_for_two_that_got_no_answer_has_none() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "");
+    let mut followers: Vec<Follower> = (0..4).map(|_| world.follow("GET /", "")).collect();
+    world.fail_by(forward, Fault::Unanswered(tell("first")));
+    let moment = world.moment;
+    assert!(followers.iter_mut().all(|follower| told(follower, &world).is_none()));
+    let Asked::Forward(second) = followers.remove(0).ask_again(moment) else { panic!("one asks again") };
+    let follow_again = |follower: Follower| match follower.ask_again(moment) {
+        Asked::Wait(follower) => follower,
+        other => panic!("the others wait: {other:?}"),
+    };
+    let mut followers: Vec<Follower> = followers.drain(..).map(follow_again).collect();
+    let mut late = world.follow("GET /", "");
+    world.fail_by(second, Fault::Unanswered(tell("second")));
+    for follower in &mut followers {
+        assert_eq!(told(follower, &world), Some("second"));
+    }
+    assert_eq!(told(&mut late, &world), None, "this one has seen one failure only");
+    let Asked::Forward(third) = late.ask_again(moment) else { panic!("nobody else asks") };
+    world.answer(third, 200, FRESH, "abc");
+    assert!(world.is_hit("GET /", ""));
+}
+
+/// What one client's own wishes forbid, another one may have: a stale response, say.
+#[test]
+fn the_failure_of_a_choosy_request_is_its_own() {
+    let mut world = World::new();
+    world.fetch("GET /", "", 200, "Cache-Control: max-age=1\nETag: \"a\"", "abc");
+    world.wait(2);
+    let forward = world.miss("GET /", "Cache-Control: no-cache");
+    let mut follower = world.follow("GET /", "");
+    assert!(world.fail_by(forward, Fault::Unreached(tell("down"))).is_none());
+    assert_eq!(told(&mut follower, &world), None);
+    let Asked::Forward(forward) = follower.ask_again(world.moment) else { panic!("it asks") };
+    let got = world.fail_by(forward, Fault::Unreached(tell("down"))).unwrap();
+    assert_eq!(got.content, "abc", "stale, since upstream is down");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use breme_base::{Instant, Random, UnixSeconds};
 use breme_cache::{
-    Answer, Asked, Cache, Content, Followed, Follower, Forward, Manner, Moment, Purge, Reading, Request, ResponseHead,
-    Scheme, Settings, Waiter, Wakes,
+    Answer, Asked, Cache, Content, Fault, Followed, Follower, Forward, Manner, Moment, Purge, Reading, Request,
+    ResponseHead, Scheme, Settings, Waiter, Wakes,
 };
 use breme_http1::{
     ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, Progress, ServerConnection,
@@ -88,7 +88,7 @@ impl Site {
             std::thread::yield_now();
             forward.handle_content(piece, &mut wakes);
             if fails {
-                forward.handle_failure(MOMENT, &mut wakes);
+                forward.handle_failure(MOMENT, Fault::Own, &mut wakes);
                 return version;
             }
         }
@@ -117,6 +117,7 @@ impl Site {
                 Followed::Waiting => std::thread::yield_now(),
                 Followed::Answer(answer) => return Self::check_answer(page, known, &answer),
                 Followed::LetGo => return self.take(page, known, follower.ask_again(MOMENT), random),
+                Followed::Failed(_) => unreachable!("no fault is everyone's"),
                 Followed::Stream(_) => break,
             }
         }

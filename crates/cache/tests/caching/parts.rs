@@ -131,6 +131,9 @@ fn parts_of_what_may_differ_are_not_joined() {
         ("", ""),
         ("ETag: \"a\"", "ETag: \"a\"\nContent-Encoding: gzip"),
         ("ETag: \"a\"\nContent-Type: a/b", "ETag: \"a\"\nContent-Type: c/d"),
+        // What it means for how long they may be used.
+        ("ETag: \"a\"\nExpires: Sun, 06 Nov 2094 08:49:37 GMT", "ETag: \"a\""),
+        ("ETag: \"a\"\nCDN-Cache-Control: max-age=60, must-revalidate", "ETag: \"a\""),
         ("Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT", "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT"),
     ] {
         let mut world = World::new();

@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use breme_base::{Instant, UnixSeconds};
 use breme_cache::{
-    Answer, Asked, Cache, Content, Follower, Forward, Moment, Request, ResponseHead, Scheme, Settings, Verdict, Waiter,
-    Wakes,
+    Answer, Asked, Cache, Content, Fault, Follower, Forward, Moment, Request, ResponseHead, Scheme, Settings, Verdict,
+    Waiter, Wakes,
 };
 use breme_http1::{
     ClientConnection, ClientProgress, FieldBlock, FieldStorage, Framing, Limits, Method, Progress, ServerConnection,
@@ -156,7 +156,11 @@ impl World {
     }
 
     pub(crate) fn fail(&mut self, forward: Forward) -> Option<Got> {
-        forward.handle_failure(self.moment, &mut self.wakes).map(|answer| got(&answer))
+        self.fail_by(forward, Fault::Own)
+    }
+
+    pub(crate) fn fail_by(&mut self, forward: Forward, fault: Fault) -> Option<Got> {
+        forward.handle_failure(self.moment, fault, &mut self.wakes).map(|answer| got(&answer))
     }
 
     pub(crate) fn woken(&mut self) -> usize {

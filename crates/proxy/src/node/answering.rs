@@ -139,7 +139,7 @@ impl Turn<'_> {
         let shared = self.shared;
         let cache_status = self.cache_says(key);
         let has_date = head.fields.first("Date").is_some();
-        let lesson = self.may_learn_answer(key).filter(|_| has_date && set_affinity.is_none());
+        let lesson = self.may_learn_answer(key).filter(|_| has_date);
         let start = self.listener(key).and_then(|client| self.client(client)).map(|client| client.id);
         let start = start.map_or(0, |id| self.actions.send(id).len());
         self.begin_answer(key, head.status, framing(head), |writer, date| {
@@ -165,7 +165,7 @@ impl Turn<'_> {
             }
         });
         if lesson.is_some() {
-            self.learn_answer(server, key, head, bytes, start);
+            self.learn_answer(server, key, head, bytes, start, set_affinity.as_deref());
         }
     }
 

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use breme_balance::OwnCookie;
-use breme_cache::normalise_authority;
+use breme_cache::{Scheme, normalise_authority};
 use breme_http1::{FieldBlock, Fields, Framing, LastChunk, Method, RequestHead, Target, Version};
 use foldhash::fast::FixedState;
 
@@ -81,6 +81,7 @@ impl Turn<'_> {
             Asking::Answered => return Ok(()),
             Asking::Waiting => {
                 self.write_request(key, client, head, hops_left, None)?;
+                self.keep_cookies(key, head.fields);
                 if let Some(exchange) = self.exchange(key) {
                     exchange.stage = Stage::Waiting;
                 }
@@ -158,6 +159,8 @@ impl Turn<'_> {
         }
         let mut buffer = self.node.take_buffer();
         let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
+        let accepts_trailers =
+            self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.asked.accepts_trailers);
         // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
         let scheme = self.shared.role.scheme_of(head.target, client.is_secured);
         let normalised = head
@@ -170,7 +173,9 @@ impl Turn<'_> {
             Role::Reverse { host: HostRule::Upstream, .. } => None,
             Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => asked,
         };
-        let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: client.is_trusted };
+        // What upstream is told must follow from the key: of what a forward proxy is asked, that is the target's scheme, however it was reached.
+        let is_secured = scheme == Scheme::Https;
+        let asker = Asker { address: &client.address, is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
         let own_cookie = self.own_cookie(head.fields);
         let passing = Passing {
@@ -178,7 +183,7 @@ impl Turn<'_> {
             asked,
             asker,
             with_upgrade,
-            accepts_trailers: may_have_trailers(head),
+            accepts_trailers,
             hops_left,
             conditions,
             own_cookie: own_cookie.as_ref(),

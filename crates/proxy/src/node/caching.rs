@@ -16,9 +16,12 @@
 //! An exchange may go on without its client (others read what it fetches), and one may never have had a client (a refresh in the background).
 //! How followers read is in `following`.
 
+use std::sync::Arc;
+
 use breme_base::Instant;
 use breme_cache::{
-    Answer, Asked, Cache, CacheStatus, Content, Follower, Forward, Moment, Request, Scheme, Verdict, Waiter, Wakes,
+    Answer, Asked, Cache, CacheStatus, Content, Fault, Follower, Forward, Moment, Request, Scheme, Told, Verdict,
+    Waiter, Wakes,
 };
 use breme_http1::{FieldBlock, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
 use breme_node::ShardId;
@@ -27,7 +30,7 @@ use bytes::Bytes;
 use super::Turn;
 use super::notes::cache_words;
 use super::tables::{ClientKey, Exchange, ExchangeKey};
-use crate::failure::Failure;
+use crate::failure::{Failure, SharedFailure};
 use crate::request::is_for_others;
 use crate::shared::{Role, Shared};
 
@@ -276,11 +279,12 @@ impl Turn<'_> {
     }
 
     /// There is no answer. Whether the client was given another one, and the exchange is over.
-    pub(super) fn take_failure(&mut self, key: ExchangeKey, _failure: &Failure) -> bool {
+    pub(super) fn take_failure(&mut self, key: ExchangeKey, failure: &Failure) -> bool {
         let answer = match self.take_part(key) {
             Part::Forward(forward) => {
                 let (moment, mut wakes) = (self.moment(), Wakes::new());
-                let answer = forward.handle_failure(moment, &mut wakes);
+                let fault = self.fault(key, failure);
+                let answer = forward.handle_failure(moment, fault, &mut wakes);
                 self.wake(wakes);
                 answer
             }
@@ -290,6 +294,19 @@ impl Turn<'_> {
         let Some(answer) = answer else { return false };
         self.give(key, &answer);
         true
+    }
+
+    /// Why there is no answer, for those who wait for the same.
+    fn fault(&self, key: ExchangeKey, failure: &Failure) -> Fault {
+        let upstream = self.node.exchanges.get(key.index()).and_then(Exchange::upstream_name).map(Arc::from);
+        let told: Told = Arc::new(SharedFailure { failure: failure.clone(), upstream });
+        match failure {
+            Failure::NoUpstream(_) | Failure::Connect(_) | Failure::NoTlsClient | Failure::Resolve(_) => {
+                Fault::Unreached(told)
+            }
+            Failure::BrokeOff | Failure::Answer(_) | Failure::HeadTimeout => Fault::Unanswered(told),
+            _ => Fault::Own,
+        }
     }
 
     /// Whether the answer is wanted although nobody listens any more.
@@ -302,7 +319,7 @@ impl Turn<'_> {
     pub(super) fn leave(&mut self, exchange: &mut Exchange) {
         if let Part::Forward(forward) = std::mem::take(&mut exchange.caching) {
             let (moment, mut wakes) = (self.moment(), Wakes::new());
-            let _ = forward.handle_failure(moment, &mut wakes);
+            let _ = forward.handle_failure(moment, Fault::Own, &mut wakes);
             self.wake(wakes);
         }
     }

@@ -50,7 +50,20 @@ impl Turn<'_> {
         }
         self.receiving = None;
         self.wait_for_more(key);
+        if received.ended && self.shared.settings.abort_on_close {
+            self.give_up(key);
+        }
         taken
+    }
+
+    /// A client that has ended its sending waits no more for an answer that has not begun.
+    fn give_up(&mut self, key: ClientKey) {
+        let Some(exchange_key) = self.client(key).and_then(|client| client.exchange) else { return };
+        let Some(exchange) = self.exchange(exchange_key) else { return };
+        if exchange.is_request_complete && exchange.answer.is_none() {
+            self.lose_client(exchange_key);
+            self.close_client(key, Close::Graceful);
+        }
     }
 
     fn request_count(&mut self, key: ClientKey) -> u64 {

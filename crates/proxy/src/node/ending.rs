@@ -118,7 +118,7 @@ impl Turn<'_> {
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         let status = failure.status();
         exchange.status = status;
-        let name = exchange.upstream_name();
+        let name = failure.upstream(exchange.upstream_name());
         let text = failure.text(name);
         if self.node.is_stopping {
             client.http.close_after_this();

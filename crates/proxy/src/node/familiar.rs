@@ -16,8 +16,9 @@ use super::notes::Noted;
 use super::tables::Asked;
 use crate::request::OwnLines;
 
-/// Heads that are kept at most; each has one place, and nothing that is known of it is longer than heads may be.
-const SLOTS: usize = 128;
+/// Heads that are kept at most; each has one place, and nothing that is known of it is longer than heads may be. Clients that say who they are (by a cookie)
+/// have heads of their own, so there is a place for many of them.
+const SLOTS: usize = 1024;
 
 /// A shard's familiar requests.
 #[derive(Debug)]
@@ -45,12 +46,16 @@ pub(crate) struct Known {
     pub(crate) asked: Asked,
     pub(crate) lacks_host: bool,
     pub(crate) key_hash: u64,
+    /// What the balancer is shown, if the request has cookies: where they lead is asked each time.
+    pub(crate) cookies: Option<Arc<[u8]>>,
     /// For the log, if there is one.
     pub(super) noted: Option<Arc<Noted>>,
     /// How the last answer began …
     pub(crate) answer: FamiliarHead,
-    /// … and what the client was told.
+    /// … and what the client was told, …
     pub(crate) told: Vec<u8>,
+    /// … to which the lines of the balancer's cookie are to be added.
+    pub(crate) sets_affinity: bool,
 }
 
 /// What there is to learn of a request.
@@ -62,6 +67,7 @@ pub(crate) struct Lesson {
     pub(crate) asked: Asked,
     pub(crate) lacks_host: bool,
     pub(crate) key_hash: u64,
+    pub(crate) cookies: Option<Arc<[u8]>>,
     pub(super) noted: Option<Arc<Noted>>,
 }
 
@@ -90,12 +96,24 @@ impl Familiar {
 
     /// Makes a request familiar.
     pub(crate) fn learn(&mut self, head: &[u8], lesson: Lesson) -> Option<KnownKey> {
-        let Lesson { is_secured, front, own, asked, lacks_host, key_hash, noted } = lesson;
+        let Lesson { is_secured, front, own, asked, lacks_host, key_hash, cookies, noted } = lesson;
         self.count += 1;
         let number = self.count;
         let known_bytes = front.len();
-        let (answer, told) = (FamiliarHead::new(), Vec::new());
-        let known = Known { number, is_secured, front, own, asked, lacks_host, key_hash, noted, answer, told };
+        let known = Known {
+            number,
+            is_secured,
+            front,
+            own,
+            asked,
+            lacks_host,
+            key_hash,
+            cookies,
+            noted,
+            answer: FamiliarHead::new(),
+            told: Vec::new(),
+            sets_affinity: false,
+        };
         let place = self.requests.learn(head, known, known_bytes)?;
         Some(KnownKey { place, number })
     }

@@ -1,7 +1,8 @@
 //! Exchanges that read what another one fetches.
 //!
 //! Nobody polls: the cache says whom to wake, and the message leads here. A follower whose answer is not for it, or that has waited for too long, goes upstream
-//! with the request that was written when it began to wait.
+//! with the request that was written when it began to wait. Where there is no answer, it is told so with the one that was asked, or the next one
+//! (`breme_cache::Fault`): if each asked for itself, an upstream that is down would be asked as often as there are clients, or these would wait for one another.
 
 use breme_cache::{Asked, Followed, Follower, Reading, StreamedHead};
 use breme_http1::Framing;
@@ -9,7 +10,7 @@ use breme_http1::Framing;
 use super::Turn;
 use super::caching::{Part, write_age, write_report};
 use super::tables::{Exchange, ExchangeKey, Stage};
-use crate::failure::Failure;
+use crate::failure::{Failure, SharedFailure};
 use crate::request;
 
 /// What a follower copies in one turn; then others have theirs.
@@ -31,6 +32,10 @@ impl Turn<'_> {
         match follower.poll(self.moment()) {
             Followed::Waiting => self.set_part(key, Part::Follow(follower)),
             Followed::LetGo => self.ask_anew(key, *follower),
+            Followed::Failed(told) => match told.downcast::<SharedFailure>() {
+                Ok(shared) => self.fail(key, &Failure::Shared(shared)),
+                Err(_) => self.ask_anew(key, *follower),
+            },
             Followed::Answer(answer) => self.give(key, &answer),
             Followed::Stream(head) => {
                 self.begin_stream(key, &head);

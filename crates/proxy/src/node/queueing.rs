@@ -3,13 +3,11 @@
 use breme_balance::NoChoice;
 
 use super::Turn;
+use super::routing::COOKIES_JOINED_BY;
 use super::tables::{ExchangeKey, Stage};
 use crate::failure::Failure;
 use crate::queue::{Joined, Waiter};
 use crate::settings::QueueSettings;
-
-/// What separates the lines of Cookie that are kept as one (RFC 9113, 8.2.3).
-const COOKIES_JOINED_BY: &[u8] = b"; ";
 
 impl Turn<'_> {
     /// Chooses an upstream for a request; if all are full, or others wait already, it waits. Whether it has one.

@@ -1,10 +1,13 @@
 //! The turn's short way: [familiar](super::familiar) requests go upstream as they did before, and their answers come back as they did.
 
+use std::sync::Arc;
+
 use breme_http1::{Method, RequestHead, ResponseHead};
 
 use super::Turn;
 use super::familiar::{KnownKey, Lesson};
 use super::notes::Notes;
+use super::routing::joined_cookies;
 use super::tables::{ClientKey, Exchange, ExchangeKey, ServerKey, Waiting};
 use crate::access_log::Ending;
 use crate::request::{Asker, OwnLines};
@@ -33,6 +36,7 @@ impl Turn<'_> {
             .own
             .write(&Asker { address: &client.address, is_secured: client.is_secured, is_trusted: false }, &mut request);
         exchange.request = request;
+        let cookies = known.cookies.clone();
         if let Some(noted) = &known.noted {
             let began = self.node.date.second(self.now);
             exchange.notes = Some(Box::new(Notes::of(client, began, noted.clone())));
@@ -46,7 +50,7 @@ impl Turn<'_> {
         client.exchange = Some(key);
         self.node.client_timers.clear(client_key.timer());
         match self.judge_client(client_key, None) {
-            Ok(()) => self.go_upstream(key),
+            Ok(()) => self.go_upstream_with_cookies(key, cookies.as_deref().unwrap_or_default()),
             Err(failure) => self.fail(key, &failure),
         }
         Some(taken)
@@ -60,16 +64,15 @@ impl Turn<'_> {
         head: &RequestHead<'_, '_>,
         bytes: &[u8],
     ) {
-        let Role::Reverse { group, .. } = &self.shared.role else { return };
         let Some(client) = self.node.clients.get(client_key.index()) else { return };
-        let may_learn = head.is_repeatable()
+        let may_learn = matches!(self.shared.role, Role::Reverse { .. })
+            && head.is_repeatable()
             // The last request of a connection says so, and is answered otherwise.
             && !client.http.will_close()
             && !head.asks_upgrade
             && !matches!(head.method, Method::Head | Method::Options | Method::Trace)
             && !client.is_trusted
-            && !self.has_cache()
-            && !group.reads_cookies();
+            && !self.has_cache();
         if !may_learn || !self.node.familiar.is_wanted(bytes) {
             return;
         }
@@ -89,6 +92,7 @@ impl Turn<'_> {
                 asked: exchange.asked,
                 lacks_host: exchange.lacks_host,
                 key_hash: exchange.key_hash,
+                cookies: joined_cookies(head.fields).map(Arc::from),
                 noted: exchange.notes.as_ref().map(|notes| notes.request.clone()),
             },
         );
@@ -106,11 +110,16 @@ impl Turn<'_> {
         let exchange = self.node.exchanges.get_mut(key.index())?;
         let known = self.node.familiar.known(exchange.known?)?;
         let client = self.node.clients.get_mut(exchange.client?.index())?;
-        if self.node.is_stopping || exchange.set_affinity.is_some() || !client.http.may_repeat_answer() {
+        let is_alike = exchange.set_affinity.is_some() == known.sets_affinity;
+        if self.node.is_stopping || !is_alike || !client.http.may_repeat_answer() {
             return None;
         }
         let whole = self.node.servers.get_mut(server_key.index())?.http.receive_whole(input, &known.answer)?;
-        self.actions.send(client.id).extend_from_slice(&known.told);
+        let out = self.actions.send(client.id);
+        out.extend_from_slice(&known.told);
+        if let Some(cookie) = exchange.set_affinity.take() {
+            write_affinity(&cookie, out);
+        }
         self.actions.send_received(client.id, self.received, whole.content);
         client.http.repeat_answer();
         let length = whole.content.len() as u64;
@@ -132,7 +141,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Makes the head of an answer familiar: `bytes` are those that came, and from `start` on stands in the client's buffer what was told.
+    /// Makes the head of an answer familiar: `bytes` are those that came, and from `start` on stands in the client's buffer what was told, at its end
+    /// the balancer's cookie, if it is `set_affinity`.
     pub(super) fn learn_answer(
         &mut self,
         server_key: ServerKey,
@@ -140,17 +150,22 @@ impl Turn<'_> {
         head: &ResponseHead<'_, '_>,
         bytes: &[u8],
         start: usize,
+        set_affinity: Option<&str>,
     ) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(known) = exchange.known.and_then(|known| self.node.familiar.known(known)) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get(client.index())) else { return };
         let Some(server) = self.node.servers.get(server_key.index()) else { return };
         known.answer.clear();
-        server.http.remember(bytes, head, &mut known.answer);
-        if known.answer.is_known() {
-            let out = self.actions.send(client.id);
-            known.told.clear();
-            known.told.extend_from_slice(&out[start..]);
+        known.told.clear();
+        let mut last_lines = Vec::new();
+        if let Some(cookie) = set_affinity {
+            write_affinity(cookie, &mut last_lines);
+        }
+        if let Some(told) = self.actions.send(client.id)[start..].strip_suffix(&*last_lines) {
+            server.http.remember(bytes, head, &mut known.answer);
+            known.told.extend_from_slice(told);
+            known.sets_affinity = set_affinity.is_some();
         }
     }
 
@@ -158,7 +173,14 @@ impl Turn<'_> {
     pub(super) fn may_learn_answer(&self, key: ExchangeKey) -> Option<KnownKey> {
         let exchange = self.node.exchanges.get(key.index())?;
         let client = self.node.clients.get(exchange.client?.index())?;
-        let is_plain = client.http.may_repeat_answer() && exchange.set_affinity.is_none() && !self.node.is_stopping;
+        let is_plain = client.http.may_repeat_answer() && !self.node.is_stopping;
         exchange.known.filter(|_| is_plain)
     }
+}
+
+/// The last lines of an answer's head that brings the balancer's cookie.
+fn write_affinity(cookie: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Set-Cookie: ");
+    out.extend_from_slice(cookie.as_bytes());
+    out.extend_from_slice(b"\r\nCache-Control: private\r\n\r\n");
 }

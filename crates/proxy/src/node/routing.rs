@@ -20,14 +20,23 @@ const ADDRESSES_TRIED_MAX: usize = 4;
 const UPSTREAMS_TRIED_MAX: usize = 3;
 /// Lines of Cookie that the balancer is shown.
 const COOKIE_LINES_MAX: usize = 8;
+/// What separates lines of Cookie that are kept as one.
+pub(super) const COOKIES_JOINED_BY: &[u8] = b"; ";
 /// The port of `http://` URLs that name none.
 const HTTP_PORT: u16 = 80;
 
 impl Turn<'_> {
-    /// Sends an exchange upstream whose request was written before.
+    /// Sends an exchange upstream that has waited, and whose request was written before.
     pub(super) fn go_upstream(&mut self, key: ExchangeKey) {
+        let cookies = self.exchange(key).map(|exchange| std::mem::take(&mut exchange.cookies)).unwrap_or_default();
+        self.go_upstream_with_cookies(key, &cookies);
+    }
+
+    /// The same for one that has these cookies, as one line.
+    #[inline]
+    pub(super) fn go_upstream_with_cookies(&mut self, key: ExchangeKey, cookies: &[u8]) {
         let gone = match self.shared.role {
-            Role::Reverse { .. } => self.choose_and_reach(key, &[]),
+            Role::Reverse { .. } => self.choose_and_reach(key, &[cookies]),
             Role::Forward { .. } => self.resolve(key),
         };
         if let Err(failure) = gone {
@@ -45,6 +54,16 @@ impl Turn<'_> {
             self.choose_and_reach(key, &cookies[..count])
         } else {
             self.choose_and_reach(key, &[])
+        }
+    }
+
+    /// Keeps the cookies of a request that is to wait, if they say where it goes.
+    pub(super) fn keep_cookies(&mut self, key: ExchangeKey, fields: Fields<'_, '_>) {
+        if let Role::Reverse { group, .. } = &self.shared.role
+            && group.reads_cookies()
+            && let Some(exchange) = self.exchange(key)
+        {
+            exchange.cookies = joined_cookies(fields).unwrap_or_default();
         }
     }
 
@@ -92,16 +111,38 @@ impl Turn<'_> {
     }
 }
 
+/// The lines of Cookie that the balancer is shown, as one (RFC 9113, 8.2.3); none if there is none.
+pub(super) fn joined_cookies(fields: Fields<'_, '_>) -> Option<Vec<u8>> {
+    fields.first("Cookie")?;
+    let lines: Vec<&[u8]> = fields.all("Cookie").take(COOKIE_LINES_MAX).collect();
+    Some(lines.join(COOKIES_JOINED_BY))
+}
+
 /// Reverse: one of the upstreams.
 impl Turn<'_> {
     /// Chooses another upstream, if there is one and not too many requests were in need of that.
     fn choose_again(&mut self, key: ExchangeKey) -> bool {
-        let is_chosen = self.may_try_again() && self.choose_upstream(key, &[]).is_ok();
+        if !self.has_other(key) || !self.take_retry() {
+            return false;
+        }
+        let is_chosen = self.choose_upstream(key, &[]).is_ok();
         if is_chosen {
-            self.shared.retry_budget.take();
             self.node.counts.second_choices.add();
+        } else {
+            // Somebody else took the last place.
+            self.shared.retry_budget.give_back();
         }
         is_chosen
+    }
+
+    fn has_other(&self, key: ExchangeKey) -> bool {
+        let exchange = self.node.exchanges.get(key.index());
+        match (&self.shared.role, exchange.map(|exchange| &exchange.route)) {
+            (Role::Reverse { group, .. }, Some(Route::Upstream { choice, tried, .. })) => {
+                group.has_other(&[&tried[..], &[choice.upstream]].concat())
+            }
+            _ => false,
+        }
     }
 
     /// Chooses an upstream that was not tried before. If there is none, the route stays as it is.

@@ -114,10 +114,9 @@ impl Turn<'_> {
             && exchange.asked.is_idempotent
             && exchange.content == Way::None
             && exchange.retries < retries_max;
-        if !may_retry || !self.may_try_again() {
+        if !may_retry || !self.take_retry() {
             return false;
         }
-        self.shared.retry_budget.take();
         let Some(exchange) = self.exchange(key) else { return false };
         exchange.retries += 1;
         exchange.wants_fresh = true;
@@ -128,10 +127,10 @@ impl Turn<'_> {
         true
     }
 
-    /// Whether not too many requests were sent again already.
-    pub(super) fn may_try_again(&self) -> bool {
+    /// Whether not too many requests were sent again already; then this is one more.
+    pub(super) fn take_retry(&self) -> bool {
         let percent = self.shared.settings.retry_percent_max;
-        self.shared.retry_budget.has(self.now, percent, || self.shared.counters.requests_upstream())
+        self.shared.retry_budget.take(self.now, percent, || self.shared.counters.requests_upstream())
     }
 
     /// The connection is free: it waits for the next request, if it may.

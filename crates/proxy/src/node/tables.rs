@@ -153,7 +153,7 @@ pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
     /// Host is to be the upstream's, and is added when that is known.
     pub(crate) lacks_host: bool,
-    /// The request's cookies, while it waits for an upstream to have room.
+    /// The request's cookies, while it waits: for an upstream to have room, or for what another one fetches.
     pub(crate) cookies: Vec<u8>,
     /// A hash of what is asked for, for the balancer.
     pub(crate) key_hash: u64,

@@ -35,6 +35,10 @@ pub struct UpstreamFlags {
     #[arg(long, help_heading = "Upstreams")]
     pub no_upgrades: bool,
 
+    /// Give a request up when its client ends its side of the connection before the answer has begun (it may only have ended its sending)
+    #[arg(long, help_heading = "Upstreams")]
+    pub abort_on_close: bool,
+
     /// Idle connections to one upstream that each thread keeps
     #[arg(long, value_name = "N", default_value = "256", value_parser = units::size, help_heading = "Upstreams")]
     pool_idle: usize,
