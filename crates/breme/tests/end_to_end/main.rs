@@ -31,6 +31,7 @@ mod proxy_crowd;
 mod proxy_desync;
 mod proxy_faults;
 mod proxy_forward;
+mod proxy_loops;
 mod proxy_poisoning;
 mod proxy_upstreams;
 mod recorder;
