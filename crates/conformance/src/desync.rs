@@ -10,6 +10,7 @@ pub mod answers;
 mod chunks;
 mod framing;
 mod lines;
+mod published;
 
 /// What the hidden request asks for. A server that is asked for it has been deceived.
 pub const HIDDEN_TARGET: &str = "/bytes/9?hidden";
@@ -49,6 +50,7 @@ fn made() -> Vec<Attack> {
     let mut attacks = lines::attacks();
     attacks.extend(framing::attacks());
     attacks.extend(chunks::attacks());
+    attacks.extend(published::attacks());
     attacks
 }
 
@@ -97,7 +99,7 @@ mod tests {
     #[test]
     fn nobody_says_two_things_of_one_case() {
         let attacks = attacks();
-        assert!(attacks.len() > 4_000, "{}", attacks.len());
+        assert!(attacks.len() > 6_000, "{}", attacks.len());
         let readings: BTreeMap<&[u8], Reading> =
             attacks.iter().map(|attack| (&attack.send[..], attack.reading)).collect();
         for attack in made() {

@@ -33,6 +33,7 @@ mod proxy_faults;
 mod proxy_forward;
 mod proxy_loops;
 mod proxy_poisoning;
+mod proxy_tls;
 mod proxy_upstreams;
 mod recorder;
 mod schedules;

@@ -4,6 +4,7 @@
 //! ("response queue poisoning", Kettle, 2022).
 
 use super::framing::{CODINGS, is_proper, odd_lines};
+use super::published::forked_contents;
 use super::{is_blank, odd_bytes, shown};
 
 /// The content of the answer that nobody asked for.
@@ -229,7 +230,9 @@ fn chunks() -> Vec<AnswerAttack> {
     ];
     let odd = odd.filter(|(content, _)| content != b"03\r\nabc\r\n0\r\n\r\n");
     let listed = listed.into_iter().map(|content| (content.as_bytes().to_vec(), false));
+    let forked = forked_contents().into_iter().map(|content| (content.into_bytes(), false));
     odd.chain(listed)
+        .chain(forked)
         .map(|(content, is_proper)| {
             let reading = if is_proper { Whole(200) } else { RefusedOrCut };
             let send =
