@@ -173,8 +173,8 @@ fn a_request_that_has_come_through_before_is_a_loop() {
         // Another one of the same name is another one.
         let script = Script::new().connect().send(ask("1.0 other")).expect(text(answer.clone()));
         let script = script.send(ask("1.1 breme")).expect(text(answer.clone()));
-        let upstream = Acts::new().expect(&passed("Via: 1.0 other")).send(HELLO);
-        let upstream = upstream.expect(&passed("Via: 1.1 breme")).send(HELLO);
+        let upstream = Acts::new().expect(passed("Via: 1.0 other")).send(HELLO);
+        let upstream = upstream.expect(passed("Via: 1.1 breme")).send(HELLO);
         // What others say around it does not hide it.
         let loops = [format!("1.0 other, 1.1 {own}, 1.1 last"), format!("1.1 {own}"), format!("1.0 (\"a, 1.1 {own}")];
         let script = loops.iter().fold(script, |script, via| script.send(ask(via)).expect(text(looped.clone())));

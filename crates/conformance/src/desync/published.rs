@@ -7,6 +7,7 @@ use super::{Attack, hidden, hidden_in_chunks, one_request, post, refused, shown}
 /// All cases of this module.
 pub(super) fn attacks() -> Vec<Attack> {
     let mut attacks = every_byte();
+    attacks.extend(letters());
     attacks.extend(hidden_fields());
     attacks.extend(fields_named_in_connection());
     attacks.extend(forked_chunks());
@@ -54,6 +55,25 @@ fn every_byte() -> Vec<Attack> {
             refused(format!("smuggler: {}", shown(&line)), post(fields, content))
         })
         .collect()
+}
+
+/// Letters that are left out, encoded, or have a sign above them (both "smuggler" and "http-request-smuggler"). Some are just other fields.
+fn letters() -> Vec<Attack> {
+    let length = format!("Content-Length: {}\r\n", hidden().len());
+    let beside = |line: &[u8]| post([length.as_bytes(), line].concat(), hidden());
+    let odd: [&[u8]; 6] = [
+        b"Transf\x82r-Encoding: chunked",
+        b"Transf\xc3\xa9r-Encoding: chunked",
+        b"Transfer-Encoding: ch\x96nked",
+        b"Transfer-Encoding: cow chunked bar",
+        b"Transfer-Encoding: =?iso-8859-1?B?Y2h1bmtlZA==?=",
+        b"Transfer-Encoding: %63hunked",
+    ];
+    let other =
+        ["Transfer-%45ncoding: chunked", "Content-Encoding: chunked", "TransferEncoding: chunked", "TE: chunked"];
+    let odd = odd.map(|line| refused(format!("letters: {}", shown(line)), beside(line)));
+    let other = other.map(|line| one_request(format!("another field: {line}"), beside(line.as_bytes())));
+    odd.into_iter().chain(other).collect()
 }
 
 /// Lines that one reader takes for a field and another for none ("http-request-smuggler" of PortSwigger: its permutations and its search for
