@@ -11,6 +11,7 @@ mod chunks;
 mod framing;
 mod lines;
 mod pieces;
+mod published;
 
 pub use pieces::{Attack, HIDDEN_TARGET, Reading};
 
@@ -29,6 +30,7 @@ fn made() -> Vec<Attack> {
     let mut attacks = lines::attacks();
     attacks.extend(framing::attacks());
     attacks.extend(chunks::attacks());
+    attacks.extend(published::attacks());
     attacks
 }
 
@@ -39,7 +41,7 @@ mod tests {
     #[test]
     fn nobody_says_two_things_of_one_case() {
         let attacks = attacks();
-        assert!(attacks.len() > 4_000, "{}", attacks.len());
+        assert!(attacks.len() > 6_000, "{}", attacks.len());
         let readings: BTreeMap<&[u8], Reading> =
             attacks.iter().map(|attack| (&attack.send[..], attack.reading)).collect();
         for attack in made() {

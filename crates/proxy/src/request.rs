@@ -5,6 +5,7 @@
 
 use breme_balance::OwnCookie;
 use breme_http1::{FieldBlock, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
+use memchr::memmem;
 
 use crate::settings::Identity;
 use crate::shared::{Role, Shared};
@@ -270,12 +271,10 @@ impl OwnLines {
     }
 }
 
-/// Whether this proxy is among those through which the request came (RFC 9110, 7.6.3).
+/// Whether this proxy is among those through which the request came (RFC 9110, 7.6.3). Nobody else can know the name, so wherever it stands in a line
+/// is the place: what others have written around it must not hide it.
 pub(crate) fn has_come_through(fields: Fields<'_, '_>, via_name: &str) -> bool {
-    fields.list("Via").any(|member| {
-        let name = member.iter().position(|&byte| byte == b' ').map_or(&[][..], |space| &member[space + 1..]);
-        name == via_name.as_bytes()
-    })
+    fields.all("Via").any(|line| memmem::find(line, via_name.as_bytes()).is_some())
 }
 
 #[cfg(test)]
@@ -330,7 +329,7 @@ mod tests {
         let request = "GET /a?b HTTP/1.1\r\nHost: a.example\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nx-forwarded-port: 1\r\nX_Forwarded_For: 1.1.1.1\r\nX-Real-IP: 1.1.1.1\r\nX-Real_IP: 1.1.1.1\r\nVia: 1.0 other\r\nAccept: x\r\n\r\n";
         assert_eq!(
             passed_by(&shared, asker("192.0.2.7", false, false), request),
-            "GET /a?b HTTP/1.1\r\nHost: a.example\r\nVia: 1.0 other\r\nAccept: x\r\nVia: 1.1 breme\r\nForwarded: for=192.0.2.7;proto=http;host=a.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\n\r\n"
+            "GET /a?b HTTP/1.1\r\nHost: a.example\r\nVia: 1.0 other\r\nAccept: x\r\nVia: 1.1 breme (cde2f3e1)\r\nForwarded: for=192.0.2.7;proto=http;host=a.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-Proto: http\r\n\r\n"
         );
     }
 
@@ -370,7 +369,7 @@ mod tests {
         let request = "GET / HTTP/1.1\r\nHost: a.example:8443\r\nForwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2\r\nX-Forwarded-For: 3.3.3.3\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 1.1.1.1\r\n\r\n";
         assert_eq!(
             passed_by(&shared, asker("2001:db8::7", true, true), request),
-            "GET / HTTP/1.1\r\nHost: a.example:8443\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 1.1.1.1\r\nVia: 1.1 breme\r\nForwarded: for=1.1.1.1, for=\"[2001:db8::7]\";proto=https;host=\"a.example:8443\"\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2, 3.3.3.3, 2001:db8::7\r\nX-Forwarded-Host: a.example:8443\r\nX-Forwarded-Proto: https\r\n\r\n"
+            "GET / HTTP/1.1\r\nHost: a.example:8443\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 1.1.1.1\r\nVia: 1.1 breme (cde2f3e1)\r\nForwarded: for=1.1.1.1, for=\"[2001:db8::7]\";proto=https;host=\"a.example:8443\"\r\nX-Forwarded-For: 1.1.1.1, 2.2.2.2, 3.3.3.3, 2001:db8::7\r\nX-Forwarded-Host: a.example:8443\r\nX-Forwarded-Proto: https\r\n\r\n"
         );
     }
 
@@ -394,12 +393,12 @@ mod tests {
             "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\nTE: x\r\n\r\n";
         assert_eq!(
             passed_by(&shared, asker, request),
-            "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\nVia: 1.1 breme\r\n\r\n"
+            "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\nVia: 1.1 breme (cde2f3e1)\r\n\r\n"
         );
         let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-a, upgrade\r\nX-A: 1\r\nUpgrade: websocket\r\nUpgrade: y\r\n\r\n";
         assert_eq!(
             passed_by(&shared, asker, request),
-            "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, y\r\nVia: 1.1 breme\r\n\r\n"
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket, y\r\nVia: 1.1 breme (cde2f3e1)\r\n\r\n"
         );
     }
 
@@ -408,8 +407,12 @@ mod tests {
         let shared = shared(|_| {});
         let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: X-Forwarded-For, Forwarded, Host, Via\r\n\r\n";
         let passed = passed_by(&shared, asker("192.0.2.7", false, false), request);
-        for line in ["Host: a\r\n", "Via: 1.1 breme\r\n", "X-Forwarded-For: 192.0.2.7\r\n", "Forwarded: for=192.0.2.7"]
-        {
+        for line in [
+            "Host: a\r\n",
+            "Via: 1.1 breme (cde2f3e1)\r\n",
+            "X-Forwarded-For: 192.0.2.7\r\n",
+            "Forwarded: for=192.0.2.7",
+        ] {
             assert!(passed.contains(line), "{line} in {passed}");
         }
     }

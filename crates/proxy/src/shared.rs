@@ -1,6 +1,7 @@
 //! What all shards of one proxy share, checked and made ready.
 
 use std::fmt;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use breme_balance::Group;
 use breme_base::WallClock;
 use breme_cache::Cache;
 use breme_http1::is_authority;
+use foldhash::fast::FixedState;
 
 use crate::access_log::AccessLog;
 use crate::budget::RetryBudget;
@@ -35,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) retry_budget: Arc<RetryBudget>,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) clock: WallClock,
-    /// What this proxy calls itself behind the version in Via. A forward proxy adds what makes it unique, to know itself again.
+    /// What upstreams are told behind the version in Via: the name, and what makes it unique, so that the proxy knows itself again.
     pub(crate) via_name: String,
 }
 
@@ -60,10 +62,7 @@ impl Shared {
         let trusted = settings.identity.trusted.iter().map(network).collect::<Result<_, _>>()?;
         let purger = |text: &String| text.parse().map_err(|()| SettingsError::PurgeFrom(text.clone()));
         let purgers = settings.purge_from.iter().map(purger).collect::<Result<_, _>>()?;
-        let via_name = match settings.mode {
-            Mode::Reverse { .. } => pseudonym.clone(),
-            Mode::Forward(_) => format!("{pseudonym} ({:016x})", settings.seed),
-        };
+        let via_name = format!("{pseudonym} ({:08x})", loop_mark(settings.seed));
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(settings.seed));
         let (counters, queue, retry_budget) = (Arc::new(Counters::default()), Arc::default(), Arc::default());
@@ -87,6 +86,11 @@ impl Shared {
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(client))
     }
+}
+
+/// Half of a hash, since upstreams see it and the seed must stay a secret: tables are protected by it.
+fn loop_mark(seed: u64) -> u32 {
+    FixedState::with_seed(seed).hash_one("Via") as u32
 }
 
 impl Role {

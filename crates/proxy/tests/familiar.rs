@@ -25,7 +25,7 @@ struct Exchange {
 }
 
 const SAID: [&str; 5] = [
-    "Via: 1.1 breme",
+    "Via: 1.1 breme (cde2f3e1)",
     "Forwarded: for=10.0.0.3;proto=http;host=a.example",
     "X-Forwarded-For: 10.0.0.3",
     "X-Forwarded-Host: a.example",

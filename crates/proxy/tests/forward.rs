@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, UnixSeconds, WallClock};
 use breme_node::{Accepted, Action, Connected, ConnectionId, ListenerId, Node};
-use breme_proxy::{ForwardRules, Identity, Mode, Parts, Proxy, Settings};
+use breme_proxy::{ForwardRules, HostRule, Identity, Mode, Parts, Proxy, Settings};
 use breme_sim::Network;
 use breme_testkit::Script;
 use support::driven::Driven;
@@ -157,13 +157,7 @@ fn where_nobody_may_go() {
 
 #[test]
 fn a_request_that_has_come_through_before_is_a_loop() {
-    let mut settings = forward();
-    settings.identity.via = true;
-    settings.seed = 0xabc;
-    let ask = |via: &str| head(&["GET http://a.example/ HTTP/1.1", "Host: a.example", &format!("Via: {via}")]);
-    let own = "breme (0000000000000abc)";
-    let passed = head(&["GET / HTTP/1.1", "Host: a.example", "Via: 1.0 other", &format!("Via: 1.1 {own}")]);
-    let answer = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x", &format!("Via: 1.1 {own}")]) + "hello";
+    let own = "breme (cffe71e5)";
     let content = "The proxy cannot answer: the request has come through this proxy before.\n";
     let looped = head(&[
         "HTTP/1.1 508 Loop Detected",
@@ -173,9 +167,23 @@ fn a_request_that_has_come_through_before_is_a_loop() {
         "Cache-Control: no-store",
         "Proxy-Status: breme; error=proxy_loop_detected",
     ]) + content;
-    let script = Script::new().connect().send(text(ask("1.0 other"))).expect(text(answer));
-    let script = script.send(text(ask(&format!("1.0 other, 1.1 {own}, 1.1 last")))).expect(text(looped)).part();
-    Play { settings, ..play(vec![script], vec![Acts::new().expect(&passed).send(HELLO)]) }.run();
+    let answer = head(&["HTTP/1.1 200 OK", "Content-Length: 5", "Date: x", "Via: 1.1 breme"]) + "hello";
+    for (mode, target) in [(forward().mode, "http://a.example/"), (Mode::Reverse { host: HostRule::Keep }, "/")] {
+        let mut settings = forward();
+        (settings.mode, settings.seed, settings.identity.via) = (mode, 0xabc, true);
+        let line = format!("GET {target} HTTP/1.1");
+        let ask = |via: &str| text(head(&[&line, "Host: a.example", &format!("Via: {via}")]));
+        let passed = |via: &str| head(&["GET / HTTP/1.1", "Host: a.example", via, &format!("Via: 1.1 {own}")]);
+        // Another one of the same name is another one.
+        let script = Script::new().connect().send(ask("1.0 other")).expect(text(answer.clone()));
+        let script = script.send(ask("1.1 breme")).expect(text(answer.clone()));
+        let upstream = Acts::new().expect(passed("Via: 1.0 other")).send(HELLO);
+        let upstream = upstream.expect(passed("Via: 1.1 breme")).send(HELLO);
+        // What others say around it does not hide it.
+        let loops = [format!("1.0 other, 1.1 {own}, 1.1 last"), format!("1.1 {own}"), format!("1.0 (\"a, 1.1 {own}")];
+        let script = loops.iter().fold(script, |script, via| script.send(ask(via)).expect(text(looped.clone())));
+        Play { settings, ..play(vec![script.part()], vec![upstream]) }.run();
+    }
 }
 
 #[test]

@@ -66,20 +66,20 @@ fn over_tls() {
     }
 }
 
-fn client_of(authority: &Authority) -> Arc<ClientConfig> {
+pub(crate) fn client_of(authority: &Authority) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(authority.file()).unwrap()).unwrap();
     Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
 
 /// The client's side of TLS, by the library alone: none of our own driver is in it. An end without close_notify is an error.
-struct Secured {
+pub(crate) struct Secured {
     session: ClientConnection,
     socket: TcpStream,
 }
 
 impl Secured {
-    fn connect(server: SocketAddr, client: &Arc<ClientConfig>) -> io::Result<Self> {
+    pub(crate) fn connect(server: SocketAddr, client: &Arc<ClientConfig>) -> io::Result<Self> {
         let name = ServerName::from(server.ip());
         let mut session = ClientConnection::new(client.clone(), name).map_err(io::Error::other)?;
         let mut socket = connect(server)?;

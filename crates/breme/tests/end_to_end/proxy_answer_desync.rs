@@ -25,8 +25,15 @@ fn serve(stream: TcpStream, attacks: &[AnswerAttack]) -> Option<()> {
         while input.read_line(&mut line).ok()? > 2 {}
         let attack = target[1..].parse::<usize>().ok().and_then(|number| attacks.get(number));
         let own = || format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{target}", target.len()).into_bytes();
-        input.get_mut().write_all(&attack.map_or_else(own, |attack| attack.send.clone())).ok()?;
+        input.get_mut().write_all(&attack.map_or_else(own, |attack| lasting(&attack.send))).ok()?;
     }
+}
+
+/// The same, so that a cache that takes it keeps it.
+fn lasting(answer: &[u8]) -> Vec<u8> {
+    const LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
+    let rest = answer.strip_prefix(LINE).map(|rest| [LINE, b"Cache-Control: max-age=600\r\n", rest].concat());
+    rest.unwrap_or_else(|| answer.to_vec())
 }
 
 fn ask(caller: &mut Caller, target: &str) -> Result<Heard, String> {
@@ -57,7 +64,12 @@ fn judge(number: usize, attack: &AnswerAttack, proxy: SocketAddr, between: &mut 
     if matches!(heard, Heard::Answer(ref answered) if !answered.is_last) {
         require_own(&mut caller, "/the-same")?;
     }
-    require_own(between, "/another")
+    require_own(between, "/another")?;
+    // What a cache may have kept of it.
+    match ask(&mut Caller::new(proxy), &format!("/{number}"))? {
+        heard if is_right(attack.reading, &heard) => Ok(()),
+        heard => Err(format!("{:?}, but then {heard:?}", attack.reading)),
+    }
 }
 
 /// Asks twice, since the answer that nobody asked for may come late.
@@ -71,21 +83,23 @@ fn require_own(caller: &mut Caller, target: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The share of the cases with this number, of so many.
+/// The share of the cases with this number, of so many; every other one of them through a cache.
 fn run(driver: &str, share: usize, of: usize) -> Vec<String> {
     let attacks = Arc::new(attacks());
-    let proxy = Site::proxy(
-        origin(Arc::clone(&attacks)),
-        driver,
-        &["--response-timeout", "300ms", "--between-bytes-timeout", "300ms"],
-    );
-    let mut between = Caller::new(proxy.address);
-    let mut faults = Vec::new();
+    let patience = ["--response-timeout", "300ms", "--between-bytes-timeout", "300ms"];
+    let proxies = [&[][..], &["--cache-memory", "16MiB"]].map(|more| {
+        let proxy = Site::proxy(origin(Arc::clone(&attacks)), driver, &[&patience[..], more].concat());
+        let between = Caller::new(proxy.address);
+        (proxy, between)
+    });
+    let (mut turns, mut faults) = (proxies, Vec::new());
     for (number, attack) in attacks.iter().enumerate().skip(share).step_by(of) {
-        if let Err(why) = judge(number, attack, proxy.address, &mut between) {
+        let (proxy, between) = &mut turns[0];
+        if let Err(why) = judge(number, attack, proxy.address, between) {
             faults.push(format!("{driver}: {}: {why}", attack.name));
-            between = Caller::new(proxy.address);
+            *between = Caller::new(proxy.address);
         }
+        turns.swap(0, 1);
     }
     faults
 }

@@ -18,7 +18,7 @@ pub(crate) struct Record {
     pub(crate) faults: Vec<String>,
 }
 
-/// Listens for as long as the test runs. It answers each request with its target.
+/// Listens for as long as the test runs. It answers each request with its target, for a cache to keep.
 pub(crate) struct Recorder {
     pub(crate) address: SocketAddr,
     record: Arc<Mutex<Record>>,
@@ -59,7 +59,8 @@ fn serve(stream: TcpStream, record: &Mutex<Record>) {
         match read_request(&mut input) {
             Ok(target) => {
                 record.lock().unwrap().targets.push(target.clone());
-                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{target}", target.len());
+                let fields = format!("Cache-Control: max-age=600\r\nContent-Length: {}", target.len());
+                let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{target}");
                 if input.get_mut().write_all(answer.as_bytes()).is_err() {
                     return;
                 }

@@ -370,7 +370,7 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
 }
 
 /// A server of TLS by rustls' own: answers one request and then does what it is told.
-fn one_answer(signed: &Signed, answer: &'static [u8], is_clean: bool) -> SocketAddr {
+pub(crate) fn one_answer(signed: &Signed, answer: &'static [u8], is_clean: bool) -> SocketAddr {
     use rustls::pki_types::pem::PemObject;
     let chain = vec![rustls::pki_types::CertificateDer::from_pem_file(&signed.certificate).unwrap()];
     let key = rustls::pki_types::PrivateKeyDer::from_pem_file(&signed.key).unwrap();

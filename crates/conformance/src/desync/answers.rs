@@ -5,6 +5,7 @@
 
 use super::framing::{CODINGS, is_proper, odd_lines};
 use super::pieces::{is_blank, odd_bytes, shown};
+use super::published::forked_contents;
 
 /// The content of the answer that nobody asked for.
 pub const POISON: &str = "poison";
@@ -229,7 +230,9 @@ fn chunks() -> Vec<AnswerAttack> {
     ];
     let odd = odd.filter(|(content, _)| content != b"03\r\nabc\r\n0\r\n\r\n");
     let listed = listed.into_iter().map(|content| (content.as_bytes().to_vec(), false));
+    let forked = forked_contents().into_iter().map(|content| (content.into_bytes(), false));
     odd.chain(listed)
+        .chain(forked)
         .map(|(content, is_proper)| {
             let reading = if is_proper { Whole(200) } else { RefusedOrCut };
             let send =

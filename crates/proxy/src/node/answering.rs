@@ -148,7 +148,7 @@ impl Turn<'_> {
                 writer.announce_trailers(head.fields);
             }
             if shared.settings.identity.via {
-                writer.via(head.version, &shared.via_name);
+                writer.via(head.version, &shared.settings.identity.pseudonym);
             }
             if !has_date {
                 // RFC 9110, 6.6.1: a recipient with a clock makes up for it.

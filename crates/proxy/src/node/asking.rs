@@ -118,10 +118,12 @@ impl Turn<'_> {
 
     /// Whether the proxy lets it pass at all.
     fn judge(&mut self, key: ExchangeKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
+        if request::has_come_through(head.fields, &self.shared.via_name) {
+            return Err(Failure::Loop);
+        }
         match &self.shared.role {
             Role::Reverse { .. } if head.method == Method::Connect => Err(Failure::NoTunnels),
             Role::Reverse { .. } => Ok(()),
-            Role::Forward { .. } if request::has_come_through(head.fields, &self.shared.via_name) => Err(Failure::Loop),
             Role::Forward { rules, .. } => self.name_target(key, head, rules),
         }
     }

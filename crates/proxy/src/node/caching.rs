@@ -233,9 +233,10 @@ impl Turn<'_> {
     /// What is stored with an answer beside its own lines.
     fn added_lines(&mut self, head: &ResponseHead<'_, '_>) -> FieldBlock {
         let mut added = FieldBlock::new();
-        if self.shared.settings.identity.via {
+        let identity = &self.shared.settings.identity;
+        if identity.via {
             let version = if head.version == Version::Http10 { "1.0" } else { "1.1" };
-            let _ = added.push("Via", format!("{version} {}", self.shared.via_name).as_bytes());
+            let _ = added.push("Via", format!("{version} {}", identity.pseudonym).as_bytes());
         }
         if head.fields.first("Date").is_none() {
             let date = *self.node.date.text(self.now);

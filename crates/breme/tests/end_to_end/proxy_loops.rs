@@ -1,0 +1,174 @@
+//! Proxies that ask themselves, or each other in a circle: each request ends with a clear answer, after few steps, and nothing of it stays.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::Instant;
+
+use breme_conformance::{Answer, read_answers};
+use serde_json::json;
+
+use crate::admin::metrics;
+use crate::harness::{DRIVERS, Nginx, PATIENCE, Site, free_address};
+use crate::proxy_admin::{TOKEN, call, token_file};
+
+const GET: &str = "GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+/// As they go through a circle: content, in both framings, and a range.
+const REQUESTS: [&str; 4] = [
+    GET,
+    "HEAD /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+    "POST /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc",
+    "POST /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+];
+const CACHE: &[&str] = &["--cache-memory", "16MiB"];
+/// Those who ask at the same time.
+const CROWD: usize = 20;
+
+/// A proxy whose upstream nobody is yet.
+fn start(driver: &str, token: &str, more: &[&str]) -> Site {
+    let nobody = format!("--upstream=http://{}", free_address());
+    let threads = if driver == "threads" { "64" } else { "2" };
+    let arguments = [&nobody, "--driver", driver, "--threads", threads, "--admin", "127.0.0.1:0"];
+    let with_token = ["--admin-token-file", token];
+    Site::start_role("proxy", &[&arguments[..], &with_token, more].concat(), Stdio::inherit())
+}
+
+/// Makes it ask `upstream` from now on.
+fn point(proxy: &Site, upstream: SocketAddr) {
+    let list = json!([format!("http://{upstream}")]).to_string();
+    assert_eq!(call(proxy.admin.unwrap(), "PUT", "/upstreams", Some(TOKEN), Some(&list)).0, 200);
+}
+
+fn ask(proxy: &Site, request: &str) -> Answer {
+    let received = proxy.exchange(request.as_bytes());
+    let mut answers = read_answers(&received, |_| request.starts_with("HEAD")).unwrap();
+    assert_eq!(answers.len(), 1, "{}", String::from_utf8_lossy(&received));
+    answers.remove(0)
+}
+
+fn ask_at_once(proxy: &Site, count: usize) -> Vec<Answer> {
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..count).map(|_| scope.spawn(|| ask(proxy, GET))).collect();
+        asking.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+/// Waits until nothing is under way in it any more.
+fn require_quiet(proxy: &Site, place: &str) {
+    let begun = Instant::now();
+    loop {
+        let metrics = metrics(proxy.admin.unwrap());
+        let (requests, busy) =
+            (metrics["breme_requests_in_flight"], metrics["breme_upstream_connections{state=\"busy\"}"]);
+        if (requests, busy) == (0.0, 0.0) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{place}: {requests} requests and {busy} connections are left");
+        std::thread::yield_now();
+    }
+}
+
+/// Each is told so by the proxy that is asked for the second time, and was sent on once by each proxy of the circle.
+fn require_loops_found(circle: &[&Site], place: &str) {
+    let sent_on = || circle.iter().map(|proxy| sent_upstream(proxy)).sum::<f64>();
+    let before = sent_on();
+    let mut answers: Vec<_> = REQUESTS.iter().map(|request| ask(circle[0], request)).collect();
+    answers.extend(ask_at_once(circle[0], CROWD));
+    for answer in &answers {
+        assert_eq!(answer.status, 508, "{place}");
+        assert!(answer.field("proxy-status").is_some_and(|value| value.contains("proxy_loop_detected")), "{place}");
+    }
+    circle.iter().for_each(|proxy| require_quiet(proxy, place));
+    let (sent, most) = (sent_on() - before, answers.len() * circle.len());
+    assert!(sent <= most as f64, "{place}: {} requests were sent on {sent} times", answers.len());
+}
+
+fn sent_upstream(proxy: &Site) -> f64 {
+    let metrics = metrics(proxy.admin.unwrap());
+    metrics["breme_upstream_connects_total"] + metrics["breme_upstream_reuses_total"]
+}
+
+#[test]
+fn a_loop_is_found_when_a_proxy_is_asked_for_the_second_time() {
+    let (_folder, token) = token_file();
+    for driver in DRIVERS.iter().copied() {
+        for more in [&[][..], CACHE] {
+            let alone = start(driver, &token, more);
+            point(&alone, alone.address);
+            require_loops_found(&[&alone], &format!("{driver}, itself, {more:?}"));
+
+            let (one, two) = (start(driver, &token, more), start(driver, &token, more));
+            point(&one, two.address);
+            point(&two, one.address);
+            require_loops_found(&[&one, &two], &format!("{driver}, each other, {more:?}"));
+
+            // Somebody else between who passes on what others said.
+            let nginx = Nginx::start_with("", &format!("location / {{ proxy_pass http://{}; }}", one.address));
+            point(&one, nginx.address);
+            require_loops_found(&[&one], &format!("{driver}, through nginx, {more:?}"));
+        }
+    }
+}
+
+/// A forward proxy that is asked for itself, and one before it that stands for it.
+#[test]
+fn a_forward_proxy_does_not_ask_itself_for_ever() {
+    let (_folder, token) = token_file();
+    for driver in DRIVERS.iter().copied() {
+        let reverse = start(driver, &token, &[]);
+        let own = free_address();
+        let ports = [reverse.address.port(), own.port()].map(|port| format!("--allow-port={port}"));
+        let threads = if driver == "threads" { "64" } else { "2" };
+        let arguments =
+            ["--forward", "--allow-private", "--driver", driver, "--threads", threads, &ports[0], &ports[1]];
+        let listening = ["--listen", &own.to_string(), "--admin", "127.0.0.1:0"];
+        let forward = Site::start_role("proxy", &[&arguments[..], &listening].concat(), Stdio::inherit());
+        point(&reverse, own);
+        // It knows itself also in requests that it would not serve: what it sends on is not for a forward proxy.
+        for asked in [own, reverse.address] {
+            let request = format!("GET http://{asked}/ HTTP/1.1\r\nHost: {asked}\r\nConnection: close\r\n\r\n");
+            assert_eq!(ask(&forward, &request).status, 508, "{driver}: {asked}");
+        }
+        require_quiet(&forward, driver);
+        require_quiet(&reverse, driver);
+    }
+}
+
+/// Nobody can know a loop whose steps do not say who they are. Then the limits and time-outs end it.
+#[test]
+fn a_loop_that_cannot_be_known_ends_by_the_limits() {
+    let (_folder, token) = token_file();
+    for driver in DRIVERS.iter().copied() {
+        let limits = ["--no-via", "--response-timeout", "500ms", "--max-connections", "40", "--retries", "0"];
+        let proxy = start(driver, &token, &limits);
+        point(&proxy, proxy.address);
+        for answer in ask_at_once(&proxy, 3) {
+            assert!([502, 503, 504].contains(&answer.status), "{driver}: {}", answer.status);
+        }
+        require_quiet(&proxy, driver);
+        // It works on.
+        let site = Site::lab("events");
+        point(&proxy, site.address);
+        assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}");
+    }
+}
+
+/// Every thread of the pool waits for an answer that only another one of them could give.
+#[test]
+fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
+    let (_folder, token) = token_file();
+    let few = ["--threads", "2", "--response-timeout", "500ms"];
+    let [one, two] = [(); 2].map(|()| {
+        let nobody = format!("--upstream=http://{}", free_address());
+        let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", &token];
+        let arguments = [&[&nobody, "--driver", "threads"], &few[..], &admin].concat();
+        Site::start_role("proxy", &arguments, Stdio::inherit())
+    });
+    point(&one, two.address);
+    point(&two, one.address);
+    for answer in ask_at_once(&one, 8) {
+        assert!([502, 504, 508].contains(&answer.status), "{}", answer.status);
+    }
+    require_quiet(&one, "the first");
+    require_quiet(&two, "the second");
+    assert_eq!(ask(&one, GET).status, 508);
+}

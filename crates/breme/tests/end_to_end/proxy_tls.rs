@@ -1,0 +1,271 @@
+//! Attacks on a proxy through TLS: the ambiguous requests again, clients that do not go on, and upstreams whose connection is cut.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use breme_conformance::desync::{HIDDEN_TARGET, Reading, attacks};
+use breme_conformance::{Answer, read_answers};
+use rustls::ClientConfig;
+
+use crate::admin::metrics;
+use crate::caller::{Caller, Heard};
+use crate::conformance::{Secured, client_of};
+use crate::harness::{DRIVERS, Site, connect, run};
+use crate::recorder::Recorder;
+use crate::tls::{Authority, one_answer};
+
+const PATIENCE: &[&str] = &["--head-timeout", "300ms", "--body-timeout", "300ms"];
+const GET: &[u8] = b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n";
+const LAST: &[u8] = b"GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+/// One of so many ambiguous requests is sent on each driver; in the clear it is one of three.
+const SHARES: usize = 20;
+
+/// A proxy with a cache that listens for TLS.
+fn secured(authority: &Authority, upstream: SocketAddr, driver: &str, more: &[&str]) -> Site {
+    let signed = authority.server();
+    let (certificate, key) = signed.files();
+    let listening = ["--tls-cert", certificate, "--tls-key", key, "--cache-memory", "16MiB", "--admin", "127.0.0.1:0"];
+    Site::proxy(upstream, driver, &[&listening, PATIENCE, more].concat())
+}
+
+/// All that comes on one connection until it ends; that must be a clean end.
+fn exchange(proxy: &Site, client: &Arc<ClientConfig>, bytes: &[u8]) -> Result<Vec<Answer>, String> {
+    let mut stream = Secured::connect(proxy.address, client).map_err(|error| format!("no handshake: {error}"))?;
+    // The proxy may end the connection before it has everything.
+    let _ = stream.write_all(bytes);
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).map_err(|error| format!("{error} after {} bytes", received.len()))?;
+    read_answers(&received, |_| false).map_err(|unreadable| unreadable.to_string())
+}
+
+/// Others are served as if nothing were.
+fn require_served(proxy: &Site, client: &Arc<ClientConfig>, place: &str) {
+    let answers = exchange(proxy, client, LAST).unwrap_or_else(|why| panic!("{place}: {why}"));
+    assert!(answers.len() == 1 && answers[0].status == 200, "{place}: {answers:?}");
+    assert_eq!(answers[0].content, b"/page", "{place}");
+}
+
+#[test]
+fn what_can_be_read_in_two_ways_is_refused_over_tls_too() {
+    let authority = Authority::new();
+    let client = client_of(&authority);
+    let attacks = attacks();
+    for (number, driver) in DRIVERS.iter().copied().enumerate() {
+        let recorder = Recorder::start();
+        let proxy = secured(&authority, recorder.address, driver, &[]);
+        for attack in attacks.iter().skip(number).step_by(SHARES) {
+            let place = format!("{driver}: {}", attack.name);
+            let (last, count) = match attack.reading {
+                Reading::Refused => (&[][..], 1),
+                Reading::Requests(count) => (LAST, count + 1),
+            };
+            let answers = exchange(&proxy, &client, &[&attack.send, last].concat());
+            let answers = answers.unwrap_or_else(|why| panic!("{place}: {why}"));
+            assert_eq!(answers.len(), count, "{place}: {answers:?}");
+            let is_refusal = |answer: &Answer| answer.status >= 400 && answer.field("via").is_none();
+            assert_eq!(answers.iter().any(is_refusal), attack.reading == Reading::Refused, "{place}: {answers:?}");
+            let record = recorder.take();
+            assert!(record.faults.is_empty(), "{place}: {:?}", record.faults);
+            assert!(record.targets.iter().all(|target| target != HIDDEN_TARGET), "{place}: {:?}", record.targets);
+        }
+        let stored = format!(
+            "GET {HIDDEN_TARGET} HTTP/1.1\r\nHost: a\r\nCache-Control: only-if-cached\r\nConnection: close\r\n\r\n"
+        );
+        let answers = exchange(&proxy, &client, stored.as_bytes()).unwrap();
+        assert_eq!(answers[0].status, 504, "{driver}: what was hidden is stored");
+        require_served(&proxy, &client, driver);
+    }
+}
+
+#[test]
+fn slow_clients_are_told_so_under_tls() {
+    let authority = Authority::new();
+    let client = client_of(&authority);
+    let begun = [
+        &b"GET /page HTTP/1.1\r\nHost: a\r\nX-Slow: "[..],
+        b"POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc",
+        b"POST /page HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+    ];
+    for driver in DRIVERS.iter().copied() {
+        let recorder = Recorder::start();
+        let proxy = secured(&authority, recorder.address, driver, &[]);
+        for begun in begun {
+            let answers = exchange(&proxy, &client, begun).unwrap();
+            assert!(answers.len() == 1 && answers[0].status == 408, "{driver}: {answers:?}");
+        }
+        require_served(&proxy, &client, driver);
+    }
+}
+
+/// As many as a pool of threads can bear without making others wait, and a thousand elsewhere.
+fn crowd(driver: &str) -> usize {
+    if driver == "threads" { 50 } else { 1_000 }
+}
+
+#[test]
+fn handshakes_that_do_not_go_on_hold_nobody_up() {
+    // Nothing; a part of the head of a record; a record that is announced and does not come; a hello that is cut.
+    let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    let begun = [&b""[..], &hello[..3], &hello[..5], hello];
+    let authority = Authority::new();
+    let client = client_of(&authority);
+    for driver in DRIVERS.iter().copied() {
+        let recorder = Recorder::start();
+        let proxy = secured(&authority, recorder.address, driver, &[]);
+        let held: Vec<TcpStream> = (0..crowd(driver))
+            .map(|number| {
+                let mut stream = connect(proxy.address);
+                stream.write_all(begun[number % begun.len()]).unwrap();
+                stream
+            })
+            .collect();
+        for _ in 0..5 {
+            require_served(&proxy, &client, driver);
+        }
+        drop(held);
+        require_served(&proxy, &client, driver);
+    }
+}
+
+#[test]
+fn what_is_no_tls_is_turned_away() {
+    let authority = Authority::new();
+    let client = client_of(&authority);
+    for driver in DRIVERS.iter().copied() {
+        let recorder = Recorder::start();
+        let proxy = secured(&authority, recorder.address, driver, &[]);
+        let told = String::from_utf8(proxy.exchange(GET)).unwrap();
+        assert!(told.starts_with("HTTP/1.1 400 ") && told.contains("https://"), "{driver}: {told}");
+        let garbage: [&[u8]; 5] = [
+            b"\0",
+            &[0xff; 70_000],
+            b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10",
+            b"\x17\x03\x03\x00\x05hello",
+            b"PROXY TCP4 1.1.1.1 2.2.2.2 1 443\r\n",
+        ];
+        for bytes in garbage {
+            let mut stream = connect(proxy.address);
+            let _ = stream.write_all(bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut told = Vec::new();
+            // It may be ended while there was more to read.
+            let _ = stream.read_to_end(&mut told);
+            assert!(!told.starts_with(b"HTTP/1.1 2"), "{driver}: {told:?}");
+        }
+        require_served(&proxy, &client, driver);
+        assert!(recorder.take().targets.iter().all(|target| target == "/page"), "{driver}");
+    }
+}
+
+/// What `openssl s_client` with these words gets for what it is given to send.
+fn s_client(proxy: &Site, words: &[&str], send: &[u8]) -> String {
+    let address = proxy.address.to_string();
+    let mut child = Command::new("openssl")
+        .args([&["s_client", "-connect", &address], words].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(send);
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+/// Names that mean nothing here decide nothing: there is one certificate, and Host says who is asked.
+#[test]
+fn odd_wishes_in_a_handshake_harm_nobody() {
+    let authority = Authority::new();
+    let client = client_of(&authority);
+    for driver in DRIVERS.iter().copied() {
+        let recorder = Recorder::start();
+        let proxy = secured(&authority, recorder.address, driver, &[]);
+        for words in [
+            &["-servername", "other.example"][..],
+            &["-noservername"],
+            &["-alpn", "x,http/1.1,h2"],
+            &["-tls1_2"],
+            &["-tls1_2", "-no_ticket"],
+            &["-tls1_3", "-groups", "P-256"],
+        ] {
+            let told = s_client(&proxy, &[&["-ign_eof"], words].concat(), LAST);
+            assert!(told.contains("HTTP/1.1 200 OK"), "{driver} {words:?}: {told}");
+        }
+        // None of what it offers is spoken here (RFC 7301, 3.2); nothing is taken for HTTP/1.1 that is not.
+        let told = s_client(&proxy, &["-ign_eof", "-alpn", "h2,spdy/1"], LAST);
+        assert!(!told.contains("HTTP/1.1 200"), "{driver}: {told}");
+        // A second handshake in the midst of it is not had; who asks for it may be dropped, and nobody else notices.
+        let told = s_client(&proxy, &["-tls1_2", "-no_ign_eof"], b"R\n");
+        assert!(told.contains("RENEGOTIATING"), "{driver}: {told}");
+        require_served(&proxy, &client, driver);
+        // Tickets may be shown as often as one likes.
+        let told = s_client(&proxy, &["-reconnect", "-tls1_2"], LAST);
+        assert!(told.contains("Reused"), "{driver}: {told}");
+        require_served(&proxy, &client, driver);
+    }
+}
+
+/// Whoever can cut a connection must not make half of an answer the whole (RFC 9112, 9.8): it is visibly cut, and is not stored.
+#[test]
+fn an_upstreams_answer_that_is_cut_is_not_taken_for_whole() {
+    const UNTIL_THE_END: &[u8] =
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nConnection: close\r\n\r\nuntil the end";
+    const TOO_SHORT: &[u8] =
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 20\r\n\r\nuntil the end";
+    const CHUNKS: &[u8] =
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nTransfer-Encoding: chunked\r\n\r\nd\r\nuntil the end\r\n";
+    let authority = Authority::new();
+    let signed = authority.server();
+    let cases = [
+        (UNTIL_THE_END, true, true),
+        (UNTIL_THE_END, false, false),
+        (TOO_SHORT, true, false),
+        (TOO_SHORT, false, false),
+        (CHUNKS, true, false),
+        (CHUNKS, false, false),
+    ];
+    for driver in DRIVERS.iter().copied() {
+        for (answer, is_clean, is_whole) in cases {
+            let place = format!("{driver}, clean end {is_clean}: {}", answer.escape_ascii());
+            let upstream = format!("--upstream=https://localhost:{}", one_answer(&signed, answer, is_clean).port());
+            let ca = authority.file();
+            let threads = if driver == "threads" { "16" } else { "2" };
+            let arguments = ["--upstream-ca", &ca, "--driver", driver, "--threads", threads, "--admin", "127.0.0.1:0"];
+            let with_cache = ["--cache-memory", "16MiB", "--retries", "0", &upstream];
+            let proxy = Site::start_role("proxy", &[&arguments[..], &with_cache].concat(), Stdio::inherit());
+            for _ in 0..2 {
+                let mut caller = Caller::new(proxy.address);
+                caller.send(GET);
+                match caller.hear(false).unwrap_or_else(|why| panic!("{place}: {why}")) {
+                    Heard::Answer(answered) if is_whole => assert_eq!(answered.content, b"until the end", "{place}"),
+                    Heard::Answer(answered) => assert_eq!(answered.status, 502, "{place}"),
+                    Heard::Cut(_) | Heard::Nothing => assert!(!is_whole, "{place}"),
+                }
+            }
+            let asked = metrics(proxy.admin.unwrap())["breme_upstream_connects_total"];
+            assert_eq!(
+                asked,
+                if is_whole { 1.0 } else { 2.0 },
+                "{place}: the second is from the cache only if the first is whole"
+            );
+        }
+    }
+}
+
+/// A certificate for one name serves any Host, as it does in the clear.
+#[test]
+fn the_name_of_the_handshake_is_not_that_of_the_request() {
+    let authority = Authority::new();
+    for driver in DRIVERS.iter().copied() {
+        let recorder = Recorder::start();
+        let proxy = secured(&authority, recorder.address, driver, &[]);
+        let url = format!("https://localhost:{}/page", proxy.address.port());
+        let told = run(
+            "curl",
+            &["-sS", "--cacert", &authority.file(), "-H", "Host: other.example", "-w", " %{http_code}", &url],
+        );
+        assert_eq!(told, "/page 200", "{driver}");
+    }
+}
