@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub use kept::Kept;
 
 use super::upstream::Upstream;
-use super::upstreams::Upstreams;
+use super::upstreams::{Upstreams, url};
 use crate::admin::{Api, Call, Page};
 
 const INDEX: &str = "GET /upstreams                how each upstream is\n\
@@ -117,12 +117,6 @@ fn state(state: &UpstreamState) -> Value {
         "checks": { "good": state.checks.good, "failed": state.checks.failed },
         "ejections": state.ejections,
     })
-}
-
-/// By its URL an upstream is known among all.
-pub fn url(state: &UpstreamState) -> String {
-    let scheme = if state.tls { "https" } else { "http" };
-    format!("{scheme}://{}", state.name)
 }
 
 /// With `%5B` and the like as what they stand for.

@@ -11,8 +11,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 
 use super::access_log::{LineCounts, Log};
-use super::api::url;
-use super::upstreams::Upstreams;
+use super::upstreams::{Upstreams, url};
 use crate::admin::{Families, Label, refusal_name};
 
 /// Reads what the proxy and its log have counted.

@@ -248,6 +248,12 @@ fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     addresses.iter().map(|&address| SocketAddr::new(address, port)).collect()
 }
 
+/// By its URL an upstream is known among all.
+pub fn url(state: &UpstreamState) -> String {
+    let scheme = if state.tls { "https" } else { "http" };
+    format!("{scheme}://{}", state.name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
