@@ -105,7 +105,7 @@ fn upstreams_are_drained_and_exchanged_while_requests_go_on() {
         assert_eq!(call(admin, "PUT", "/upstreams", Some(TOKEN), Some("[]")).0, 422);
 
         let metrics = metrics(admin);
-        let labels = format!("{{upstream=\"{}\"", urls[0]);
+        let labels = format!("{{upstream=\"{first}\",scheme=\"http\"");
         assert_eq!(metrics[&format!("breme_upstream_up{labels}}}")], 1.0, "{driver}");
         let answered = metrics[&format!("breme_upstream_requests_total{labels},outcome=\"answered\"}}")];
         assert_eq!(answered, 20.0, "{driver}");
@@ -156,9 +156,13 @@ fn a_dead_upstream_is_left_out_and_told() {
             assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: another is asked");
         }
         let line = line_with(&mut told, "is left out");
-        assert!(line.contains(nobody.strip_prefix("http://").unwrap()), "{driver}: {line}");
-        let up = metrics(proxy.admin.unwrap())[&format!("breme_upstream_up{{upstream=\"{nobody}\"}}")];
-        assert_eq!(up, 0.0, "{driver}");
+        let name = nobody.strip_prefix("http://").unwrap();
+        assert!(line.contains(name), "{driver}: {line}");
+        let metrics = metrics(proxy.admin.unwrap());
+        assert_eq!(metrics[&format!("breme_upstream_up{{upstream=\"{name}\",scheme=\"http\"}}")], 0.0, "{driver}");
+        let failed =
+            format!("breme_upstream_requests_total{{upstream=\"{name}\",scheme=\"http\",outcome=\"connect-failed\"}}");
+        assert!(metrics[&failed] >= 2.0, "{driver}: {metrics:#?}");
     }
 }
 
