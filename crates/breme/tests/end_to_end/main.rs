@@ -30,6 +30,7 @@ mod proxy_conformance;
 mod proxy_crowd;
 mod proxy_desync;
 mod proxy_faults;
+mod proxy_files;
 mod proxy_forward;
 mod proxy_loops;
 mod proxy_poisoning;

@@ -260,7 +260,7 @@ fn shares_of(proxy: &Site, cookie: &str, sites: &[Site; 2]) -> [u64; 2] {
 }
 
 /// Reads what is told until a line has these words.
-fn line_with(told: &mut BufReader<ChildStderr>, words: &str) -> String {
+pub(crate) fn line_with(told: &mut BufReader<ChildStderr>, words: &str) -> String {
     let mut all = String::new();
     loop {
         let mut line = String::new();
