@@ -23,7 +23,9 @@ impl TlsClients {
     /// Another in this place, for handshakes that begin from now on.
     pub fn replace(&self, id: TlsClientId, client: Arc<ClientTls>) {
         let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        clients.get_mut(id.0 as usize).into_iter().for_each(|place| place.clone_from(&client));
+        if let Some(place) = clients.get_mut(id.0 as usize) {
+            *place = client;
+        }
     }
 
     pub(crate) fn get(&self, id: TlsClientId) -> Option<Arc<ClientTls>> {
