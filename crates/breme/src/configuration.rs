@@ -202,6 +202,14 @@ line 12, column 16: `body-timeout` takes a text such as "10s" or a number of sec
     }
 
     #[test]
+    fn there_are_no_tables() {
+        let told = in_force("proxy", Some("[cache]\nmemory = \"1GiB\"\n")).unwrap_err();
+        let expected =
+            "line 1, column 2: there is no table `cache`: every key stands at the top, under the name of its flag";
+        assert!(told.contains(expected), "{told}");
+    }
+
+    #[test]
     fn what_is_no_toml_is_pointed_at() {
         let problem = in_force("proxy", Some("upstream = [\nretries 2\n")).unwrap_err();
         assert!(problem.contains("this is no TOML: ") && problem.contains("line 2, column "), "{problem}");

@@ -32,11 +32,11 @@ use access_log::Writer;
 use api::{Kept, ProxyApi};
 pub use arguments::{Args, command};
 use arguments::{ROLE, in_force};
-use assembly::Assembly;
-use breme_driver::{Clock, Settings as DriverSettings, start};
+use assembly::{Assembly, Parts};
+use breme_driver::{Clock, Settings as DriverSettings, check, start};
 use clap::ArgMatches;
 use metrics::ProxyMetrics;
-use reloading::Reloading;
+use reloading::{Files, Reloading};
 use upstreams::Upstreams;
 
 use crate::admin::{Admin, AdminListener, Api, ProcessMetrics, Readiness, Token, registry};
@@ -58,18 +58,19 @@ fn carry_out(config: Option<&Path>) -> Result<(), Failure> {
         print!("{}", configuration::print(&command(), &matches));
         return Ok(());
     }
-    serve(&args, matches)
+    serve(args, matches)
 }
 
-fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
+fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let clock = Clock::start();
-    let Assembly { proxy, parts, mut driver } = Assembly::of(args, clock)?;
+    let Assembly { proxy, parts, mut driver } = Assembly::of(&args, clock)?;
+    driver.connections_max = connections_max(&args, &driver, parts.places.len())?;
     if args.check_config {
+        can_start(&args, &driver, &parts)?;
         println!("breme proxy: this can work");
         return Ok(());
     }
-    driver.connections_max = connections_max(args, &driver, parts.places.len())?;
     let (listeners, bound) = listen(parts.places, &driver, parts.tls.as_ref().map(|tls| &tls.server))?;
     refuse_circles(parts.upstreams.as_ref(), &bound)?;
     let admin = args.serving.admin()?.map(AdminListener::bind).transpose();
@@ -99,7 +100,12 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
         head_bytes_max: args.max_head(),
         upstreams: upstreams.clone(),
         cache: cache.clone(),
-        certificate: parts.tls.and_then(|tls| tls.reloading),
+        files: Files {
+            args,
+            certificate: parts.tls.and_then(|tls| tls.reloading),
+            clients: parts.clients,
+            token: parts.token.clone(),
+        },
         log: lines.clone(),
     };
     obey(signals, running.stopper(), readiness.clone(), move || reloading.reload())?;
@@ -120,6 +126,13 @@ fn serve(args: &Args, matches: ArgMatches) -> Result<(), Failure> {
         tell_handshakes(ROLE, &counting);
     }
     panics(ended)
+}
+
+/// What starting would find wrong, without listening.
+fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
+    args.serving.admin()?;
+    refuse_circles(parts.upstreams.as_ref(), &parts.places)?;
+    check(args.serving.driver.resolve(ROLE), driver).map_err(|error| Failure::run(error.to_string()))
 }
 
 fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), Failure> {

@@ -82,7 +82,7 @@ pub use breme_sys::Clock;
 pub use breme_sys::uring::{UringLack, probe_uring};
 pub use control::{End, MailboxFull, ShardCounters};
 pub use listener::{BindError, Listener};
-pub use running::{Counting, Running, ShardPanic, StartError, Stopper, Waker, start};
+pub use running::{Counting, Running, ShardPanic, StartError, Stopper, Waker, check, start};
 pub use settings::{Kind, Settings, UnknownKind};
 pub use tls::{
     ClientOptions, ClientTls, Identity, IdentityError, Negotiated, ServerTls, TlsClients, TlsSetupError, TlsVersion,

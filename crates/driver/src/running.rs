@@ -35,12 +35,27 @@ pub fn start<N: Node + Send + 'static>(
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
 ) -> Result<Running<N>, StartError> {
+    check(kind, settings)?;
     let settings = Arc::new(settings.clone());
-    check_cpus(&settings)?;
     match kind {
         Kind::Events => start_events(listeners, &settings, clock, factory),
         Kind::Threads => start_threads(listeners, &settings, clock, factory),
         Kind::Uring => start_uring(listeners, &settings, clock, factory),
+    }
+}
+
+/// Whether a driver could be started, as far as that can be known without doing it.
+///
+/// # Errors
+/// When a processor may not be used, or the kernel lacks what the driver needs.
+pub fn check(kind: Kind, settings: &Settings) -> Result<(), StartError> {
+    let allowed = breme_sys::cpus_allowed();
+    if let Some(&cpu) = settings.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        return Err(StartError::Cpu { cpu, allowed });
+    }
+    match kind {
+        Kind::Uring => breme_sys::uring::probe_uring().map_err(StartError::Uring),
+        Kind::Events | Kind::Threads => Ok(()),
     }
 }
 
@@ -99,7 +114,6 @@ fn start_uring<N: Node + Send + 'static>(
     clock: Clock,
     factory: impl FnMut(Shard) -> N,
 ) -> Result<Running<N>, StartError> {
-    breme_sys::uring::probe_uring().map_err(StartError::Uring)?;
     let bell = |_| Bell::new().map(Alarm::Bell).map_err(StartError::Kernel);
     let alarms = (0..settings.shard_count()).map(bell).collect::<Result<_, _>>()?;
     let control = Arc::new(Control::new(alarms, None).with_tls(tls_of(&listeners)));
@@ -145,14 +159,6 @@ fn deal(listeners: Vec<Listener>, settings: &Settings) -> Result<Vec<Vec<TcpList
         }
     }
     Ok(dealt)
-}
-
-fn check_cpus(settings: &Settings) -> Result<(), StartError> {
-    let allowed = breme_sys::cpus_allowed();
-    match settings.cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        Some(&cpu) => Err(StartError::Cpu { cpu, allowed }),
-        None => Ok(()),
-    }
 }
 
 /// Threads that have been started so far; if one more cannot be, those are ended.

@@ -27,10 +27,10 @@ pub struct Exchange<'a> {
     pub began: UnixSeconds,
     /// From there to the end; 0 for a request that was refused by its head.
     pub duration: Duration,
-    /// The request's method, as it was sent; `-`: not known.
-    pub method: &'a str,
+    /// The request's method, as it was sent, which of a refused request may be any bytes; `-`: not known.
+    pub method: &'a [u8],
     /// Its target, as it was sent; `-`: not known.
-    pub target: &'a str,
+    pub target: &'a [u8],
     /// The version that the client spoke; none: it was refused before that was clear.
     pub version: Option<Version>,
     /// The authority that it was for.

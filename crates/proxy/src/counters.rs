@@ -8,11 +8,13 @@ use breme_cache::{CacheStatus, Forwarded};
 use breme_http1::RefusalReason;
 
 /// Upper bounds of the buckets of the upstream's time, in seconds; behind the last one is everything longer.
-pub const UPSTREAM_TIME_BOUNDS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub const UPSTREAM_TIME_BOUNDS: [f64; 16] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// The same in nanoseconds, to be compared with.
 const BOUNDS_NS: [u64; UPSTREAM_TIME_BOUNDS.len()] = [
+    100_000,
+    250_000,
     500_000,
     1_000_000,
     2_500_000,
@@ -333,15 +335,15 @@ mod tests {
     fn times_fall_into_the_bucket_of_their_bound() {
         let counters = Counters::default();
         let counts = counters.add_shard();
-        for nanos in [0, 500_000, 500_001, 10_000_000_000, 10_000_000_001] {
+        for nanos in [0, 100_000, 100_001, 500_000, 500_001, 10_000_000_000, 10_000_000_001] {
             counts.count_upstream_time(Duration::from_nanos(nanos));
         }
         let counts = counters.counts();
         let filled: Vec<_> = counts.upstream_times.iter().filter(|bucket| bucket.count > 0).copied().collect();
-        let expected =
-            [(0.0005, 2), (0.001, 1), (10.0, 1), (f64::INFINITY, 1)].map(|(bound, count)| Bucket { bound, count });
+        let expected = [(0.0001, 2), (0.00025, 1), (0.0005, 1), (0.001, 1), (10.0, 1), (f64::INFINITY, 1)]
+            .map(|(bound, count)| Bucket { bound, count });
         assert_eq!(filled, expected);
-        assert!((counts.upstream_seconds - 20.001_000_002).abs() < 1e-6, "{}", counts.upstream_seconds);
+        assert!((counts.upstream_seconds - 20.001_200_003).abs() < 1e-6, "{}", counts.upstream_seconds);
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl AccessLog for Lines {
     fn record(&self, exchange: &Exchange<'_>) {
         let Exchange { method, target, status, sent_bytes, received_bytes, upstream, ending, retries, .. } = exchange;
         let upstream = upstream.unwrap_or("-");
+        let [method, target] = [method, target].map(|text| String::from_utf8_lossy(text));
         let agent = exchange.user_agent.map_or("-".into(), String::from_utf8_lossy);
         let line = format!(
             "{} {method} {target} {status} {sent_bytes} {received_bytes} {upstream} {agent} {retries} {}",
@@ -223,6 +224,24 @@ fn the_log_is_told_of_what_was_refused() {
     assert!(lines[1].contains("xx 414 "), "{}", lines[1]);
     assert_eq!(proxy.counts().answers[3].count, 7, "and counted by status");
     assert_eq!(proxy.counts().answers[4].count, 1);
+}
+
+/// Where a request may not go, nobody was asked.
+#[test]
+fn a_refused_target_is_no_upstream() {
+    let log = Arc::new(Lines::default());
+    let settings = Settings { mode: Mode::Forward(ForwardRules::default()), ..silent() };
+    let parts = Parts::new(settings, WallClock::starting_at(UnixSeconds(THEN)));
+    let (resolver, access_log) = (Some(Arc::new(Slow::default()) as Arc<dyn Resolver>), Some(log.clone() as _));
+    let mut hand = Hand::new(&Proxy::new(Parts { resolver, access_log, ..parts }).unwrap());
+    let told = hand.receive(CLIENT, &head(&["GET http://127.0.0.1/x HTTP/1.1", "Host: 127.0.0.1"])).concat();
+    assert!(told.contains("403 Forbidden") && told.contains("127.0.0.1: "), "the client is told where: {told}");
+    let lines = log.0.lock().unwrap().clone();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].contains(" GET http://127.0.0.1/x 403 ") && lines[0].ends_with(" 0 - - 0 client-failed"),
+        "{lines:?}"
+    );
 }
 
 /// Familiar requests are told as all others.

@@ -5,7 +5,9 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
@@ -65,8 +67,9 @@ impl Page {
     }
 }
 
-/// What must be shown to change anything; none: nothing can be changed.
-pub struct Token(Option<Vec<u8>>);
+/// What must be shown to change anything; none: nothing can be changed. Copies share it, and it can be exchanged.
+#[derive(Clone)]
+pub struct Token(Option<Arc<ArcSwap<Vec<u8>>>>);
 
 impl fmt::Debug for Token {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +80,20 @@ impl fmt::Debug for Token {
 impl Token {
     /// Reads it from the file that the flag names.
     pub fn of_file(flag: &str, path: Option<&Path>) -> Result<Self, String> {
-        let Some(path) = path else { return Ok(Self(None)) };
+        let token = path.map(|path| Self::read(flag, path)).transpose()?;
+        Ok(Self(token.map(|token| Arc::new(ArcSwap::from_pointee(token)))))
+    }
+
+    /// Reads the file again; whether there is another token now. If it cannot be used, the old one stays.
+    pub fn reload(&self, flag: &str, path: &Path) -> Result<bool, String> {
+        let Some(token) = &self.0 else { return Ok(false) };
+        let new = Self::read(flag, path)?;
+        let is_other = **token.load() != new;
+        token.store(Arc::new(new));
+        Ok(is_other)
+    }
+
+    fn read(flag: &str, path: &Path) -> Result<Vec<u8>, String> {
         let fault = |problem: String| format!("{flag} {}: {problem}", path.display());
         let bytes = crate::files::read_bounded(path, TOKEN_FILE_BYTES_MAX)
             .map_err(|error| fault(format!("cannot be read: {error}")))?;
@@ -88,7 +104,7 @@ impl Token {
                 "a token has at least {TOKEN_BYTES_MIN} visible characters and no space; {remedy}"
             )));
         }
-        Ok(Self(Some(token.to_vec())))
+        Ok(token.to_vec())
     }
 
     /// Whether the value of an Authorization field shows the token. The time that it takes tells nothing of how much of it is right.
@@ -100,7 +116,7 @@ impl Token {
             ));
         };
         let shown = authorization.and_then(bearer).unwrap_or_default();
-        if bool::from(shown.ct_eq(token)) {
+        if bool::from(shown.ct_eq(&token.load())) {
             return Ok(());
         }
         let page = Page::fault(401, "this needs the token: Authorization: Bearer TOKEN");
@@ -123,7 +139,7 @@ mod tests {
 
     #[test]
     fn only_the_token_opens() {
-        let token = Token(Some(b"0123456789abcdef".to_vec()));
+        let token = Token(Some(Arc::new(ArcSwap::from_pointee(b"0123456789abcdef".to_vec()))));
         for good in ["Bearer 0123456789abcdef", "bearer  0123456789abcdef"] {
             assert_eq!(status(&token, Some(good)), 200, "{good}");
         }
@@ -141,12 +157,22 @@ mod tests {
         let path = folder.path().join("token");
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            Token::of_file("--admin-token-file", Some(&path)).map(|token| token.0)
+            Token::of_file("--admin-token-file", Some(&path))
         };
-        assert_eq!(read("0123456789abcdef\n"), Ok(Some(b"0123456789abcdef".to_vec())));
+        let token = read("0123456789abcdef\n").unwrap();
+        assert_eq!(status(&token, Some("Bearer 0123456789abcdef")), 200);
+        let shared = token.clone();
+        std::fs::write(&path, "fedcba9876543210").unwrap();
+        assert_eq!([token.reload("--x", &path), token.reload("--x", &path)], [Ok(true), Ok(false)]);
+        assert_eq!(
+            ["Bearer 0123456789abcdef", "Bearer fedcba9876543210"].map(|shown| status(&shared, Some(shown))),
+            [401, 200]
+        );
         for wrong in ["", "short\n", "0123456789 abcdef", "0123456789\nabcdef"] {
             let problem = read(wrong).unwrap_err();
             assert!(problem.contains("--admin-token-file") && problem.contains("openssl rand"), "{problem}");
+            assert!(token.reload("--x", &path).is_err());
+            assert_eq!(status(&token, Some("Bearer fedcba9876543210")), 200, "the old one stays");
         }
     }
 }

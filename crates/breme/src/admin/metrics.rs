@@ -180,12 +180,12 @@ impl Collector for ConnectionMetrics {
     }
 }
 
-/// `BadHost` becomes `bad_host`.
+/// `BadHost` becomes `bad-host`: words of a label are joined as those of the log and of load are.
 pub fn refusal_name(reason: RefusalReason) -> String {
     let mut name = String::new();
     for character in format!("{reason:?}").chars() {
         if character.is_ascii_uppercase() && !name.is_empty() {
-            name.push('_');
+            name.push('-');
         }
         name.push(character.to_ascii_lowercase());
     }
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn a_reason_has_a_name_of_small_letters() {
-        assert_eq!(refusal_name(RefusalReason::SeveralContentLengths), "several_content_lengths");
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        assert_eq!(refusal_name(RefusalReason::SeveralContentLengths), "several-content-lengths");
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         for &reason in RefusalReason::ALL {
             assert!(refusal_name(reason).bytes().all(is_plain));
         }

@@ -64,7 +64,10 @@ impl Reader<'_> {
     fn setting(&mut self, key: &str, span: Range<usize>, value: &Spanned<DeValue<'_>>) -> Option<Setting> {
         let command = self.command;
         let Some((name, argument)) = keys(command).find(|(name, _)| *name == key) else {
-            let problem = self.unknown(key);
+            let problem = match value.get_ref() {
+                DeValue::Table(_) => no_tables(key),
+                _ => self.unknown(key),
+            };
             self.note(span, problem);
             return None;
         };
@@ -140,6 +143,10 @@ impl Reader<'_> {
             _ => Ok(()),
         }
     }
+}
+
+fn no_tables(name: &str) -> String {
+    format!("there is no table `{name}`: every key stands at the top, under the name of its flag")
 }
 
 /// A value that is none of the few there are.

@@ -243,7 +243,7 @@ impl Args {
 
     /// Where to listen, and how.
     pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
-        self.listen.iter().map(|text| Place::of(text, self.tls.has_tls())).collect()
+        Place::all(&self.listen, self.tls.has_tls())
     }
 
     /// What can be found wrong by looking at the flags alone.

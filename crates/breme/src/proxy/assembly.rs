@@ -33,6 +33,7 @@ pub struct Parts {
     pub upstreams: Option<Upstreams>,
     pub cache: Option<Arc<Cache>>,
     pub names: Option<Names>,
+    pub clients: Clients,
     /// None while flags are only checked: a check writes nothing.
     pub log: Option<Writer>,
 }
@@ -68,6 +69,7 @@ impl Parts {
             names: names.map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?,
             log: if args.check_config { None } else { access_log(args)? },
             places,
+            clients: clients.clone(),
             secrets,
         })
     }

@@ -11,7 +11,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 
 use super::access_log::{LineCounts, Log};
-use super::upstreams::{Upstreams, url};
+use super::upstreams::{Upstreams, scheme};
 use crate::admin::{Families, Label, refusal_name};
 
 /// Reads what the proxy and its log have counted.
@@ -94,7 +94,7 @@ fn upstreams(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
 
 /// Each upstream by itself.
 fn each(families: &mut Families<'_>, states: &[UpstreamState]) -> fmt::Result {
-    let gauge = |value: fn(&UpstreamState) -> u64| states.iter().map(move |state| ([label(state)], value(state)));
+    let gauge = |value: fn(&UpstreamState) -> u64| states.iter().map(move |state| (labels(state), value(state)));
     let is_up = gauge(|state| u64::from(state.standing == Standing::Up));
     families.gauges("upstream_up", "Whether an upstream is well, as far as is known.", is_up)?;
     let is_draining = gauge(|state| u64::from(state.is_draining));
@@ -105,14 +105,14 @@ fn each(families: &mut Families<'_>, states: &[UpstreamState]) -> fmt::Result {
     families.counters("upstream_ejections", "Times that an upstream was left out for its failures.", ejections)?;
     let checks = states.iter().flat_map(|state| {
         let outcomes = [("good", state.checks.good), ("failed", state.checks.failed)];
-        outcomes.map(|(outcome, count)| ([label(state), ("outcome", outcome.to_owned())], count))
+        outcomes.map(|(outcome, count)| (labels_and(state, outcome), count))
     });
     families.counters("upstream_checks", "Questions how an upstream is, by how they ended.", checks)?;
     let help = "Requests to an upstream, by how they ended.";
     families.counters("upstream_requests", help, states.iter().flat_map(ends))
 }
 
-fn ends(state: &UpstreamState) -> [([Label; 2], u64); 6] {
+fn ends(state: &UpstreamState) -> [([Label; 3], u64); 6] {
     let totals = &state.totals;
     let ends = [
         ("answered", totals.answered - totals.failure_statuses),
@@ -122,11 +122,17 @@ fn ends(state: &UpstreamState) -> [([Label; 2], u64); 6] {
         ("timed-out", totals.timed_out),
         ("abandoned", totals.abandoned),
     ];
-    ends.map(|(outcome, count)| ([label(state), ("outcome", outcome.to_owned())], count))
+    ends.map(|(outcome, count)| (labels_and(state, outcome), count))
 }
 
-fn label(state: &UpstreamState) -> Label {
-    ("upstream", url(state))
+/// What it is called in the log, in messages and at the API too; a host and a port may be two upstreams, with TLS and without.
+fn labels(state: &UpstreamState) -> [Label; 2] {
+    [("upstream", state.name.to_string()), ("scheme", scheme(state).to_owned())]
+}
+
+fn labels_and(state: &UpstreamState, outcome: &str) -> [Label; 3] {
+    let [upstream, scheme] = labels(state);
+    [upstream, scheme, ("outcome", outcome.to_owned())]
 }
 
 /// Requests by what the cache did.

@@ -1,4 +1,5 @@
-//! What SIGHUP reads again, while connections go on: the configuration file and the certificate; and the access log gets a new file.
+//! What SIGHUP reads again, while connections go on: the configuration file, the certificates of both sides and the token; and the access
+//! log gets a new file.
 //!
 //! A file that cannot be used changes nothing. What can be chosen at the start only is told by its name, so that nobody believes that it
 //! holds now.
@@ -13,10 +14,12 @@ use breme_proxy::Proxy;
 use clap::ArgMatches;
 
 use super::access_log::Log;
-use super::arguments::{command, in_force, is_one_of};
+use super::arguments::{Args, command, in_force, is_one_of};
 use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
+use super::secured::Clients;
 use super::upstreams::Upstreams;
+use crate::admin::Token;
 use crate::configuration::changed;
 use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;
@@ -66,15 +69,47 @@ pub struct Reloading {
     pub head_bytes_max: usize,
     pub upstreams: Option<Upstreams>,
     pub cache: Option<Arc<Cache>>,
-    pub certificate: Option<Certificate>,
+    pub files: Files,
     pub log: Option<Arc<Log>>,
+}
+
+/// What is read again from the files that were named at the start.
+pub struct Files {
+    /// What the proxy was started with.
+    pub args: Args,
+    pub certificate: Option<Certificate>,
+    pub clients: Clients,
+    pub token: Token,
+}
+
+impl Files {
+    /// Each by itself: what cannot be used stays as it was, and is told.
+    fn reload(&self) {
+        self.certificate.iter().for_each(Certificate::reload);
+        let upstreams = &self.args.upstreams;
+        match self.clients.reload(upstreams) {
+            Ok(()) if upstreams.has_tls_files() => {
+                eprintln!("breme proxy: certificates for upstreams were read again");
+            }
+            Ok(()) => {}
+            Err(failure) => {
+                eprintln!("breme proxy: {}; toward upstreams the old certificates stay", failure.message);
+            }
+        }
+        let token = self.args.admin_token_file.as_deref();
+        match token.map_or(Ok(false), |path| self.token.reload("--admin-token-file", path)) {
+            Ok(true) => eprintln!("breme proxy: new token for the admin address"),
+            Ok(false) => {}
+            Err(problem) => eprintln!("breme proxy: {problem}; the old token stays"),
+        }
+    }
 }
 
 impl Reloading {
     /// Reads everything again, and tells what became of it.
     pub fn reload(&mut self) {
         self.log.iter().for_each(|log| log.reopen());
-        self.certificate.iter().for_each(Certificate::reload);
+        self.files.reload();
         if self.config.is_none() {
             return;
         }

@@ -1,8 +1,9 @@
 //! TLS toward upstreams: whose certificates count, who the proxy is, and the clients that the driver has for upstreams.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use breme_driver::TlsClients;
+use breme_node::TlsClientId;
 use breme_proxy::TlsNames;
 
 use super::arguments::UpstreamFlags;
@@ -18,13 +19,40 @@ const CLIENTS_MAX: usize = 4096;
 pub struct Clients {
     pub list: TlsClients,
     pub names: TlsNames,
-    files: Arc<ClientFiles>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: ClientFiles,
+    /// The host of each client in the list.
+    hosts: Vec<(String, TlsClientId)>,
 }
 
 impl Clients {
     /// None yet. The files are read in any case, so that a wrong one is found.
     pub fn of(flags: &UpstreamFlags) -> Result<Self, Failure> {
-        Ok(Self { files: Arc::new(client_flags(flags).read()?), ..Self::default() })
+        let clients = Self::default();
+        clients.lock().files = client_flags(flags).read()?;
+        Ok(clients)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the files again, those of the machine's authorities too, for handshakes from now on. If anything cannot be used, all stays as it was.
+    pub fn reload(&self, flags: &UpstreamFlags) -> Result<(), Failure> {
+        let files = client_flags(flags).read()?;
+        let mut state = self.lock();
+        if !state.hosts.is_empty() {
+            let options = files.options();
+            let renew = |(host, id): &(String, TlsClientId)| Ok((*id, client(host, &options)?));
+            let renewed: Vec<_> = state.hosts.iter().map(renew).collect::<Result<_, Failure>>()?;
+            renewed.into_iter().for_each(|(id, client)| self.list.replace(id, client));
+        }
+        state.files = files;
+        Ok(())
     }
 
     /// Makes a client for each upstream that is spoken to over TLS and has none.
@@ -34,7 +62,9 @@ impl Clients {
         if new.is_empty() {
             return Ok(());
         }
-        let options = self.files.options();
+        let mut state = self.lock();
+        let State { files, hosts } = &mut *state;
+        let options = files.options();
         for upstream in new {
             let name = upstream.name();
             if self.names.count() >= CLIENTS_MAX {
@@ -43,7 +73,9 @@ impl Clients {
                 ));
             }
             let client = client(&upstream.host, &options).map_err(|failure| failure.message)?;
-            self.names.insert(&name, self.list.add(client));
+            let id = self.list.add(client);
+            hosts.push((upstream.host.clone(), id));
+            self.names.insert(&name, id);
         }
         Ok(())
     }

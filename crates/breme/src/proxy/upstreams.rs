@@ -250,8 +250,11 @@ fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
 
 /// By its URL an upstream is known among all.
 pub fn url(state: &UpstreamState) -> String {
-    let scheme = if state.tls { "https" } else { "http" };
-    format!("{scheme}://{}", state.name)
+    format!("{}://{}", scheme(state), state.name)
+}
+
+pub fn scheme(state: &UpstreamState) -> &'static str {
+    if state.tls { "https" } else { "http" }
 }
 
 #[cfg(test)]

@@ -16,7 +16,21 @@ impl Place {
         if self.is_secured { "https" } else { "http" }
     }
 
-    /// What `--listen` says: with TLS, `http://ADDR` listens without it.
+    /// What `--listen` says, each time that it is given.
+    pub fn all(texts: &[String], has_tls: bool) -> Result<Vec<Self>, Failure> {
+        let mut places: Vec<Self> = Vec::new();
+        for text in texts {
+            let place = Self::of(text, has_tls)?;
+            if place.address.port() != 0 && places.iter().any(|other| other.address == place.address) {
+                let message = format!("--listen {text}: {} is named twice; name it once", place.address);
+                return Err(Failure::usage(message));
+            }
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    /// What `--listen` says once: with TLS, `http://ADDR` listens without it.
     pub fn of(text: &str, has_tls: bool) -> Result<Self, Failure> {
         let (is_secured, address) = match text.split_once("://") {
             None => (has_tls, text),

@@ -53,7 +53,7 @@ impl Tls {
         }
         let Some(certificate) = &flags.tls_cert else { return Ok(None) };
         let files = files(certificate, flags.tls_key.as_ref());
-        let identity = files.identity_with_warning(role).map_err(Failure::run)?;
+        let identity = files.identity_with_warning(role).map_err(Failure::usage)?;
         let tls = server(&identity)?;
         let (certificate, key) = (certificate.clone(), flags.tls_key.clone());
         let reloading = Reloading { role, tls: tls.clone(), certificate, key };

@@ -71,7 +71,7 @@ fn what_was_served_is_counted() {
             ("breme_requests_total{status=\"4xx\",version=\"1.1\"}", 2.0),
             ("breme_requests_total{status=\"4xx\",version=\"unknown\"}", 1.0),
             ("breme_requests_pipelined_total", 1.0),
-            ("breme_refusals_total{reason=\"several_hosts\"}", 1.0),
+            ("breme_refusals_total{reason=\"several-hosts\"}", 1.0),
             ("breme_connections_accepted_total", 7.0),
             ("breme_connections_closed_total{reason=\"requested\"}", 7.0),
             ("breme_file_cache_misses_total", 2.0),

@@ -215,6 +215,7 @@ fn what_cannot_work_is_told_before_it_starts() {
     let taken = taken.local_addr().unwrap().to_string();
     let upstream = ["--upstream", "http://127.0.0.1:9"];
     let with = |more: &[&'static str]| [&upstream[..], more].concat();
+    let checked = |more| [&upstream[..], more, &["--check-config"]].concat();
     for (arguments, code, words) in [
         (vec![], 2, vec!["--upstream http://HOST:PORT", "--forward"]),
         (vec!["--upstream", "127.0.0.1"], 2, vec!["127.0.0.1", "the scheme is missing"]),
@@ -226,8 +227,16 @@ fn what_cannot_work_is_told_before_it_starts() {
         (with(&["--access-log", "/nowhere/log"]), 1, vec!["--access-log /nowhere/log", "standard output"]),
         (with(&["--admin-token-file", "x"]), 2, vec!["--admin-token-file", "--admin ADDR"]),
         (with(&["--upstream-ca", "/nowhere"]), 2, vec!["--upstream-ca /nowhere", "read"]),
+        (with(&["--tls-cert", "/nowhere"]), 2, vec!["--tls-cert /nowhere", "read"]),
         (with(&["--config", "/nowhere"]), 2, vec!["--config /nowhere", "read"]),
         ([&upstream[..], &["--listen", &taken]].concat(), 1, vec![&taken, "in use"]),
+        // What a check finds too.
+        (checked(&["--cpus", "4095"]), 1, vec!["4095"]),
+        (checked(&["--listen", "127.0.0.1:8", "--listen", "localhost:8"]), 2, vec!["127.0.0.1:8", "twice"]),
+        (checked(&["--max-connections", "1000000000"]), 1, vec!["descriptors"]),
+        (checked(&["--listen", "127.0.0.1:9"]), 2, vec!["127.0.0.1:9", "this proxy itself"]),
+        (checked(&["--admin", "nowhere"]), 2, vec!["--admin nowhere"]),
+        (checked(&["--listen", &taken]), 0, vec![]), // it may be the one that this one is to follow
     ] {
         let (found, _, told) = proxy_says(&arguments);
         assert_eq!(found, Some(code), "{arguments:?}: {told}");

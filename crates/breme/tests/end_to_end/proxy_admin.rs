@@ -105,7 +105,7 @@ fn upstreams_are_drained_and_exchanged_while_requests_go_on() {
         assert_eq!(call(admin, "PUT", "/upstreams", Some(TOKEN), Some("[]")).0, 422);
 
         let metrics = metrics(admin);
-        let labels = format!("{{upstream=\"{}\"", urls[0]);
+        let labels = format!("{{upstream=\"{first}\",scheme=\"http\"");
         assert_eq!(metrics[&format!("breme_upstream_up{labels}}}")], 1.0, "{driver}");
         let answered = metrics[&format!("breme_upstream_requests_total{labels},outcome=\"answered\"}}")];
         assert_eq!(answered, 20.0, "{driver}");
@@ -156,9 +156,13 @@ fn a_dead_upstream_is_left_out_and_told() {
             assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: another is asked");
         }
         let line = line_with(&mut told, "is left out");
-        assert!(line.contains(nobody.strip_prefix("http://").unwrap()), "{driver}: {line}");
-        let up = metrics(proxy.admin.unwrap())[&format!("breme_upstream_up{{upstream=\"{nobody}\"}}")];
-        assert_eq!(up, 0.0, "{driver}");
+        let name = nobody.strip_prefix("http://").unwrap();
+        assert!(line.contains(name), "{driver}: {line}");
+        let metrics = metrics(proxy.admin.unwrap());
+        assert_eq!(metrics[&format!("breme_upstream_up{{upstream=\"{name}\",scheme=\"http\"}}")], 0.0, "{driver}");
+        let failed =
+            format!("breme_upstream_requests_total{{upstream=\"{name}\",scheme=\"http\",outcome=\"connect-failed\"}}");
+        assert!(metrics[&failed] >= 2.0, "{driver}: {metrics:#?}");
     }
 }
 
@@ -234,29 +238,62 @@ fn clients_come_back_by_a_cookie() {
         let cookie = first.field("set-cookie").expect("a new client gets a cookie");
         let cookie = cookie.split(';').next().unwrap().to_owned();
         assert!(cookie.starts_with("route="), "{cookie}");
-        let found = shares_of(&proxy, &cookie, &sites);
+        let found = shares_of(&proxy, &cookie, &[&sites[0], &sites[1]]);
         assert!(found == [10, 0] || found == [0, 10], "{driver}: {found:?}");
 
         let proxy = Site::start_role("proxy", &[&both[..], &["follow:JSESSIONID"]].concat(), Stdio::inherit());
-        assert_eq!(shares_of(&proxy, "a=b; JSESSIONID=0A1B.n1", &sites), [0, 10], "{driver}");
-        assert_eq!(shares_of(&proxy, "JSESSIONID=0A1B.n2", &sites), [5, 5], "{driver}: nobody has that route");
+        assert_eq!(shares_of(&proxy, "a=b; JSESSIONID=0A1B.n1", &[&sites[0], &sites[1]]), [0, 10], "{driver}");
+        assert_eq!(
+            shares_of(&proxy, "JSESSIONID=0A1B.n2", &[&sites[0], &sites[1]]),
+            [5, 5],
+            "{driver}: nobody has that route"
+        );
+    }
+}
+
+/// Whose upstream is gone is sent to another, and has a cookie of that one from then on.
+#[test]
+fn a_cookie_of_an_upstream_that_is_gone_leads_to_another() {
+    for driver in DRIVERS.iter().copied() {
+        let sites = [Site::lab("events"), Site::lab("events")];
+        let urls = sites.each_ref().map(|site| site.url(""));
+        let both = ["--driver", driver, "--upstream", &urls[0], "--upstream", &urls[1], "--affinity", "insert:route"];
+        let proxy = Site::start_role("proxy", &both, Stdio::null());
+        let cookie_of = |answer: &breme_conformance::Answer| {
+            answer.field("set-cookie").and_then(|cookie| cookie.split(';').next()).map(str::to_owned)
+        };
+        let cookie = cookie_of(&get(proxy.address, "/bytes/1")).unwrap();
+        let [first, second] = sites;
+        let served = shares_of(&proxy, &cookie, &[&first, &second]);
+        let (gone, other) = if served == [10, 0] { (first, second) } else { (second, first) };
+        drop(gone);
+        let request = format!("GET /bytes/1 HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+        let answers = breme_conformance::read_answers(&proxy.exchange(request.as_bytes()), |_| false).unwrap();
+        assert_eq!(answers[0].status, 200, "{driver}");
+        let new = cookie_of(&answers[0]).expect("the new upstream has a cookie of its own");
+        assert_ne!(new, cookie, "{driver}");
+        let before = other.counter();
+        let mut stream = proxy.connect();
+        let request = format!("GET /bytes/1 HTTP/1.1\r\nHost: a\r\nCookie: {new}\r\n\r\n");
+        assert_eq!(status_on(&mut stream, &request), 200, "{driver}");
+        assert_eq!(other.counter() - before, 2, "{driver}");
     }
 }
 
 /// How many of ten requests with a cookie each site got.
-fn shares_of(proxy: &Site, cookie: &str, sites: &[Site; 2]) -> [u64; 2] {
-    let before = sites.each_ref().map(Site::counter);
+fn shares_of(proxy: &Site, cookie: &str, sites: &[&Site; 2]) -> [u64; 2] {
+    let before = sites.map(Site::counter);
     let mut stream = proxy.connect();
     for _ in 0..10 {
         let request = format!("GET /bytes/1 HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
         assert_eq!(status_on(&mut stream, &request), 200);
     }
-    let after = sites.each_ref().map(Site::counter);
+    let after = sites.map(Site::counter);
     [after[0] - before[0] - 1, after[1] - before[1] - 1]
 }
 
 /// Reads what is told until a line has these words.
-fn line_with(told: &mut BufReader<ChildStderr>, words: &str) -> String {
+pub(crate) fn line_with(told: &mut BufReader<ChildStderr>, words: &str) -> String {
     let mut all = String::new();
     loop {
         let mut line = String::new();

@@ -463,7 +463,7 @@ fn wrong_files_are_named() {
             ["site", "--lab", "--listen", "127.0.0.1:0", "--tls-cert", text(certificate), "--tls-key", text(key)];
         let output = breme().args(arguments).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert_eq!(output.status.code(), Some(2), "{told}");
         for word in words {
             assert!(told.contains(word), "does not mention {word:?}: {told}");
         }

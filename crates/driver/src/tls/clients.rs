@@ -6,7 +6,7 @@ use breme_node::TlsClientId;
 
 use super::client::ClientTls;
 
-/// The clients of TLS that nodes may name, by their places. Copies share the list; nothing leaves it. It is looked at when a handshake
+/// The clients of TLS that nodes may name, by their places. Copies share the list; nothing leaves it, but one may come in another's place. It is looked at when a handshake
 /// begins.
 #[derive(Clone, Debug, Default)]
 pub struct TlsClients(Arc<RwLock<Vec<Arc<ClientTls>>>>);
@@ -18,6 +18,14 @@ impl TlsClients {
         let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
         clients.push(client);
         TlsClientId(u32::try_from(clients.len() - 1).unwrap_or(u32::MAX)) // whoever adds them has a bound
+    }
+
+    /// Another in this place, for handshakes that begin from now on.
+    pub fn replace(&self, id: TlsClientId, client: Arc<ClientTls>) {
+        let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = clients.get_mut(id.0 as usize) {
+            *place = client;
+        }
     }
 
     pub(crate) fn get(&self, id: TlsClientId) -> Option<Arc<ClientTls>> {

@@ -100,6 +100,9 @@ impl Turn<'_> {
             return self.cut_answer(client);
         }
         self.answer_failure(key, failure);
+        if matches!(failure, Failure::Target(_)) {
+            self.ask_nobody(key);
+        }
         self.end_exchange(key, failure.ending(), false);
         self.go_on(client);
     }

@@ -20,13 +20,13 @@ use crate::access_log::{self, AccessLog, Ending};
 /// Of a request line that was refused, so much is told.
 const REFUSED_LINE_BYTES_MAX: usize = 256;
 /// What is not known.
-const UNKNOWN: &str = "-";
+const UNKNOWN: &[u8] = b"-";
 
 /// A request, by its bytes.
 #[derive(Debug)]
 pub(super) struct Noted {
-    method: String,
-    target: String,
+    method: Vec<u8>,
+    target: Vec<u8>,
     /// None: its line is no request line.
     version: Option<Version>,
     authority: Option<String>,
@@ -61,8 +61,8 @@ impl Noted {
             Target::Asterisk => "*".to_owned(),
         };
         Self {
-            method: head.method.as_str().to_owned(),
-            target,
+            method: head.method.as_str().into(),
+            target: target.into(),
             version: Some(head.version),
             authority: head.authority.map(str::to_owned),
             referer: head.fields.first("Referer").map(<[u8]>::to_vec),
@@ -76,7 +76,7 @@ impl Noted {
         let line = window.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
         let mut words = line.split(|&byte| byte == b' ');
         let mut word = || match words.next() {
-            Some(word) if !word.is_empty() => String::from_utf8_lossy(word).into_owned(),
+            Some(word) if !word.is_empty() => word.to_vec(),
             _ => UNKNOWN.to_owned(),
         };
         let (method, target) = (word(), word());
@@ -178,12 +178,12 @@ mod tests {
             (method, target, version)
         };
         for (input, method, target, version) in [
-            (&b"GET /a HTTP/1.1\r\nHost : x\r\n"[..], "GET", "/a", Some(Version::Http11)),
-            (b"\r\nPOST /b HTTP/1.0\n", "POST", "/b", Some(Version::Http10)),
-            (b"GET /c HTTP/2.0\r\n", "GET", "/c", None),
-            (b"GET  /d HTTP/1.1\r\n", "GET", "-", None),
-            (b"\x16\x03\x01\xff", "\u{16}\u{3}\u{1}\u{fffd}", "-", None),
-            (b"", "-", "-", None),
+            (&b"GET /a HTTP/1.1\r\nHost : x\r\n"[..], &b"GET"[..], &b"/a"[..], Some(Version::Http11)),
+            (b"\r\nPOST /b HTTP/1.0\n", b"POST", b"/b", Some(Version::Http10)),
+            (b"GET /c HTTP/2.0\r\n", b"GET", b"/c", None),
+            (b"GET  /d HTTP/1.1\r\n", b"GET", b"-", None),
+            (b"\x16\x03\x01\xff", b"\x16\x03\x01\xff", b"-", None),
+            (b"", b"-", b"-", None),
         ] {
             assert_eq!(seen(input), (method.to_owned(), target.to_owned(), version), "{}", input.escape_ascii());
         }

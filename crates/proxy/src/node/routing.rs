@@ -208,6 +208,13 @@ impl Turn<'_> {
         Failure::Target(refusal)
     }
 
+    /// Where the exchange would have gone it may not go, which the client has been told: nobody is asked.
+    pub(super) fn ask_nobody(&mut self, key: ExchangeKey) {
+        if let Some(exchange) = self.exchange(key) {
+            exchange.route = Route::None;
+        }
+    }
+
     fn host_name(&mut self, key: ExchangeKey) -> Arc<str> {
         match self.exchange(key).map(|exchange| &exchange.route) {
             Some(Route::Host { name, .. }) => name.clone(),

@@ -41,9 +41,9 @@ fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b" - - [");
     push_time(Calendar::Common, exchange.began, out);
     out.extend_from_slice(b"] \"");
-    escape(exchange.method.as_bytes(), out);
+    escape(exchange.method, out);
     out.push(b' ');
-    escape(exchange.target.as_bytes(), out);
+    escape(exchange.target, out);
     out.push(b' ');
     out.extend_from_slice(exchange.version.map_or("-", version).as_bytes());
     out.extend_from_slice(b"\" ");
@@ -110,10 +110,10 @@ fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\",\"client\":\"");
     push_address(exchange.client.ip(), out);
     out.push(b'"');
-    json_text("method", Some(exchange.method.as_bytes()), out);
+    json_text("method", Some(exchange.method), out);
     json_text("scheme", Some(if exchange.is_secured { b"https" } else { b"http" }), out);
     json_text("authority", exchange.authority.map(str::as_bytes), out);
-    json_text("target", Some(exchange.target.as_bytes()), out);
+    json_text("target", Some(exchange.target), out);
     json_text("version", exchange.version.map(|known| version(known).as_bytes()), out);
     json_number("status", exchange.status.into(), out);
     json_number("sent_bytes", exchange.sent_bytes, out);

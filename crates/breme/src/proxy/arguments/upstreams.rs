@@ -51,7 +51,7 @@ pub struct UpstreamFlags {
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Upstreams")]
     pool_requests: Option<usize>,
 
-    /// Believe upstreams whose certificates these authorities (PEM) have signed [default: those that this machine trusts]
+    /// Believe upstreams whose certificates these authorities (PEM) have signed; SIGHUP reads it again [default: those that this machine trusts]
     #[arg(long, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_ca: Option<PathBuf>,
 
@@ -59,7 +59,7 @@ pub struct UpstreamFlags {
     #[arg(long, conflicts_with = "upstream_ca", help_heading = "Upstreams")]
     pub upstream_insecure: bool,
 
-    /// Show upstreams that ask for one the certificate in this PEM file
+    /// Show upstreams that ask for one the certificate in this PEM file; SIGHUP reads it again
     #[arg(long, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_cert: Option<PathBuf>,
 
@@ -69,6 +69,11 @@ pub struct UpstreamFlags {
 }
 
 impl UpstreamFlags {
+    /// Whether files say who is believed, or who the proxy is.
+    pub fn has_tls_files(&self) -> bool {
+        self.upstream_ca.is_some() || self.upstream_cert.is_some()
+    }
+
     pub(super) fn host_rule(&self) -> HostRule {
         match self.host.as_str() {
             "keep" => HostRule::Keep,
