@@ -24,17 +24,20 @@
 //! | `ending` | exchanges that end, well or badly |
 //! | `queueing` | requests that wait for an upstream to have room |
 //! | `tunnels` | bytes of no protocol of ours |
-//! | `health` | checks of the upstreams, beside all exchanges |
+//! | `health`, `checks` | checks of the upstreams, beside all exchanges |
 //! | `purging` | requests to let stored answers go |
 //! | `pool` | servers that wait |
 //! | `familiar`, `repeating` | requests and answers whose heads came before, byte for byte |
 //! | `standing`, `hitting` | the same for answers out of the store |
-//! | `notes` | what the log is told |
+//! | `noting`, `notes` | what the log is told |
+//! | `part` | what the cache holds of an exchange |
 //! | `tables` | the records of all these |
+//! | `turn` | one event in one shard, to which each of these files adds a part |
 
 mod answering;
 mod asking;
 mod caching;
+mod checks;
 mod clients;
 mod ending;
 mod familiar;
@@ -42,6 +45,8 @@ mod following;
 mod health;
 mod hitting;
 mod notes;
+mod noting;
+mod part;
 mod pool;
 mod purging;
 mod queueing;
@@ -52,30 +57,21 @@ mod servers;
 mod standing;
 mod tables;
 mod tunnels;
+mod turn;
 
 use std::sync::Arc;
 
-use breme_base::{Instant, Random, Timers};
+use breme_base::Instant;
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
 };
-use familiar::Familiar;
-use health::Checks;
-use pool::Pools;
-use slab::Slab;
-use standing::{Given, StandingAnswers};
-use tables::{Client, ClientKey, Connecting, ConnectingKey, Exchange, ExchangeKey, Owner, Server, ServerKey};
+use checks::Checks;
+use tables::{Client, ClientKey, Connecting, ConnectingKey, ExchangeKey, Owner, ServerKey};
+use turn::{State, Turn};
 
-use crate::counters::ShardCounts;
-use crate::date::DateLine;
 use crate::limits::Entrance;
 use crate::renewal::{InForce, RENEWED};
 use crate::shared::Shared;
-
-/// Memory for requests that is kept for the next ones.
-const BUFFERS_KEPT: usize = 64;
-/// … each at most this large.
-const BUFFER_BYTES_KEPT: usize = 4096;
 
 /// The node of one shard of a [`Proxy`](crate::Proxy).
 #[derive(Debug)]
@@ -83,31 +79,6 @@ pub struct ProxyNode {
     in_force: Arc<InForce>,
     shared: Arc<Shared>,
     state: State,
-}
-
-/// What belongs to this shard alone.
-#[derive(Debug)]
-struct State {
-    counts: Arc<ShardCounts>,
-    shard: Shard,
-    date: DateLine,
-    random: Random,
-    owners: Vec<Owner>,
-    clients: Slab<Client>,
-    servers: Slab<Server>,
-    exchanges: Slab<Exchange>,
-    connecting: Slab<Connecting>,
-    pools: Pools,
-    checks: Checks,
-    client_timers: Timers,
-    server_timers: Timers,
-    exchange_timers: Timers,
-    buffers: Vec<Vec<u8>>,
-    familiar: Familiar,
-    standing: StandingAnswers,
-    /// Exchanges so far, so that a message for one is not taken for another's.
-    exchange_count: u32,
-    is_stopping: bool,
 }
 
 impl ProxyNode {
@@ -132,69 +103,6 @@ impl ProxyNode {
             receiving: None,
             is_wanted: false,
             given: None,
-        }
-    }
-}
-
-impl State {
-    fn new(shared: &Shared, shard: Shard) -> Self {
-        Self {
-            counts: shared.counters.add_shard(),
-            date: DateLine::new(shared.clock.clone()),
-            random: Random::stream(shared.settings.seed, shard.id.0 as u64),
-            pools: Pools::new(shared.settings.seed),
-            checks: Checks::new(shared, shard.id),
-            shard,
-            owners: Vec::new(),
-            clients: Slab::new(),
-            servers: Slab::new(),
-            exchanges: Slab::new(),
-            connecting: Slab::new(),
-            client_timers: Timers::new(),
-            server_timers: Timers::new(),
-            exchange_timers: Timers::new(),
-            buffers: Vec::new(),
-            familiar: Familiar::new(shared.settings.seed),
-            standing: StandingAnswers::new(shared.settings.seed),
-            exchange_count: 0,
-            is_stopping: false,
-        }
-    }
-
-    /// Whose connection this is; nobody's if it was closed by us.
-    fn owner(&self, id: ConnectionId) -> Owner {
-        let owner = self.owners.get(id.index()).copied().unwrap_or_default();
-        let is_same = match owner {
-            Owner::Nobody => true,
-            Owner::Client(key) => self.clients.get(key.index()).is_some_and(|client| client.id == id),
-            Owner::Server(key) => self.servers.get(key.index()).is_some_and(|server| server.id == id),
-            Owner::Check(number) => self.checks.owns(number, id),
-        };
-        if is_same { owner } else { Owner::Nobody }
-    }
-
-    fn set_owner(&mut self, id: ConnectionId, owner: Owner) {
-        if id.index() >= self.owners.len() {
-            self.owners.resize(id.index() + 1, Owner::Nobody);
-        }
-        self.owners[id.index()] = owner;
-    }
-
-    /// The connection is not ours any more.
-    fn disown(&mut self, id: ConnectionId) {
-        if let Some(owner) = self.owners.get_mut(id.index()) {
-            *owner = Owner::Nobody;
-        }
-    }
-
-    fn take_buffer(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_default()
-    }
-
-    fn keep_buffer(&mut self, mut buffer: Vec<u8>) {
-        if self.buffers.len() < BUFFERS_KEPT && buffer.capacity() <= BUFFER_BYTES_KEPT {
-            buffer.clear();
-            self.buffers.push(buffer);
         }
     }
 }
@@ -284,8 +192,7 @@ impl Node for ProxyNode {
         if message == RENEWED {
             self.shared = self.in_force.shared();
             // What was written for them was written after the old settings.
-            self.state.familiar = Familiar::new(self.shared.settings.seed);
-            self.state.standing = StandingAnswers::new(self.shared.settings.seed);
+            self.state.forget_familiar(&self.shared);
         } else {
             self.turn(now, actions).handle_message(message);
         }
@@ -303,35 +210,5 @@ impl Node for ProxyNode {
         let State { exchange_timers, client_timers, server_timers, checks, .. } = &self.state;
         let deadlines = [exchange_timers.next(), client_timers.next(), server_timers.next(), checks.next_deadline()];
         deadlines.into_iter().flatten().min()
-    }
-}
-
-/// One event.
-struct Turn<'a> {
-    shared: &'a Shared,
-    node: &'a mut State,
-    now: Instant,
-    actions: &'a mut Actions,
-    /// All that is lent: what lies in it is sent on without a copy.
-    received: &'a [u8],
-    /// The client whose requests are being read in this turn: what comes behind an answer is read there.
-    receiving: Option<ClientKey>,
-    /// The stored answer to the request that is being read should become familiar.
-    is_wanted: bool,
-    /// … and this was it.
-    given: Option<Given>,
-}
-
-impl Turn<'_> {
-    fn client(&mut self, key: ClientKey) -> Option<&mut Client> {
-        self.node.clients.get_mut(key.index())
-    }
-
-    fn server(&mut self, key: ServerKey) -> Option<&mut Server> {
-        self.node.servers.get_mut(key.index())
-    }
-
-    fn exchange(&mut self, key: ExchangeKey) -> Option<&mut Exchange> {
-        self.node.exchanges.get_mut(key.index())
     }
 }

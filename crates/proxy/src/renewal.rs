@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use breme_cache::Cache;
 
-use crate::proxy::{Parts, SettingsError};
+use crate::parts::{Parts, SettingsError};
 use crate::settings::Settings;
 use crate::shared::{Role, Shared};
 

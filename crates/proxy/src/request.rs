@@ -286,7 +286,7 @@ mod tests {
     use breme_http1::{FieldStorage, Limits, Progress, ServerConnection};
 
     use super::*;
-    use crate::proxy::Parts;
+    use crate::parts::Parts;
     use crate::settings::{HostRule, Mode, Settings};
 
     fn shared(change: impl FnOnce(&mut Settings)) -> Shared {

@@ -16,7 +16,7 @@ use crate::budget::RetryBudget;
 use crate::counters::Counters;
 use crate::limits::ClientTable;
 use crate::networks::Network;
-use crate::proxy::{Parts, SettingsError};
+use crate::parts::{Parts, SettingsError};
 use crate::queue::Queue;
 use crate::resolver::Resolver;
 use crate::settings::{HostRule, Mode, Settings};

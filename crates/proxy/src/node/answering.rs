@@ -7,9 +7,9 @@ use breme_http1::{
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason, Received};
 use bytes::Bytes;
 
-use super::Turn;
-use super::caching::Taking;
+use super::part::Taking;
 use super::tables::{ClientKey, ExchangeKey, ServerKey, Stage, Way};
+use super::turn::Turn;
 use crate::access_log::Ending;
 use crate::failure::Failure;
 

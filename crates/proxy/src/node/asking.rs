@@ -8,10 +8,10 @@ use breme_cache::{Scheme, normalise_authority};
 use breme_http1::{FieldBlock, Fields, Framing, LastChunk, Method, RequestHead, Target, Version};
 use foldhash::fast::FixedState;
 
-use super::Turn;
-use super::caching::Asking;
 use super::notes::Noted;
+use super::part::{Asking, Part};
 use super::tables::{Asked, ClientKey, Exchange, ExchangeKey, Kind, Stage, Waiting, Way};
+use super::turn::Turn;
 use crate::failure::Failure;
 use crate::forwarded::named_client;
 use crate::request::{self, Asker, Passing};
@@ -134,7 +134,7 @@ impl Turn<'_> {
         client: ClientKey,
         head: &RequestHead<'_, '_>,
         conditions: Option<&FieldBlock>,
-        part: super::caching::Part,
+        part: Part,
     ) {
         let mut exchange = self.new_exchange(None, head);
         exchange.caching = part;

@@ -18,67 +18,20 @@
 
 use std::sync::Arc;
 
-use breme_base::Instant;
 use breme_cache::{
-    Answer, Asked, Cache, CacheStatus, Content, Fault, Follower, Forward, Moment, Request, Scheme, Told, Verdict,
-    Waiter, Wakes,
+    Answer, Asked, Cache, CacheStatus, Content, Fault, Moment, Request, Scheme, Told, Verdict, Waiter, Wakes,
 };
 use breme_http1::{FieldBlock, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
 use breme_node::ShardId;
 use bytes::Bytes;
 
-use super::Turn;
 use super::notes::cache_words;
+use super::part::{Asking, Part, Taking};
 use super::tables::{ClientKey, Exchange, ExchangeKey};
+use super::turn::Turn;
 use crate::failure::{Failure, SharedFailure};
 use crate::request::is_for_others;
 use crate::shared::{Role, Shared};
-
-/// What the cache holds of an exchange.
-#[derive(Debug, Default)]
-pub(crate) enum Part {
-    /// Nothing (any more).
-    #[default]
-    Nothing,
-    /// It fetches.
-    Forward(Box<Forward>),
-    /// It fetched, and the client gets this when upstream's answer is over.
-    Kept(Box<Answer>),
-    /// It reads what another one fetches.
-    Follow(Box<Follower>),
-    /// The same, and its answer's head is out.
-    Read(Box<Follower>),
-}
-
-impl Part {
-    /// Until when an exchange may wait for another one, if it may until `limit` at most.
-    pub(super) fn patience(&self, limit: Instant) -> Instant {
-        match self {
-            Self::Follow(follower) => limit.min(follower.deadline()),
-            _ => limit,
-        }
-    }
-}
-
-/// What is to become of a request.
-#[derive(Debug)]
-pub(super) enum Asking {
-    /// It was answered, and its exchange is over.
-    Answered,
-    /// Another exchange is fetching it.
-    Waiting,
-    /// Ask upstream, with these conditions instead of the client's, if there are any.
-    Upstream { conditions: Option<FieldBlock> },
-}
-
-/// What is to become of an answer's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taking {
-    /// It goes to the client, with its content.
-    Relay,
-    /// Neither it nor its content goes to the client.
-    Keep,
-}
 
 impl Turn<'_> {
     /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a cache none becomes it.

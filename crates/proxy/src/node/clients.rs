@@ -3,8 +3,8 @@
 use breme_http1::{Field, FieldStorage, Progress, Refusal, RefusalReason, push_chunk};
 use breme_node::{Close, CloseReason, Received};
 
-use super::Turn;
 use super::tables::{ClientKey, Waiting, Way};
+use super::turn::Turn;
 
 /// What became of a step.
 enum Step {

@@ -5,8 +5,8 @@ use breme_base::Instant;
 use breme_http1::{Content, Framing};
 use breme_node::{Close, CloseReason};
 
-use super::Turn;
 use super::tables::{ClientKey, Exchange, ExchangeKey, Stage};
+use super::turn::Turn;
 use crate::access_log::Ending;
 use crate::failure::Failure;
 use crate::settings::Times;

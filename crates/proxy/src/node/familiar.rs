@@ -13,7 +13,7 @@ use std::sync::Arc;
 use breme_http1::{FamiliarHead, FamiliarRequests};
 
 use super::notes::Noted;
-use super::tables::Asked;
+use super::tables::{Asked, KnownKey};
 use crate::request::OwnLines;
 
 /// Heads that are kept at most; each has one place, and nothing that is known of it is longer than heads may be. Clients that say who they are (by a cookie)
@@ -26,13 +26,6 @@ pub(crate) struct Familiar {
     requests: FamiliarRequests<Known, SLOTS>,
     /// Requests that have become familiar so far.
     count: u64,
-}
-
-/// Names a familiar request for as long as it is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KnownKey {
-    place: usize,
-    number: u64,
 }
 
 /// What is known of a request that came before.

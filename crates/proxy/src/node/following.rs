@@ -7,9 +7,10 @@
 use breme_cache::{Asked, Followed, Follower, Reading, StreamedHead};
 use breme_http1::Framing;
 
-use super::Turn;
-use super::caching::{Part, write_age, write_report};
+use super::caching::{write_age, write_report};
+use super::part::Part;
 use super::tables::{Exchange, ExchangeKey, Stage};
+use super::turn::Turn;
 use crate::failure::{Failure, SharedFailure};
 use crate::request;
 

@@ -11,70 +11,15 @@ use breme_base::Instant;
 use breme_http1::{
     ClientConnection, ClientProgress, FieldBlock, FieldStorage, Limits, Method, RequestEncoder, Version,
 };
-use breme_node::{Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received, ShardId};
+use breme_node::{Close, ConnectTicket, Connected, ConnectionId, Endpoint, Received};
 
-use super::Turn;
+use super::checks::{CheckNumber, TICKET, UnderWay};
 use super::tables::Owner;
-use crate::shared::{Role, Shared};
+use super::turn::Turn;
+use crate::shared::Role;
 
-/// Tickets of checks have this bit; those of exchanges do not reach it.
-const TICKET: u64 = 1 << 63;
 /// At least so often it is looked for what is due: somebody may have changed the list, or turned checks on.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The checks under way, at most [`breme_balance::CHECKS_MAX`].
-#[derive(Debug)]
-pub(super) struct Checks {
-    under_way: Vec<UnderWay>,
-    count: u32,
-    /// When something is due; never in other shards than the first.
-    due: Instant,
-}
-
-#[derive(Debug)]
-struct UnderWay {
-    number: u32,
-    check: Check,
-    /// None: it is being opened.
-    connection: Option<ConnectionId>,
-    http: ClientConnection,
-}
-
-/// Names a check's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CheckNumber(u32);
-
-impl Checks {
-    pub(super) fn new(shared: &Shared, shard: ShardId) -> Self {
-        let has_group = matches!(shared.role, Role::Reverse { .. });
-        let due = if has_group && shard.0 == 0 { Instant::ZERO } else { Instant::FAR };
-        Self { under_way: Vec::new(), count: 0, due }
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
-        (self.due != Instant::FAR).then_some(self.due)
-    }
-
-    /// The check of a ticket, if the ticket is a check's.
-    pub(super) fn of_ticket(ticket: ConnectTicket) -> Option<CheckNumber> {
-        (ticket.0 & TICKET != 0).then_some(CheckNumber(ticket.0 as u32))
-    }
-
-    fn place(&self, number: CheckNumber) -> Option<usize> {
-        self.under_way.iter().position(|check| check.number == number.0)
-    }
-
-    /// Whether this is the connection of that check.
-    pub(super) fn owns(&self, number: CheckNumber, id: ConnectionId) -> bool {
-        self.place(number).is_some_and(|place| self.under_way[place].connection == Some(id))
-    }
-
-    /// No more checks.
-    fn stop(&mut self) -> Vec<UnderWay> {
-        self.due = Instant::FAR;
-        std::mem::take(&mut self.under_way)
-    }
-}
 
 impl Turn<'_> {
     /// Ends what is over time, and begins what is due.

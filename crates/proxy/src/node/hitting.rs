@@ -7,10 +7,10 @@ use breme_http1::RequestHead;
 use breme_node::{Action, COPIED_BYTES_MAX};
 use bytes::Bytes;
 
-use super::Turn;
-use super::notes::{Noted, Notes, record_hit};
+use super::notes::{Noted, record_hit};
 use super::standing::{Given, Lesson};
 use super::tables::ClientKey;
+use super::turn::Turn;
 
 impl Turn<'_> {
     /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no place in a request's
@@ -40,7 +40,7 @@ impl Turn<'_> {
         counts.count_answer(known.status);
         counts.count_repeated(known.content_bytes());
         if let (Some(log), Some(noted)) = (&shared.access_log, &known.noted) {
-            let notes = Notes::of(client, self.node.date.second(self.now), noted.clone());
+            let notes = client.note(self.node.date.second(self.now), noted.clone());
             record_hit(&**log, &notes, known.status, known.content_bytes(), known.cache_words());
         }
         Some(taken)

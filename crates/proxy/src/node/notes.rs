@@ -13,8 +13,6 @@ use breme_cache::CacheStatus;
 use breme_http1::{RequestHead, Target, Version};
 use breme_node::ListenerId;
 
-use super::Turn;
-use super::tables::{Client, ClientKey, Exchange};
 use crate::access_log::{self, AccessLog, Ending};
 
 /// Of a request line that was refused, so much is told.
@@ -71,7 +69,7 @@ impl Noted {
     }
 
     /// What can be seen of a request that was refused: nothing of it was judged, so it may be anything.
-    fn of_refused(input: &[u8]) -> Self {
+    pub(super) fn of_refused(input: &[u8]) -> Self {
         let window = &input[..input.len().min(REFUSED_LINE_BYTES_MAX)];
         let line = window.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
         let mut words = line.split(|&byte| byte == b' ');
@@ -90,13 +88,18 @@ impl Noted {
 }
 
 impl Notes {
-    pub(super) fn of(client: &Client, began: UnixSeconds, request: Arc<Noted>) -> Self {
-        let (listener, is_secured) = (client.listener, client.is_secured);
-        Self { client: client.peer, listener, is_secured, began, request, cache_status: None }
+    pub(super) fn new(
+        client: SocketAddr,
+        listener: ListenerId,
+        is_secured: bool,
+        began: UnixSeconds,
+        request: Arc<Noted>,
+    ) -> Self {
+        Self { client, listener, is_secured, began, request, cache_status: None }
     }
 
     /// For the log, with nothing of what became of it.
-    fn begun(&self) -> access_log::Exchange<'_> {
+    pub(super) fn begun(&self) -> access_log::Exchange<'_> {
         let Self { client, listener, is_secured, began, request, cache_status } = self;
         access_log::Exchange {
             client: *client,
@@ -132,39 +135,6 @@ pub(super) fn cache_words(report: CacheStatus) -> String {
     let mut text = Vec::new();
     report.write("", &mut text);
     String::from_utf8_lossy(&text).trim_start_matches("; ").to_owned()
-}
-
-impl Turn<'_> {
-    /// What is to be told of a request, if there is a log.
-    pub(super) fn notes_of(&mut self, client: ClientKey, request: impl FnOnce() -> Arc<Noted>) -> Option<Box<Notes>> {
-        self.shared.access_log.as_ref()?;
-        let client = self.node.clients.get(client.index())?;
-        Some(Box::new(Notes::of(client, self.node.date.second(self.now), request())))
-    }
-
-    pub(super) fn record(&self, exchange: &Exchange, ending: Ending) {
-        let (Some(log), Some(notes)) = (&self.shared.access_log, &exchange.notes) else { return };
-        log.record(&access_log::Exchange {
-            duration: self.now.since(exchange.began),
-            status: exchange.status,
-            sent_bytes: exchange.sent_bytes,
-            received_bytes: exchange.received_bytes,
-            upstream: exchange.upstream_name(),
-            upstream_duration: exchange.upstream_duration,
-            retries: exchange.retries,
-            ending,
-            ..notes.begun()
-        });
-    }
-
-    /// What was never a request: it is against the rules, too long, or did not come in time. `input` is what has come of it.
-    pub(super) fn record_refused(&mut self, client: ClientKey, input: &[u8], status: u16, sent_bytes: u64) {
-        let notes = self.notes_of(client, || Arc::new(Noted::of_refused(input)));
-        if let (Some(notes), Some(log)) = (notes, &self.shared.access_log) {
-            let ending = Ending::ClientFailed;
-            log.record(&access_log::Exchange { status, sent_bytes, ending, ..notes.begun() });
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use breme_cache::Purge;
 use breme_http1::{Framing, Method, RequestHead};
 use bytes::Bytes;
 
-use super::Turn;
 use super::tables::{ClientKey, ExchangeKey};
+use super::turn::Turn;
 use crate::failure::Failure;
 
 const METHOD: Method<'_> = Method::Other("PURGE");

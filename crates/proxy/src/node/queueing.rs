@@ -2,9 +2,9 @@
 
 use breme_balance::NoChoice;
 
-use super::Turn;
 use super::routing::COOKIES_JOINED_BY;
 use super::tables::{ExchangeKey, Stage};
+use super::turn::Turn;
 use crate::failure::Failure;
 use crate::queue::{Joined, Waiter};
 use crate::settings::QueueSettings;

@@ -4,8 +4,8 @@ use breme_http1::{Refusal, RefusalReason};
 use breme_node::Close;
 use memchr::memmem;
 
-use super::Turn;
 use super::tables::ClientKey;
+use super::turn::Turn;
 use crate::access_log::Ending;
 
 impl Turn<'_> {

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use breme_http1::{Method, RequestHead, ResponseHead};
 
-use super::Turn;
-use super::familiar::{KnownKey, Lesson};
-use super::notes::Notes;
+use super::familiar::Lesson;
 use super::routing::joined_cookies;
-use super::tables::{ClientKey, Exchange, ExchangeKey, ServerKey, Waiting};
+use super::tables::{ClientKey, Exchange, ExchangeKey, KnownKey, ServerKey, Waiting};
+use super::turn::Turn;
 use crate::access_log::Ending;
 use crate::request::{Asker, OwnLines};
 use crate::shared::Role;
@@ -39,7 +38,7 @@ impl Turn<'_> {
         let cookies = known.cookies.clone();
         if let Some(noted) = &known.noted {
             let began = self.node.date.second(self.now);
-            exchange.notes = Some(Box::new(Notes::of(client, began, noted.clone())));
+            exchange.notes = Some(Box::new(client.note(began, noted.clone())));
         }
         client.http.repeat_request();
         client.waiting = Waiting::Exchange;

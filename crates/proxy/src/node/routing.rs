@@ -7,8 +7,8 @@ use breme_balance::{Hints, Outcome};
 use breme_http1::{Fields, RequestHead, Target};
 use breme_node::ConnectError;
 
-use super::Turn;
 use super::tables::{EndpointKey, ExchangeKey, Route, Stage};
+use super::turn::Turn;
 use crate::failure::Failure;
 use crate::resolver::{Requester, Resolution, ResolveError};
 use crate::shared::Role;

@@ -3,8 +3,8 @@
 use breme_http1::Method;
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
 
-use super::Turn;
 use super::tables::{Connecting, ConnectingKey, EndpointKey, ExchangeKey, Kind, Owner, Server, ServerKey, Stage, Way};
+use super::turn::Turn;
 use crate::failure::Failure;
 use crate::request;
 

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
-use breme_base::Instant;
+use breme_base::{Instant, UnixSeconds};
 use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
-use super::caching;
-use super::familiar::KnownKey;
-use super::health::CheckNumber;
-use super::notes::Notes;
+use super::checks::CheckNumber;
+use super::notes::{Noted, Notes};
+use super::part::Part;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -48,6 +47,13 @@ keys! {
     ExchangeKey;
     /// The place of a connection that is being opened.
     ConnectingKey;
+}
+
+/// Names a familiar request for as long as it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownKey {
+    pub(super) place: usize,
+    pub(super) number: u64,
 }
 
 /// Whose a connection of the driver is.
@@ -187,7 +193,7 @@ pub(crate) struct Exchange {
     /// Content that went to the client.
     pub(crate) sent_bytes: u64,
     /// What the cache holds of it.
-    pub(crate) caching: caching::Part,
+    pub(crate) caching: Part,
     /// For the log, if there is one.
     pub(crate) notes: Option<Box<Notes>>,
 }
@@ -329,7 +335,7 @@ impl Exchange {
             upstream_duration: None,
             received_bytes: 0,
             sent_bytes: 0,
-            caching: caching::Part::default(),
+            caching: Part::default(),
             notes: None,
         }
     }
@@ -366,6 +372,13 @@ impl Exchange {
             Route::Upstream { choice, .. } => Some(&choice.name),
             Route::Host { name, .. } => Some(name),
         }
+    }
+}
+
+impl Client {
+    /// What the log is to be told of a request of this client.
+    pub(super) fn note(&self, began: UnixSeconds, request: Arc<Noted>) -> Notes {
+        Notes::new(self.peer, self.listener, self.is_secured, began, request)
     }
 }
 

@@ -3,8 +3,8 @@
 use breme_http1::Fields;
 use breme_node::{Close, Received};
 
-use super::Turn;
 use super::tables::{ClientKey, ExchangeKey, Stage};
+use super::turn::Turn;
 use crate::access_log::Ending;
 
 const NOBODY_ENDED: Stage = Stage::Tunnel { client_ended: false, server_ended: false };

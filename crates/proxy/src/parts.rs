@@ -1,0 +1,92 @@
+//! What a proxy is made of, and what can be wrong with it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use breme_balance::Group;
+use breme_base::WallClock;
+use breme_cache::Cache;
+
+use crate::access_log::AccessLog;
+use crate::resolver::Resolver;
+use crate::settings::Settings;
+use crate::tls_names::TlsNames;
+
+/// What a proxy is made of. What its mode does not need may be missing.
+pub struct Parts {
+    /// What the user chose.
+    pub settings: Settings,
+    /// Whom a reverse proxy asks.
+    pub group: Option<Arc<Group>>,
+    /// The driver's clients of TLS, by the name of the upstream. An upstream with TLS that has none cannot be asked.
+    pub tls_clients: TlsNames,
+    /// How a forward proxy finds addresses.
+    pub resolver: Option<Arc<dyn Resolver>>,
+    /// Who takes notes.
+    pub access_log: Option<Arc<dyn AccessLog>>,
+    /// What answers are stored in; none: nothing is stored.
+    pub cache: Option<Arc<Cache>>,
+    /// The calendar.
+    pub clock: WallClock,
+}
+
+impl Parts {
+    /// The least: settings and a calendar.
+    #[must_use]
+    pub fn new(settings: Settings, clock: WallClock) -> Self {
+        Self {
+            settings,
+            group: None,
+            tls_clients: TlsNames::default(),
+            resolver: None,
+            access_log: None,
+            cache: None,
+            clock,
+        }
+    }
+}
+
+/// Settings that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// A reverse proxy without upstreams.
+    NoUpstreams,
+    /// A forward proxy without a resolver.
+    NoResolver,
+    /// The name of the proxy is not a token.
+    Pseudonym(String),
+    /// The Host that upstreams are to be told is not a host with an optional port.
+    Host(String),
+    /// Not a network.
+    Network(String),
+    /// Not a network whose members could purge.
+    PurgeFrom(String),
+    /// Not a host that may be allowed.
+    AllowedHost(String),
+    /// Nothing may wait in the proxy, so nothing could pass.
+    RelayBytes,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoUpstreams => formatter.write_str("a reverse proxy needs an upstream"),
+            Self::NoResolver => formatter.write_str("a forward proxy needs a way to find addresses"),
+            Self::Pseudonym(name) => {
+                write!(formatter, "`{name}` is no name for Via; write letters, digits, dots or dashes, as in `edge-1`")
+            }
+            Self::Host(host) => write!(formatter, "`{host}` is no Host; write a host with an optional port"),
+            Self::Network(text) | Self::PurgeFrom(text) => {
+                write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`")
+            }
+            Self::AllowedHost(text) => write!(
+                formatter,
+                "`{text}` is no host that can be allowed; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`"
+            ),
+            Self::RelayBytes => formatter.write_str("at least one byte of an exchange must be allowed to wait"),
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
