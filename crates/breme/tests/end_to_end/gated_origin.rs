@@ -1,10 +1,10 @@
 //! An origin that answers when the test says so, and counts what it is asked.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::harness::{PATIENCE, serve_each};
+use crate::harness::{PATIENCE, read_head, serve_each};
 
 /// How many bytes an answer's content has.
 pub(crate) const CONTENT_BYTES: usize = 100_000;
@@ -64,13 +64,7 @@ pub(crate) fn content_of(request: u64) -> Vec<u8> {
 fn serve(mut stream: TcpStream, gate: &Gate) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut input = BufReader::new(stream.try_clone()?);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if input.read_line(&mut head)? == 0 {
-                return Ok(());
-            }
-        }
+    while let Some(head) = read_head(&mut input)? {
         let number = count(gate);
         let content = content_of(number);
         let answer = [head_of_answer(&content).as_bytes(), &content].concat();
@@ -88,6 +82,7 @@ fn serve(mut stream: TcpStream, gate: &Gate) -> io::Result<()> {
             _ => return Ok(()),
         }
     }
+    Ok(())
 }
 
 fn head_of_answer(content: &[u8]) -> String {

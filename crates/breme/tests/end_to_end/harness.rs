@@ -1,7 +1,7 @@
 //! Starts programs and ends them; waits for what they say, never for the clock.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -40,6 +40,17 @@ pub(crate) fn serve_each<T>(serve: impl Fn(TcpStream) -> T + Send + Sync + 'stat
         }
     });
     address
+}
+
+/// The head of the next message, with the empty line; none if there is no further whole one.
+pub(crate) fn read_head(input: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if input.read_line(&mut head)? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(Some(head))
 }
 
 /// A running `breme site` or `breme proxy`, ended with the value.

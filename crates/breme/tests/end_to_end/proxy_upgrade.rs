@@ -1,39 +1,25 @@
 //! Bytes behind a request to speak another protocol: no upstream may take them for what they are not.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use breme_conformance::read_answers;
 
-use crate::harness::{DRIVERS, Site};
+use crate::harness::{DRIVERS, Site, read_head, serve_each};
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello";
 
 /// Listens for as long as the test runs, and tells each head, and what comes in another protocol. It switches if it `agrees`.
 fn origin(agrees: bool) -> (SocketAddr, Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let sender = sender.clone();
-            std::thread::spawn(move || drop(serve(stream, agrees, &sender)));
-        }
-    });
-    (address, receiver)
+    (serve_each(move |stream| serve(stream, agrees, &sender)), receiver)
 }
 
-fn serve(mut stream: TcpStream, agrees: bool, told: &Sender<String>) -> std::io::Result<()> {
+fn serve(mut stream: TcpStream, agrees: bool, told: &Sender<String>) -> io::Result<()> {
     let mut input = BufReader::new(stream.try_clone()?);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if input.read_line(&mut head)? == 0 {
-                return Ok(());
-            }
-        }
+    while let Some(mut head) = read_head(&mut input)? {
         // What is here already was sent before anybody had agreed.
         head += &String::from_utf8_lossy(input.buffer());
         let _ = told.send(head);
@@ -46,6 +32,7 @@ fn serve(mut stream: TcpStream, agrees: bool, told: &Sender<String>) -> std::io:
         }
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")?;
     }
+    Ok(())
 }
 
 #[test]
