@@ -170,5 +170,18 @@ fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     }
     require_quiet(&one, "the first");
     require_quiet(&two, "the second");
-    assert_eq!(ask(&one, GET).status, 508);
+    require_loop_found_at_last(&one);
+}
+
+/// Connections that wait in the pools hold threads until they are given up. Until then a request may find none.
+fn require_loop_found_at_last(proxy: &Site) {
+    let begun = Instant::now();
+    loop {
+        let status = ask(proxy, GET).status;
+        if status == 508 {
+            return;
+        }
+        assert!([502, 504].contains(&status), "{status}");
+        assert!(begun.elapsed() < PATIENCE, "no thread is free again");
+    }
 }
