@@ -297,3 +297,21 @@ fn a_reader_of_the_log_that_goes_away_ends_nothing() {
     let _ = child.kill();
     let _ = child.wait();
 }
+
+#[test]
+fn the_examples_work() {
+    let site = Site::lab("events");
+    for name in ["edge", "balancer", "forward"] {
+        let path = format!("{}/../../examples/proxies/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let config = ["--config", &path];
+        let (code, said, told) = proxy_says(&[&config[..], &["--check-config"]].concat());
+        assert_eq!((code, said.contains("this can work")), (Some(0), true), "{name}: {said}{told}");
+
+        // Flags win over the file.
+        let upstream = format!("--upstream={}", site.url(""));
+        let here: &[&str] = if name == "forward" { &[] } else { &[&upstream, "--admin", "127.0.0.1:0"] };
+        let proxy = Site::start_role("proxy", &[&config[..], here].concat(), Stdio::null());
+        let (target, expected) = if name == "forward" { (site.url("/bytes/3"), 403) } else { ("/bytes/3".into(), 200) };
+        assert_eq!(proxy.get(&target).0, expected, "{name}");
+    }
+}
