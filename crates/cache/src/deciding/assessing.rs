@@ -87,7 +87,7 @@ impl Cache {
         if stored.is_fresh(now) {
             return Use::Fresh;
         }
-        let may_be_stale_for = |seconds: u32| -ttl_s <= i64::from(seconds);
+        let may_be_stale_for = |seconds| stored.is_stale_at_most(seconds, now);
         if directives.max_stale_s.is_some_and(may_be_stale_for) && !stored.forbids_stale() {
             return Use::Stale;
         }

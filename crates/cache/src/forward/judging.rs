@@ -190,8 +190,7 @@ impl Fetch {
         {
             return false;
         }
-        let stale_for_s = -stale.ttl_s(now);
-        let lasts = |seconds: u32| stale_for_s <= i64::from(seconds);
+        let lasts = |seconds| stale.is_stale_at_most(seconds, now);
         let is_error = matches!(status, None | Some(500 | 502 | 503 | 504));
         match (stale.stale_if_error_s(), directives.stale_if_error_s) {
             (Some(response), _) => is_error && lasts(response),

@@ -194,6 +194,12 @@ impl Stored {
         }
     }
 
+    /// Whether it has been stale for no longer than this: to the nanosecond, since who says a second does not mean
+    /// almost two. Zero allows nothing, not even the moment in which it ends.
+    pub(crate) fn is_stale_at_most(&self, seconds: u32, now: Instant) -> bool {
+        seconds > 0 && self.fresh_for_ns(now) >= -(i64::from(seconds) * NANOS)
+    }
+
     /// From now on it is stale (a soft purge).
     pub(crate) fn make_stale(&self, now: Instant) {
         let now_ns = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
@@ -286,6 +292,9 @@ mod tests {
         assert!(!object.is_fresh(later));
         object.make_stale(end);
         assert_eq!(object.ttl_s(end), -1, "stale since the first time");
+        let stale_for = |time_ms| later + Duration::from_millis(time_ms);
+        assert!(object.is_stale_at_most(2, stale_for(2_000)) && !object.is_stale_at_most(2, stale_for(2_001)));
+        assert!(!object.is_stale_at_most(0, later), "nothing is allowed");
     }
 
     #[test]
