@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use breme_base::UnixSeconds;
+use breme_base::UnixMillis;
 use breme_http1::Version;
 use breme_node::ListenerId;
 
@@ -24,7 +24,7 @@ pub struct Exchange<'a> {
     /// Over TLS.
     pub is_secured: bool,
     /// When its head had come, by the calendar.
-    pub began: UnixSeconds,
+    pub began: UnixMillis,
     /// From there to the end; 0 for a request that was refused by its head.
     pub duration: Duration,
     /// The request's method, as it was sent, which of a refused request may be any bytes; `-`: not known.

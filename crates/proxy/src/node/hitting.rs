@@ -40,7 +40,7 @@ impl Turn<'_> {
         counts.count_answer(known.status);
         counts.count_repeated(known.content_bytes());
         if let (Some(log), Some(noted)) = (&shared.access_log, &known.noted) {
-            let notes = client.note(self.node.date.second(self.now), noted.clone());
+            let notes = client.note(self.node.date.millis(self.now), noted.clone());
             record_hit(&**log, &notes, known.status, known.content_bytes(), known.cache_words());
         }
         Some(taken)

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::UnixSeconds;
+use breme_base::UnixMillis;
 use breme_cache::CacheStatus;
 use breme_http1::{RequestHead, Target, Version};
 use breme_node::ListenerId;
@@ -38,7 +38,7 @@ pub(crate) struct Notes {
     client: SocketAddr,
     listener: ListenerId,
     is_secured: bool,
-    began: UnixSeconds,
+    began: UnixMillis,
     pub(super) request: Arc<Noted>,
     /// What the cache did, without the proxy's name.
     pub(super) cache_status: Option<String>,
@@ -92,7 +92,7 @@ impl Notes {
         client: SocketAddr,
         listener: ListenerId,
         is_secured: bool,
-        began: UnixSeconds,
+        began: UnixMillis,
         request: Arc<Noted>,
     ) -> Self {
         Self { client, listener, is_secured, began, request, cache_status: None }

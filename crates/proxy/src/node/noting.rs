@@ -12,7 +12,7 @@ impl Turn<'_> {
     pub(super) fn notes_of(&mut self, client: ClientKey, request: impl FnOnce() -> Arc<Noted>) -> Option<Box<Notes>> {
         self.shared.access_log.as_ref()?;
         let client = self.node.clients.get(client.index())?;
-        Some(Box::new(client.note(self.node.date.second(self.now), request())))
+        Some(Box::new(client.note(self.node.date.millis(self.now), request())))
     }
 
     pub(super) fn record(&self, exchange: &Exchange, ending: Ending) {

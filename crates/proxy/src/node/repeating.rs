@@ -41,7 +41,7 @@ impl Turn<'_> {
         exchange.request = request;
         let cookies = known.cookies.clone();
         if let Some(noted) = &known.noted {
-            let began = self.node.date.second(self.now);
+            let began = self.node.date.millis(self.now);
             exchange.notes = Some(Box::new(client.note(began, noted.clone())));
         }
         client.http.repeat_request();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
-use breme_base::{Instant, UnixSeconds};
+use breme_base::{Instant, UnixMillis};
 use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
@@ -377,7 +377,7 @@ impl Exchange {
 
 impl Client {
     /// What the log is to be told of a request of this client.
-    pub(super) fn note(&self, began: UnixSeconds, request: Arc<Noted>) -> Notes {
+    pub(super) fn note(&self, began: UnixMillis, request: Arc<Noted>) -> Notes {
         Notes::new(self.peer, self.listener, self.is_secured, began, request)
     }
 }
