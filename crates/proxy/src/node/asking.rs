@@ -118,7 +118,7 @@ impl Turn<'_> {
 
     /// Whether the proxy lets it pass at all.
     fn judge(&mut self, key: ExchangeKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
-        if request::has_come_through(head.fields, &self.shared.via_name) {
+        if self.shared.loop_marks.are_in(head.fields) {
             return Err(Failure::Loop);
         }
         match &self.shared.role {
