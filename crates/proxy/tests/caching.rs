@@ -559,3 +559,29 @@ fn followers_may_leave() {
         assert_eq!((counts.clients_gone, counts.answers[1].count, cache.statistics().fills), (2, 2, 0));
     }
 }
+
+/// Whether it comes from upstream, out of the store, as a part, as a 304, or while another one fetches it; and by its key it is purged all the same.
+#[test]
+fn keys_that_are_for_this_cache_alone_go_out_to_nobody() {
+    let settings =
+        breme_cache::Settings { hides_keys: true, lifetime_spread_percent: 0, ..breme_cache::Settings::new(4 << 20) };
+    let cache = Cache::new(settings).unwrap();
+    let told = "Cache-Control: max-age=60\r\nETag: \"e\"";
+    let keyed = "Surrogate-Key: one two\r\nCache-Control: max-age=60\r\nXKEY: three\r\nETag: \"e\"";
+    let with = |line: &str| text(GET.replace("\r\n\r\n", &format!("\r\n{line}\r\n\r\n")));
+    let hit = ["Age: 2", "Cache-Status: breme; hit; ttl=58"];
+    let part =
+        ["HTTP/1.1 206 Partial Content", "Content-Length: 2", DATE, told, "Content-Range: bytes 1-2/5", hit[0], hit[1]];
+    let unchanged = ["HTTP/1.1 304 Not Modified", DATE, told, hit[0], hit[1]];
+    let first = Script::new().connect().send(GET).expect(text(relayed(told, "hello", "fwd=uri-miss; stored")));
+    let first = (0..4).fold(first, |first, _| first.send(GET).expect(text(stored(told, "hello", 2, "hit; ttl=58"))));
+    let first = first.send(with("Range: bytes=1-2")).expect(text(head(&part) + "el"));
+    let first = first.send(with("If-None-Match: \"e\"")).expect(text(head(&unchanged))).part();
+    let follower = Script::new().connect().wait(Duration::from_millis(500)).send(GET);
+    let follower = follower.expect(text(stored(told, "hello", 1, "fwd=uri-miss; collapsed"))).part();
+    let answer = origin(keyed, "hello");
+    let (begun, rest) = answer.split_at(answer.len() - 3);
+    let upstream = Acts::new().expect(GET).wait(seconds(1)).send(begun).wait(seconds(1)).send(rest).expect_end();
+    play_with(cache.clone(), silent(), vec![first, follower], vec![upstream]);
+    assert_eq!(cache.purge(&Purge::Key("three".to_owned()), Manner::Hard, breme_base::Instant::ZERO).unwrap(), 1);
+}

@@ -143,7 +143,10 @@ impl Turn<'_> {
         let start = self.listener(key).and_then(|client| self.client(client)).map(|client| client.id);
         let start = start.map_or(0, |id| self.actions.send(id).len());
         self.begin_answer(key, head.status, framing(head), |writer, date| {
-            writer.relay(head.fields, |name| set_affinity.is_none() || !is_for_other_caches(name));
+            writer.relay(head.fields, |name| {
+                let is_kept = set_affinity.is_none() || !is_for_other_caches(name);
+                is_kept && !shared.cache.as_ref().is_some_and(|cache| cache.hides(name))
+            });
             if may_have_trailers {
                 writer.announce_trailers(head.fields);
             }
