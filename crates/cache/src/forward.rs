@@ -131,6 +131,14 @@ impl Forward {
         self.report
     }
 
+    /// What others may wait for; none if it is for nobody else.
+    pub(crate) fn fill(&self) -> Option<&Arc<FillState>> {
+        match &self.work {
+            Work::Fetch(fetch) => fetch.fill.as_ref().filter(|fill| fill.is_open()),
+            Work::Pass | Work::Unsafe { .. } => None,
+        }
+    }
+
     /// The head of the final answer has come.
     pub fn handle_head(&mut self, moment: Moment, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> Verdict {
         let has_conditions = self.conditions.is_some();
@@ -206,6 +214,9 @@ impl Fetch {
 
     /// The fill is over, one way or another. The first word counts.
     fn finish(&mut self, outcome: Outcome, wakes: &mut Wakes) {
+        if let (Some(fill), Outcome::Failed(fault)) = (&self.fill, &outcome) {
+            fill.tell_fate(fault);
+        }
         self.leave_shard();
         if let Some(fill) = self.fill.take() {
             fill.finish(outcome, wakes);

@@ -132,8 +132,7 @@ fn what_clients_ask_for() {
 
 #[test]
 fn clients_may_be_kept_from_asking() {
-    let mut world =
-        World::with(breme_cache::Settings { client_directives: false, ..breme_cache::Settings::new(1 << 20) });
+    let mut world = World::with(Settings { client_directives: false, ..Settings::new(1 << 20) });
     world.fetch("GET /", "", 200, "Cache-Control: max-age=100", "one");
     assert!(world.is_hit("GET /", "Cache-Control: no-cache, no-store, max-age=0"));
 }
@@ -194,7 +193,7 @@ fn targeted_directives_are_stored_and_passed_on() {
 
 #[test]
 fn lifetimes_over_a_minute_do_not_end_together() {
-    let mut world = World::with(breme_cache::Settings::new(4 << 20));
+    let mut world = World::with(Settings::new(4 << 20));
     let ttl = |said: &str| said.rsplit_once('=').unwrap().1.parse::<i64>().unwrap();
     let ttls: Vec<i64> = (0..200)
         .map(|page| {
