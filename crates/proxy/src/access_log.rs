@@ -1,6 +1,6 @@
 //! What there is to tell about an exchange when it is over.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use breme_base::UnixMillis;
@@ -19,6 +19,8 @@ pub trait AccessLog: Send + Sync {
 pub struct Exchange<'a> {
     /// Who asked.
     pub client: SocketAddr,
+    /// For whom it asked, if it is trusted and names somebody.
+    pub asked_for: Option<IpAddr>,
     /// Where.
     pub listener: ListenerId,
     /// Over TLS.

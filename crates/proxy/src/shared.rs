@@ -7,11 +7,12 @@ use std::sync::Arc;
 use breme_balance::Group;
 use breme_base::WallClock;
 use breme_cache::Cache;
-use breme_http1::is_authority;
+use breme_http1::{Fields, is_authority};
 
 use crate::access_log::AccessLog;
 use crate::budget::RetryBudget;
 use crate::counters::Counters;
+use crate::forwarded::named_client;
 use crate::limits::ClientTable;
 use crate::loops::LoopMarks;
 use crate::networks::Network;
@@ -83,6 +84,11 @@ impl Shared {
 
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(client))
+    }
+
+    /// For whom a client asks, if it may speak for others and names somebody.
+    pub(crate) fn named_by(&self, is_trusted: bool, fields: Fields<'_, '_>) -> Option<IpAddr> {
+        if is_trusted { named_client(fields, |address| self.is_trusted(address)) } else { None }
     }
 }
 

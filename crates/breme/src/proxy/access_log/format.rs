@@ -37,7 +37,7 @@ impl Format {
 
 /// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT" "CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`
 fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
-    push_address(exchange.client.ip(), out);
+    push_address(client(exchange), out);
     out.extend_from_slice(b" - - [");
     push_second(Calendar::Common, exchange.began.second(), out);
     out.extend_from_slice(b"] \"");
@@ -65,6 +65,11 @@ fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     push_seconds(exchange.duration, out);
     out.push(b' ');
     out.extend_from_slice(exchange.ending.as_str().as_bytes());
+}
+
+/// Behind a balancer that is trusted, whom that names; as nginx does with `real_ip`, and not the balancer in every line.
+fn client(exchange: &Exchange<'_>) -> IpAddr {
+    exchange.asked_for.unwrap_or(exchange.client.ip())
 }
 
 fn version(version: Version) -> &'static str {
@@ -108,7 +113,7 @@ fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
     push_millis(exchange.began, out);
     out.extend_from_slice(b"\",\"client\":\"");
-    push_address(exchange.client.ip(), out);
+    push_address(client(exchange), out);
     out.push(b'"');
     json_text("method", Some(exchange.method), out);
     json_text("scheme", Some(if exchange.is_secured { b"https" } else { b"http" }), out);
