@@ -199,6 +199,14 @@ impl FillState {
         may_join.then(|| inner.seat(Seat::new(waiter)))
     }
 
+    /// A seat for one who has had so much of the content. A part may be joined to another one when it is whole, and begin elsewhere then.
+    pub(crate) fn seat_inside(&self, position: u64, waiter: Waiter) -> Option<usize> {
+        let mut inner = self.lock();
+        let is_whole = |stream: &Stream| stream.is_storable && stream.status != 206;
+        let may_sit = matches!(inner.phase, Phase::Streaming) && inner.stream.as_ref().is_some_and(is_whole);
+        may_sit.then(|| inner.seat(Seat { position, has_begun: true, ..Seat::new(waiter) }))
+    }
+
     /// Notes who comes next, if this one got no answer.
     pub(crate) fn note_next(&self, next: &Self) {
         let mut inner = self.lock();

@@ -222,7 +222,7 @@ impl Turn<'_> {
     /// How an exchange is called in a wake-up.
     pub(super) fn message_of(&self, key: ExchangeKey) -> u64 {
         let number = self.node.exchanges.get(key.index()).map_or(0, |exchange| exchange.number);
-        (key.index() as u64) << u32::BITS | u64::from(number)
+        key.message(number)
     }
 
     /// A wake-up for an exchange that waits for something.

@@ -49,6 +49,13 @@ keys! {
     ConnectingKey;
 }
 
+impl ExchangeKey {
+    /// How the exchange of this number is called in a wake-up.
+    pub(crate) fn message(self, number: u32) -> u64 {
+        (self.index() as u64) << u32::BITS | u64::from(number)
+    }
+}
+
 /// Names a familiar request for as long as it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownKey {
