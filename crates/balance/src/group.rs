@@ -34,7 +34,7 @@ enum Followed {
     /// There, and it counts as outstanding already.
     Stays(Choice),
     /// There, but that one has all the requests it may have: elsewhere this time, and the cookie stays.
-    Full,
+    Full(UpstreamId),
     /// Nowhere, or to one who is out: elsewhere, with a new cookie.
     No,
 }
@@ -71,8 +71,10 @@ impl Group {
         let question = Question { roster: &roster, now, key: hints.key_hash, tried: hints.tried };
         let candidate = self.claim(&question, random)?;
         let mut choice = roster.choice(candidate.place).ok_or(NoChoice::NobodyAdmits)?;
-        if let (Followed::No, Some(stickiness)) = (followed, &roster.stickiness) {
-            choice.set_affinity = stickiness.set_cookie(candidate.place, hints.is_secured);
+        match (followed, &roster.stickiness) {
+            (Followed::Full(named), _) => choice.named = Some(named),
+            (_, Some(stickiness)) => choice.set_affinity = stickiness.set_cookie(candidate.place, hints.is_secured),
+            (_, None) => {}
         }
         Ok(choice)
     }
@@ -165,14 +167,20 @@ impl Group {
 
 fn follow(roster: &Roster, hints: &Hints<'_>) -> Followed {
     let Some(stickiness) = &roster.stickiness else { return Followed::No };
-    let Some(place) = stickiness.named(hints.cookies) else { return Followed::No };
+    let place = match hints.named {
+        Some(id) => roster.slot(id).and_then(|slot| slot.place),
+        None => stickiness.named(hints.cookies),
+    };
+    let Some(place) = place else { return Followed::No };
     let Some(member) = roster.members.get(place) else { return Followed::No };
     if member.admits == Admission::Nobody || hints.tried.contains(&member.upstream.id) {
         return Followed::No;
     }
     match roster.choice(place) {
-        Some(choice) if member.upstream.claim(roster.rules.outstanding_max) => Followed::Stays(choice),
-        Some(_) => Followed::Full,
+        Some(choice) if member.upstream.claim(roster.rules.outstanding_max) => {
+            Followed::Stays(Choice { named: Some(member.upstream.id), ..choice })
+        }
+        Some(_) => Followed::Full(member.upstream.id),
         None => Followed::No,
     }
 }
@@ -187,6 +195,7 @@ impl Roster {
             address,
             tls: upstream.tls,
             name: Arc::clone(&upstream.name),
+            named: None,
             set_affinity: None,
         })
     }

@@ -77,27 +77,45 @@ impl Sub<Instant> for Instant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixSeconds(pub u64);
 
+/// Milliseconds since 1970-01-01 00:00:00 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixMillis(pub u64);
+
+impl UnixMillis {
+    /// The second in which it lies.
+    #[must_use]
+    pub const fn second(self) -> UnixSeconds {
+        UnixSeconds(self.0 / 1_000)
+    }
+}
+
 /// The calendar's time at an instant of the run, as the world outside the node supplies it.
 ///
 /// The binary asks the operating system; a simulation adds the instant to a fixed date.
 #[derive(Clone)]
-pub struct WallClock(Arc<dyn Fn(Instant) -> UnixSeconds + Send + Sync>);
+pub struct WallClock(Arc<dyn Fn(Instant) -> UnixMillis + Send + Sync>);
 
 impl WallClock {
     /// A clock that asks `read`.
-    pub fn new(read: impl Fn(Instant) -> UnixSeconds + Send + Sync + 'static) -> Self {
+    pub fn new(read: impl Fn(Instant) -> UnixMillis + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
     /// A clock that stood at `start` when the run began, for simulations and tests.
     #[must_use]
     pub fn starting_at(start: UnixSeconds) -> Self {
-        Self::new(move |now| UnixSeconds(start.0 + now.as_secs()))
+        Self::new(move |now| UnixMillis(start.0 * 1_000 + now.as_nanos() / 1_000_000))
     }
 
     /// The calendar's time at `now`.
     #[must_use]
     pub fn at(&self, now: Instant) -> UnixSeconds {
+        self.millis_at(now).second()
+    }
+
+    /// The same to the millisecond.
+    #[must_use]
+    pub fn millis_at(&self, now: Instant) -> UnixMillis {
         (self.0)(now)
     }
 }
@@ -123,6 +141,7 @@ mod tests {
     #[test]
     fn a_fixed_wall_clock_moves_with_the_run() {
         let wall = WallClock::starting_at(UnixSeconds(1_000));
-        assert_eq!(wall.at(Instant::ZERO + Duration::from_millis(2_500)), UnixSeconds(1_002));
+        let later = Instant::ZERO + Duration::from_micros(2_500_999);
+        assert_eq!((wall.at(later), wall.millis_at(later)), (UnixSeconds(1_002), UnixMillis(1_002_500)));
     }
 }

@@ -17,7 +17,7 @@ mod random;
 mod timers;
 
 pub use counts::{Count, ShardPlaces, SharedCounts};
-pub use instant::{Instant, UnixSeconds, WallClock, nanos};
+pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
 pub use place::{Place, Source, nearest};
 pub use quantity::{group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix};
 pub use random::Random;

@@ -1,12 +1,14 @@
 //! What everything that is under way shares: the settings and the store.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use breme_base::Random;
-use breme_http1::Method;
+use breme_http1::{FieldBlock, Method};
 
 use crate::Settings;
+use crate::fields;
 use crate::filling::Fills;
 use crate::store::Store;
 
@@ -98,6 +100,28 @@ impl Cache {
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Whether a field of an answer is for this cache alone.
+    #[must_use]
+    pub fn hides(&self, name: &str) -> bool {
+        let Settings { hides_keys, key_fields, .. } = &self.settings;
+        *hides_keys && key_fields.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// The lines of an answer that clients are told.
+    #[must_use]
+    pub fn told<'l>(&self, lines: &'l FieldBlock) -> Cow<'l, FieldBlock> {
+        let hides = |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| self.hides(name));
+        if !self.settings.hides_keys || !fields::lines(lines.as_bytes()).any(|(name, _)| hides(name)) {
+            return Cow::Borrowed(lines);
+        }
+        let mut told = FieldBlock::with_capacity(lines.as_bytes().len());
+        for (name, value) in fields::lines(lines.as_bytes()).filter(|(name, _)| !hides(name)) {
+            // It could be sent where it was.
+            let _ = told.push(std::str::from_utf8(name).unwrap_or_default(), value);
+        }
+        Cow::Owned(told)
     }
 
     pub(crate) fn random(&self) -> Random {

@@ -17,6 +17,7 @@ use crate::asking::{Moment, Request, Waiter};
 use crate::directives::RequestDirectives;
 use crate::fields::{FieldValues, Heard, Kept};
 use crate::filling::{FILL_BYTES, FillState, note};
+use crate::following::Waiting;
 use crate::forward::Role;
 use crate::key::{Key, KeyHash};
 use crate::pending::AskedFor;
@@ -77,7 +78,8 @@ impl Cache {
             return Asked::Answer(if is_lasting { answer.with_standing(&stored, state) } else { answer });
         }
         let asked = self.keep(key, hash, request, is_head, directives, moment.now);
-        self.decide(Box::new(asked), moment, Some((waiter, moment.now + self.settings.follow_max)))
+        let deadline = moment.now + self.settings.follow_max;
+        self.decide(Box::new(asked), moment, Some(Waiting { waiter, deadline, before: None }))
     }
 
     /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody follows it. It is noted before it is
@@ -131,8 +133,8 @@ impl Follower {
     /// Asks anew after it was let go, or when its time is over; perhaps it follows another one then, until the same deadline.
     #[must_use]
     pub fn ask_again(self, moment: Moment) -> Asked {
-        let (cache, asked, waiter) = self.leave(moment.now);
-        cache.decide(asked, moment, waiter)
+        let (cache, asked, waiting) = self.leave(moment.now);
+        cache.decide(asked, moment, waiting)
     }
 }
 

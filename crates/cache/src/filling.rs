@@ -15,11 +15,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use breme_http1::FieldBlock;
 
-use crate::asking::{Fault, Waiter, Wakes};
+use crate::asking::{Fault, Told, Waiter, Wakes};
 use crate::fields::Kept;
 use crate::groups::{GroupId, Groups};
 use crate::selecting::{Cookies, matches};
@@ -34,8 +34,7 @@ pub(crate) type Shard = store::Shard<Fills>;
 #[derive(Debug)]
 pub(crate) struct FillState {
     pub(crate) key: Box<[u8]>,
-    /// The variant that the answer is expected to be, by what is known of earlier ones; empty: nothing is known.
-    expected: Box<[u8]>,
+    fate: Arc<Fate>,
     /// Purges of groups that had been when it began.
     pub(crate) purges: u64,
     is_open: AtomicBool,
@@ -43,6 +42,15 @@ pub(crate) struct FillState {
     inner: Mutex<Inner>,
     /// What this itself costs.
     _charge: Charge,
+}
+
+/// What is left of a fill when it is over, for those who waited for the one before it and learn late that they waited in vain.
+#[derive(Debug)]
+struct Fate {
+    /// The variant that the answer is expected to be, by what is known of earlier ones; empty: nothing is known.
+    expected: Box<[u8]>,
+    /// There is no answer, and what is said of that to all. Known before the fill is closed.
+    told: OnceLock<Told>,
 }
 
 /// Answers to one key that are noted while they are fetched; more are passed on. Each of them is looked at by all that comes for the key.
@@ -68,6 +76,8 @@ pub(crate) struct Inner {
     pub(crate) stream: Option<Stream>,
     pub(crate) seats: Vec<Option<Seat>>,
     pub(crate) free: Vec<usize>,
+    /// The next fill for the same, which one of those began or joined who waited for this one in vain.
+    next: Option<Arc<Fate>>,
 }
 
 /// See the module.
@@ -130,12 +140,18 @@ pub(crate) struct Seat {
     pub(crate) is_cut_off: bool,
 }
 
+impl Seat {
+    const fn new(waiter: Waiter) -> Self {
+        Self { waiter, position: 0, has_begun: false, is_asleep: true, is_cut_off: false }
+    }
+}
+
 impl FillState {
     pub(crate) fn new(key: &[u8], expected: &[u8], purges: u64, is_open: bool, charge: Charge) -> Arc<Self> {
-        let inner = Inner { phase: Phase::Asking, stream: None, seats: Vec::new(), free: Vec::new() };
+        let inner = Inner { phase: Phase::Asking, stream: None, seats: Vec::new(), free: Vec::new(), next: None };
         Arc::new(Self {
             key: key.into(),
-            expected: expected.into(),
+            fate: Arc::new(Fate { expected: expected.into(), told: OnceLock::new() }),
             purges,
             is_open: AtomicBool::new(is_open),
             is_purged: AtomicBool::new(false),
@@ -168,7 +184,7 @@ impl FillState {
 
     /// Takes a seat, if the answer is, or is expected to be, one for this request.
     pub(crate) fn join(&self, request: &Kept, cookies: Cookies<'_>, groups: &Groups, waiter: Waiter) -> Option<usize> {
-        if !self.is_open() || !matches(&self.expected, request, cookies) {
+        if !self.is_open() || !matches(&self.fate.expected, request, cookies) {
             return None;
         }
         let mut inner = self.lock();
@@ -180,7 +196,48 @@ impl FillState {
             _ => (false, None),
         };
         let may_join = may_join && !groups.is_older(known, self.purges);
-        may_join.then(|| inner.seat(Seat { waiter, position: 0, has_begun: false, is_asleep: true, is_cut_off: false }))
+        may_join.then(|| inner.seat(Seat::new(waiter)))
+    }
+
+    /// A seat for one who has had so much of the content. A part may be joined to another one when it is whole, and begin elsewhere then.
+    pub(crate) fn seat_inside(&self, position: u64, waiter: Waiter) -> Option<usize> {
+        let mut inner = self.lock();
+        let is_whole = |stream: &Stream| stream.is_storable && stream.status != 206;
+        let may_sit = matches!(inner.phase, Phase::Streaming) && inner.stream.as_ref().is_some_and(is_whole);
+        may_sit.then(|| inner.seat(Seat { position, has_begun: true, ..Seat::new(waiter) }))
+    }
+
+    /// Notes who comes next, if this one got no answer.
+    pub(crate) fn note_next(&self, next: &Self) {
+        let mut inner = self.lock();
+        let is_known = inner.next.as_ref().is_some_and(|known| known.told.get().is_some());
+        if matches!(inner.phase, Phase::Failed(Fault::Unanswered(_))) && !is_known {
+            inner.next = Some(Arc::clone(&next.fate));
+        }
+    }
+
+    /// What those were told who waited for this one and for the next, if both got no answer; with a seat here. Who learns of the first failure after the
+    /// second has waited for both: without that each late one would ask again.
+    pub(crate) fn seat_after_both(
+        &self,
+        request: &Kept,
+        cookies: Cookies<'_>,
+        waiter: Waiter,
+    ) -> Option<(usize, Told)> {
+        let mut inner = self.lock();
+        let next = inner.next.clone().filter(|next| matches(&next.expected, request, cookies))?;
+        let told = next.told.get()?.clone();
+        Some((inner.seat(Seat::new(waiter)), told))
+    }
+
+    /// There will be no answer: said before the fill is closed, so that nobody finds neither an open fill nor what became of it.
+    pub(crate) fn tell_fate(&self, fault: &Fault) {
+        if let Fault::Unanswered(told) | Fault::Unreached(told) = fault
+            && matches!(self.lock().phase, Phase::Asking)
+        {
+            // The first word counts.
+            let _ = self.fate.told.set(Arc::clone(told));
+        }
     }
 
     pub(crate) fn has_followers(&self) -> bool {

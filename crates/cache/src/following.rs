@@ -26,8 +26,19 @@ pub struct Follower {
     deadline: Instant,
     /// The next asking is to be without waiting.
     alone: bool,
+    /// It has waited for two that got no answer.
+    told: Option<Told>,
     /// What is left of the content, once it is whole.
     has_ended: bool,
+}
+
+/// How a request may wait for the answer to another one.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) waiter: Waiter,
+    pub(crate) deadline: Instant,
+    /// What it has waited for before.
+    pub(crate) before: Option<Arc<FillState>>,
 }
 
 /// What a follower finds.
@@ -93,8 +104,15 @@ impl Follower {
             report,
             deadline,
             alone: false,
+            told: None,
             has_ended: false,
         }
+    }
+
+    /// One that has waited for two that got no answer, and will find nothing else.
+    pub(crate) fn in_vain(mut self, told: Told) -> Self {
+        self.told = Some(told);
+        self
     }
 
     /// Whoever has got nothing by then should [ask again](Self::ask_again).
@@ -105,6 +123,9 @@ impl Follower {
 
     /// What has become of the answer.
     pub fn poll(&mut self, moment: Moment) -> Followed {
+        if let Some(told) = &self.told {
+            return Followed::Failed(Arc::clone(told));
+        }
         let settings = self.cache.settings();
         let cookies = Cookies::new(settings);
         let fill = Arc::clone(&self.fill);
@@ -192,11 +213,13 @@ impl Follower {
         }
     }
 
-    /// What is left of it when it goes: whom it asked and for what, and whom to wake until when if it may wait for another one.
-    pub(crate) fn leave(self, now: Instant) -> (Arc<Cache>, Box<AskedFor>, Option<(Waiter, Instant)>) {
+    /// What is left of it when it goes: whom it asked and for what, and how it may wait for another one.
+    pub(crate) fn leave(self, now: Instant) -> (Arc<Cache>, Box<AskedFor>, Option<Waiting>) {
         let deadline = self.deadline;
         let waiter = self.waiter().filter(|_| !self.alone && now < deadline);
-        (Arc::clone(&self.cache), self.asked.clone(), waiter.map(|waiter| (waiter, deadline)))
+        let before = Some(Arc::clone(&self.fill));
+        let waiting = waiter.map(|waiter| Waiting { waiter, deadline, before });
+        (Arc::clone(&self.cache), self.asked.clone(), waiting)
     }
 
     fn waiter(&self) -> Option<Waiter> {

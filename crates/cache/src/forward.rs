@@ -8,16 +8,17 @@ mod judging;
 
 use std::sync::Arc;
 
+use breme_base::Instant;
 use breme_http1::FieldBlock;
 
-use crate::asking::{Fault, Moment, ResponseHead, Wakes};
+use crate::asking::{Fault, Moment, ResponseHead, Waiter, Wakes};
 use crate::cache::Cache;
 use crate::filling::{FillState, Outcome, Shard};
 use crate::key::Key;
 use crate::pending::AskedFor;
 use crate::status::{CacheStatus, Forwarded};
 use crate::store::Stored;
-use crate::{Answer, invalidation};
+use crate::{Answer, Follower, invalidation};
 
 /// A client that leaves does not end the fetching of an answer of which no more than this is missing.
 const WORTH_FINISHING_BYTES: u64 = 256 * 1024;
@@ -131,6 +132,25 @@ impl Forward {
         self.report
     }
 
+    /// One who reads on what this fetches from where its content is now, at a pace of its own; `waiter` is woken when there is more. None if it is not certain
+    /// that all of it will be there to read: if it is not for the store and for others, or of unknown length, which may grow too long.
+    #[must_use]
+    pub fn reader(&self, waiter: Waiter) -> Option<Follower> {
+        let Work::Fetch(fetch) = &self.work else { return None };
+        let (Role::Get, Some(fill), Some(filled)) = (fetch.role, &fetch.fill, fetch.filled) else { return None };
+        filled.length?;
+        let seat = fill.seat_inside(filled.bytes, waiter)?;
+        Some(Follower::new(&fetch.cache, fill, seat, fetch.asked.clone(), self.report, Instant::FAR))
+    }
+
+    /// What others may wait for; none if it is for nobody else.
+    pub(crate) fn fill(&self) -> Option<&Arc<FillState>> {
+        match &self.work {
+            Work::Fetch(fetch) => fetch.fill.as_ref().filter(|fill| fill.is_open()),
+            Work::Pass | Work::Unsafe { .. } => None,
+        }
+    }
+
     /// The head of the final answer has come.
     pub fn handle_head(&mut self, moment: Moment, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> Verdict {
         let has_conditions = self.conditions.is_some();
@@ -206,6 +226,9 @@ impl Fetch {
 
     /// The fill is over, one way or another. The first word counts.
     fn finish(&mut self, outcome: Outcome, wakes: &mut Wakes) {
+        if let (Some(fill), Outcome::Failed(fault)) = (&self.fill, &outcome) {
+            fill.tell_fate(fault);
+        }
         self.leave_shard();
         if let Some(fill) = self.fill.take() {
             fill.finish(outcome, wakes);

@@ -43,23 +43,25 @@ impl Freshness {
             .or(directives.max_age_s)
             .or_else(|| if is_targeted { None } else { expires(fields, date) });
         let heuristic = || heuristic(status, fields, directives, date, settings);
-        let lifetime = explicit.or_else(heuristic).unwrap_or(0);
-        let lifetime_max = u32::try_from(settings.lifetime_max.as_secs()).unwrap_or(SECONDS_MAX);
         Self {
             initial_age_s: initial_age(age(fields), date, times),
-            lifetime_s: lifetime.min(lifetime_max),
+            lifetime_s: explicit.or_else(heuristic).unwrap_or(0),
             is_explicit: explicit.is_some(),
         }
     }
 
-    /// Seconds for which it is fresh from now on; not above 0 if it is stale.
-    pub(crate) fn fresh_for_s(&self, spread_percent: u32, random: &mut Random) -> i64 {
-        let spread = if self.lifetime_s >= SPREAD_FROM_S {
-            u64::from(self.lifetime_s) * u64::from(spread_percent.min(100)) / 100
+    /// Seconds for which it is fresh from now on; not above 0 if it is stale. The bound is on this and not on the lifetime: of that, caches in front of
+    /// the origin may have used up more than the bound.
+    pub(crate) fn fresh_for_s(&self, settings: &Settings, random: &mut Random) -> i64 {
+        let fresh_max = u32::try_from(settings.lifetime_max.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
+        let spread_over = self.lifetime_s.min(fresh_max);
+        let spread = if spread_over >= SPREAD_FROM_S {
+            u64::from(spread_over) * u64::from(settings.lifetime_spread_percent.min(100)) / 100
         } else {
             0
         };
-        i64::from(self.lifetime_s) - random.between(0, spread) as i64 - i64::from(self.initial_age_s)
+        let left_s = i64::from(self.lifetime_s) - i64::from(self.initial_age_s);
+        left_s.min(i64::from(fresh_max)) - random.between(0, spread) as i64
     }
 }
 
@@ -187,11 +189,29 @@ mod tests {
     #[test]
     fn lifetimes_of_a_minute_are_spread() {
         let fresh = |lifetime_s| Freshness { initial_age_s: 10, lifetime_s, is_explicit: true };
-        let mut random = Random::new(1);
-        let drawn: Vec<i64> = (0..1000).map(|_| fresh(1000).fresh_for_s(5, &mut random)).collect();
+        let (settings, mut random) = (Settings::new(1), Random::new(1));
+        let drawn: Vec<i64> = (0..1000).map(|_| fresh(1000).fresh_for_s(&settings, &mut random)).collect();
         assert!(drawn.iter().all(|&seconds| (940..=990).contains(&seconds)));
         assert!(drawn.iter().any(|&seconds| seconds < 950) && drawn.iter().any(|&seconds| seconds > 980));
-        assert!((0..100).all(|_| fresh(59).fresh_for_s(5, &mut random) == 49));
-        assert_eq!(fresh(5).fresh_for_s(5, &mut random), -5);
+        assert!((0..100).all(|_| fresh(59).fresh_for_s(&settings, &mut random) == 49));
+        assert_eq!(fresh(5).fresh_for_s(&settings, &mut random), -5);
+    }
+
+    #[test]
+    fn nothing_is_fresh_for_longer_than_the_bound() {
+        let fresh_for = |lifetime_s, max_s, seed| {
+            let settings = Settings { lifetime_max: Duration::from_secs(max_s), ..Settings::new(1) };
+            let freshness = Freshness { initial_age_s: 3000, lifetime_s, is_explicit: true };
+            freshness.fresh_for_s(&settings, &mut Random::new(seed))
+        };
+        assert_eq!([fresh_for(9000, 30, 1), fresh_for(3010, 30, 1), fresh_for(2000, 30, 1)], [30, 10, -1000]);
+        assert_eq!([fresh_for(9000, 0, 1), fresh_for(2000, 0, 1)], [0, -1000]);
+        assert!(fresh_for(SECONDS_MAX, u64::MAX, 1) > 1_000_000_000);
+        let drawn: Vec<i64> = (0..1000).map(|seed| fresh_for(9000, 1000, seed)).collect();
+        assert!(
+            drawn.iter().all(|&seconds| (950..=1000).contains(&seconds)),
+            "what is cut does not end together either"
+        );
+        assert!(drawn.iter().any(|&seconds| seconds < 960) && drawn.iter().any(|&seconds| seconds > 990));
     }
 }

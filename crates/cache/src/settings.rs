@@ -17,7 +17,7 @@ pub struct Settings {
     pub heuristic_percent: u32,
     /// … but no longer than this.
     pub heuristic_max: Duration,
-    /// No response is fresh for longer, whatever it says.
+    /// No response is fresh for longer from when it came, whatever it says; what is stored keeps the time that it has when this changes.
     pub lifetime_max: Duration,
     /// Lifetimes of a minute and more are shortened by up to this share, at random, so that what was stored together does not end together.
     pub lifetime_spread_percent: u32,
@@ -34,6 +34,8 @@ pub struct Settings {
     pub targeted_fields: Vec<String>,
     /// Fields with the keys by which stored responses may be purged, separated by white space; beside Cache-Groups (RFC 9875).
     pub key_fields: Vec<String>,
+    /// Those fields are for this cache alone: no client sees them.
+    pub hides_keys: bool,
     /// What stands in the name of a cookie that says who somebody is. A response that varies with such a cookie is never stored.
     pub session_cookies: Vec<String>,
     /// Cookies that responses do not depend on, whatever Vary says: that of visitors, which is added after the cache, and those of scripts.
@@ -72,6 +74,7 @@ impl Settings {
             overlong_window_bytes: 1 << 20,
             targeted_fields: words(&["CDN-Cache-Control"]),
             key_fields: words(&["Surrogate-Key", "xkey"]),
+            hides_keys: false,
             session_cookies: words(&["sess", "sid", "token", "auth", "login"]),
             ignored_cookies: Vec::new(),
             client_directives: true,

@@ -128,7 +128,7 @@ fn terms(
     random: &mut Random,
 ) -> Terms {
     let is_strict = directives.no_cache || directives.must_revalidate || directives.proxy_revalidate;
-    let fresh_for_s = freshness.fresh_for_s(settings.lifetime_spread_percent, random);
+    let fresh_for_s = freshness.fresh_for_s(settings, random);
     Terms {
         received: times.received.now,
         initial_age_s: freshness.initial_age_s,

@@ -64,9 +64,13 @@ impl HopByHop<'_, '_> {
         is_known || (self.names_fields && self.is_named(name))
     }
 
-    /// Options are tokens: a quotation mark joins nothing here, so that no reader sees more names than are removed.
+    /// Options are tokens: a quotation mark joins nothing here, so that no reader sees more names than are removed. What tells of loops nobody can have
+    /// removed (RFC 8586, 2).
     #[cold]
     fn is_named(&self, name: &str) -> bool {
+        if name.eq_ignore_ascii_case("CDN-Loop") {
+            return false;
+        }
         let options = self.fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
         options.into_iter().any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
     }
@@ -287,6 +291,8 @@ mod tests {
         }
         let kept = "Accept: */*\r\nCookie: a=b\r\nX-Keep: close\r\nAccept: b\r\n";
         assert_eq!(relayed(&format!("Connection: x-o\r\n{kept}")), kept);
+        let kept = "CDN-Loop: a.example; x=y\r\ncdn-loop: b\r\n";
+        assert_eq!(relayed(&format!("Connection: cdn-loop, x-one\r\n{kept}X-One: 1\r\n")), kept);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What there is to tell about an exchange when it is over.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use breme_base::UnixSeconds;
+use breme_base::UnixMillis;
 use breme_http1::Version;
 use breme_node::ListenerId;
 
@@ -19,12 +19,14 @@ pub trait AccessLog: Send + Sync {
 pub struct Exchange<'a> {
     /// Who asked.
     pub client: SocketAddr,
+    /// For whom it asked, if it is trusted and names somebody.
+    pub asked_for: Option<IpAddr>,
     /// Where.
     pub listener: ListenerId,
     /// Over TLS.
     pub is_secured: bool,
     /// When its head had come, by the calendar.
-    pub began: UnixSeconds,
+    pub began: UnixMillis,
     /// From there to the end; 0 for a request that was refused by its head.
     pub duration: Duration,
     /// The request's method, as it was sent, which of a refused request may be any bytes; `-`: not known.

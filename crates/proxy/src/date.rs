@@ -1,28 +1,37 @@
-//! The Date field, written once for each second and not for each answer.
+//! The calendar, asked a hundred times a second at most; and the Date field, written once for each second and not for each answer.
 
-use breme_base::{Instant, UnixSeconds, WallClock};
+use breme_base::{Instant, UnixMillis, UnixSeconds, WallClock};
 use breme_http1::http_date;
 
 /// How long the calendar is not asked again: how late the Date field may be at most.
 const ASKED_EVERY_NS: u64 = 10_000_000;
 
-/// The current second, as a number and as HTTP writes it.
+/// The current time, and its second as HTTP writes it.
 #[derive(Debug)]
 pub(crate) struct DateLine {
     clock: WallClock,
     asked: Option<Instant>,
+    /// What it said then.
+    said: UnixMillis,
     second: UnixSeconds,
     text: [u8; 29],
 }
 
 impl DateLine {
     pub(crate) fn new(clock: WallClock) -> Self {
-        Self { clock, asked: None, second: UnixSeconds(0), text: http_date(0) }
+        Self { clock, asked: None, said: UnixMillis(0), second: UnixSeconds(0), text: http_date(0) }
     }
 
     pub(crate) fn second(&mut self, now: Instant) -> UnixSeconds {
         self.advance(now);
         self.second
+    }
+
+    /// From one question to the next the run's own clock goes on with what the calendar said.
+    pub(crate) fn millis(&mut self, now: Instant) -> UnixMillis {
+        self.advance(now);
+        let since_ns = self.asked.map_or(0, |asked| now.nanos_since(asked));
+        UnixMillis(self.said.0 + since_ns / 1_000_000)
     }
 
     pub(crate) fn text(&mut self, now: Instant) -> &[u8; 29] {
@@ -35,7 +44,8 @@ impl DateLine {
             return;
         }
         self.asked = Some(now);
-        let second = self.clock.at(now);
+        self.said = self.clock.millis_at(now);
+        let second = self.said.second();
         if second != self.second {
             self.second = second;
             self.text = http_date(second.0);
@@ -53,5 +63,13 @@ mod tests {
         assert_eq!(date.text(Instant::from_nanos(999_999_999)), b"Sun, 06 Nov 1994 08:49:36 GMT");
         assert_eq!(date.text(Instant::from_nanos(1_009_999_999)), b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(date.second(Instant::from_nanos(1_010_000_000)), UnixSeconds(784_111_777));
+    }
+
+    #[test]
+    fn milliseconds_pass_while_the_calendar_is_not_asked() {
+        let mut date = DateLine::new(WallClock::starting_at(UnixSeconds(7)));
+        let millis = [0, 999_999, 1_000_000, 9_999_999, 10_000_000, 995_500_000, 1_004_400_000]
+            .map(|nanos| date.millis(Instant::from_nanos(nanos)).0);
+        assert_eq!(millis, [7_000, 7_000, 7_001, 7_009, 7_010, 7_995, 8_003]);
     }
 }

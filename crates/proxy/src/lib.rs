@@ -10,6 +10,7 @@ mod date;
 mod failure;
 mod forwarded;
 mod limits;
+mod loops;
 mod networks;
 mod node;
 mod parts;

@@ -18,6 +18,7 @@
 //! | `asking` | from a request to what is to become of it |
 //! | `caching` | where the cache meets an exchange |
 //! | `following` | exchanges that read what another one fetches |
+//! | `parting` | slow clients that read on without what is fetched for them |
 //! | `routing` | who is asked |
 //! | `servers` | opened connections: from the pool or new, given to an exchange, taken back |
 //! | `answering` | from a server's answer to the client |
@@ -47,6 +48,7 @@ mod hitting;
 mod notes;
 mod noting;
 mod part;
+mod parting;
 mod pool;
 mod purging;
 mod queueing;

@@ -56,6 +56,8 @@ pub enum SettingsError {
     NoResolver,
     /// The name of the proxy is not a token.
     Pseudonym(String),
+    /// The name for CDN-Loop is neither a host with an optional port nor a token.
+    CdnLoop(String),
     /// The Host that upstreams are to be told is not a host with an optional port.
     Host(String),
     /// Not a network.
@@ -75,6 +77,12 @@ impl fmt::Display for SettingsError {
             Self::NoResolver => formatter.write_str("a forward proxy needs a way to find addresses"),
             Self::Pseudonym(name) => {
                 write!(formatter, "`{name}` is no name for Via; write letters, digits, dots or dashes, as in `edge-1`")
+            }
+            Self::CdnLoop(name) => {
+                write!(
+                    formatter,
+                    "`{name}` is no name for CDN-Loop; write a host of yours, as in `edge.example.org`, or a word"
+                )
             }
             Self::Host(host) => write!(formatter, "`{host}` is no Host; write a host with an optional port"),
             Self::Network(text) | Self::PurgeFrom(text) => {

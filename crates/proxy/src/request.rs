@@ -1,11 +1,10 @@
 //! What an upstream is told: the request, written anew.
 //!
-//! Host by the rule; fields that concern the client's connection left out; Via continued; what the client says of those before it kept only if it is
+//! Host by the rule; fields that concern the client's connection left out; Via and CDN-Loop continued; what the client says of those before it kept only if it is
 //! trusted (RFC 7239, 8.1). The rest is passed on as it came.
 
 use breme_balance::OwnCookie;
 use breme_http1::{FieldBlock, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
-use memchr::memmem;
 
 use crate::settings::Identity;
 use crate::shared::{Role, Shared};
@@ -83,9 +82,7 @@ pub(crate) fn write(
     if head.framing == Framing::Chunked {
         writer.announce_trailers(head.fields);
     }
-    if identity.via {
-        writer.via(head.version, &shared.via_name);
-    }
+    shared.loop_marks.write(head.version, &mut writer);
     if let Some(hops) = passing.hops_left {
         writer.field("Max-Forwards", hops.to_string().as_bytes())?;
     }
@@ -269,12 +266,6 @@ impl OwnLines {
             out.extend_from_slice(part);
         }
     }
-}
-
-/// Whether this proxy is among those through which the request came (RFC 9110, 7.6.3). Nobody else can know the name, so wherever it stands in a line
-/// is the place: what others have written around it must not hide it.
-pub(crate) fn has_come_through(fields: Fields<'_, '_>, via_name: &str) -> bool {
-    fields.all("Via").any(|line| memmem::find(line, via_name.as_bytes()).is_some())
 }
 
 #[cfg(test)]

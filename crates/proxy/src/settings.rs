@@ -134,13 +134,15 @@ impl Default for Pool {
     }
 }
 
-/// What the proxy says of itself and of the client (RFC 9110, 7.6.3; RFC 7239).
+/// What the proxy says of itself and of the client (RFC 9110, 7.6.3; RFC 8586; RFC 7239).
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its name in Via and Cache-Status.
     pub pseudonym: String,
     /// Say `Via` to both sides.
     pub via: bool,
+    /// Its name in CDN-Loop (RFC 8586), a host of its owner's or a token; none: that is not said.
+    pub cdn_loop: Option<String>,
     /// Tell upstreams of the client with `Forwarded`.
     pub forwarded: bool,
     /// … with `X-Forwarded-For`, `-Host` and `-Proto`.
@@ -151,7 +153,14 @@ pub struct Identity {
 
 impl Default for Identity {
     fn default() -> Self {
-        Self { pseudonym: "breme".to_owned(), via: true, forwarded: true, x_forwarded: true, trusted: Vec::new() }
+        Self {
+            pseudonym: "breme".to_owned(),
+            via: true,
+            cdn_loop: None,
+            forwarded: true,
+            x_forwarded: true,
+            trusted: Vec::new(),
+        }
     }
 }
 

@@ -1,20 +1,20 @@
 //! What all shards of one proxy share, checked and made ready.
 
 use std::fmt;
-use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use breme_balance::Group;
 use breme_base::WallClock;
 use breme_cache::Cache;
-use breme_http1::is_authority;
-use foldhash::fast::FixedState;
+use breme_http1::{Fields, is_authority};
 
 use crate::access_log::AccessLog;
 use crate::budget::RetryBudget;
 use crate::counters::Counters;
+use crate::forwarded::named_client;
 use crate::limits::ClientTable;
+use crate::loops::LoopMarks;
 use crate::networks::Network;
 use crate::parts::{Parts, SettingsError};
 use crate::queue::Queue;
@@ -37,8 +37,7 @@ pub(crate) struct Shared {
     pub(crate) retry_budget: Arc<RetryBudget>,
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) clock: WallClock,
-    /// What upstreams are told behind the version in Via: the name, and what makes it unique, so that the proxy knows itself again.
-    pub(crate) via_name: String,
+    pub(crate) loop_marks: LoopMarks,
 }
 
 /// What it is for, with what it needs for that.
@@ -62,7 +61,7 @@ impl Shared {
         let trusted = settings.identity.trusted.iter().map(network).collect::<Result<_, _>>()?;
         let purger = |text: &String| text.parse().map_err(|()| SettingsError::PurgeFrom(text.clone()));
         let purgers = settings.purge_from.iter().map(purger).collect::<Result<_, _>>()?;
-        let via_name = format!("{pseudonym} ({:08x})", loop_mark(settings.seed));
+        let loop_marks = LoopMarks::new(&settings)?;
         let role = Role::new(&settings.mode, group, resolver)?;
         let clients = Arc::new(ClientTable::new(settings.seed));
         let (counters, queue, retry_budget) = (Arc::new(Counters::default()), Arc::default(), Arc::default());
@@ -78,7 +77,7 @@ impl Shared {
             retry_budget,
             cache,
             clock,
-            via_name,
+            loop_marks,
             settings,
         })
     }
@@ -86,11 +85,11 @@ impl Shared {
     pub(crate) fn is_trusted(&self, client: IpAddr) -> bool {
         self.trusted.iter().any(|network| network.contains(client))
     }
-}
 
-/// Half of a hash, since upstreams see it and the seed must stay a secret: tables are protected by it.
-fn loop_mark(seed: u64) -> u32 {
-    FixedState::with_seed(seed).hash_one("Via") as u32
+    /// For whom a client asks, if it may speak for others and names somebody.
+    pub(crate) fn named_by(&self, is_trusted: bool, fields: Fields<'_, '_>) -> Option<IpAddr> {
+        if is_trusted { named_client(fields, |address| self.is_trusted(address)) } else { None }
+    }
 }
 
 impl Role {

@@ -23,8 +23,12 @@ fn inserting() -> GroupSettings {
 
 /// The Set-Cookie value of the upstream of this number.
 fn set_cookie(upstream: usize) -> String {
+    set_cookie_of(&format!("up{upstream}.example:80"))
+}
+
+fn set_cookie_of(upstream: &str) -> String {
     let address = "127.0.0.1:1".parse().unwrap();
-    let list = vec![upstream_at(&format!("up{upstream}.example:80"), address)];
+    let list = vec![upstream_at(upstream, address)];
     let group = Group::new(inserting(), list).unwrap();
     let choice = group.choose(Instant::ZERO, &Hints::default(), &mut Random::new(1)).unwrap();
     choice.set_affinity.unwrap().to_string()
@@ -69,21 +73,52 @@ fn an_answer_with_the_cookie_is_private_to_all_caches() {
     Play { group: inserting(), ..Play::new(vec![client.part()], vec![upstream]) }.run();
 }
 
+/// Also when the request comes again and takes the short way.
 #[test]
 fn the_cookie_of_an_upstream_that_cannot_be_reached_is_replaced() {
-    let dead = {
-        let address = "127.0.0.1:1".parse().unwrap();
-        let group = Group::new(inserting(), vec![upstream_at("dead.example:80", address)]).unwrap();
-        let choice = group.choose(Instant::ZERO, &Hints::default(), &mut Random::new(1)).unwrap();
-        choice.set_affinity.unwrap().split(';').next().unwrap().to_owned()
-    };
+    let dead = set_cookie_of("dead.example:80").split(';').next().unwrap().to_owned();
     let request = head(&["GET /a HTTP/1.1", "Host: a.example", &format!("Cookie: {dead}")]);
-    let client = Script::new().connect().send(text(&request)).expect(text(hello_with_cookie(0))).part();
-    let upstream = Acts::new().expect(GET).send(HELLO).expect_end();
+    let ask = |client: Script, _| client.send(text(&request)).expect(text(hello_with_cookie(0)));
+    let client = (0..5).fold(Script::new().connect(), ask).part();
+    let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
     let play = Play { group: inserting(), has_dead_upstream: true, ..Play::new(vec![client], vec![upstream]) };
     let (counts, group) = play.run_balanced();
-    assert_eq!((counts.connects_failed, counts.answers[1].count), (1, 1));
+    assert_eq!((counts.connects_failed, counts.second_choices, counts.answers[1].count), (5, 5, 5));
+    assert!(counts.requests_repeated >= 3 && counts.answers_repeated >= 2, "{counts:?}");
     assert!(group.states(Instant::ZERO).iter().all(|state| state.outstanding == 0));
+}
+
+/// The application gives its own cookie; the proxy only goes elsewhere.
+#[test]
+fn the_route_to_an_upstream_that_cannot_be_reached_is_left() {
+    let affinity = Affinity::Follow { cookie: "sid".to_owned(), separator: '!' };
+    let group = GroupSettings { affinity: Some(affinity), ..GroupSettings::default() };
+    let request = head(&["GET /a HTTP/1.1", "Host: a.example", "Cookie: sid=0A1B!dead.example:80"]);
+    let client = (0..5).fold(Script::new().connect(), |client, _| client.send(text(&request)).expect(HELLO)).part();
+    let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(&request).send(HELLO)).expect_end();
+    let counts = Play { group, has_dead_upstream: true, ..Play::new(vec![client], vec![upstream]) }.run();
+    assert_eq!((counts.connects_failed, counts.second_choices), (5, 5));
+    assert!(counts.answers_repeated >= 2, "{counts:?}");
+}
+
+/// It is full, not out: whoever fails meanwhile does not cost the client its session.
+#[test]
+fn a_client_of_a_full_upstream_keeps_its_cookie_when_another_one_fails() {
+    let group = GroupSettings { outstanding_max: 1, ..inserting() };
+    let again = get_with(0);
+    let first = Script::new().connect().send(text(&again)).expect(HELLO).part();
+    let ask = |client: Script, _| client.send(text(&again)).expect(HELLO);
+    let second = (0..5).fold(Script::new().wait(Duration::from_millis(100)).connect(), ask);
+    let second = ask(second.wait(Duration::from_secs(2)), 0).part();
+    let full = Acts::new().expect(without_own()).wait(Duration::from_secs(1)).send(HELLO);
+    let upstreams = vec![
+        vec![full.expect(without_own()).send(HELLO).expect_end()],
+        vec![(0..5).fold(Acts::new(), |acts, _| acts.expect(without_own()).send(HELLO)).expect_end()],
+    ];
+    let play = Play { group, upstreams, has_dead_upstream: true, ..Play::new(vec![first, second], Vec::new()) };
+    let counts = play.run();
+    assert!(counts.connects_failed >= 1 && counts.requests_repeated >= 3, "{counts:?}");
+    assert_eq!(counts.second_choices, counts.connects_failed);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use breme_cache::{Cache, Manner, Purge};
 use breme_node::Close;
 use breme_proxy::{ProxyCounts, Settings};
+use breme_sim::{Amounts, Network};
 use breme_testkit::{Ending, Script};
 use support::{Acts, Play, head, silent, text};
 
@@ -383,6 +384,63 @@ fn a_slow_reader_does_not_hold_the_others() {
     play(vec![leader, reads(seconds(0)), reads(seconds(50))], vec![upstream]);
 }
 
+/// Content that fills every buffer on its way to who does not read.
+fn parted(clients: Vec<Script>, upstream: Acts, by: u64) -> (Arc<Cache>, ProxyCounts) {
+    let network = Network {
+        window_bytes: Amounts::always(16 << 10),
+        long_queue_bytes: Amounts::always(64 << 10),
+        ..Network::calm()
+    };
+    let cache = cache();
+    let play = Play { network, cache: Some(cache.clone()), ..Play::new(clients, vec![upstream]) };
+    let (counts, peak) = play.run_until(seconds(by));
+    assert!(peak < 400 << 10, "{peak} bytes wait for who does not read");
+    assert_eq!(cache.statistics().fills, 0);
+    (cache, counts)
+}
+
+/// Whoever came first, and has it fetched for all, reads at its own pace.
+#[test]
+fn a_slow_reader_that_came_first_does_not_hold_the_others() {
+    let content = "0123456789".repeat(50_000);
+    let first = Script::new().connect().send(GET).pause().wait(seconds(50)).resume();
+    let first = first.expect(text(relayed(FRESH, &content, "fwd=uri-miss; stored")));
+    let first = first.send(GET).expect(text(stored(FRESH, &content, 50, "hit; ttl=10"))).part();
+    let other = |after, said: &str| {
+        let script = Script::new().connect().wait(seconds(after) + Duration::from_millis(100)).send(GET);
+        script.expect(text(stored(FRESH, &content, after, said))).part()
+    };
+    let clients = vec![first, other(1, "hit; ttl=59"), other(2, "hit; ttl=58")];
+    let (_, counts) = parted(clients, Acts::new().expect(GET).send(origin(FRESH, &content)).expect_end(), 49);
+    assert_eq!((counts.connects, counts.cache_misses, counts.cache_hits), (1, 1, 3));
+}
+
+/// What it has not read yet breaks off for it too.
+#[test]
+fn a_slow_reader_that_came_first_gets_no_half_for_the_whole() {
+    let content = "0123456789".repeat(50_000);
+    let answer = origin(FRESH, &content);
+    let half = &answer[..answer.len() / 2];
+    let relayed = relayed(FRESH, &content, "fwd=uri-miss; stored");
+    let first = Script::new().connect().send(GET).pause().wait(seconds(3)).resume();
+    let first = first.expect_gone(text(&relayed[..relayed.len() - 1]));
+    let upstream = Acts::new().expect(GET).send(half).wait(seconds(1)).close(Close::Abort);
+    let (cache, counts) = parted(vec![first], upstream, 2);
+    assert_eq!((cache.statistics().objects, counts.answers[1].count), (0, 0));
+}
+
+/// It is stored all the same: that costs upstream nothing more.
+#[test]
+fn a_slow_reader_that_came_first_may_leave() {
+    let content = "0123456789".repeat(50_000);
+    let first = Script::new().connect().send(GET).pause().wait(seconds(5)).close(Close::Abort);
+    let other = Script::new().connect().wait(Duration::from_millis(9_100)).send(GET);
+    let other = other.expect(text(stored(FRESH, &content, 9, "hit; ttl=51"))).part();
+    let clients = vec![first.expect_closed(Ending::Any), other];
+    let (_, counts) = parted(clients, Acts::new().expect(GET).send(origin(FRESH, &content)).expect_end(), 4);
+    assert_eq!((counts.clients_gone, counts.answers[1].count), (1, 1));
+}
+
 #[test]
 fn the_authority_that_upstream_sees_is_the_one_in_the_key() {
     let request = |host: &str| format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -558,4 +616,30 @@ fn followers_may_leave() {
         let counts = play.run();
         assert_eq!((counts.clients_gone, counts.answers[1].count, cache.statistics().fills), (2, 2, 0));
     }
+}
+
+/// Whether it comes from upstream, out of the store, as a part, as a 304, or while another one fetches it; and by its key it is purged all the same.
+#[test]
+fn keys_that_are_for_this_cache_alone_go_out_to_nobody() {
+    let settings =
+        breme_cache::Settings { hides_keys: true, lifetime_spread_percent: 0, ..breme_cache::Settings::new(4 << 20) };
+    let cache = Cache::new(settings).unwrap();
+    let told = "Cache-Control: max-age=60\r\nETag: \"e\"";
+    let keyed = "Surrogate-Key: one two\r\nCache-Control: max-age=60\r\nXKEY: three\r\nETag: \"e\"";
+    let with = |line: &str| text(GET.replace("\r\n\r\n", &format!("\r\n{line}\r\n\r\n")));
+    let hit = ["Age: 2", "Cache-Status: breme; hit; ttl=58"];
+    let part =
+        ["HTTP/1.1 206 Partial Content", "Content-Length: 2", DATE, told, "Content-Range: bytes 1-2/5", hit[0], hit[1]];
+    let unchanged = ["HTTP/1.1 304 Not Modified", DATE, told, hit[0], hit[1]];
+    let first = Script::new().connect().send(GET).expect(text(relayed(told, "hello", "fwd=uri-miss; stored")));
+    let first = (0..4).fold(first, |first, _| first.send(GET).expect(text(stored(told, "hello", 2, "hit; ttl=58"))));
+    let first = first.send(with("Range: bytes=1-2")).expect(text(head(&part) + "el"));
+    let first = first.send(with("If-None-Match: \"e\"")).expect(text(head(&unchanged))).part();
+    let follower = Script::new().connect().wait(Duration::from_millis(500)).send(GET);
+    let follower = follower.expect(text(stored(told, "hello", 1, "fwd=uri-miss; collapsed"))).part();
+    let answer = origin(keyed, "hello");
+    let (begun, rest) = answer.split_at(answer.len() - 3);
+    let upstream = Acts::new().expect(GET).wait(seconds(1)).send(begun).wait(seconds(1)).send(rest).expect_end();
+    play_with(cache.clone(), silent(), vec![first, follower], vec![upstream]);
+    assert_eq!(cache.purge(&Purge::Key("three".to_owned()), Manner::Hard, breme_base::Instant::ZERO).unwrap(), 1);
 }

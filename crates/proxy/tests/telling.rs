@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use breme_node::{
     Accepted, Action, Actions, CloseReason, Connected, ConnectionId, ListenerId, Node, Received, Shard, ShardId,
 };
 use breme_proxy::{
-    AccessLog, Exchange, ForwardRules, Mode, Parts, Proxy, ProxyNode, Requester, Resolution, ResolveError, Resolver,
-    Settings,
+    AccessLog, Exchange, ForwardRules, Identity, Mode, Parts, Proxy, ProxyNode, Requester, Resolution, ResolveError,
+    Resolver, Settings,
 };
 use support::{THEN, head, silent, upstream_at};
 
@@ -173,6 +173,39 @@ fn the_log_is_told_of_every_exchange() {
             "192.0.2.1:1 GET /gone 0 0 0 up.example:80 - 0 client-gone",
         ]
     );
+}
+
+/// For whom each request was made.
+#[derive(Default)]
+struct AskedFor(Mutex<Vec<Option<IpAddr>>>);
+
+impl AccessLog for AskedFor {
+    fn record(&self, exchange: &Exchange<'_>) {
+        self.0.lock().unwrap().push(exchange.asked_for);
+    }
+}
+
+/// Behind a balancer the log tells of its clients; those who are not trusted tell of nobody. Also of hits that take the short way.
+#[test]
+fn the_log_is_told_whom_a_trusted_client_asks_for() {
+    let client: IpAddr = "198.51.100.7".parse().unwrap();
+    let own_word =
+        head(&["GET /a HTTP/1.1", "Host: a.example", "X-Forwarded-For: 203.0.113.1, 198.51.100.7, 192.0.2.9"]);
+    for (trusted, expected) in [(vec!["192.0.2.0/24".to_owned()], Some(client)), (Vec::new(), None)] {
+        let log = Arc::new(AskedFor::default());
+        let identity = Identity { trusted, ..silent().identity };
+        let list = vec![upstream_at("up.example:80", "10.0.0.9:80".parse().unwrap())];
+        let group = Some(Arc::new(Group::new(GroupSettings::default(), list).unwrap()));
+        let cache = Some(breme_cache::Cache::new(breme_cache::Settings::new(4 << 20)).unwrap());
+        let parts = Parts::new(Settings { identity, ..silent() }, WallClock::starting_at(UnixSeconds(THEN)));
+        let access_log: Option<Arc<dyn AccessLog>> = Some(log.clone());
+        let mut hand = Hand::new(&Proxy::new(Parts { group, cache, access_log, ..parts }).unwrap());
+        hand.receive(CLIENT, &own_word);
+        hand.connected();
+        hand.receive(SERVER, &HELLO.replace("\r\n\r\n", "\r\nCache-Control: max-age=60\r\n\r\n"));
+        (0..4).for_each(|_| drop(hand.receive(CLIENT, &own_word)));
+        assert_eq!(*log.0.lock().unwrap(), [expected; 5]);
+    }
 }
 
 #[test]

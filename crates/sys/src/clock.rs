@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
 
-use breme_base::{Instant, UnixSeconds, WallClock, nanos};
+use breme_base::{Instant, UnixMillis, WallClock, nanos};
 
 /// The run's own monotonic time. Copies share the epoch.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,8 @@ impl Clock {
     #[must_use]
     pub fn wall_clock(&self) -> WallClock {
         let clock = *self;
-        WallClock::new(move |instant| UnixSeconds(clock.unix_time(instant).as_secs()))
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        WallClock::new(move |instant| UnixMillis(millis(clock.unix_time(instant))))
     }
 }
 

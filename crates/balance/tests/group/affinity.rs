@@ -106,6 +106,28 @@ fn a_full_upstream_keeps_its_clients_cookies() {
     assert_eq!(with(&mut world, &old).upstream, first.upstream);
 }
 
+/// It may have room by then; and if it has not, the cookie still stays.
+#[test]
+fn the_next_choice_still_knows_whom_the_cookie_names() {
+    let mut world = world(GroupSettings { outstanding_max: 1, ..GroupSettings::default() });
+    let (old, first) = new_client(&mut world);
+    let hints = Hints { cookies: &[old.as_bytes()], ..Hints::default() };
+    let busy = world.choose(&hints).unwrap();
+    assert_eq!(busy.named, Some(first.upstream));
+    let failed = world.choose(&hints).unwrap();
+    world.finish(&failed, Outcome::ConnectFailed { address: failed.address });
+    let again = Hints { named: failed.named, tried: &[failed.upstream], ..Hints::default() };
+    let elsewhere = world.choose(&again).unwrap();
+    assert_eq!((elsewhere.set_affinity.clone(), elsewhere.named), (None, Some(first.upstream)));
+    world.finish(&elsewhere, ANSWERED);
+    world.finish(&busy, ANSWERED);
+    assert_eq!(world.choose(&again).unwrap().upstream, first.upstream);
+    let rest = upstreams(&[1, 1, 1]).into_iter().filter(|upstream| *upstream.name != *first.name).collect();
+    world.group.replace(world.now, rest).unwrap();
+    let moved = world.choose(&Hints { named: failed.named, ..Hints::default() }).unwrap();
+    assert!(moved.set_affinity.is_some(), "it was removed meanwhile");
+}
+
 #[test]
 fn a_removed_upstreams_cookie_names_nobody() {
     let mut world = inserting();

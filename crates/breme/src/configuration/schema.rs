@@ -44,6 +44,7 @@ fn value(argument: &Arg) -> Value {
             "required": ["url"],
             "properties": {
                 "url": { "type": "string", "description": "http://HOST:PORT or https://HOST:PORT." },
+                "route": { "type": "string", "description": "What an application's cookie calls it, for --affinity follow [default: its host and port]." },
                 "weight": { "type": "integer", "minimum": 1, "description": "Its share of the requests, beside the others' [default: 1]." }
             }
         }] }),

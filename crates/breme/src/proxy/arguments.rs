@@ -88,6 +88,11 @@ pub struct Args {
     #[arg(long, help_heading = "What is told of the client")]
     no_via: bool,
 
+    /// Name this proxy to upstreams in CDN-Loop (RFC 8586), so that loops are known through proxies that drop Via: a host of yours, or a word
+    /// [default: it is not named]
+    #[arg(long, value_name = "NAME", help_heading = "What is told of the client")]
+    cdn_loop: Option<String>,
+
     /// Do not tell upstreams of the client with Forwarded
     #[arg(long, help_heading = "What is told of the client")]
     no_forwarded: bool,
@@ -190,6 +195,7 @@ impl Args {
             identity: Identity {
                 pseudonym: self.via_name.clone(),
                 via: !self.no_via,
+                cdn_loop: self.cdn_loop.clone(),
                 forwarded: !self.no_forwarded,
                 x_forwarded: !self.no_x_forwarded,
                 trusted: self.trusted.clone(),

@@ -108,6 +108,7 @@ pub fn locate(error: &SettingsError) -> Failure {
     let flag = match error {
         SettingsError::NoUpstreams => "--upstream",
         SettingsError::Pseudonym(_) => "--via-name",
+        SettingsError::CdnLoop(_) => "--cdn-loop",
         SettingsError::Host(_) => "--host",
         SettingsError::Network(_) => "--trusted",
         SettingsError::PurgeFrom(_) => "--purge-from",

@@ -108,6 +108,9 @@ fn lines_of_json_on_standard_output() {
     ] {
         assert_eq!(line[key], expected, "{key}: {line:#}");
     }
+    let time = line["time"].as_str().unwrap();
+    let (second, millis) = time.split_once('.').unwrap();
+    assert!(second.len() == "2026-11-21T22:44:23".len() && millis.len() == "123Z".len(), "{time}");
     assert!(line["duration_s"].as_f64().unwrap() >= line["upstream_s"].as_f64().unwrap(), "{line:#}");
 }
 

@@ -1,11 +1,12 @@
 //! The cache of `breme proxy` as its users and those who run it see it. What it may store is tested where it is decided.
 
 use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
-use breme_conformance::Answer;
+use breme_conformance::{Answer, read_answers};
 use serde_json::{Value, json};
 
 use crate::admin::metrics;
@@ -20,7 +21,7 @@ fn cacheable() -> Site {
 
 fn ask(server: &Site, method: &str, path: &str, fields: &str) -> Answer {
     let request = format!("{method} {path} HTTP/1.1\r\nHost: edge.example\r\nConnection: close\r\n{fields}\r\n");
-    breme_conformance::read_answers(&server.exchange(request.as_bytes()), |_| method == "HEAD").unwrap().remove(0)
+    read_answers(&server.exchange(request.as_bytes()), |_| method == "HEAD").unwrap().remove(0)
 }
 
 /// Asks, and tells whether the answer came out of the cache.
@@ -65,6 +66,35 @@ fn what_is_stored_is_answered_without_the_origin() {
         ] {
             assert_eq!(metrics.get(name), Some(&count), "{driver}: {name}\n{metrics:#?}");
         }
+    }
+}
+
+/// More than kernels hold of an answer that nobody reads.
+const LONG_BYTES: usize = 24 << 20;
+
+/// What it asked for first is fetched for all, at the pace of the origin and not at its own; and it gets all of it when it reads.
+#[test]
+fn who_asks_first_and_does_not_read_holds_nobody_up() {
+    let site = cacheable();
+    let path = format!("/bytes/{LONG_BYTES}");
+    let expected = site.get(&path).1;
+    for driver in DRIVERS.iter().copied() {
+        let proxy = before(&site, &["--driver", driver, "--cache-memory", "256MiB"]);
+        let mut first = proxy.connect();
+        first
+            .write_all(format!("GET {path} HTTP/1.1\r\nHost: edge.example\r\nConnection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        let mut received = vec![0];
+        first.read_exact(&mut received).unwrap();
+        for _ in 0..2 {
+            let answer = ask(&proxy, "GET", &path, "");
+            assert!(answer.status == 200 && answer.content == expected, "{driver}: {}", answer.content.len());
+            let said = answer.field("cache-status").unwrap();
+            assert!(said.contains("collapsed") || said.contains("hit"), "{driver}: {said}");
+        }
+        first.read_to_end(&mut received).unwrap();
+        let answers = read_answers(&received, |_| false).unwrap();
+        assert!(answers.len() == 1 && answers[0].content == expected, "{driver}: {}", received.len());
     }
 }
 

@@ -109,6 +109,27 @@ fn a_loop_is_found_when_a_proxy_is_asked_for_the_second_time() {
     }
 }
 
+/// Via may be kept to oneself, and dropped by others. What is left alone on the way, by whoever stands there, is CDN-Loop.
+#[test]
+fn a_loop_is_found_where_nobody_says_via() {
+    let (_folder, token) = token_file();
+    for driver in DRIVERS.iter().copied() {
+        for more in [&[][..], CACHE] {
+            let silent = [&["--no-via", "--cdn-loop", "edge.example.org"], more].concat();
+            let (one, two) = (start(driver, &token, &silent), start(driver, &token, &silent));
+            point(&one, two.address);
+            point(&two, one.address);
+            require_loops_found(&[&one, &two], &format!("{driver}, each other, {more:?}"));
+
+            let dropping = "proxy_set_header Via \"\";";
+            let nginx =
+                Nginx::start_with("", &format!("location / {{ {dropping} proxy_pass http://{}; }}", one.address));
+            point(&one, nginx.address);
+            require_loops_found(&[&one], &format!("{driver}, through nginx, {more:?}"));
+        }
+    }
+}
+
 /// A forward proxy that is asked for itself, and one before it that stands for it.
 #[test]
 fn a_forward_proxy_does_not_ask_itself_for_ever() {

@@ -13,6 +13,7 @@ use crate::admin::metrics;
 use crate::caller::{Caller, Heard};
 use crate::conformance::{Secured, client_of};
 use crate::harness::{DRIVERS, Site, connect, run};
+use crate::hostile::resident_kilobytes;
 use crate::recorder::Recorder;
 use crate::tls::{Authority, one_answer};
 
@@ -96,6 +97,65 @@ fn slow_clients_are_told_so_under_tls() {
             assert!(answers.len() == 1 && answers[0].status == 408, "{driver}: {answers:?}");
         }
         require_served(&proxy, &client, driver);
+    }
+}
+
+/// Of the answer that is read slowly; all of it would be seen in the memory.
+const LONG_BYTES: usize = 24 << 20;
+/// What the proxy may need for it, and for the few others who are served meanwhile.
+const GROWTH_KILOBYTES_MAX: u64 = 8_000;
+/// So many others are served while nothing more leaves the origin: then all that can wait on the way does.
+const STILL_ROUNDS: usize = 5;
+
+/// What the origin has sent, all connections together.
+fn sent(origin: &Site) -> f64 {
+    metrics(origin.admin.unwrap())["breme_sent_bytes_total"]
+}
+
+/// TLS on both sides: what waits for the reader waits in the kernel and in the bounded queues, not in the sessions, and others are served. The answer is
+/// right to its last byte.
+#[test]
+fn who_reads_a_byte_now_and_then_holds_nobody_up_under_tls() {
+    let authority = Authority::new();
+    let (client, signed) = (client_of(&authority), authority.server());
+    let (certificate, key) = signed.files();
+    let tls = ["--tls-cert", certificate, "--tls-key", key];
+    let origin =
+        Site::start(&[&["--lab", "--driver", "events", "--threads", "1", "--admin", "127.0.0.1:0"], &tls[..]].concat());
+    let path = format!("/bytes/{LONG_BYTES}");
+    let expected = Site::lab("events").get(&path).1;
+    for driver in DRIVERS.iter().copied() {
+        let upstream = format!("--upstream={}", origin.url(""));
+        let (ca, threads) = (authority.file(), if driver == "threads" { "16" } else { "1" });
+        let arguments = [&upstream, "--upstream-ca", &ca, "--driver", driver, "--threads", threads];
+        let proxy = Site::start_role("proxy", &[&arguments[..], &tls].concat(), Stdio::inherit());
+        let serve_others = || {
+            let request = b"GET /bytes/3 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+            let answers = exchange(&proxy, &client, request).unwrap_or_else(|why| panic!("{driver}: {why}"));
+            assert!(answers.len() == 1 && answers[0].content == b"012", "{driver}: {answers:?}");
+        };
+        (0..STILL_ROUNDS).for_each(|_| serve_others());
+        let before = resident_kilobytes(&proxy);
+
+        let mut slow = Secured::connect(proxy.address, &client).unwrap();
+        slow.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+        let (mut received, mut still, mut last) = (Vec::new(), 0, 0.0);
+        while still < STILL_ROUNDS {
+            let mut byte = [0];
+            slow.read_exact(&mut byte).unwrap();
+            received.push(byte[0]);
+            serve_others();
+            let sent = sent(&origin);
+            // What the others get is in it.
+            still = if sent - last < 100_000.0 { still + 1 } else { 0 };
+            last = sent;
+        }
+        let grown = resident_kilobytes(&proxy).saturating_sub(before);
+        assert!(grown < GROWTH_KILOBYTES_MAX, "{grown} kB wait in the proxy for who does not read, on {driver}");
+        slow.read_to_end(&mut received).unwrap_or_else(|error| panic!("{driver}: {error}"));
+        let answers = read_answers(&received, |_| false).unwrap();
+        assert!(answers.len() == 1 && answers[0].content == expected, "{driver}: {} bytes", received.len());
+        serve_others();
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use breme_base::Instant;
 use breme_http1::FieldBlock;
 
 use super::assessing::{Use, find};
-use crate::asking::{Moment, Waiter};
+use crate::asking::Moment;
 use crate::filling::{FILL_BYTES, FillState, Shard, note};
-use crate::following::Follower;
+use crate::following::{Follower, Waiting};
 use crate::forward::Role;
 use crate::pending::AskedFor;
 use crate::selecting::{Cookies, same_names};
@@ -31,12 +30,12 @@ pub enum Asked {
 }
 
 impl Cache {
-    /// What is to be done with a request that could not be answered at once, or with one that waited in vain. Without a waiter, it follows nobody.
+    /// What is to be done with a request that could not be answered at once, or with one that waited in vain. Who may not wait follows nobody.
     pub(super) fn decide(
         self: &Arc<Self>,
         mut asked: Box<AskedFor>,
         moment: Moment,
-        waiter: Option<(Waiter, Instant)>,
+        waiting: Option<Waiting>,
     ) -> Asked {
         asked.at = moment.now;
         let cookies = Cookies::new(&self.settings);
@@ -71,15 +70,16 @@ impl Cache {
                 ..CacheStatus::default()
             }));
         }
-        if let Some((waiter, deadline)) = waiter
-            && let Some(follower) = self.follow(&shard, &asked, &use_, waiter, deadline)
-        {
+        if let Some(follower) = waiting.as_ref().and_then(|waiting| self.follow(&shard, &asked, &use_, waiting)) {
             return Asked::Wait(follower);
         }
-        match self.lead(&mut shard, asked, stale, newest, &use_, charge) {
-            Some(forward) => Asked::Forward(forward),
-            None => Asked::Forward(Forward::pass(use_.why())),
+        let Some(forward) = self.lead(&mut shard, asked, stale, newest, &use_, charge) else {
+            return Asked::Forward(Forward::pass(use_.why()));
+        };
+        if let (Some(before), Some(fill)) = (waiting.and_then(|waiting| waiting.before), forward.fill()) {
+            before.note_next(fill);
         }
+        Asked::Forward(forward)
     }
 
     fn answer(&self, stored: &Arc<Stored>, asked: &AskedFor, moment: Moment) -> Answer {
@@ -88,15 +88,9 @@ impl Cache {
         Answer::of(stored, &asked.kept, asked.look(moment, &self.settings), report)
     }
 
-    /// Sits down with another request that is being answered, if there is one whose answer may be for this one too.
-    fn follow(
-        self: &Arc<Self>,
-        shard: &Shard,
-        asked: &AskedFor,
-        use_: &Use,
-        waiter: Waiter,
-        deadline: Instant,
-    ) -> Option<Follower> {
+    /// Sits down with another request that is being answered, if there is one whose answer may be for this one too; or to hear that the one after that for
+    /// which it has waited got no answer either.
+    fn follow(self: &Arc<Self>, shard: &Shard, asked: &AskedFor, use_: &Use, waiting: &Waiting) -> Option<Follower> {
         let may_follow = !asked.directives.restricts() && !asked.traits.has_authorization && !asked.is_for_origin;
         // A part of something long is not worth waiting for the whole.
         let is_waiting_of_use = !asked.traits.has_range || matches!(use_, Use::Validate(_));
@@ -104,12 +98,19 @@ impl Cache {
             return None;
         }
         let cookies = Cookies::new(&self.settings);
-        let fills = shard.fills.get(&asked.hash.place)?;
-        fills.iter().filter(|fill| *fill.key == *asked.key.as_slice()).find_map(|fill| {
-            let seat = fill.join(&asked.kept, cookies, &self.store.groups, waiter)?;
-            let report = CacheStatus::forwarded(use_.why());
-            Some(Follower::new(self, fill, seat, Box::new(asked.clone()), report, deadline))
-        })
+        let Waiting { waiter, deadline, before } = waiting;
+        let report = CacheStatus::forwarded(use_.why());
+        let follower = |fill, seat| Follower::new(self, fill, seat, Box::new(asked.clone()), report, *deadline);
+        let fills = shard.fills.get(&asked.hash.place).map_or(&[][..], Vec::as_slice);
+        for fill in fills.iter().filter(|fill| *fill.key == *asked.key.as_slice()) {
+            if let Some(seat) = fill.join(&asked.kept, cookies, &self.store.groups, *waiter) {
+                before.iter().for_each(|before| before.note_next(fill));
+                return Some(follower(fill, seat));
+            }
+        }
+        let before = before.as_ref()?;
+        let (seat, told) = before.seat_after_both(&asked.kept, cookies, *waiter)?;
+        Some(follower(before, seat).in_vain(told))
     }
 
     /// Asks upstream. None if there is no memory to note it, or too much is noted. HEAD is noted if its answer may freshen what is stored.

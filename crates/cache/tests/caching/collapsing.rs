@@ -190,6 +190,95 @@ fn who_has_waited_for_two_that_got_no_answer_has_none() {
     assert!(world.is_hit("GET /", ""));
 }
 
+/// It waited for both, though it was not awake between them.
+#[test]
+fn who_wakes_late_is_told_of_the_second_failure_and_does_not_ask_a_third_time() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "");
+    let [mut awake, mut follows, mut late, mut latest] = [(); 4].map(|()| world.follow("GET /", ""));
+    let moment = world.moment;
+    world.fail_by(forward, Fault::Unanswered(tell("first")));
+    assert_eq!(told(&mut awake, &world), None);
+    let Asked::Forward(second) = awake.ask_again(moment) else { panic!("one asks again") };
+    assert_eq!(told(&mut follows, &world), None);
+    let Asked::Wait(mut follows) = follows.ask_again(moment) else { panic!("this one waits") };
+    world.fail_by(second, Fault::Unanswered(tell("second")));
+    assert_eq!(told(&mut follows, &world), Some("second"));
+    drop(follows);
+    assert_eq!(told(&mut late, &world), None, "of the first it learns now");
+    let Asked::Wait(mut late) = late.ask_again(moment) else { panic!("it has waited for both") };
+    assert_eq!(told(&mut late, &world), Some("second"));
+    // What has come since is for it too.
+    world.fetch("GET /", "", 200, FRESH, "abc");
+    assert_eq!(told(&mut latest, &world), None);
+    assert!(matches!(latest.ask_again(moment), Asked::Answer(_)));
+}
+
+/// What lies with those who asked counts for nobody.
+#[test]
+fn who_wakes_late_asks_where_the_second_failed_by_its_own_fault() {
+    let mut world = World::new();
+    let forward = world.miss("GET /", "");
+    let [mut awake, mut late, mut latest] = [(); 3].map(|()| world.follow("GET /", ""));
+    let moment = world.moment;
+    world.fail_by(forward, Fault::Unanswered(tell("first")));
+    assert_eq!(told(&mut awake, &world), None);
+    let Asked::Forward(second) = awake.ask_again(moment) else { panic!("one asks again") };
+    world.fail_by(second, Fault::Own);
+    assert_eq!(told(&mut late, &world), None);
+    let Asked::Forward(third) = late.ask_again(moment) else { panic!("nobody else asks") };
+    world.fail_by(third, Fault::Unanswered(tell("third")));
+    assert_eq!(told(&mut latest, &world), None);
+    let Asked::Wait(mut latest) = latest.ask_again(moment) else { panic!("it has waited for the first and the third") };
+    assert_eq!(told(&mut latest, &world), Some("third"));
+}
+
+/// The other variant was asked for by nobody.
+#[test]
+fn who_wakes_late_is_told_of_failures_of_its_own_variant_only() {
+    let mut world = World::new();
+    world.fetch(
+        "GET /",
+        "Accept-Encoding: gzip",
+        200,
+        "Cache-Control: max-age=1, must-revalidate\nVary: Accept-Encoding",
+        "abc",
+    );
+    world.wait(2);
+    let moment = world.moment;
+    let forward = world.miss("GET /", "Accept-Encoding: gzip");
+    let [mut awake, mut late] = [(); 2].map(|()| world.follow("GET /", "Accept-Encoding: gzip"));
+    let other = world.miss("GET /", "Accept-Encoding: br");
+    let mut other_late = world.follow("GET /", "Accept-Encoding: br");
+    for forward in [forward, other] {
+        world.fail_by(forward, Fault::Unanswered(tell("first")));
+    }
+    assert_eq!(told(&mut awake, &world), None);
+    let Asked::Forward(second) = awake.ask_again(moment) else { panic!("one asks again") };
+    world.fail_by(second, Fault::Unanswered(tell("second")));
+    for follower in [&mut late, &mut other_late] {
+        assert_eq!(told(follower, &world), None);
+    }
+    assert!(matches!(late.ask_again(moment), Asked::Wait(_)));
+    assert!(matches!(other_late.ask_again(moment), Asked::Forward(_)));
+}
+
+#[test]
+fn what_was_asked_before_a_purge_is_not_for_who_wakes_after_it() {
+    let mut world = World::new();
+    let moment = world.moment;
+    let forward = world.miss("GET /", "");
+    let [mut awake, mut late] = [(); 2].map(|()| world.follow("GET /", ""));
+    world.fail_by(forward, Fault::Unanswered(tell("first")));
+    assert_eq!(told(&mut awake, &world), None);
+    let Asked::Forward(second) = awake.ask_again(moment) else { panic!("one asks again") };
+    world.cache.purge(&breme_cache::Purge::All, breme_cache::Manner::Hard, moment.now).unwrap();
+    assert_eq!(told(&mut late, &world), None);
+    let Asked::Forward(own) = late.ask_again(moment) else { panic!("what was asked before the purge is not for it") };
+    world.answer(own, 200, FRESH, "abc");
+    drop(second);
+}
+
 /// What one client's own wishes forbid, another one may have: a stale response, say.
 #[test]
 fn the_failure_of_a_choosy_request_is_its_own() {

@@ -1,5 +1,9 @@
 //! What is stored, for how long it answers, and what the answers say (RFC 9111, 3 to 5).
 
+use std::time::Duration;
+
+use breme_cache::Settings;
+
 use crate::world::World;
 
 #[test]
@@ -18,6 +22,26 @@ fn a_fresh_response_answers_with_its_age() {
     assert!(world.is_hit("GET /", ""));
     world.wait(1);
     assert!(!world.is_hit("GET /", ""));
+}
+
+/// Also not what a cache in front of the origin has had for longer.
+#[test]
+fn nothing_is_fresh_for_longer_than_the_bound() {
+    let settings = Settings { lifetime_max: Duration::from_secs(5), ..Settings::new(4 << 20) };
+    let mut world = World::with(settings);
+    for lines in
+        ["Cache-Control: max-age=600", "Cache-Control: max-age=6000\nAge: 1000", "CDN-Cache-Control: max-age=60"]
+    {
+        let path = format!("GET /{}", lines.len());
+        world.fetch(&path, "", 200, lines, "hello");
+        world.wait(4);
+        assert_eq!(world.hit(&path, "").said, "c; hit; ttl=1", "{lines}");
+        world.wait(2);
+        assert!(!world.is_hit(&path, ""), "{lines}");
+    }
+    world.fetch("GET /short", "", 200, "Cache-Control: max-age=2", "hello");
+    world.wait(3);
+    assert!(!world.is_hit("GET /short", ""));
 }
 
 #[test]
@@ -108,8 +132,7 @@ fn what_clients_ask_for() {
 
 #[test]
 fn clients_may_be_kept_from_asking() {
-    let mut world =
-        World::with(breme_cache::Settings { client_directives: false, ..breme_cache::Settings::new(1 << 20) });
+    let mut world = World::with(Settings { client_directives: false, ..Settings::new(1 << 20) });
     world.fetch("GET /", "", 200, "Cache-Control: max-age=100", "one");
     assert!(world.is_hit("GET /", "Cache-Control: no-cache, no-store, max-age=0"));
 }
@@ -170,7 +193,7 @@ fn targeted_directives_are_stored_and_passed_on() {
 
 #[test]
 fn lifetimes_over_a_minute_do_not_end_together() {
-    let mut world = World::with(breme_cache::Settings::new(4 << 20));
+    let mut world = World::with(Settings::new(4 << 20));
     let ttl = |said: &str| said.rsplit_once('=').unwrap().1.parse::<i64>().unwrap();
     let ttls: Vec<i64> = (0..200)
         .map(|page| {

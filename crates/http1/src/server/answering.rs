@@ -228,6 +228,14 @@ impl ResponseWriter<'_, '_> {
         self.fields.field(name, value)
     }
 
+    /// Adds lines that were written elsewhere; see [`FieldWriter::lines`].
+    ///
+    /// # Errors
+    /// As that one.
+    pub fn lines(&mut self, lines: &[u8]) -> Result<(), InvalidField> {
+        self.fields.lines(lines)
+    }
+
     /// Adds lines that were built before.
     pub fn block(&mut self, block: &FieldBlock) {
         self.fields.block(block);

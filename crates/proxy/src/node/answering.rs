@@ -143,7 +143,10 @@ impl Turn<'_> {
         let start = self.listener(key).and_then(|client| self.client(client)).map(|client| client.id);
         let start = start.map_or(0, |id| self.actions.send(id).len());
         self.begin_answer(key, head.status, framing(head), |writer, date| {
-            writer.relay(head.fields, |name| set_affinity.is_none() || !is_for_other_caches(name));
+            writer.relay(head.fields, |name| {
+                let is_kept = set_affinity.is_none() || !is_for_other_caches(name);
+                is_kept && !shared.cache.as_ref().is_some_and(|cache| cache.hides(name))
+            });
             if may_have_trailers {
                 writer.announce_trailers(head.fields);
             }
@@ -159,9 +162,10 @@ impl Turn<'_> {
                 let _ = writer.field("Cache-Status", value);
             }
             if let Some(cookie) = &set_affinity {
-                // The balancer has made it of tokens. It is this client's alone: a cache in front of us must not give it to others.
-                let _ = writer.field("Set-Cookie", cookie.as_bytes());
-                let _ = writer.field("Cache-Control", b"private");
+                let mut lines = Vec::new();
+                write_affinity(cookie, &mut lines);
+                // The balancer has made the cookie of tokens.
+                let _ = writer.lines(&lines);
             }
         });
         if lesson.is_some() {
@@ -334,6 +338,13 @@ enum AnswerStep {
     Tunnel(usize),
     /// The exchange is over.
     Failed,
+}
+
+/// The last lines of an answer's head that brings the balancer's cookie. It is this client's alone: a cache in front of us must not give it to others.
+pub(super) fn write_affinity(cookie: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Set-Cookie: ");
+    out.extend_from_slice(cookie.as_bytes());
+    out.extend_from_slice(b"\r\nCache-Control: private\r\n");
 }
 
 /// Whether it tells some caches other than Cache-Control tells all, in the words of RFC 9213 or of its forerunner.

@@ -1,7 +1,6 @@
 //! From a request to what is to become of it: judged, asked of the cache, written for an upstream.
 
 use std::hash::BuildHasher;
-use std::sync::Arc;
 
 use breme_balance::OwnCookie;
 use breme_cache::{Scheme, normalise_authority};
@@ -13,7 +12,6 @@ use super::part::{Asking, Part};
 use super::tables::{Asked, ClientKey, Exchange, ExchangeKey, Kind, Stage, Waiting, Way};
 use super::turn::Turn;
 use crate::failure::Failure;
-use crate::forwarded::named_client;
 use crate::request::{self, Asker, Passing};
 use crate::settings::HostRule;
 use crate::shared::Role;
@@ -38,7 +36,9 @@ impl Turn<'_> {
             _ => Way::Raw,
         };
         exchange.is_request_complete = !head.has_content();
-        exchange.notes = self.notes_of(client_key, || Arc::new(Noted::of(head)));
+        let shared = self.shared;
+        let noted = |is_trusted| Noted::of(head, shared.named_by(is_trusted, head.fields));
+        exchange.notes = self.notes_of(client_key, noted);
         let key = self.add_exchange(exchange);
         self.node.client_timers.clear(client_key.timer());
         if let Some(client) = self.client(client_key) {
@@ -107,7 +107,7 @@ impl Turn<'_> {
         let Some(client) = self.node.clients.get(client.index()) else { return Ok(()) };
         let address = match fields {
             _ if !client.is_trusted => Some(client.peer.ip()),
-            Some(fields) => named_client(fields, |address| shared.is_trusted(address)),
+            Some(fields) => shared.named_by(true, fields),
             None => None,
         };
         match address {
@@ -118,7 +118,7 @@ impl Turn<'_> {
 
     /// Whether the proxy lets it pass at all.
     fn judge(&mut self, key: ExchangeKey, head: &RequestHead<'_, '_>) -> Result<(), Failure> {
-        if request::has_come_through(head.fields, &self.shared.via_name) {
+        if self.shared.loop_marks.are_in(head.fields) {
             return Err(Failure::Loop);
         }
         match &self.shared.role {
@@ -222,7 +222,7 @@ impl Turn<'_> {
     /// How an exchange is called in a wake-up.
     pub(super) fn message_of(&self, key: ExchangeKey) -> u64 {
         let number = self.node.exchanges.get(key.index()).map_or(0, |exchange| exchange.number);
-        (key.index() as u64) << u32::BITS | u64::from(number)
+        key.message(number)
     }
 
     /// A wake-up for an exchange that waits for something.

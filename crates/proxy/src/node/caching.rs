@@ -307,7 +307,7 @@ fn pieces(answer: &Answer) -> impl Iterator<Item = Bytes> {
 }
 
 fn write_fields(cache: &Cache, answer: &Answer, writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]) {
-    writer.block(answer.lines());
+    writer.block(&cache.told(answer.lines()));
     match answer.age_s() {
         Some(age_s) => write_age(age_s, writer),
         None => writer.date(date),

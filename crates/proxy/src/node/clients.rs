@@ -230,6 +230,7 @@ impl Turn<'_> {
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
         client.queue_is_long = is_long;
         if let Some(exchange) = client.exchange {
+            let exchange = if is_long { self.part_from_fetch(exchange) } else { exchange };
             return self.hold_server(exchange, is_long);
         }
         // It is the peer who must read, and the driver who waits for that.

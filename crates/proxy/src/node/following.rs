@@ -70,7 +70,7 @@ impl Turn<'_> {
         let Some(cache) = &shared.cache else { return };
         let framing = head.length.map_or(Framing::Chunked, Framing::Length);
         self.begin_answer(key, head.status, framing, |writer, _| {
-            writer.block(&head.lines);
+            writer.block(&cache.told(&head.lines));
             write_age(head.age_s, writer);
             write_report(cache, head.report, writer);
         });

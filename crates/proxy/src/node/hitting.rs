@@ -40,7 +40,7 @@ impl Turn<'_> {
         counts.count_answer(known.status);
         counts.count_repeated(known.content_bytes());
         if let (Some(log), Some(noted)) = (&shared.access_log, &known.noted) {
-            let notes = client.note(self.node.date.second(self.now), noted.clone());
+            let notes = client.note(self.node.date.millis(self.now), noted.clone());
             record_hit(&**log, &notes, known.status, known.content_bytes(), known.cache_words());
         }
         Some(taken)
@@ -76,7 +76,8 @@ impl Turn<'_> {
         let Some(cache) = &shared.cache else { return };
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
         let (is_secured, is_trusted) = (client.is_secured, client.is_trusted);
-        let noted = shared.access_log.as_ref().map(|_| Arc::new(Noted::of(head)));
+        let noted =
+            shared.access_log.as_ref().map(|_| Arc::new(Noted::of(head, shared.named_by(is_trusted, head.fields))));
         let goes_on = client.http.may_repeat(&shared.settings.limits);
         if goes_on && head.is_repeatable() {
             let lesson = Lesson { head: bytes, is_secured, is_trusted, given, noted, copied_max: COPIED_BYTES_MAX };

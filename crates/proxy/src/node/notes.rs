@@ -4,11 +4,11 @@
 //! What stands in a request's bytes is the same for all that have the same bytes. So it is shared, and [familiar](super::familiar) requests
 //! need not be read anew to be logged.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use breme_base::UnixSeconds;
+use breme_base::UnixMillis;
 use breme_cache::CacheStatus;
 use breme_http1::{RequestHead, Target, Version};
 use breme_node::ListenerId;
@@ -30,6 +30,8 @@ pub(super) struct Noted {
     authority: Option<String>,
     referer: Option<Vec<u8>>,
     user_agent: Option<Vec<u8>>,
+    /// For whom a trusted client asks.
+    asked_for: Option<IpAddr>,
 }
 
 /// The same, from somebody.
@@ -38,14 +40,14 @@ pub(crate) struct Notes {
     client: SocketAddr,
     listener: ListenerId,
     is_secured: bool,
-    began: UnixSeconds,
+    began: UnixMillis,
     pub(super) request: Arc<Noted>,
     /// What the cache did, without the proxy's name.
     pub(super) cache_status: Option<String>,
 }
 
 impl Noted {
-    pub(super) fn of(head: &RequestHead<'_, '_>) -> Self {
+    pub(super) fn of(head: &RequestHead<'_, '_>, asked_for: Option<IpAddr>) -> Self {
         let with_query = |path: &str, query: Option<&str>| match query {
             Some(query) => format!("{path}?{query}"),
             None => path.to_owned(),
@@ -65,6 +67,7 @@ impl Noted {
             authority: head.authority.map(str::to_owned),
             referer: head.fields.first("Referer").map(<[u8]>::to_vec),
             user_agent: head.fields.first("User-Agent").map(<[u8]>::to_vec),
+            asked_for,
         }
     }
 
@@ -83,7 +86,7 @@ impl Noted {
             Some(b"HTTP/1.1") => Some(Version::Http11),
             _ => None,
         };
-        Self { method, target, version, authority: None, referer: None, user_agent: None }
+        Self { method, target, version, authority: None, referer: None, user_agent: None, asked_for: None }
     }
 }
 
@@ -92,7 +95,7 @@ impl Notes {
         client: SocketAddr,
         listener: ListenerId,
         is_secured: bool,
-        began: UnixSeconds,
+        began: UnixMillis,
         request: Arc<Noted>,
     ) -> Self {
         Self { client, listener, is_secured, began, request, cache_status: None }
@@ -103,6 +106,7 @@ impl Notes {
         let Self { client, listener, is_secured, began, request, cache_status } = self;
         access_log::Exchange {
             client: *client,
+            asked_for: request.asked_for,
             listener: *listener,
             is_secured: *is_secured,
             began: *began,

@@ -8,11 +8,11 @@ use super::turn::Turn;
 use crate::access_log::{self, Ending};
 
 impl Turn<'_> {
-    /// What is to be told of a request, if there is a log.
-    pub(super) fn notes_of(&mut self, client: ClientKey, request: impl FnOnce() -> Arc<Noted>) -> Option<Box<Notes>> {
+    /// What is to be told of a request, if there is a log. `request` is asked with whether the client is trusted.
+    pub(super) fn notes_of(&mut self, client: ClientKey, request: impl FnOnce(bool) -> Noted) -> Option<Box<Notes>> {
         self.shared.access_log.as_ref()?;
         let client = self.node.clients.get(client.index())?;
-        Some(Box::new(client.note(self.node.date.second(self.now), request())))
+        Some(Box::new(client.note(self.node.date.millis(self.now), Arc::new(request(client.is_trusted)))))
     }
 
     pub(super) fn record(&self, exchange: &Exchange, ending: Ending) {
@@ -32,7 +32,7 @@ impl Turn<'_> {
 
     /// What was never a request: it is against the rules, too long, or did not come in time. `input` is what has come of it.
     pub(super) fn record_refused(&mut self, client: ClientKey, input: &[u8], status: u16, sent_bytes: u64) {
-        let notes = self.notes_of(client, || Arc::new(Noted::of_refused(input)));
+        let notes = self.notes_of(client, |_| Noted::of_refused(input));
         if let (Some(notes), Some(log)) = (notes, &self.shared.access_log) {
             let ending = Ending::ClientFailed;
             log.record(&access_log::Exchange { status, sent_bytes, ending, ..notes.begun() });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use breme_http1::{Method, RequestHead, ResponseHead};
 
+use super::answering::write_affinity;
 use super::familiar::Lesson;
 use super::routing::joined_cookies;
 use super::tables::{ClientKey, Exchange, ExchangeKey, KnownKey, ServerKey, Waiting};
@@ -11,6 +12,9 @@ use super::turn::Turn;
 use crate::access_log::Ending;
 use crate::request::{Asker, OwnLines};
 use crate::shared::Role;
+
+/// What ends a head to which the balancer's cookie was added.
+const HEAD_END: &[u8] = b"\r\n";
 
 impl Turn<'_> {
     /// Sends the request with which `input` begins upstream, if it is familiar, and tells how many bytes it took.
@@ -37,7 +41,7 @@ impl Turn<'_> {
         exchange.request = request;
         let cookies = known.cookies.clone();
         if let Some(noted) = &known.noted {
-            let began = self.node.date.second(self.now);
+            let began = self.node.date.millis(self.now);
             exchange.notes = Some(Box::new(client.note(began, noted.clone())));
         }
         client.http.repeat_request();
@@ -118,6 +122,7 @@ impl Turn<'_> {
         out.extend_from_slice(&known.told);
         if let Some(cookie) = exchange.set_affinity.take() {
             write_affinity(&cookie, out);
+            out.extend_from_slice(HEAD_END);
         }
         self.actions.send_received(client.id, self.received, whole.content);
         client.http.repeat_answer();
@@ -160,6 +165,7 @@ impl Turn<'_> {
         let mut last_lines = Vec::new();
         if let Some(cookie) = set_affinity {
             write_affinity(cookie, &mut last_lines);
+            last_lines.extend_from_slice(HEAD_END);
         }
         if let Some(told) = self.actions.send(client.id)[start..].strip_suffix(&*last_lines) {
             server.http.remember(bytes, head, &mut known.answer);
@@ -175,11 +181,4 @@ impl Turn<'_> {
         let is_plain = client.http.may_repeat_answer() && !self.node.is_stopping;
         exchange.known.filter(|_| is_plain)
     }
-}
-
-/// The last lines of an answer's head that brings the balancer's cookie.
-fn write_affinity(cookie: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"Set-Cookie: ");
-    out.extend_from_slice(cookie.as_bytes());
-    out.extend_from_slice(b"\r\nCache-Control: private\r\n\r\n");
 }

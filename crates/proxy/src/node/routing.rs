@@ -151,12 +151,13 @@ impl Turn<'_> {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return Ok(()) };
         let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
         let is_secured = client.is_some_and(|client| client.is_secured);
-        let mut tried = Vec::new();
+        let (mut tried, mut named) = (Vec::new(), None);
         if let Route::Upstream { choice, tried: before, .. } = &mut exchange.route {
             before.push(choice.upstream);
             tried.clone_from(before);
+            named = choice.named;
         }
-        let hints = Hints { key_hash: exchange.key_hash, cookies, is_secured, tried: &tried };
+        let hints = Hints { key_hash: exchange.key_hash, cookies, named, is_secured, tried: &tried };
         let mut choice = group.choose(self.now, &hints, &mut self.node.random).map_err(Failure::NoUpstream)?;
         exchange.set_affinity = choice.set_affinity.take();
         exchange.route = Route::Upstream { choice, tried, is_open: true };

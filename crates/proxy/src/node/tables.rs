@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_balance::{Choice, UpstreamId};
-use breme_base::{Instant, UnixSeconds};
+use breme_base::{Instant, UnixMillis};
 use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
 use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
 
@@ -47,6 +47,13 @@ keys! {
     ExchangeKey;
     /// The place of a connection that is being opened.
     ConnectingKey;
+}
+
+impl ExchangeKey {
+    /// How the exchange of this number is called in a wake-up.
+    pub(crate) fn message(self, number: u32) -> u64 {
+        (self.index() as u64) << u32::BITS | u64::from(number)
+    }
 }
 
 /// Names a familiar request for as long as it is one.
@@ -377,7 +384,7 @@ impl Exchange {
 
 impl Client {
     /// What the log is to be told of a request of this client.
-    pub(super) fn note(&self, began: UnixSeconds, request: Arc<Noted>) -> Notes {
+    pub(super) fn note(&self, began: UnixMillis, request: Arc<Noted>) -> Notes {
         Notes::new(self.peer, self.listener, self.is_secured, began, request)
     }
 }

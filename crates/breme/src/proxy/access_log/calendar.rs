@@ -41,11 +41,11 @@ impl Moment {
         let _ = write!(out, "{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000");
     }
 
-    /// `1994-11-06T08:49:37Z`
+    /// `1994-11-06T08:49:37`, for what stands behind it to say how exactly, and where
     pub(super) fn write_rfc3339(self, out: &mut Vec<u8>) {
         let Self { year, month, day, .. } = self;
         let [hour, minute, second] = self.time();
-        let _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z");
+        let _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_standard() {
-        let expected = ("06/Nov/1994:08:49:37 +0000".to_owned(), "1994-11-06T08:49:37Z".to_owned());
+        let expected = ("06/Nov/1994:08:49:37 +0000".to_owned(), "1994-11-06T08:49:37".to_owned());
         assert_eq!(written(784_111_777), expected);
     }
 

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use breme_base::UnixSeconds;
+use breme_base::{UnixMillis, UnixSeconds};
 use breme_http1::Version;
 use breme_proxy::Exchange;
 use serde::Serialize as _;
@@ -37,9 +37,9 @@ impl Format {
 
 /// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT" "CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`
 fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
-    push_address(exchange.client.ip(), out);
+    push_address(client(exchange), out);
     out.extend_from_slice(b" - - [");
-    push_time(Calendar::Common, exchange.began, out);
+    push_second(Calendar::Common, exchange.began.second(), out);
     out.extend_from_slice(b"] \"");
     escape(exchange.method, out);
     out.push(b' ');
@@ -65,6 +65,11 @@ fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     push_seconds(exchange.duration, out);
     out.push(b' ');
     out.extend_from_slice(exchange.ending.as_str().as_bytes());
+}
+
+/// Behind a balancer that is trusted, whom that names; as nginx does with `real_ip`, and not the balancer in every line.
+fn client(exchange: &Exchange<'_>) -> IpAddr {
+    exchange.asked_for.unwrap_or(exchange.client.ip())
 }
 
 fn version(version: Version) -> &'static str {
@@ -106,9 +111,9 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
 /// Keys are not left out, so that every line has the same columns.
 fn write_json(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
-    push_time(Calendar::Rfc3339, exchange.began, out);
+    push_millis(exchange.began, out);
     out.extend_from_slice(b"\",\"client\":\"");
-    push_address(exchange.client.ip(), out);
+    push_address(client(exchange), out);
     out.push(b'"');
     json_text("method", Some(exchange.method), out);
     json_text("scheme", Some(if exchange.is_secured { b"https" } else { b"http" }), out);
@@ -187,8 +192,18 @@ enum Calendar {
     Rfc3339,
 }
 
+/// `1994-11-06T08:49:37.042Z`: to the millisecond, as lines of several machines are put in order.
+fn push_millis(time: UnixMillis, out: &mut Vec<u8>) {
+    push_second(Calendar::Rfc3339, time.second(), out);
+    let dot = out.len();
+    // A digit in front keeps the zeros.
+    push_number(1_000 + time.0 % 1_000, out);
+    out[dot] = b'.';
+    out.push(b'Z');
+}
+
 /// It is worked out once a second.
-fn push_time(form: Calendar, time: UnixSeconds, out: &mut Vec<u8>) {
+fn push_second(form: Calendar, time: UnixSeconds, out: &mut Vec<u8>) {
     thread_local! {
         static LAST: RefCell<(Calendar, UnixSeconds, Vec<u8>)> =
             const { RefCell::new((Calendar::Common, UnixSeconds(u64::MAX), Vec::new())) };
@@ -255,10 +270,11 @@ mod tests {
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{nanos}");
         }
         let mut out = Vec::new();
-        [0, 0, 1].into_iter().for_each(|second| push_time(Calendar::Common, UnixSeconds(second), &mut out));
-        push_time(Calendar::Rfc3339, UnixSeconds(1), &mut out);
+        [0, 0, 1].into_iter().for_each(|second| push_second(Calendar::Common, UnixSeconds(second), &mut out));
+        [0, 1_042, 1_999].into_iter().for_each(|millis| push_millis(UnixMillis(millis), &mut out));
         let (first, next) = ("01/Jan/1970:00:00:00 +0000", "01/Jan/1970:00:00:01 +0000");
-        assert_eq!(String::from_utf8(out).unwrap(), [first, first, next, "1970-01-01T00:00:01Z"].concat());
+        let millis = ["1970-01-01T00:00:00.000Z", "1970-01-01T00:00:01.042Z", "1970-01-01T00:00:01.999Z"];
+        assert_eq!(String::from_utf8(out).unwrap(), [first, first, next].concat() + &millis.concat());
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub struct CachingFlags {
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = HEADING)]
     cache_object: Option<u64>,
 
+    /// Longest time for which an answer counts as fresh, whatever it says [default: any]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = HEADING)]
+    cache_max_lifetime: Option<Duration>,
+
     /// Answers of one URL that differ by Vary; past it the oldest goes
     #[arg(long, value_name = "N", default_value = "32", value_parser = units::size, help_heading = HEADING)]
     cache_variants: usize,
@@ -41,6 +45,10 @@ pub struct CachingFlags {
     /// Field of answers with the keys by which they may be purged; repeatable (Cache-Groups is always heeded)
     #[arg(long, value_name = "NAME", value_parser = field_name, default_values = ["Surrogate-Key", "xkey"], help_heading = HEADING)]
     cache_key_field: Vec<String>,
+
+    /// Do not tell clients the fields with keys
+    #[arg(long, help_heading = HEADING)]
+    cache_hide_keys: bool,
 
     /// Field of answers with directives for this cache, heeded before Cache-Control (RFC 9213); repeatable
     #[arg(long, value_name = "NAME", value_parser = field_name, default_value = "CDN-Cache-Control", help_heading = HEADING)]
@@ -67,11 +75,13 @@ impl CachingFlags {
         Some(Settings {
             name: name.to_owned(),
             object_bytes_max: self.cache_object.unwrap_or(defaults.object_bytes_max),
+            lifetime_max: self.cache_max_lifetime.unwrap_or(defaults.lifetime_max),
             variants_max: self.cache_variants,
             stale_on_failure: self.cache_stale_on_failure,
             follow_max: self.cache_follow,
             targeted_fields: self.cache_control_field.clone(),
             key_fields: self.cache_key_field.clone(),
+            hides_keys: self.cache_hide_keys,
             session_cookies: self.cache_session_cookie.clone(),
             client_directives: !self.cache_ignore_clients,
             seed,

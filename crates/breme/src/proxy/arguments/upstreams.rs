@@ -11,7 +11,8 @@ use crate::serving::at_least_one;
 
 #[derive(Debug, clap::Args)]
 pub struct UpstreamFlags {
-    /// A server to ask: http://HOST:PORT or https://HOST:PORT; repeatable; ,weight=N behind it gives it a larger share
+    /// A server to ask: http://HOST:PORT or https://HOST:PORT; repeatable; ,weight=N behind it gives it a larger share, ,route=NAME is what
+    /// --affinity follow calls it
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<Upstream>,
 

@@ -1,0 +1,86 @@
+//! CDN-Loop (RFC 8586): said to upstreams behind what others said, known again, and nobody has it removed.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod support;
+
+use breme_cache::Cache;
+use breme_proxy::{Identity, Settings};
+use breme_testkit::Script;
+use support::{Acts, Play, head, silent, text};
+
+const OWN: &str = "CDN-Loop: edge.example; mark=cde2f3e1";
+const OTHERS: [&str; 2] = ["CDN-Loop: first.example; x=\"y\", b", "cdn-loop: c; mark=12345678"];
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nhello";
+
+/// One that says only this of itself.
+fn named() -> Settings {
+    let identity = Identity { cdn_loop: Some("edge.example".to_owned()), ..silent().identity };
+    Settings { identity, ..silent() }
+}
+
+fn get(lines: &[&str]) -> String {
+    head(&[&["GET /a HTTP/1.1", "Host: a.example"], lines].concat())
+}
+
+fn looped() -> String {
+    let content = "The proxy cannot answer: the request has come through this proxy before.\n";
+    let lines = [
+        "HTTP/1.1 508 Loop Detected",
+        &format!("Content-Length: {}", content.len()),
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/plain; charset=utf-8",
+        "Cache-Control: no-store",
+        "Proxy-Status: breme; error=proxy_loop_detected",
+    ];
+    head(&lines) + content
+}
+
+/// Also the short way.
+#[test]
+fn upstreams_are_told_by_whom_a_request_came() {
+    for (sent, passed) in [
+        (get(&[]), get(&[OWN])),
+        (get(&OTHERS), get(&[&OTHERS[..], &[OWN]].concat())),
+        (
+            get(&[&OTHERS[..], &["Connection: X-One, CDN-Loop", "X-One: 1"]].concat()),
+            get(&[&OTHERS[..], &[OWN]].concat()),
+        ),
+    ] {
+        let client = (0..6).fold(Script::new().connect(), |client, _| client.send(text(&sent)).expect(HELLO));
+        let upstream = (0..6).fold(Acts::new(), |acts, _| acts.expect(&passed).send(HELLO)).expect_end();
+        let counts = Play { settings: named(), ..Play::new(vec![client.part()], vec![upstream]) }.run();
+        assert!(sent.contains("Connection") || counts.requests_repeated >= 3, "{sent} {counts:?}");
+    }
+}
+
+/// A stored answer does not hide it.
+#[test]
+fn a_request_that_comes_back_is_a_loop() {
+    let all = [&OTHERS[..], &[OWN]].concat();
+    let back = [&all[..], &[OWN, "Connection: CDN-Loop"], &["CDN-Loop: x, y;mark=cde2f3e1, z"]];
+    for is_caching in [false, true] {
+        let lines = [
+            "Cache-Control: max-age=60\r\n\r\nhello",
+            "Cache-Control: max-age=60\r\nCache-Status: breme; fwd=uri-miss; stored\r\n\r\nhello",
+        ];
+        let [sent, got] = lines.map(|lines| HELLO.replace("\r\nhello", lines));
+        let first = Script::new().connect().send(text(get(&[]))).expect(text(if is_caching { &got } else { &sent }));
+        let ask = |client: Script, lines: &&[&str]| {
+            (0..3).fold(client, |client, _| client.send(text(get(lines))).expect(text(looped())))
+        };
+        let client = back.iter().fold(first, ask).part();
+        let upstream = Acts::new().expect(get(&[OWN])).send(&sent).expect_end();
+        let cache = is_caching.then(|| Cache::new(breme_cache::Settings::new(4 << 20)).unwrap());
+        Play { settings: named(), cache, ..Play::new(vec![client], vec![upstream]) }.run();
+    }
+}
+
+/// It says nothing of itself, and leaves what others say.
+#[test]
+fn who_is_not_named_passes_the_field_on() {
+    let sent = get(&[&OTHERS[..], &[OWN, "Connection: CDN-Loop"]].concat());
+    let client = Script::new().connect().send(text(sent)).expect(HELLO).part();
+    let upstream = Acts::new().expect(get(&[&OTHERS[..], &[OWN]].concat())).send(HELLO).expect_end();
+    Play::new(vec![client], vec![upstream]).run();
+}
