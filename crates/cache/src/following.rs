@@ -163,12 +163,12 @@ impl Follower {
     }
 
     fn head(&self, stream: &Stream, now: Instant) -> StreamedHead {
-        let Terms { initial_age_s, received, .. } = stream.terms;
+        let Terms { initial_age_s, age_from, .. } = stream.terms;
         StreamedHead {
             status: stream.status,
             lines: stream.lines.clone(),
             length: stream.length,
-            age_s: u64::from(initial_age_s) + now.since(received).as_secs(),
+            age_s: u64::from(initial_age_s) + now.since(age_from).as_secs(),
             report: self.report,
         }
     }

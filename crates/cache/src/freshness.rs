@@ -19,8 +19,10 @@ const SPREAD_FROM_S: u32 = 60;
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Freshness {
-    /// corrected_initial_age (4.2.3).
+    /// corrected_initial_age (4.2.3), of this instant.
     pub(crate) initial_age_s: u32,
+    /// Up to a second before it came: the part of a second that it was on its way is not forgotten.
+    pub(crate) age_from: Instant,
     /// freshness_lifetime (4.2.1); 0 if nothing says that it is fresh.
     pub(crate) lifetime_s: u32,
     /// The response says itself for how long.
@@ -43,8 +45,10 @@ impl Freshness {
             .or(directives.max_age_s)
             .or_else(|| if is_targeted { None } else { expires(fields, date) });
         let heuristic = || heuristic(status, fields, directives, date, settings);
+        let (initial_age_s, age_from) = initial_age(age(fields), date, times);
         Self {
-            initial_age_s: initial_age(age(fields), date, times),
+            initial_age_s,
+            age_from,
             lifetime_s: explicit.or_else(heuristic).unwrap_or(0),
             is_explicit: explicit.is_some(),
         }
@@ -72,12 +76,18 @@ pub(crate) struct Times {
     pub(crate) received: Moment,
 }
 
-/// corrected_initial_age (4.2.3): by the response's own date, or by the Age that earlier caches gave it and the time that it was on its way.
-fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> u32 {
-    let apparent = times.received.wall.0.saturating_sub(date.0);
-    let delay = times.received.now.since(times.asked).as_secs();
-    let corrected = u64::from(age_s) + delay;
-    u32::try_from(apparent.max(corrected)).unwrap_or(SECONDS_MAX).min(SECONDS_MAX)
+/// corrected_initial_age (4.2.3): by the response's own date, or by the Age that earlier caches gave it and the time that it
+/// was on its way; and when it was so old.
+fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> (u32, Instant) {
+    let Times { asked, received } = times;
+    let apparent = received.wall.0.saturating_sub(date.0);
+    let delay_s = received.now.since(asked).as_secs();
+    let corrected = u64::from(age_s) + delay_s;
+    let (age, from) = match apparent > corrected {
+        true => (apparent, received.now),
+        false => (corrected, asked + Duration::from_secs(delay_s)),
+    };
+    (u32::try_from(age).unwrap_or(SECONDS_MAX).min(SECONDS_MAX), from)
 }
 
 /// The first member of the Age field; what is no number says nothing (RFC 9111, 5.1).
@@ -187,8 +197,25 @@ mod tests {
     }
 
     #[test]
+    fn the_part_of_a_second_on_the_way_counts() {
+        let moment = |time_ms, wall| Moment { now: Instant::ZERO + Duration::from_millis(time_ms), wall };
+        let asked = moment(1_000, NOON).now;
+        for (came_ms, date_s, expected) in [
+            (1_400, 0, (0, 1_000)),
+            (3_400, 0, (2, 3_000)),
+            (3_400, -2, (2, 3_000)),
+            (3_400, -3, (3, 3_400)), // by its date it is older than by its way
+        ] {
+            let times = Times { asked, received: moment(came_ms, NOON) };
+            let (age_s, from) = initial_age(0, UnixSeconds((NOON.0 as i64 + date_s) as u64), times);
+            assert_eq!((age_s, from), (expected.0, moment(expected.1, NOON).now), "{came_ms} {date_s}");
+        }
+    }
+
+    #[test]
     fn lifetimes_of_a_minute_are_spread() {
-        let fresh = |lifetime_s| Freshness { initial_age_s: 10, lifetime_s, is_explicit: true };
+        let age_from = Instant::ZERO;
+        let fresh = |lifetime_s| Freshness { initial_age_s: 10, age_from, lifetime_s, is_explicit: true };
         let (settings, mut random) = (Settings::new(1), Random::new(1));
         let drawn: Vec<i64> = (0..1000).map(|_| fresh(1000).fresh_for_s(&settings, &mut random)).collect();
         assert!(drawn.iter().all(|&seconds| (940..=990).contains(&seconds)));
@@ -201,7 +228,8 @@ mod tests {
     fn nothing_is_fresh_for_longer_than_the_bound() {
         let fresh_for = |lifetime_s, max_s, seed| {
             let settings = Settings { lifetime_max: Duration::from_secs(max_s), ..Settings::new(1) };
-            let freshness = Freshness { initial_age_s: 3000, lifetime_s, is_explicit: true };
+            let age_from = Instant::ZERO;
+            let freshness = Freshness { initial_age_s: 3000, age_from, lifetime_s, is_explicit: true };
             freshness.fresh_for_s(&settings, &mut Random::new(seed))
         };
         assert_eq!([fresh_for(9000, 30, 1), fresh_for(3010, 30, 1), fresh_for(2000, 30, 1)], [30, 10, -1000]);

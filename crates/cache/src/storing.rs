@@ -87,7 +87,7 @@ pub(crate) fn judge(
         return lasting(names);
     }
     let freshness = Freshness::read(status, fields, &directives, targeted.is_some(), times, settings);
-    let terms = terms(&directives, freshness, times, settings, random);
+    let terms = terms(&directives, freshness, settings, random);
     let terms = Terms { has_groups: !group_names.is_empty(), ..terms };
     if request.needs_lifetime && !freshness.is_explicit {
         return Judgement::Refuse(Refusal { is_lasting: false, names });
@@ -120,17 +120,11 @@ impl ResponseDirectives {
 
 /// What the directives mean for a response that is stored. An explicit word about staleness counts beside `s-maxage`, but not beside
 /// `must-revalidate`, which is about all of it.
-fn terms(
-    directives: &ResponseDirectives,
-    freshness: Freshness,
-    times: Times,
-    settings: &Settings,
-    random: &mut Random,
-) -> Terms {
+fn terms(directives: &ResponseDirectives, freshness: Freshness, settings: &Settings, random: &mut Random) -> Terms {
     let is_strict = directives.no_cache || directives.must_revalidate || directives.proxy_revalidate;
     let fresh_for_s = freshness.fresh_for_s(settings, random);
     Terms {
-        received: times.received.now,
+        age_from: freshness.age_from,
         initial_age_s: freshness.initial_age_s,
         fresh_for_s: if directives.no_cache { fresh_for_s.min(0) } else { fresh_for_s },
         stale_while_revalidate_s: if is_strict { 0 } else { directives.stale_while_revalidate_s.unwrap_or(0) },

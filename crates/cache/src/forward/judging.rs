@@ -128,7 +128,7 @@ impl Fetch {
         let judgement = judge(self.asked.traits, stale.status(), &lines, times, settings, &mut self.cache.random());
         let (terms, may_stay) = match judgement {
             Judgement::Store { terms, names } if is_variant(&names) => (terms, true),
-            _ => (Terms { received: moment.now, ..Terms::default() }, false),
+            _ => (Terms { age_from: moment.now, ..Terms::default() }, false),
         };
         let fresh = Arc::new(Stored::new(stale.status(), lines, stale.shared_bytes(), stale.layout(), terms));
         if !may_stay {
@@ -239,7 +239,7 @@ impl Fetch {
         let key = self.asked.key.as_slice();
         let layout = Layout { key_bytes: key.len() as u32, variant_bytes: variant.as_slice().len() as u32 };
         let fresh_for_s = i64::try_from(settings.pass_for.as_secs()).unwrap_or(i64::MAX);
-        let terms = Terms { received: now, fresh_for_s, is_pass: true, ..Terms::default() };
+        let terms = Terms { age_from: now, fresh_for_s, is_pass: true, ..Terms::default() };
         let bytes = [key, variant.as_slice()].concat().into();
         let marker = Arc::new(Stored::new(0, FieldBlock::new(), bytes, layout, terms));
         if let Some(stale) = &self.stale {

@@ -18,9 +18,10 @@ const GONE: u32 = 1 << 31;
 /// What a stored response may be used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
-    pub(crate) received: Instant,
+    /// When its age was `initial_age_s`: when it came, or up to a second before.
+    pub(crate) age_from: Instant,
     pub(crate) initial_age_s: u32,
-    /// From the moment it was received; negative: it was stale already.
+    /// From then on; negative: it was stale already.
     pub(crate) fresh_for_s: i64,
     pub(crate) stale_while_revalidate_s: u32,
     /// None: as the settings say.
@@ -38,7 +39,7 @@ pub(crate) struct Stored {
     /// Key, variant, content.
     bytes: Bytes,
     block: FieldBlock,
-    received: Instant,
+    age_from: Instant,
     /// On the run's clock; below zero if it was over before the run began.
     fresh_until_ns: AtomicI64,
     initial_age_s: u32,
@@ -84,12 +85,12 @@ impl Stored {
             | flag(terms.allows_authorization, ALLOWS_AUTHORIZATION)
             | flag(terms.has_groups, HAS_GROUPS)
             | flag(terms.is_pass, IS_PASS);
-        let received_ns = i64::try_from(terms.received.as_nanos()).unwrap_or(i64::MAX);
+        let age_from_ns = i64::try_from(terms.age_from.as_nanos()).unwrap_or(i64::MAX);
         Self {
             bytes,
             block,
-            received: terms.received,
-            fresh_until_ns: AtomicI64::new(received_ns.saturating_add(terms.fresh_for_s.saturating_mul(NANOS))),
+            age_from: terms.age_from,
+            fresh_until_ns: AtomicI64::new(age_from_ns.saturating_add(terms.fresh_for_s.saturating_mul(NANOS))),
             initial_age_s: terms.initial_age_s,
             stale_while_revalidate_s: terms.stale_while_revalidate_s,
             stale_if_error_s: terms.stale_if_error_s.unwrap_or(UNSET_S),
@@ -173,7 +174,7 @@ impl Stored {
 
     /// RFC 9111, 4.2.3: current_age.
     pub(crate) fn age_s(&self, now: Instant) -> u64 {
-        u64::from(self.initial_age_s) + now.since(self.received).as_secs()
+        u64::from(self.initial_age_s) + now.since(self.age_from).as_secs()
     }
 
     /// Nanoseconds until it is stale; negative: since.
@@ -279,7 +280,7 @@ mod tests {
     #[test]
     fn parts_and_times() {
         let start = Instant::ZERO + Duration::from_secs(100);
-        let object = stored(Terms { received: start, initial_age_s: 5, fresh_for_s: 10, ..Terms::default() });
+        let object = stored(Terms { age_from: start, initial_age_s: 5, fresh_for_s: 10, ..Terms::default() });
         assert_eq!(
             (object.key(), object.variant(), &object.content()[..]),
             (b"key" as &[u8], b"va" as &[u8], b"content" as &[u8])
