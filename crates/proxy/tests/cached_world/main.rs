@@ -71,7 +71,7 @@ fn play(seed: u64, network: Network, breaks: f64, may_fail: bool) -> Outcome {
         let number = shard.id.0 as u64;
         let name = format!("v{number}");
         let random = Random::stream(seed, 10 + number);
-        let visitor = Visitor::new(address, name, truth.clone(), random);
+        let visitor = Visitor::new(address, name, truth.clone(), cache.clone(), random);
         Visitor { pages: pages.clone(), left: QUESTIONS, may_fail, ..visitor }
     });
     simulation.run().unwrap_or_else(|stuck| panic!("{stuck}"));

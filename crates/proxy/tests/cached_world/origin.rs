@@ -68,6 +68,7 @@ impl Origin {
             let (name, value) = line.split_once(": ").unwrap();
             lines.push((name, value.to_owned()));
         }
+        lines.push(("Surrogate-Key", format!("k{page} all")));
         let tag = edition.tag();
         if let Some(tag) = &tag {
             lines.push(("ETag", tag.clone()));

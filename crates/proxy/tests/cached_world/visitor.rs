@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
+use breme_cache::{Cache, Manner, Purge};
 use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Fields, Limits, Method};
 use breme_node::{
     Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Endpoint, Node,
@@ -29,6 +30,8 @@ pub struct Visitor {
     pub pages: Vec<usize>,
     /// Questions that are left.
     pub left: u64,
+    /// It also lets answers go, as an operator does.
+    pub cache: Arc<Cache>,
     /// The network or the origin may fail: then some questions have no answer.
     pub may_fail: bool,
     pub answered: u64,
@@ -80,11 +83,12 @@ impl Answer {
 }
 
 impl Visitor {
-    pub fn new(server: Endpoint, name: String, truth: Arc<Mutex<Truth>>, random: Random) -> Self {
+    pub fn new(server: Endpoint, name: String, truth: Arc<Mutex<Truth>>, cache: Arc<Cache>, random: Random) -> Self {
         Self {
             server,
             name,
             truth,
+            cache,
             random,
             pages: Vec::new(),
             left: 0,
@@ -140,7 +144,28 @@ impl Visitor {
         question
     }
 
+    /// Lets a page go by its URL, by its key, by a prefix, or with all others.
+    fn purge(&mut self, now: Instant) {
+        let page = self.pages[self.random.below(self.pages.len() as u64) as usize];
+        let (purge, pages) = match self.random.below(4) {
+            0 => (Purge::Url(format!("http://a/p{page}")), page..page + 1),
+            1 => (Purge::Key(format!("k{page}")), page..page + 1),
+            2 => (Purge::Prefix("http://a/p".to_owned()), 0..PAGES.len()),
+            _ => (Purge::All, 0..PAGES.len()),
+        };
+        // What is soft may still be used while a fresh one is fetched.
+        let is_soft = self.random.chance(0.4);
+        self.cache.purge(&purge, if is_soft { Manner::Soft } else { Manner::Hard }, now).unwrap();
+        let mut truth = self.truth.lock().unwrap();
+        for page in pages.filter(|&page| !is_soft || !PAGES[page].says.contains("stale-while-revalidate")) {
+            truth.forbid_older_than(page, now, now);
+        }
+    }
+
     fn ask(&mut self, now: Instant, actions: &mut Actions) {
+        if self.random.chance(0.04) {
+            self.purge(now);
+        }
         let question = self.question(now);
         let Some(line) = &mut self.line else { return };
         let Question { method, page, kind, range, condition, wish, .. } = &question;
