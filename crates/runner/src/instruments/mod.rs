@@ -25,7 +25,7 @@ mod rows;
 mod scraper;
 mod track;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -159,11 +159,12 @@ impl Instruments {
 
     /// Begins a trial: samples at once, and from now on every `interval`.
     pub fn begin(&self, trial: u32, interval: Duration) {
-        self.ask_for_counters();
+        let uncounted = self.ask_for_counters();
         let others_ns = time_of_others_ns();
         let mut state = self.shared.lock();
         let watched = state.watched.iter().map(|(name, watched)| (name.clone(), watched.begin_readings())).collect();
-        state.readings = Some(Readings { watched, others_ns: (others_ns, others_ns), ..Readings::default() });
+        state.readings =
+            Some(Readings { watched, uncounted, others_ns: (others_ns, others_ns), ..Readings::default() });
         state.interval = interval.max(INTERVAL_MIN);
         state.next = Instant::now() + state.interval;
         state.rows.begin_trial(trial, breme_sys::monotonic_ns());
@@ -175,30 +176,25 @@ impl Instruments {
     /// Ends the trial: samples once more; what was seen.
     #[must_use]
     pub fn end(&self) -> Readings {
-        let late = self.ask_for_counters();
+        let uncounted = self.ask_for_counters();
         let mut state = self.shared.lock();
         state.sample(true);
         state.rows.begin_trial(0, breme_sys::monotonic_ns());
         let mut readings = state.readings.take().unwrap_or_default();
         readings.faults.extend(state.rows.fault().map(str::to_owned));
-        for (name, watched) in &state.watched {
-            let fault = watched.scraper.as_ref().and_then(|scraper| scraper.fault());
-            let fault =
-                fault.or_else(|| late.contains(name).then(|| String::from("no answer came in time at the end")));
-            readings.faults.extend(fault.map(|fault| format!("the counters of {name} could not be read: {fault}")));
-        }
         drop(state);
+        readings.leave_out_counters(uncounted);
         readings.others_ns.1 = time_of_others_ns();
         readings
     }
 
-    /// All at the same time, and without keeping anybody from sampling; whose did not come.
-    fn ask_for_counters(&self) -> BTreeSet<String> {
+    /// All at the same time, and without keeping anybody from sampling; whose did not come, and why.
+    fn ask_for_counters(&self) -> BTreeMap<String, String> {
         let scraper = |(name, watched): (&String, &Watched)| Some((name.clone(), watched.scraper.clone()?));
         let scrapers: Vec<_> = self.shared.lock().watched.iter().filter_map(scraper).collect();
         std::thread::scope(|scope| {
             let ask = |(name, scraper): (String, Arc<Scraper>)| {
-                scope.spawn(move || (!scraper.ask_and_wait(COUNTERS_WITHIN)).then_some(name))
+                scope.spawn(move || scraper.ask_and_wait(COUNTERS_WITHIN).err().map(|why| (name, why)))
             };
             let asked: Vec<_> = scrapers.into_iter().map(ask).collect();
             asked.into_iter().filter_map(|asked| asked.join().ok().flatten()).collect()

@@ -18,6 +18,8 @@ pub struct Readings {
     /// CPU time of processes that have nothing to do with the laboratory, at the beginning and at the end.
     pub(super) others_ns: (u64, u64),
     pub(super) faults: Vec<String>,
+    /// Whose counters could not be read at the beginning, and why.
+    pub(super) uncounted: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,6 +82,18 @@ impl Sample for MachineSample {
 }
 
 impl Readings {
+    /// Counters that lack their beginning or their end say less than what happened: nothing is told of them but why.
+    pub(super) fn leave_out_counters(&mut self, lacking_at_the_end: BTreeMap<String, String>) {
+        let mut lacking = lacking_at_the_end;
+        lacking.append(&mut self.uncounted);
+        for (name, why) in lacking {
+            if let Some(watched) = self.watched.get_mut(&name) {
+                watched.counters = Counters::default();
+            }
+            self.faults.push(format!("the counters of {name} could not be read: {why}"));
+        }
+    }
+
     /// The first and the last sample, on the monotonic clock.
     #[must_use]
     pub fn span_ns(&self) -> (u64, u64) {
