@@ -59,7 +59,7 @@ fn sigterm_under_load_leaves_nothing_unanswered() {
         let mut site = Site::lab(driver);
         let url = site.url("/bytes/100");
         let mut generator = breme()
-            .args(["load", "--json", "--driver", driver, "-c", "20", "-d", "30", &url])
+            .args(["load", "--json", "--driver", driver, "-c", "20", "-d", "120", &url])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::harness::{Signal, Site, breme, load, send_signal, wait};
+use crate::harness::{PATIENCE, Signal, Site, breme, load, send_signal, wait};
 
 /// A load that goes on until it is stopped, with a pipe as its standard input.
 pub(crate) fn background(site: &Site, more: &[&str]) -> Child {
@@ -20,9 +21,10 @@ pub(crate) fn background(site: &Site, more: &[&str]) -> Child {
 
 /// Waits until others have got so many answers.
 pub(crate) fn wait_for_answers(site: &Site, count: u64) {
-    let begun = site.counter();
+    let (before, begun) = (site.counter(), Instant::now());
     let mut own = 1; // the questions are counted too
-    while site.counter() < begun + own + count {
+    while site.counter() < before + own + count {
+        assert!(begun.elapsed() < PATIENCE, "fewer than {count} answers came");
         own += 1;
     }
 }

@@ -297,7 +297,7 @@ fn a_hang_up_signal_exchanges_the_certificate_and_harms_no_connection() {
         let mut site = Site::start_telling(&arguments, Stdio::piped());
         let mut told = site.stderr();
         let mut generator = breme()
-            .args(["load", "--json", "-c", "4", "-d", "30", "--cacert", &authority.file(), &site.url("/bytes/10")])
+            .args(["load", "--json", "-c", "4", "-d", "120", "--cacert", &authority.file(), &site.url("/bytes/10")])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -436,7 +436,7 @@ fn wrk_and_ab_see_no_error_over_tls() {
     let signed = authority.server();
     for driver in DRIVERS.iter().copied() {
         let site = signed.site(driver);
-        let told = run("wrk", &["-t1", "-c10", "-d1", &site.url("/bytes/13")]);
+        let told = run("wrk", &["-t1", "-c10", "-d1", "--timeout", "60s", &site.url("/bytes/13")]);
         assert!(!told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
         let told = run("ab", &["-q", "-k", "-n", "500", "-c", "5", &site.url("/bytes/100")]);
         assert!(told.contains("Complete requests:      500") && told.contains("Failed requests:        0"), "{told}");
