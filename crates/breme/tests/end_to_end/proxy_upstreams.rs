@@ -49,7 +49,10 @@ fn freeze(driver: &str, time: &str) -> Result<(), String> {
     let proxy = Site::proxy(site.address, driver, &["--response-timeout", time]);
     let require_own = |length: usize| match proxy.get(&format!("/bytes/{length}")) {
         (504, _) => Err(format!("{length} bytes were not there in time")),
-        (status, content) => Ok(assert_eq!((status, content.len()), (200, length), "{driver}")),
+        (status, content) => {
+            assert_eq!((status, content.len()), (200, length), "{driver}");
+            Ok(())
+        }
     };
     require_own(3)?;
     site.signal(Signal::STOP);
