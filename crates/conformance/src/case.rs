@@ -66,7 +66,7 @@ impl fmt::Display for Failure {
 }
 
 /// A server that says nothing for so long has failed the case. Long, since a busy machine must not fail it.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Shows that a connection lives on, and ends it.
 const PROBE: &[u8] = b"GET /bytes/7 HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n";

@@ -5,14 +5,14 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use breme_driver::{Clock, Kind, Listener, Settings, StartError, start};
 use breme_node::{CloseReason, ConnectError, ConnectTicket, Endpoint, ShardId};
-use common::{Event, Scripted, connect, drain, echo, kinds, read_all, run, serve, settings, words};
+use common::{Event, Scripted, connect, drain, echo, kinds, nobody, read_all, run, serve, settings, words};
 
 /// Sends back what comes, and ends when the peer does.
 fn ask(stream: &mut TcpStream, text: &[u8]) -> Vec<u8> {
@@ -225,7 +225,7 @@ fn a_pool_goes_on_without_the_thread_that_panicked() {
 #[test]
 fn a_connection_that_cannot_be_is_told_why() {
     for kind in kinds() {
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let nobody = nobody();
         // A backlog that is full, so that the kernel answers no more.
         let full = breme_sys::listen(([127, 0, 0, 1], 0).into(), 1).unwrap();
         let full_address = full.local_addr().unwrap();

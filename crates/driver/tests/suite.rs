@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use breme_driver::{Clock, Kind, Listener, Settings, ShardPanic, start};
@@ -59,7 +59,7 @@ impl World for Sockets {
                 None => Endpoint::tcp(address),
                 Some(_) => Endpoint::tls(address, TlsClientId(0)),
             };
-            Surroundings { server, nobody: nobody(), stop_server: Arc::new(move || stopper.drain()) }
+            Surroundings { server, nobody: common::nobody(), stop_server: Arc::new(move || stopper.drain()) }
         };
         let tls_clients = tls.map(|tls| tls.client("127.0.0.1")).into_iter().collect::<Vec<_>>().into();
         let settings = Settings { tls_clients, ..common::settings(shape.client_shards) };
@@ -72,11 +72,6 @@ impl World for Sockets {
 
 fn unharmed<N>(nodes: Vec<Result<N, ShardPanic>>) -> Vec<N> {
     nodes.into_iter().map(|node| node.unwrap_or_else(|panic| panic!("{panic}"))).collect()
-}
-
-/// An address that was free a moment ago.
-fn nobody() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
 }
 
 mod threads {

@@ -238,6 +238,8 @@ pub struct WorkloadSpec {
     pub is_background: bool,
     /// Ends by this number of requests.
     pub requests: Option<u64>,
+    /// The time over which a schedule sends that number.
+    pub spread: Option<Duration>,
     /// Ends after this time.
     pub duration: Option<Duration>,
     /// Users of a closed loop, or connections of an open one. 0: it does not run in this trial.

@@ -7,7 +7,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use breme_experiment::plan::{Plan, SearchLength};
+use breme_experiment::plan::{Estimate, Plan, SearchLength};
 use breme_experiment::trial::{
     Cpus, ReadyCheck, ResetAction, Restart, SubjectKind, TrialKey, TrialSpec, WarmUp, WorkloadSpec,
 };
@@ -340,7 +340,7 @@ short = "2s"
     assert_eq!((trial.workloads[0].connections, trial.workloads[0].url.as_str()), (77, "${server.url}/77/b"));
     assert_eq!((trial.duration, trial.key.block), (Duration::from_secs(6), 9));
     assert!(plan.search_trial(2, 77.0, SearchLength::Short, 9).is_err());
-    assert!(plan.estimate() > Duration::from_secs(60), "{:?}", plan.estimate());
+    assert!(plan.estimate().known > Duration::from_secs(60), "{:?}", plan.estimate());
     let listed = world::read(&text.replace("{ from = 1, to = 1000 }", "[1, 5, 250]"), None).unwrap();
     let range = listed.search.as_ref().unwrap().range;
     assert_eq!((range.from, range.to, range.is_whole, listed.trials().len()), (1.0, 250.0, true, 6 * 7));
@@ -384,14 +384,43 @@ design.blocks = 2
 #[test]
 fn the_time_of_a_run_is_estimated() {
     let text = "subject.s = { url = \"http://h\" }\nworkload.u = { duration = \"10s\", request = \"/\" }\n[design]\nblocks = 6\naa = false\npause = 1\n";
-    let estimate = plan(text).estimate();
-    assert_eq!(
-        estimate,
-        Duration::from_secs(6) * 11 + Duration::from_secs(6) / 2 + Duration::from_secs(6),
-        "{estimate:?}"
-    );
+    let known = Duration::from_secs(6) * 11 + Duration::from_secs(6) / 2 + Duration::from_secs(6);
+    assert_eq!(plan(text).estimate(), Estimate { known, requests: 0 });
     let late = plan(&format!("{text}budget = \"40s\"\n"));
     assert_eq!(late.warnings, ["the run takes about 75 s and its budget is 40 s: about 3 of 6 blocks will fit"]);
+}
+
+/// Everything but the load, which takes no time here but what it is said to take.
+#[test]
+fn how_long_counted_requests_take_is_told_where_it_is_known() {
+    let around = Duration::from_secs(6) + Duration::from_secs(6) / 2;
+    for (load, each, requests) in [
+        ("requests = 1000", Duration::ZERO, 1_000),
+        ("requests = 1000\nstart_after = 2", Duration::from_secs(2), 1_000),
+        ("requests = 1000\nconnections = 10\nthink = \"20ms\"", Duration::from_secs(2), 1_000),
+        ("requests = 1000\nover = \"4s\"", Duration::from_secs(4), 0),
+        ("requests = 1000\nrate = 500", Duration::from_secs(2), 0),
+    ] {
+        let plan = plan(&format!(
+            "subject.s = {{ url = \"http://h\" }}\n[workload.u]\nrequest = \"/\"\n{load}\n\
+             [design]\nblocks = 6\naa = false\npause = 0\nwarm_up = \"none\"\nrepeats = 2\nbudget = \"1s\"\n"
+        ));
+        let estimate = plan.estimate();
+        assert_eq!(estimate, Estimate { known: around + 6 * each, requests: 6 * requests }, "{load}");
+        let repeats = plan.estimate_of_repeats();
+        assert_eq!(
+            (repeats.known, repeats.requests),
+            (2 * (around - Duration::from_secs(6) + 6 * each), 12 * requests),
+            "{load}"
+        );
+        assert_eq!(estimate.at_rate(500) - estimate.known, Duration::from_secs(6 * requests / 500), "{load}");
+        let about = if requests > 0 { "at least" } else { "about" };
+        assert!(
+            plan.warnings[0].contains(&format!("takes {about} {} s", estimate.known.as_secs())),
+            "{:?}",
+            plan.warnings
+        );
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use breme_testkit::{Client, Script, Surroundings};
 use support::{Acts, ScriptedUpstream, head, silent, text, upstream_at};
 
 /// A fail-safe: no passing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn serve<N: Node + Send + 'static>(
     kind: Kind,

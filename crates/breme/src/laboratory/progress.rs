@@ -12,6 +12,8 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 /// How often the time is drawn anew.
 const TICK: Duration = Duration::from_secs(1);
+/// Requests answered in a second, as long as nobody has seen how many are: the time that is left is then known from the first trial.
+const ANSWERED_PER_SECOND: u32 = 3_000;
 /// The longest part of what a subject printed that is shown.
 const PRINTED_CHARACTERS_MAX: usize = 1_000;
 
@@ -31,7 +33,7 @@ impl Show {
         let bar = if is_quiet || !std::io::stderr().is_terminal() {
             ProgressBar::hidden()
         } else {
-            bar(trials, done.len() as u64, plan.estimate())
+            bar(trials, done.len() as u64, plan.estimate().at_rate(ANSWERED_PER_SECOND))
         };
         bar.set_position(done.len() as u64);
         bar.reset_eta();

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_experiment::judgement::{Judgement, Verdict};
-use breme_experiment::plan::Plan;
+use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{RunHead, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
 use breme_runner::{Hierarchy, Keeper, Launcher, RunEnd, conduct, machine, subject_versions};
+use indicatif::{HumanCount, HumanDuration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::progress::Show;
@@ -108,14 +109,26 @@ fn plan_in_short(path: &Path, plan: &Plan) -> String {
     if let Some(search) = &plan.search {
         text += &format!("  searches: where {} makes {}\n", search.factor, search.until);
     }
-    text += &format!("  about {}", indicatif::HumanDuration(plan.estimate()));
+    text += &format!("  {}", time_in_short(plan.estimate()));
     if plan.repeats > 0 && trials > 0 {
-        text += &format!(
-            "; if every trial were INVALID or never steady and had to be run again, {} more",
-            indicatif::HumanDuration(plan.estimate_of_repeats())
-        );
+        let more = match plan.estimate_of_repeats() {
+            Estimate { known, requests: 0 } => HumanDuration(known).to_string(),
+            _ => format!("{} times that", plan.repeats),
+        };
+        text += &format!("; if every trial were INVALID or never steady and had to be run again, {more} more");
     }
     text + "\n"
+}
+
+/// How fast requests are answered nobody knows before: what two rates that servers often have would make of it tells its magnitude.
+fn time_in_short(estimate: Estimate) -> String {
+    let known = HumanDuration(estimate.known);
+    if estimate.requests == 0 {
+        return format!("about {known}");
+    }
+    let [slow, fast] = [1_000, 10_000].map(|rate| HumanDuration(estimate.time_of_requests(rate)));
+    let requests = HumanCount(estimate.requests);
+    format!("at least {known}, and as long as {requests} requests take: {slow} at 1,000 a second, {fast} at 10,000")
 }
 
 fn begin(args: &Args, path: &Path, plan: &Plan) -> Result<u8, Failure> {

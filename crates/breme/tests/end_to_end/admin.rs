@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::harness::{DRIVERS, PATIENCE, Site, connect, get, pages, run};
+use crate::harness::{DRIVERS, PATIENCE, Signal, Site, connect, get, pages, run};
 
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 
@@ -40,6 +40,18 @@ pub(crate) fn metrics(admin: SocketAddr) -> BTreeMap<String, f64> {
     samples
 }
 
+/// The same once no connection is open: a peer may see the end of its own, and the bytes before it, before the server has counted them.
+fn metrics_at_rest(admin: SocketAddr) -> BTreeMap<String, f64> {
+    let begun = Instant::now();
+    loop {
+        let metrics = metrics(admin);
+        if metrics["breme_connections_open"] == 0.0 {
+            return metrics;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{metrics:?}");
+    }
+}
+
 #[test]
 fn what_was_served_is_counted() {
     let (_folder, root) = pages(&[("page.html", &[b'x'; 1_000])]);
@@ -56,15 +68,7 @@ fn what_was_served_is_counted() {
             b"GET /page.html HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         site.exchange(pipelined);
 
-        // A peer may see the end of its connection before the server has counted it.
-        let begun = Instant::now();
-        let metrics = loop {
-            let metrics = metrics(admin);
-            if metrics["breme_connections_open"] == 0.0 {
-                break metrics;
-            }
-            assert!(begun.elapsed() < PATIENCE, "{metrics:?}");
-        };
+        let metrics = metrics_at_rest(admin);
         let expected = [
             ("breme_requests_total{status=\"2xx\",version=\"1.1\"}", 4.0),
             ("breme_requests_total{status=\"2xx\",version=\"1.0\"}", 1.0),
@@ -102,7 +106,7 @@ fn every_byte_that_leaves_is_counted_once() {
             stream.write_all(request.as_bytes()).unwrap();
             received += stream.read_to_end(&mut Vec::new()).unwrap();
         }
-        let counted = metrics(site.admin.unwrap())["breme_sent_bytes_total"];
+        let counted = metrics_at_rest(site.admin.unwrap())["breme_sent_bytes_total"];
         assert_eq!(counted, received as f64, "{driver}");
 
         let arguments = [root.to_str().unwrap(), "--driver", driver, "--tls-self-signed"];
@@ -113,7 +117,7 @@ fn every_byte_that_leaves_is_counted_once() {
             let sizes = run("curl", &["-sk", "-o", "/dev/null", "-w", form, &site.url(path)]);
             received += sizes.split(' ').map(|size| size.parse::<usize>().unwrap()).sum::<usize>();
         }
-        let counted = metrics(site.admin.unwrap())["breme_sent_bytes_total"];
+        let counted = metrics_at_rest(site.admin.unwrap())["breme_sent_bytes_total"];
         assert_eq!(counted, received as f64, "{driver} with TLS");
     }
 }
@@ -138,16 +142,18 @@ fn ready_until_it_drains_and_healthy_until_it_ends() {
     let admin = site.admin.unwrap();
     let status = |path| get(admin, path).status;
     assert_eq!([status("/health"), status("/ready"), status("/"), status("/elsewhere")], [200, 200, 200, 404]);
-    // A request that is under way keeps it from ending.
+    // A request that is under way keeps it from ending. The answer before it shows that its connection was accepted.
     let mut slow = site.connect();
+    slow.write_all(b"GET /bytes/1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    slow.read_exact(&mut [0]).unwrap();
     slow.write_all(b"GET /delay/3000000 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    site.signal("TERM");
+    site.signal(Signal::TERM);
     let begun = Instant::now();
     while status("/ready") != 503 {
         assert!(begun.elapsed() < PATIENCE, "it drains and says that it is ready");
     }
     assert_eq!([status("/health"), status("/metrics")], [200, 200]);
-    site.signal("TERM");
+    site.signal(Signal::TERM);
     assert!(!site.wait().0.success());
 }
 

@@ -2,13 +2,14 @@
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::harness::{Site, breme, load, wait};
+use crate::harness::{PATIENCE, Signal, Site, breme, load, send_signal, wait};
 
 /// A load that goes on until it is stopped, with a pipe as its standard input.
-fn background(site: &Site, more: &[&str]) -> Child {
+pub(crate) fn background(site: &Site, more: &[&str]) -> Child {
     breme()
         .args(["load", "--json", "--until-stopped", &site.url("/bytes/10")])
         .args(more)
@@ -18,15 +19,17 @@ fn background(site: &Site, more: &[&str]) -> Child {
         .unwrap()
 }
 
-fn wait_for_answers(site: &Site, count: u64) {
-    let begun = site.counter();
+/// Waits until others have got so many answers.
+pub(crate) fn wait_for_answers(site: &Site, count: u64) {
+    let (before, begun) = (site.counter(), Instant::now());
     let mut own = 1; // the questions are counted too
-    while site.counter() < begun + own + count {
+    while site.counter() < before + own + count {
+        assert!(begun.elapsed() < PATIENCE, "fewer than {count} answers came");
         own += 1;
     }
 }
 
-fn result(child: &mut Child) -> Value {
+pub(crate) fn result(child: &mut Child) -> Value {
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -57,11 +60,11 @@ fn a_background_load_ends_regularly_when_its_standard_input_does() {
 #[test]
 fn a_background_load_ends_regularly_by_a_signal() {
     let site = Site::lab("events");
-    for signal in ["TERM", "INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         let mut child = background(&site, &[]);
         wait_for_answers(&site, 500);
-        let _ = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
-        assert_eq!(wait(&mut child).code(), Some(0), "{signal}");
+        send_signal(&child, signal);
+        assert_eq!(wait(&mut child).code(), Some(0), "{signal:?}");
         require_complete(&result(&mut child));
     }
 }
@@ -99,7 +102,7 @@ fn what_no_other_program_holds_ends_nothing() {
         .spawn()
         .unwrap();
     wait_for_answers(&site, 500);
-    let _ = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
+    send_signal(&child, Signal::TERM);
     assert_eq!(wait(&mut child).code(), Some(0));
     require_complete(&result(&mut child));
 }

@@ -9,9 +9,11 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use breme_conformance::{Answer, read_answers};
+pub(crate) use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 
 /// Long, since a busy machine must not fail a test; nothing waits so long when all is well.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The drivers that every server test runs on.
 pub(crate) static DRIVERS: LazyLock<Vec<&str>> = LazyLock::new(|| match breme_driver::probe_uring() {
@@ -108,6 +110,12 @@ impl Site {
         Self::start(&["--lab", "--driver", driver, "--threads", if driver == "threads" { "16" } else { "2" }])
     }
 
+    /// The same at an address that nobody else gets when this one is gone. It is gone when its process is: what io_uring holds, the kernel
+    /// gives up some time later.
+    pub(crate) fn lab_at(address: SocketAddr) -> Self {
+        Self::start(&["--lab", "--driver", "events", "--threads", "2", "--listen", &address.to_string()])
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}://{}{path}", self.scheme, self.address)
     }
@@ -139,9 +147,8 @@ impl Site {
         read_line(&mut self.output)
     }
 
-    pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
+    pub(crate) fn signal(&self, signal: Signal) {
+        send_signal(&self.child, signal);
     }
 
     /// What it says on its standard error, if that is wanted here.
@@ -270,6 +277,11 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// At once: a program that sends it would have to be started first.
+pub(crate) fn send_signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
 pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
     loop {
@@ -281,8 +293,43 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
+/// An address where nobody listens but who is told to, for as long as the tests run: a socket that is bound to it and never listens keeps the
+/// kernel from giving it to anybody else. Who asks for it by name gets it all the same, as all servers share addresses in this way (SO_REUSEADDR).
 pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
+    let keeping = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    sockopt::set_socket_reuseaddr(&keeping, true).unwrap();
+    bind(&keeping, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = getsockname(&keeping).unwrap().try_into().unwrap();
+    std::mem::forget(keeping);
+    address
+}
+
+/// Does it with a short time-out, which saves time, and where that fails with longer ones: a busy machine may keep anybody from being in time for
+/// the first of them, and nobody for the last one. What fails with all of them fails.
+pub(crate) fn with_longer_and_longer(place: &str, once: impl Fn(&str) -> Result<(), String>) {
+    let mut failures = Vec::new();
+    for time in ["300ms", "3s", "30s"] {
+        match once(time) {
+            Ok(()) => return,
+            Err(why) => failures.push(format!("with {time}: {why}")),
+        }
+    }
+    panic!("{place}: {failures:#?}");
+}
+
+/// Whether somebody was too late, as a busy machine may make anybody be: then the case has to be judged with more time.
+pub(crate) fn is_of_a_time_out(why: &str) -> bool {
+    ["408", "504"].iter().any(|status| why.contains(status))
+}
+
+/// Asks again and again until it is so.
+pub(crate) fn wait_until(otherwise: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{otherwise}");
+        std::thread::yield_now();
+    }
 }
 
 /// A folder with pages.

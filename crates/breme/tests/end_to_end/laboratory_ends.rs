@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{breme, wait};
+use crate::harness::{Signal, breme, send_signal, wait, wait_until};
 use crate::laboratory_harness::{Laboratory, json, text_of};
 
 const SHORT: &str = r#"
@@ -29,6 +29,13 @@ pause = "0s"
 warm_up = "none"
 "#;
 const TRIALS: usize = 12;
+/// What waits before each trial while there are as many records as the file `allowed` says; the file `held` is there for as long.
+const HOLDING: &str = r#"
+cd ${experiment}
+touch held
+until [ $(cat runs/*/trials.jsonl 2> /dev/null | wc -l) -lt $(cat allowed) ]; do sleep 0.01; done
+rm held
+"#;
 
 fn order(trials: &[Value]) -> Vec<(u64, u64, u64)> {
     let key = |trial: &Value| ["block", "combination", "replicate"].map(|name| trial[name].as_u64().unwrap());
@@ -39,8 +46,26 @@ fn numbers(trials: &[Value]) -> Vec<u64> {
     trials.iter().map(|trial| trial["number"].as_u64().unwrap()).collect()
 }
 
-fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success());
+/// The experiment, with a hold before each trial: so that a run which a test disturbs is not over before, however slow the test is.
+fn held() -> Laboratory {
+    let reset = format!("threads = 1\nreset.hold = {{ command = [\"sh\", \"-c\", '''{HOLDING}'''] }}");
+    let text = SHORT.replace("threads = 1", &reset).replace("[design]", "[design]\nreset = \"server.hold\"");
+    Laboratory::new(&text)
+}
+
+/// How many trials may be recorded in all.
+fn allow(laboratory: &Laboratory, trials: usize) {
+    let (path, new) = (laboratory.folder().join("allowed"), laboratory.folder().join("allowed.new"));
+    fs::write(&new, trials.to_string()).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+/// Allows one trial more, and returns when it is under way.
+fn allow_another(laboratory: &Laboratory, recorded: usize) {
+    let held = laboratory.folder().join("held");
+    wait_until("the next trial is not held back", || held.exists());
+    allow(laboratory, recorded + 1);
+    wait_until("the trial does not begin", || !held.exists());
 }
 
 fn stderr_of(child: &mut Child) -> String {
@@ -51,27 +76,32 @@ fn stderr_of(child: &mut Child) -> String {
 
 #[test]
 fn a_run_that_is_killed_again_and_again_loses_nothing_and_leaves_nothing() {
-    let laboratory = Laboratory::new(SHORT);
+    let laboratory = held();
+    allow(&laboratory, 1);
     let mut run = laboratory.start(&["run", "experiment.toml", "--name", "one"]);
-    for recorded in [1, 3, 6] {
+    for (recorded, next) in [(1, 3), (3, 6), (6, 9)] {
         laboratory.wait_trials("one", recorded);
         let refused = laboratory.breme(&["run", "--resume", "one"]);
         assert_eq!(refused.status.code(), Some(1));
         assert!(text_of(&refused.stderr).contains("another breme is at this run"), "{}", text_of(&refused.stderr));
+        allow_another(&laboratory, recorded);
         run.kill().unwrap();
         run.wait().unwrap();
         laboratory.wait_deserted();
+        allow(&laboratory, next);
         run = laboratory.start(&["run", "--resume", "one"]);
     }
     // In order, by who sits at the terminal; what is known until then is told.
     laboratory.wait_trials("one", 9);
-    signal(&run, "INT");
+    allow_another(&laboratory, 9);
+    send_signal(&run, Signal::INT);
     let told = stderr_of(&mut run);
     assert_eq!(wait(&mut run).code(), Some(130), "{told}");
     assert!(told.contains("breme run --resume runs/one"), "{told}");
     assert!(laboratory.folder().join("runs/one/report.html").is_file());
     laboratory.wait_deserted();
     damage_the_end(&laboratory);
+    allow(&laboratory, 10 * TRIALS);
 
     let last = laboratory.breme(&["run", "--resume", "runs/one"]);
     assert_eq!(last.status.code(), Some(0), "{}", text_of(&last.stderr));
@@ -136,8 +166,8 @@ fn a_second_signal_ends_at_once_and_leaves_nothing() {
     let mut run = laboratory.start(&["run", "experiment.toml", "--name", "one"]);
     // The run, a server and a generator.
     laboratory.wait_inhabitants(3);
-    signal(&run, "INT");
-    signal(&run, "TERM");
+    send_signal(&run, Signal::INT);
+    send_signal(&run, Signal::TERM);
     assert!(matches!(wait(&mut run).code(), Some(130 | 143)));
     laboratory.wait_deserted();
 }

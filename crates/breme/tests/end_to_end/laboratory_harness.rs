@@ -3,11 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, breme};
+use crate::harness::{breme, wait_until};
 
 /// A folder in which runs are made.
 pub(crate) struct Laboratory {
@@ -79,14 +78,6 @@ impl Laboratory {
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder.starts_with(&self.path)))
             .collect()
-    }
-}
-
-fn wait_until(otherwise: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{otherwise}");
-        std::thread::yield_now();
     }
 }
 

@@ -26,7 +26,7 @@ fn ab_counts_every_answer() {
 fn wrk_sees_no_error() {
     for driver in DRIVERS.iter().copied() {
         let site = Site::lab(driver);
-        let text = run("wrk", &["-t1", "-c10", "-d1", &site.url("/bytes/13")]);
+        let text = run("wrk", &["-t1", "-c10", "-d1", "--timeout", "60s", &site.url("/bytes/13")]);
         assert!(number_before(&text, " requests in ") > 0, "{text}");
         assert!(!text.contains("Socket errors") && !text.contains("Non-2xx"), "{text}");
     }

@@ -6,10 +6,20 @@ use std::net::SocketAddr;
 use breme_conformance::{Answer, Case, Delivery, Expect, all};
 
 use crate::backends::Backend;
-use crate::harness::{DRIVERS, Site};
+use crate::harness::{DRIVERS, Site, is_of_a_time_out};
 
-/// As the server behind it has it: a proxy by itself passes on content of any length. And what never comes is not waited for long.
-const LIMITS: &[&str] = &["--max-body", "1MB", "--body-timeout", "400ms"];
+/// What never comes is not waited for long.
+const HASTY: &str = "400ms";
+/// For what is judged once more, since somebody was late.
+const PATIENT: &str = "20s";
+
+/// As the server behind it has it: a proxy by itself passes on content of any length.
+fn proxy_before(server: SocketAddr, driver: &str, time: &str) -> Site {
+    Site::proxy(server, driver, &["--max-body", "1MB", "--body-timeout", time])
+}
+
+/// The most requests that one case may hold, with the last one that ends the connection.
+const REQUESTS_MAX: u64 = 101;
 
 /// What must come of a case where an intermediary has other duties than an origin.
 fn as_proxied(mut case: Case) -> Case {
@@ -83,26 +93,53 @@ fn judge(case: &Case, proxy: SocketAddr, delivery: Delivery, made: &mut u64) -> 
     }
 }
 
-/// All cases with one server behind the proxy, on one driver; what is wrong.
+/// All cases with one server behind the proxy, on one driver; what is wrong. Where somebody was late, it is judged once more, with more time.
 fn run(backend: &Backend, driver: &str) -> Vec<String> {
-    let proxy = Site::proxy(backend.address(), driver, LIMITS);
+    let all = [Delivery::Whole, Delivery::CutAt(60)].into_iter();
+    let all = all.flat_map(|delivery| cases().into_iter().map(move |case| (case, delivery))).collect();
+    let mut counted = Counted::default();
+    let judged = run_with(backend, driver, HASTY, &mut counted, all);
+    let (late, faults): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, why)| is_of_a_time_out(why));
+    let late: Vec<_> = late.into_iter().map(|(case, _)| case).collect();
+    let again = if late.is_empty() { Vec::new() } else { run_with(backend, driver, PATIENT, &mut counted, late) };
+    faults.into_iter().chain(again).map(|(_, why)| why).collect()
+}
+
+/// What a server behind the proxy has been sent so far.
+#[derive(Default)]
+struct Counted {
+    /// Requests that were answered.
+    made: u64,
+    /// Requests that may have been begun beside them.
+    begun: u64,
+    /// How often it was asked how many it has seen.
+    looks: u64,
+}
+
+fn run_with(
+    backend: &Backend,
+    driver: &str,
+    time: &str,
+    Counted { made, begun, looks }: &mut Counted,
+    cases: Vec<(Case, Delivery)>,
+) -> Vec<((Case, Delivery), String)> {
+    let proxy = proxy_before(backend.address(), driver, time);
     let mut faults = Vec::new();
-    let (mut made, mut begun, mut looks) = (0, 0, 0);
-    for delivery in [Delivery::Whole, Delivery::CutAt(60)] {
-        for case in cases() {
-            let place = format!("{} ({}), {delivery:?}, {driver}, {}", case.name, case.section, backend.name());
-            let wrong = judge(&case, proxy.address, delivery, &mut made);
-            faults.extend(wrong.map(|wrong| format!("{place}: {wrong}")));
-            let seen = backend.seen(made, looks);
-            looks += 1;
-            begun += u64::from(may_be_broken_off(&case));
-            if !(made..=made + begun).contains(&seen) {
-                faults.push(format!("{place}: the server saw {seen} requests, the proxy answered {made}"));
-            }
-            if backend.counts_at_once() {
-                (made, begun) = (seen, 0);
-            }
+    for (case, delivery) in cases {
+        let place = format!("{} ({}), {delivery:?}, {driver}, {}", case.name, case.section, backend.name());
+        let mut wrong = judge(&case, proxy.address, delivery, made);
+        let is_late = wrong.as_deref().is_some_and(is_of_a_time_out);
+        let seen = backend.seen(*made, *looks);
+        *looks += 1;
+        // Who was late may have been passed on in part.
+        *begun += if is_late { REQUESTS_MAX } else { u64::from(may_be_broken_off(&case)) };
+        if !(*made..=*made + *begun).contains(&seen) {
+            wrong = wrong.or_else(|| Some(format!("the server saw {seen} requests, the proxy answered {made}")));
         }
+        if backend.counts_at_once() {
+            (*made, *begun) = (seen, 0);
+        }
+        faults.extend(wrong.map(|wrong| ((case, delivery), format!("{place}: {wrong}"))));
     }
     faults
 }
@@ -121,8 +158,13 @@ fn what_must_be_refused_is_refused_and_nobody_disagrees_on_where_requests_end() 
 /// Every case as the server behind judges it, on one driver; what is wrong.
 fn run_before_our_own(driver: &str) -> Vec<String> {
     let site = Site::lab("auto");
-    let proxy = Site::proxy(site.address, driver, LIMITS);
-    let run = |delivery| cases().iter().filter_map(|case| case.run(proxy.address, delivery).err()).collect::<Vec<_>>();
+    let proxy = proxy_before(site.address, driver, HASTY);
+    let patient = proxy_before(site.address, driver, PATIENT);
+    let judge = |case: &Case, delivery| match case.run(proxy.address, delivery) {
+        Err(failure) if is_of_a_time_out(&failure.to_string()) => case.run(patient.address, delivery).err(),
+        judged => judged.err(),
+    };
+    let run = |delivery| cases().iter().filter_map(|case| judge(case, delivery)).collect::<Vec<_>>();
     let failures = [Delivery::Whole, Delivery::CutAt(30), Delivery::CutAt(95)].into_iter().flat_map(run);
     failures.map(|failure| format!("{driver}: {failure}")).collect()
 }

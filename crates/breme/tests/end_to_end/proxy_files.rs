@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::harness::{DRIVERS, Nginx, Site};
+use crate::harness::{DRIVERS, Nginx, Signal, Site};
 use crate::proxy_admin::{TOKEN, call, line_with, token_file};
 use crate::tls::Authority;
 
@@ -43,7 +43,7 @@ fn certificates_for_upstreams_are_read_again() {
         let mut proxy = Site::start_role("proxy", &arguments, Stdio::piped());
         let mut told = proxy.stderr();
         let mut reread = |proxy: &Site, words: &str| {
-            proxy.signal("HUP");
+            proxy.signal(Signal::HUP);
             line_with(&mut told, words)
         };
         assert_eq!(proxy.get("/fixed").0, 200, "{driver}");
@@ -80,11 +80,11 @@ fn the_token_is_read_again() {
     let status = |token: &str| -> (u16, Value) { call(admin, "POST", &drain, Some(token), None) };
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [200, 401]);
     fs::write(&token, NEW_TOKEN).unwrap();
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     line_with(&mut told, "new token");
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [401, 200]);
     fs::write(&token, "short").unwrap();
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     let line = line_with(&mut told, "the old token stays");
     assert!(line.contains(&format!("--admin-token-file {token}")), "{line}");
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [401, 200]);

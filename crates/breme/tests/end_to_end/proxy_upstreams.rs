@@ -7,7 +7,7 @@ use std::time::Instant;
 use breme_sys::uring::{Ring, RingSizes};
 
 use crate::faulty_origin::{FaultyOrigin, content_of};
-use crate::harness::{DRIVERS, PATIENCE, Site, connect};
+use crate::harness::{DRIVERS, PATIENCE, Signal, Site, connect, free_address, with_longer_and_longer};
 use crate::hostile::resident_kilobytes;
 
 /// What a proxy may grow by for one exchange of any length, buffers of its allocator included.
@@ -18,15 +18,15 @@ const MUCH: u64 = 300_000_000;
 #[test]
 fn an_upstream_that_is_killed_is_named_and_one_that_comes_again_is_used() {
     for driver in DRIVERS.iter().copied() {
-        let site = Site::lab("auto");
-        let upstream = site.address;
+        let upstream = free_address();
+        let site = Site::lab_at(upstream);
         let proxy = Site::proxy(upstream, driver, &[]);
         assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}");
         drop(site);
         let (status, content) = proxy.get("/bytes/3");
         let text = String::from_utf8_lossy(&content);
         assert!(status == 502 && text.contains(&upstream.to_string()), "{driver}: {status} {text}");
-        let _site = Site::start(&["--lab", "--listen", &upstream.to_string()]);
+        let _site = Site::lab_at(upstream);
         let begun = Instant::now();
         while proxy.get("/bytes/3") != (200, b"012".to_vec()) {
             assert!(begun.elapsed() < PATIENCE, "{driver}: the upstream is not found again");
@@ -39,22 +39,31 @@ fn an_upstream_that_is_killed_is_named_and_one_that_comes_again_is_used() {
 #[test]
 fn a_frozen_upstream_ends_in_504_and_its_late_answer_reaches_nobody() {
     for driver in DRIVERS.iter().copied() {
-        let site = Site::lab("auto");
-        let proxy = Site::proxy(site.address, driver, &["--response-timeout", "300ms"]);
-        assert_eq!(proxy.get("/bytes/3").0, 200);
-        site.signal("STOP");
-        wait_stopped(site.pid());
-        for length in 4..8 {
-            let (status, content) = proxy.get(&format!("/bytes/{length}"));
-            let text = String::from_utf8_lossy(&content);
-            assert!(status == 504 && text.contains(&site.address.to_string()), "{driver}: {status} {text}");
-        }
-        site.signal("CONT");
-        for length in (10..40).chain(10..40) {
-            let (status, content) = proxy.get(&format!("/bytes/{length}"));
-            assert_eq!((status, content.len()), (200, length), "{driver}");
-        }
+        with_longer_and_longer(driver, |time| freeze(driver, time));
     }
+}
+
+/// Fails where one that is not frozen does not answer in time.
+fn freeze(driver: &str, time: &str) -> Result<(), String> {
+    let site = Site::lab("auto");
+    let proxy = Site::proxy(site.address, driver, &["--response-timeout", time]);
+    let require_own = |length: usize| match proxy.get(&format!("/bytes/{length}")) {
+        (504, _) => Err(format!("{length} bytes were not there in time")),
+        (status, content) => {
+            assert_eq!((status, content.len()), (200, length), "{driver}");
+            Ok(())
+        }
+    };
+    require_own(3)?;
+    site.signal(Signal::STOP);
+    wait_stopped(site.pid());
+    for length in 4..8 {
+        let (status, content) = proxy.get(&format!("/bytes/{length}"));
+        let text = String::from_utf8_lossy(&content);
+        assert!(status == 504 && text.contains(&site.address.to_string()), "{driver}: {status} {text}");
+    }
+    site.signal(Signal::CONT);
+    (10..40).chain(10..40).try_for_each(require_own)
 }
 
 /// A signal takes some time to reach all threads.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use serde_json::Value;
 
-use crate::harness::{DRIVERS, Nginx, Site, breme, load, load_json, run};
+use crate::harness::{DRIVERS, Nginx, Signal, Site, breme, load, load_json, run, send_signal};
 
 /// An authority, and the files of those whom it has signed.
 pub(crate) struct Authority {
@@ -201,7 +201,7 @@ fn the_server_counts_handshakes_and_says_so_at_its_end() {
     assert_eq!(String::from_utf8_lossy(&told.stdout).matches("Reused, TLSv1.2").count(), 5);
     site.exchange(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut told = site.stderr();
-    site.signal("TERM");
+    site.signal(Signal::TERM);
     assert_eq!(site.wait().0.code(), Some(0));
     let mut all = String::new();
     told.read_to_string(&mut all).unwrap();
@@ -297,14 +297,14 @@ fn a_hang_up_signal_exchanges_the_certificate_and_harms_no_connection() {
         let mut site = Site::start_telling(&arguments, Stdio::piped());
         let mut told = site.stderr();
         let mut generator = breme()
-            .args(["load", "--json", "-c", "4", "-d", "30", "--cacert", &authority.file(), &site.url("/bytes/10")])
+            .args(["load", "--json", "-c", "4", "-d", "120", "--cacert", &authority.file(), &site.url("/bytes/10")])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let counter = || -> u64 { run("curl", &["-sSk", &site.url("/counter")]).trim().parse().unwrap() };
         while counter() < 200 {}
         let mut hear = |words: &str| {
-            site.signal("HUP");
+            site.signal(Signal::HUP);
             let mut line = String::new();
             told.read_line(&mut line).unwrap();
             assert!(line.contains(words), "{driver}: {line}");
@@ -322,7 +322,7 @@ fn a_hang_up_signal_exchanges_the_certificate_and_harms_no_connection() {
         fails(&["--cacert", &authority.file(), &site.url("/")], "tls-unknown-authority", &[]);
         let before = counter();
         while counter() < before + 200 {} // the load goes on
-        let _ = Command::new("kill").args(["-s", "INT", &generator.id().to_string()]).status().unwrap();
+        send_signal(&generator, Signal::INT);
         let mut text = String::new();
         generator.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         generator.wait().unwrap();
@@ -436,7 +436,7 @@ fn wrk_and_ab_see_no_error_over_tls() {
     let signed = authority.server();
     for driver in DRIVERS.iter().copied() {
         let site = signed.site(driver);
-        let told = run("wrk", &["-t1", "-c10", "-d1", &site.url("/bytes/13")]);
+        let told = run("wrk", &["-t1", "-c10", "-d1", "--timeout", "60s", &site.url("/bytes/13")]);
         assert!(!told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
         let told = run("ab", &["-q", "-k", "-n", "500", "-c", "5", &site.url("/bytes/100")]);
         assert!(told.contains("Complete requests:      500") && told.contains("Failed requests:        0"), "{told}");

@@ -1,61 +1,114 @@
-//! How long a run will take, as far as that can be known before it.
+//! How long a run will take, as far as that can be known before it. Of a load that ends by a number of requests only the number is known, and not
+//! how fast they will be answered: so that number is told beside the time, and nothing is made up in its place.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Plan, SearchLength};
-use crate::trial::{Restart, TrialKey, TrialSpec};
+use crate::trial::{Restart, TrialKey, TrialSpec, WorkloadSpec};
 
 /// Starting and stopping a subject.
 const SUBJECT_TIME: Duration = Duration::from_secs(1);
 /// Starting and ending the generators, and writing down what they saw.
 const TRIAL_TIME: Duration = Duration::from_millis(500);
 
-impl Plan {
-    /// The time of the whole run, if no trial has to be run again. A workload that ends by a number of requests is taken to need the design's duration, since its rate is
-    /// not known; a trial that was measured already tells better.
+/// What a plan says of the time that it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Loads that end by their time or follow a schedule, users who think, rests, starting and ending. The run is not much shorter.
+    pub known: Duration,
+    /// Requests that have to be answered beyond that time, those of one trial after those of another.
+    pub requests: u64,
+}
+
+impl Estimate {
+    /// If so many of the requests are answered in a second.
     #[must_use]
-    pub fn estimate(&self) -> Duration {
+    pub fn at_rate(self, answered_per_second: u32) -> Duration {
+        self.known.saturating_add(self.time_of_requests(answered_per_second))
+    }
+
+    /// What of that is the requests'.
+    #[must_use]
+    pub fn time_of_requests(self, answered_per_second: u32) -> Duration {
+        Duration::from_millis(self.requests.saturating_mul(1_000) / u64::from(answered_per_second.max(1)))
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { known: self.known.saturating_add(other.known), requests: self.requests.saturating_add(other.requests) }
+    }
+
+    fn times(self, count: u32) -> Self {
+        Self { known: self.known.saturating_mul(count), requests: self.requests.saturating_mul(u64::from(count)) }
+    }
+}
+
+impl Plan {
+    /// The time of the whole run, if no trial has to be run again.
+    #[must_use]
+    pub fn estimate(&self) -> Estimate {
         let keys = self.trials();
-        let mut sum = self.time_of_a_blocks_trials(&keys);
-        if let Some(trial) = keys.first().and_then(|key| self.trial(key)) {
-            let of_block = trial.subjects.iter().filter(|subject| subject.restart == Restart::Block).count();
-            sum += SUBJECT_TIME * u32::try_from(of_block).unwrap_or(u32::MAX);
-        }
-        sum.saturating_mul(self.blocks).saturating_add(self.search_estimate())
+        let mut of_block = self.time_of_a_blocks_trials(&keys);
+        of_block.known = of_block.known.saturating_add(SUBJECT_TIME * self.starts_of_a_block(&keys));
+        of_block.times(self.blocks).and(self.search_estimate())
     }
 
     /// What comes to that at most: every trial is run again as often as it may be.
     #[must_use]
-    pub fn estimate_of_repeats(&self) -> Duration {
-        let of_block = self.time_of_a_blocks_trials(&self.trials());
-        of_block.saturating_mul(self.blocks).saturating_mul(self.repeats)
+    pub fn estimate_of_repeats(&self) -> Estimate {
+        self.time_of_a_blocks_trials(&self.trials()).times(self.blocks).times(self.repeats)
     }
 
-    fn time_of_a_blocks_trials(&self, keys: &[TrialKey]) -> Duration {
+    /// Subjects that any trial of a block needs, and that are started for all of them together.
+    fn starts_of_a_block(&self, keys: &[TrialKey]) -> u32 {
         let trials = keys.iter().take_while(|key| key.block == 1).filter_map(|key| self.trial(key));
-        trials.map(|trial| time_of(&trial)).fold(Duration::ZERO, Duration::saturating_add)
+        let started = trials.flat_map(|trial| trial.subjects).filter(|subject| subject.restart == Restart::Block);
+        let names: BTreeSet<String> = started.map(|subject| subject.name).collect();
+        u32::try_from(names.len()).unwrap_or(u32::MAX)
+    }
+
+    fn time_of_a_blocks_trials(&self, keys: &[TrialKey]) -> Estimate {
+        let trials = keys.iter().take_while(|key| key.block == 1).filter_map(|key| self.trial(key));
+        trials.map(|trial| time_of(&trial)).fold(Estimate::default(), Estimate::and)
     }
 
     /// Each halving takes about two short trials, and both ends a long one.
-    fn search_estimate(&self) -> Duration {
-        let Some(search) = &self.search else { return Duration::ZERO };
+    fn search_estimate(&self) -> Estimate {
+        let Some(search) = &self.search else { return Estimate::default() };
         let width = (search.range.to - search.range.from).abs();
         let finest =
             (search.range.to.abs() * search.precision).max(if search.range.is_whole { 1.0 } else { f64::MIN_POSITIVE });
         let halvings = (width / finest).max(2.0).log2().ceil().min(60.0) as u32;
-        let time =
-            |length| self.search_trial(0, search.range.from, length, 1).map_or(search.long, |trial| time_of(&trial));
-        let short = time(SearchLength::Short).saturating_mul(2 * halvings);
-        let one = short.saturating_add(time(SearchLength::Long).saturating_mul(2));
-        one.saturating_mul(u32::try_from(search.others.len()).unwrap_or(u32::MAX))
+        let unknown = Estimate { known: search.long, requests: 0 };
+        let time = |length| self.search_trial(0, search.range.from, length, 1).map_or(unknown, |trial| time_of(&trial));
+        let one = time(SearchLength::Short).times(2 * halvings).and(time(SearchLength::Long).times(2));
+        one.times(u32::try_from(search.others.len()).unwrap_or(u32::MAX))
     }
 }
 
-fn time_of(trial: &TrialSpec) -> Duration {
-    let running = trial.workloads.iter().filter(|workload| workload.connections > 0 && !workload.is_background);
-    let longest =
-        running.map(|workload| workload.start_after.saturating_add(workload.duration.unwrap_or(trial.duration))).max();
+/// Its loads run side by side, and the longest of them ends it.
+fn time_of(trial: &TrialSpec) -> Estimate {
+    let is_waited_for = |load: &&WorkloadSpec| load.connections > 0 && !load.is_background;
+    let times = trial.workloads.iter().filter(is_waited_for).map(|load| time_of_load(load, trial));
+    let longest = times.reduce(|one, other| Estimate { known: one.known.max(other.known), ..one.and(other) });
     let restarts = trial.subjects.iter().filter(|subject| subject.restart == Restart::Trial).count();
     let restarts = SUBJECT_TIME * u32::try_from(restarts).unwrap_or(u32::MAX);
-    longest.unwrap_or(trial.duration).saturating_add(trial.pause + TRIAL_TIME + restarts)
+    let around = Estimate { known: trial.pause + TRIAL_TIME + restarts, requests: 0 };
+    longest.unwrap_or(Estimate { known: trial.duration, requests: 0 }).and(around)
+}
+
+/// From the beginning of its trial.
+fn time_of_load(load: &WorkloadSpec, trial: &TrialSpec) -> Estimate {
+    let (known, requests) = match (load.requests, load.spread) {
+        (Some(_), Some(spread)) => (spread, 0),
+        (Some(requests), None) => (thinking(load, requests), requests),
+        (None, _) => (load.duration.unwrap_or(trial.duration), 0),
+    };
+    Estimate { known: load.start_after.saturating_add(known), requests }
+}
+
+/// Users share the requests, and think at the same time.
+fn thinking(load: &WorkloadSpec, requests: u64) -> Duration {
+    let of_a_user = requests / load.connections.max(1);
+    load.think_mean.saturating_mul(u32::try_from(of_a_user).unwrap_or(u32::MAX))
 }

@@ -27,6 +27,7 @@ mod subject;
 mod workload;
 
 pub use self::checked::{Plan, PlanFactor, SearchLength};
+pub use self::estimate::Estimate;
 pub use self::factors::{COMBINATION_COUNT_MAX, FACTOR_COUNT_MAX, LEVEL_COUNT_MAX, LevelRange};
 pub use self::questions::{
     HYPOTHESIS_COUNT_MAX, MEASURE_COUNT_MAX, ModelKind, PlanHypothesis, PlanMeasure, PlanModel, PlanPublished,

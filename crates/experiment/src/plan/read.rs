@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::checked::{Plan, PlanFactor};
 use super::document::Document;
+use super::estimate::Estimate;
 use super::factors::{self, COMBINATION_COUNT_MAX, FactorSpec};
 use super::questions::{self, Questions};
 use super::resolve::Resolved;
@@ -415,12 +416,14 @@ impl Plan {
             ));
         }
         let Some(budget) = self.budget else { return };
-        let estimate = self.estimate();
-        if estimate > budget {
-            let fitting = (f64::from(self.blocks) * budget.as_secs_f64() / estimate.as_secs_f64()).floor().max(1.0);
+        let Estimate { known, requests } = self.estimate();
+        if known > budget {
+            let fitting = (f64::from(self.blocks) * budget.as_secs_f64() / known.as_secs_f64()).floor().max(1.0);
+            let about = if requests == 0 { "about" } else { "at least" };
+            let of_blocks = if requests == 0 { "about" } else { "at most" };
             self.warnings.push(format!(
-                "the run takes about {} s and its budget is {} s: about {fitting} of {} blocks will fit",
-                estimate.as_secs(),
+                "the run takes {about} {} s and its budget is {} s: {of_blocks} {fitting} of {} blocks will fit",
+                known.as_secs(),
                 budget.as_secs(),
                 self.blocks
             ));

@@ -103,6 +103,7 @@ impl Resolver<'_, '_> {
             url,
             is_background: false,
             requests: file.requests.as_ref().map(|requests| requests.value.0),
+            spread: spread(&file),
             duration: duration.or(stages),
             connections: file.connections.map_or(CONNECTIONS_DEFAULT, |count| count.0),
             is_open: file.rate.is_some() || stages.is_some() || file.over.is_some(),
@@ -444,6 +445,14 @@ struct Found {
     spec: WorkloadSpec,
     subject: String,
     background: Option<bool>,
+}
+
+/// How long a schedule takes to send the requests that it has to.
+fn spread(file: &file::Workload) -> Option<Duration> {
+    let at_rate = |rate: f64, requests: u64| Duration::try_from_secs_f64(requests as f64 / rate).ok();
+    let of_rate = file.rate.as_ref().zip(file.requests.as_ref());
+    let over = file.over.as_ref().map(|over| over.value.0);
+    over.or_else(|| of_rate.and_then(|(rate, requests)| at_rate(rate.value.0, requests.value.0)))
 }
 
 /// The fields of the path, and those of the workload, which take the place of the same names.

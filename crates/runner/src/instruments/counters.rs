@@ -48,8 +48,11 @@ impl Sample for Values {
 }
 
 impl Counters {
-    /// Takes what was read.
+    /// Takes what was read, unless something that was read as late or later is known.
     pub(super) fn push(&mut self, scrape: &Scrape) {
+        if self.track.samples().next_back().is_some_and(|newest| newest.at_ns >= scrape.at_ns) {
+            return;
+        }
         for (name, value) in &scrape.exposed {
             let index = self.series.len();
             if index >= SERIES_MAX && !self.series.contains_key(name) {
@@ -71,10 +74,6 @@ impl Counters {
             values[series.index] = series.offset + series.last;
         }
         self.track.push(Values { at_ns: scrape.at_ns, values });
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.series.is_empty()
     }
 
     /// By how much counters grew from one instant to the other, and what gauges were at the end.

@@ -25,7 +25,7 @@ mod rows;
 mod scraper;
 mod track;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ use machine::{MachineFiles, time_of_others_ns};
 use members::{Members, Root, Round, Use, as_ns};
 use readings::WatchedReadings;
 use rows::Rows;
-use scraper::Scraper;
+use scraper::{Scrape, Scraper};
 
 use crate::keeping::Kept;
 use crate::process_table::everyone;
@@ -51,6 +51,9 @@ pub const INTERVAL: Duration = Duration::from_secs(1);
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// How long a trial's beginning and its end wait for the subjects' own counters: for an answer that is under way, and for the one that counts.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2 * scraper::ANSWER_WITHIN.as_secs() + 1);
+
+/// A subject's counters, or why they could not be read.
+type Counted = Result<Scrape, String>;
 
 /// The instruments of a run. Dropped, they end.
 #[derive(Debug)]
@@ -159,7 +162,11 @@ impl Instruments {
 
     /// Begins a trial: samples at once, and from now on every `interval`.
     pub fn begin(&self, trial: u32, interval: Duration) {
-        self.ask_for_counters();
+        self.begin_from(self.ask_for_counters(), trial, interval);
+    }
+
+    /// With what counters were just now.
+    fn begin_from(&self, counted: BTreeMap<String, Counted>, trial: u32, interval: Duration) {
         let others_ns = time_of_others_ns();
         let mut state = self.shared.lock();
         let watched = state.watched.iter().map(|(name, watched)| (name.clone(), watched.begin_readings())).collect();
@@ -167,7 +174,12 @@ impl Instruments {
         state.interval = interval.max(INTERVAL_MIN);
         state.next = Instant::now() + state.interval;
         state.rows.begin_trial(trial, breme_sys::monotonic_ns());
-        state.sample(true);
+        let at_ns = state.sample(true);
+        // What was asked for before a trial holds until its load begins.
+        let held = |counted: Counted| counted.map(|scrape| Scrape { at_ns, ..scrape });
+        if let Some(readings) = &mut state.readings {
+            readings.take_counted(counted.into_iter().map(|(name, counted)| (name, held(counted))));
+        }
         drop(state);
         self.shared.changed.notify_all();
     }
@@ -175,33 +187,29 @@ impl Instruments {
     /// Ends the trial: samples once more; what was seen.
     #[must_use]
     pub fn end(&self) -> Readings {
-        let late = self.ask_for_counters();
+        let counted = self.ask_for_counters();
         let mut state = self.shared.lock();
         state.sample(true);
         state.rows.begin_trial(0, breme_sys::monotonic_ns());
         let mut readings = state.readings.take().unwrap_or_default();
         readings.faults.extend(state.rows.fault().map(str::to_owned));
-        for (name, watched) in &state.watched {
-            let fault = watched.scraper.as_ref().and_then(|scraper| scraper.fault());
-            let fault =
-                fault.or_else(|| late.contains(name).then(|| String::from("no answer came in time at the end")));
-            readings.faults.extend(fault.map(|fault| format!("the counters of {name} could not be read: {fault}")));
-        }
         drop(state);
+        readings.take_counted(counted);
+        readings.leave_out_uncounted();
         readings.others_ns.1 = time_of_others_ns();
         readings
     }
 
-    /// All at the same time, and without keeping anybody from sampling; whose did not come.
-    fn ask_for_counters(&self) -> BTreeSet<String> {
+    /// All at the same time, and without keeping anybody from sampling: who samples meanwhile may have them first.
+    fn ask_for_counters(&self) -> BTreeMap<String, Counted> {
         let scraper = |(name, watched): (&String, &Watched)| Some((name.clone(), watched.scraper.clone()?));
         let scrapers: Vec<_> = self.shared.lock().watched.iter().filter_map(scraper).collect();
         std::thread::scope(|scope| {
             let ask = |(name, scraper): (String, Arc<Scraper>)| {
-                scope.spawn(move || (!scraper.ask_and_wait(COUNTERS_WITHIN)).then_some(name))
+                scope.spawn(move || (name, scraper.ask_and_wait(COUNTERS_WITHIN)))
             };
             let asked: Vec<_> = scrapers.into_iter().map(ask).collect();
-            asked.into_iter().filter_map(|asked| asked.join().ok().flatten()).collect()
+            asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
         })
     }
 }
@@ -248,8 +256,8 @@ impl State {
         self.next += self.interval * (missed + 1);
     }
 
-    /// `is_thorough`: at a trial's beginning and end.
-    fn sample(&mut self, is_thorough: bool) {
+    /// `is_thorough`: at a trial's beginning and end. Returns the sample's instant.
+    fn sample(&mut self, is_thorough: bool) -> u64 {
         let at_ns = breme_sys::monotonic_ns();
         let needs_table =
             self.watched.values().any(|watched| watched.members.as_ref().is_some_and(Members::needs_table));
@@ -270,6 +278,7 @@ impl State {
         if is_written {
             self.rows.end_sample();
         }
+        at_ns
     }
 }
 
@@ -293,14 +302,53 @@ impl Watched {
             }
         }
         let Some(scraper) = &self.scraper else { return };
-        if let Some(mut scrape) = scraper.take() {
-            // What was asked for before a trial holds until its load begins.
-            if readings.as_ref().is_some_and(|readings| readings.counters.is_empty()) {
-                scrape.at_ns = round.at_ns;
-            }
+        if let Some(scrape) = scraper.take() {
             rows.iter_mut().for_each(|rows| rows.metrics(name, &scrape.exposed));
             readings.iter_mut().for_each(|readings| readings.counters.push(&scrape));
         }
         scraper.ask();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server whose counter and whose gauge say how often it was asked.
+    fn counting_its_questions() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for (number, stream) in (1..).zip(listener.incoming()) {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+                let content = format!("# TYPE asked counter\nasked_total {number}\nnumber {number}\n# EOF\n");
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close", content.len());
+                let _ = write!(stream, "{head}\r\n\r\n{content}");
+            }
+        });
+        url
+    }
+
+    /// Between what is asked for a beginning and the beginning itself the usual sample may come, and takes what is new.
+    #[test]
+    fn a_trial_begins_with_what_was_read_for_it_also_when_that_was_sampled_before() {
+        const SELDOM: Duration = Duration::from_secs(3600);
+        let folder = tempfile::tempdir().unwrap();
+        let instruments = Instruments::start(&folder.path().join("instruments.csv"), SELDOM).unwrap();
+        instruments.watch_subject("it", None, Some(&counting_its_questions())).unwrap();
+        let counted = instruments.ask_for_counters();
+        let first = counted["it"].as_ref().unwrap().exposed["number"].value;
+        instruments.shared.lock().sample(false);
+        instruments.begin_from(counted, 1, SELDOM);
+        let readings = instruments.end();
+        let (from, to) = readings.span_ns();
+        let counters = &readings.window(from, to).subjects["it"].counters;
+        assert_eq!(counters["asked_total"], counters["number"] - first, "{counters:?}");
+        assert!(counters["asked_total"] >= 2.0, "the end was asked for too: {counters:?}");
     }
 }

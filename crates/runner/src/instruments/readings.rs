@@ -8,6 +8,7 @@ use super::counters::Counters;
 use super::growth::growth_per_s;
 use super::machine::MachineSample;
 use super::members::Use;
+use super::scraper::Scrape;
 use super::track::{Sample, Track, between};
 
 /// What was sampled from the beginning of a trial to its end.
@@ -18,6 +19,8 @@ pub struct Readings {
     /// CPU time of processes that have nothing to do with the laboratory, at the beginning and at the end.
     pub(super) others_ns: (u64, u64),
     pub(super) faults: Vec<String>,
+    /// Whose counters could not be read at the beginning or at the end, and why.
+    pub(super) uncounted: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,6 +83,27 @@ impl Sample for MachineSample {
 }
 
 impl Readings {
+    /// What counters were at the beginning or at the end.
+    pub(super) fn take_counted(&mut self, counted: impl IntoIterator<Item = (String, Result<Scrape, String>)>) {
+        for (name, counted) in counted {
+            match (counted, self.watched.get_mut(&name)) {
+                (Ok(scrape), Some(watched)) => watched.counters.push(&scrape),
+                (Ok(_), None) => {}
+                (Err(why), _) => drop(self.uncounted.insert(name, why)),
+            }
+        }
+    }
+
+    /// Counters that lack their beginning or their end say less than what happened: nothing is told of them but why.
+    pub(super) fn leave_out_uncounted(&mut self) {
+        for (name, why) in std::mem::take(&mut self.uncounted) {
+            if let Some(watched) = self.watched.get_mut(&name) {
+                watched.counters = Counters::default();
+            }
+            self.faults.push(format!("the counters of {name} could not be read: {why}"));
+        }
+    }
+
     /// The first and the last sample, on the monotonic clock.
     #[must_use]
     pub fn span_ns(&self) -> (u64, u64) {

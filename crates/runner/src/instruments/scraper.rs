@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::exposition::{Exposed, parse};
 use crate::asking::Asker;
 
-/// How long a subject may take to answer.
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long a subject may take to answer, on a busy machine too.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// What was read, and when (between asking and answer, on the monotonic clock).
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +32,10 @@ struct Shared {
 struct State {
     asked: u64,
     answered: u64,
-    /// The newest that nobody has taken.
+    /// The newest.
     scrape: Option<Scrape>,
+    /// It was told to who samples.
+    is_taken: bool,
     /// Why the last one failed.
     fault: Option<String>,
     is_over: bool,
@@ -64,21 +66,20 @@ impl Scraper {
 
     /// What has come since this was called last.
     pub(super) fn take(&self) -> Option<Scrape> {
-        self.shared.lock().scrape.take()
+        let mut state = self.shared.lock();
+        let is_new = !std::mem::replace(&mut state.is_taken, true);
+        state.scrape.clone().filter(|_| is_new)
     }
 
-    /// Why the last one failed, if it has.
-    pub(super) fn fault(&self) -> Option<String> {
-        self.shared.lock().fault.clone()
-    }
-
-    /// Waits for an answer to what was asked now, and not before; whether it came.
-    pub(super) fn ask_and_wait(&self, within: Duration) -> bool {
+    /// Waits for a good answer to what was asked now, and not before. Who samples is told of it too.
+    ///
+    /// # Errors
+    /// Why none has come.
+    pub(super) fn ask_and_wait(&self, within: Duration) -> Result<Scrape, String> {
         let deadline = Instant::now() + within;
-        let was_under_way = self.is_under_way();
         // One that is under way was begun too early; where it fails the next one would, too.
-        if !self.wait_answered(deadline) || was_under_way && self.fault().is_some() {
-            return false;
+        if self.is_under_way() {
+            self.wait_answered(deadline)?;
         }
         self.ask();
         self.wait_answered(deadline)
@@ -89,13 +90,14 @@ impl Scraper {
         state.answered < state.asked
     }
 
-    fn wait_answered(&self, deadline: Instant) -> bool {
+    fn wait_answered(&self, deadline: Instant) -> Result<Scrape, String> {
         let mut state = self.shared.lock();
         while state.answered < state.asked {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            let left = deadline.checked_duration_since(Instant::now()).ok_or("no answer came in time")?;
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        let fault = || state.fault.clone().unwrap_or_else(|| String::from("nobody was asked"));
+        state.scrape.clone().filter(|_| state.fault.is_none()).ok_or_else(fault)
     }
 }
 
@@ -122,7 +124,9 @@ fn run(shared: &Shared, url: &str, asker: &Asker) {
         let mut state = shared.lock();
         state.answered = state.asked;
         match outcome {
-            Ok(exposed) => (state.scrape, state.fault) = (Some(Scrape { at_ns, exposed }), None),
+            Ok(exposed) => {
+                (state.scrape, state.is_taken, state.fault) = (Some(Scrape { at_ns, exposed }), false, None);
+            }
             Err(fault) => state.fault = Some(fault),
         }
         shared.changed.notify_all();

@@ -168,8 +168,18 @@ fn a_generator_that_has_ended_keeps_its_time() {
     assert!(machine.memory_available_min_bytes > 0 && machine.tcp_sockets_max > 0, "{machine:?}");
 }
 
-/// A server of counters: answers each scrape, but that of the third one late.
-fn counting_server(count: Arc<AtomicU64>, is_slow: bool) -> String {
+/// How a server of counters fails.
+#[derive(Clone, Copy, PartialEq)]
+enum Failing {
+    Never,
+    /// With a status, when it is asked for the first time.
+    AtFirst,
+    /// From the second time on it does not answer.
+    Later,
+}
+
+/// A server of counters.
+fn counting_server(count: Arc<AtomicU64>, failing: Failing) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/metrics", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -177,15 +187,16 @@ fn counting_server(count: Arc<AtomicU64>, is_slow: bool) -> String {
             let mut stream = stream.unwrap();
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
             while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
-            if is_slow && number > 0 {
+            if failing == Failing::Later && number > 0 {
                 // Held open and never answered.
                 std::thread::park();
             }
+            let status = if failing == Failing::AtFirst && number == 0 { 500 } else { 200 };
             let count = count.load(Ordering::Relaxed);
             let content = format!("# TYPE requests counter\nrequests_total{{a=\"b\"}} {count}\nopen 3\n# EOF\n");
             let _ = write!(
                 stream,
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{content}",
+                "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{content}",
                 content.len()
             );
         }
@@ -197,7 +208,7 @@ fn counting_server(count: Arc<AtomicU64>, is_slow: bool) -> String {
 fn a_subjects_own_counters_are_read_exactly() {
     let bench = Bench::new();
     let count = Arc::new(AtomicU64::new(10));
-    let url = counting_server(Arc::clone(&count), false);
+    let url = counting_server(Arc::clone(&count), Failing::Never);
     bench.instruments.watch_subject("specimen", None, Some(&url)).unwrap();
     bench.instruments.begin(1, FINE);
     count.store(1_010, Ordering::Relaxed);
@@ -210,9 +221,24 @@ fn a_subjects_own_counters_are_read_exactly() {
 }
 
 #[test]
+fn counters_whose_beginning_is_not_known_tell_nothing_but_why() {
+    let bench = Bench::new();
+    let url = counting_server(Arc::default(), Failing::AtFirst);
+    bench.instruments.watch_subject("specimen", None, Some(&url)).unwrap();
+    bench.instruments.begin(1, FINE);
+    // Samples within the trial are answered well, and are too late all the same.
+    let path = bench.folder.path().join("instruments.csv");
+    until(|| std::fs::read_to_string(&path).unwrap().contains(",metric,specimen"));
+    let readings = bench.instruments.end();
+    assert!(whole(&readings).counters.is_empty(), "{:?}", whole(&readings));
+    let told = readings.faults().join("\n");
+    assert!(told.contains("the counters of specimen could not be read") && told.contains("500"), "{told}");
+}
+
+#[test]
 fn a_slow_endpoint_delays_no_other_sample_and_is_told() {
     let bench = Bench::new();
-    let url = counting_server(Arc::default(), true);
+    let url = counting_server(Arc::default(), Failing::Later);
     let _subject = bench.start(&launcher(), "echo ready; exec sleep 1000");
     bench.instruments.watch_subject("slow", None, Some(&url)).unwrap();
     bench.instruments.watch_subject("gone", None, Some("http://127.0.0.1:1/metrics")).unwrap();

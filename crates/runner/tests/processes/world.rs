@@ -7,7 +7,11 @@ use breme_experiment::trial::{Cpus, ProcessSpec, Ready, ReadyCheck, Restart, Sub
 use breme_runner::{Hierarchy, Keeper, Launcher, Names, StartFault, Subject};
 
 /// Long: it is reached only when something is broken.
-pub const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(120);
+
+/// Times to do something within, each for where a busy machine is slower than the one before bears.
+pub const GROWING: [Duration; 4] =
+    [Duration::from_millis(50), Duration::from_millis(500), Duration::from_secs(5), Duration::from_secs(50)];
 
 pub fn keeper() -> Keeper {
     Keeper::program(Path::new(env!("CARGO_BIN_EXE_breme-keeper")))
