@@ -183,7 +183,7 @@ fn followers_of_chunks_read_them_as_they_come() {
         .connect()
         .wait(seconds(2))
         .send(GET)
-        .expect(text(chunked(&["Age: 1", "Cache-Status: breme; fwd=uri-miss; collapsed"]) + "3\r\nabc\r\n"))
+        .expect(text(chunked(&["Age: 2", "Cache-Status: breme; fwd=uri-miss; collapsed"]) + "3\r\nabc\r\n"))
         .expect(text("3\r\ndef\r\n0\r\n\r\n"))
         .part();
     let upstream = Acts::new()
@@ -257,7 +257,7 @@ fn a_stale_answer_while_it_is_refreshed_once() {
         .expect(stale("hit; ttl=-3"))
         .wait(seconds(6))
         .send(GET)
-        .expect(text(later(7, stored(fresh, "two", 5, "hit; ttl=95"))))
+        .expect(text(later(7, stored(fresh, "two", 6, "hit; ttl=94"))))
         .part();
     let validate = GET.replace("\r\n\r\n", "\r\nIf-None-Match: \"1\"\r\n\r\n");
     let upstream = Acts::new().expect(GET).send(origin(more, "one")).close(Close::Graceful);
@@ -339,7 +339,7 @@ fn the_clients_end_is_not_the_fills_while_others_read_it() {
         .connect()
         .wait(seconds(1))
         .send(GET)
-        .expect(text(stored(FRESH, "abcdef", 0, "fwd=uri-miss; collapsed")))
+        .expect(text(stored(FRESH, "abcdef", 1, "fwd=uri-miss; collapsed")))
         .part();
     let upstream = Acts::new().expect(GET).send(first).wait(seconds(10)).send(rest);
     let counts = play(vec![leader, follower], vec![upstream]);
