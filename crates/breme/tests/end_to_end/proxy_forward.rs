@@ -65,21 +65,23 @@ fn load_goes_through_tunnels() {
             ["load", "--driver", driver, "--proxy", &proxy, "--cacert", &ca, "-n", "50", "-c", "4", "--json", url];
         breme().args(arguments).output().unwrap()
     };
+    let mut tunnels = 0;
     for driver in DRIVERS.iter().copied() {
         let output = load(driver, &format!("https://localhost:{port}/bytes/13"));
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{driver}: {told}");
         let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(outcome["requests"]["answered"], 50, "{driver}: {outcome:#}");
-        assert!(
-            outcome["tls"]["version"].is_string() && outcome["connections"]["opened"] == 4,
-            "{driver}: {outcome:#}"
-        );
+        assert!(outcome["tls"]["version"].is_string(), "{driver}: {outcome:#}");
+        // The first ones may have asked for everything before the last one was there.
+        let opened = outcome["connections"]["opened"].as_u64().unwrap();
+        assert!((1..=4).contains(&opened), "{driver}: {outcome:#}");
+        tunnels += opened;
         let refused = load(driver, "https://localhost:1/");
         let told = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && told.contains("refused the tunnel with 403"), "{driver}: {told}");
     }
-    assert!(metrics(proxy.admin.unwrap())["breme_tunnels_total"] >= 12.0);
+    assert!(metrics(proxy.admin.unwrap())["breme_tunnels_total"] >= tunnels as f64);
 }
 
 #[test]
