@@ -5,8 +5,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
-use crate::Instant;
+use crate::{Instant, nanos};
 
 /// Deadlines by a small dense key (the index of a connection).
 ///
@@ -55,6 +56,17 @@ impl Timers {
     /// Forgets the deadline of `key`.
     pub fn clear(&mut self, key: u32) {
         self.set(key, Instant::FAR);
+    }
+
+    /// The wait that ends with the deadline of `key` was to last `before`, and is to last `after`, both from its beginning. Where there is no
+    /// deadline, since `before` was endless, it begins `now`.
+    pub fn change_wait(&mut self, key: u32, before: Duration, after: Duration, now: Instant) {
+        let deadline = match self.deadline(key) {
+            None => now + after,
+            Some(deadline) if after >= before => deadline + (after - before),
+            Some(deadline) => Instant::from_nanos(deadline.as_nanos().saturating_sub(nanos(before - after))),
+        };
+        self.set(key, deadline);
     }
 
     /// The deadline of `key`, if it has one.
@@ -120,6 +132,31 @@ mod tests {
         assert_eq!(timers.next(), Some(at(999)));
         assert_eq!(timers.pop_due(at(999)), Some(3));
         assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn a_wait_is_shortened_and_made_long_again_from_its_beginning() {
+        let mut timers = Timers::new();
+        let [short, long] = [10, 75].map(Duration::from_nanos);
+        timers.set(0, at(1_000) + long);
+        timers.change_wait(0, long, short, at(1_003));
+        assert_eq!(timers.deadline(0), Some(at(1_010)));
+        timers.change_wait(0, short, long, at(1_004));
+        assert_eq!(timers.deadline(0), Some(at(1_075)));
+        // It has lasted too long already.
+        timers.change_wait(0, long, short, at(1_050));
+        assert_eq!(timers.pop_due(at(1_050)), Some(0));
+    }
+
+    #[test]
+    fn a_wait_for_ever_begins_when_it_is_shortened() {
+        let mut timers = Timers::new();
+        let short = Duration::from_nanos(10);
+        timers.set(0, at(1_000) + Duration::MAX);
+        timers.change_wait(0, Duration::MAX, short, at(1_003));
+        assert_eq!(timers.deadline(0), Some(at(1_013)));
+        timers.change_wait(0, short, Duration::MAX, at(1_004));
+        assert_eq!(timers.deadline(0), None);
     }
 
     #[test]

@@ -160,6 +160,11 @@ impl Connection {
         receive_bytes_max.saturating_sub(self.retained.len())
     }
 
+    /// Whether it is over but for what its peer still sends.
+    pub(crate) fn is_lingering(&self) -> bool {
+        matches!(self.phase, Phase::Lingering { .. })
+    }
+
     /// Whether the kernel should be asked for bytes, were there any.
     pub(crate) fn wants_bytes(&self, receive_bytes_max: usize) -> bool {
         match self.phase {

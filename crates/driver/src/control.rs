@@ -81,6 +81,10 @@ impl Control {
         }
     }
 
+    pub(crate) fn shard_count(&self) -> usize {
+        self.mailboxes.len()
+    }
+
     pub(crate) fn ring_all(&self) {
         for mailbox in &self.mailboxes {
             mailbox.alarm.ring();

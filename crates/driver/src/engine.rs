@@ -85,6 +85,8 @@ pub(crate) struct Engine<N, P> {
     slack: Duration,
     /// For a node that wants to know when bytes came.
     stamps: Option<Stamps>,
+    /// What the node was told last: whether connections wait that nobody can serve.
+    is_crowded: bool,
     /// The node has been told.
     has_told_stop: bool,
     /// The shard ends: nothing but the end of its connections is told to the node any more.
@@ -116,6 +118,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             stop_deadline: None,
             slack: Duration::ZERO,
             stamps,
+            is_crowded: false,
             has_told_stop: false,
             is_exiting: false,
             has_exited: false,
@@ -178,6 +181,16 @@ impl<N: Node, P: Port> Engine<N, P> {
             self.run_actions();
         }
         self.messages = messages;
+    }
+
+    /// Whether connections wait that nobody can serve. The node is told when that changes.
+    pub(crate) fn handle_crowd(&mut self, is_crowded: bool) {
+        if is_crowded != self.is_crowded && !self.is_exiting {
+            self.is_crowded = is_crowded;
+            self.read_clock();
+            self.node.handle_crowded(self.now, is_crowded, &mut self.actions);
+            self.run_actions();
+        }
     }
 
     /// Tells the node to stop, once, when those who are shaking hands are in; the listeners are closed already.
@@ -303,8 +316,9 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.table.len()
     }
 
-    pub(crate) fn contains(&self, id: ConnectionId) -> bool {
-        self.table.contains(id)
+    /// Connections that are over but for what their peers still send, which is read into nothing.
+    pub(crate) fn lingering_count(&self) -> usize {
+        self.table.iter().filter(|(_, connection)| connection.is_lingering()).count()
     }
 
     pub(crate) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {

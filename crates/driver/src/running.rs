@@ -102,7 +102,7 @@ fn start_threads<N: Node + Send + 'static>(
     }
     if let Some(handoff) = handoff {
         let sockets = listeners.into_iter().map(Listener::into_socket).collect();
-        start.spawn_acceptor(Acceptor::new(sockets, handoff, control, settings.backlog))?;
+        start.spawn_acceptor(Acceptor::new(sockets, handoff, control, clock, settings.backlog))?;
     }
     Ok(start.running)
 }

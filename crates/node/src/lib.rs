@@ -4,7 +4,7 @@
 //! the clock and the threads, and moves bytes. Nodes know no sockets, clocks or threads; drivers know no HTTP.
 //!
 //! ```text
-//!              accepted, connected, received, sent, closed, deadline, woken, stopping
+//!          accepted, connected, received, sent, closed, deadline, woken, crowded, stopping
 //!   driver  ───────────────────────────────────────────────────────────────────────►  node
 //!           ◄───────────────────────────────────────────────────────────────────────
 //!              Actions: send, connect, pause, resume, finish, close, wake, exit  +  next_deadline
@@ -27,6 +27,8 @@
 //! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can be earlier
 //!   ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of
 //!   events; [`Node::handle_deadline`] comes at that instant or a little later.
+//! - **Crowds.** Only the driver sees who has connected and cannot be let in; only the node knows which of its clients have nothing under
+//!   way. So the driver tells when a crowd begins and ends ([`Node::handle_crowded`]), and the node lets go whom it can spare.
 //!
 //! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node can
 //! [wake](Actions::wake) another shard's.
@@ -90,6 +92,12 @@ pub trait Node {
 
     /// Another shard, or somebody outside, sent a wake-up with this message.
     fn handle_woken(&mut self, _now: Instant, _message: u64, _actions: &mut Actions) {}
+
+    /// Connections wait that nobody can serve as long as those that are open stay; or (`is_crowded` is false) none does any more.
+    ///
+    /// A server then lets clients that have nothing under way stay for a short time only. It may be told of a crowd a moment late, or not
+    /// of one that was over soon; it is never told the same twice in a row, and the first word is that of a beginning.
+    fn handle_crowded(&mut self, _now: Instant, _is_crowded: bool, _actions: &mut Actions) {}
 
     /// The program is to end: finish what was accepted, close what is idle, start nothing new. The listeners are
     /// closed already. The driver returns when the last connection is gone (or at its own limit of time), or at [`Actions::exit`].

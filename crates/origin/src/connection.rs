@@ -99,6 +99,11 @@ impl Connection {
         }
     }
 
+    /// The time runs in which a request should begin.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.is_open && matches!(self.waiting, Waiting::Idle) && !self.queue_is_long
+    }
+
     /// An answer is on its way: requests behind it must wait.
     pub(crate) const fn is_blocked(&self) -> bool {
         matches!(self.waiting, Waiting::Delay(_) | Waiting::Pattern { .. })

@@ -34,6 +34,8 @@ pub struct Origin {
     recent: Recent,
     familiar: Familiar,
     random: Random,
+    /// Others wait for the places of those who are connected.
+    is_crowded: bool,
     is_stopping: bool,
 }
 
@@ -48,6 +50,7 @@ impl Origin {
             recent: Recent::new(seed, counts.clone()),
             familiar: Familiar::new(seed, shared.settings.familiar_bytes_max),
             random: Random::stream(seed, shard.id.0 as u64),
+            is_crowded: false,
             is_stopping: false,
             shared,
             counts,
@@ -68,6 +71,7 @@ impl Origin {
             recent: &mut self.recent,
             familiar: &mut self.familiar,
             random: &mut self.random,
+            is_crowded: self.is_crowded,
             is_stopping: self.is_stopping,
             now,
             actions,
@@ -130,6 +134,19 @@ impl Node for Origin {
         }
     }
 
+    /// Who asks for nothing counts as idle from the moment at which it connected: browsers open spare connections, and whoever holds a place
+    /// without a word would else hold it the longest.
+    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, _actions: &mut Actions) {
+        let limits = &self.shared.settings.limits;
+        let [before, after] = [self.is_crowded, is_crowded].map(|is_crowded| limits.idle_patience(is_crowded));
+        self.is_crowded = is_crowded;
+        if !self.is_stopping {
+            for connection in self.connections.iter().flatten().filter(|connection| connection.is_idle()) {
+                self.timers.change_wait(connection.id.key(), before, after, now);
+            }
+        }
+    }
+
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.is_stopping = true;
         for index in 0..self.connections.len() {
@@ -157,6 +174,7 @@ struct Turn<'a> {
     recent: &'a mut Recent,
     familiar: &'a mut Familiar,
     random: &'a mut Random,
+    is_crowded: bool,
     is_stopping: bool,
     now: Instant,
     actions: &'a mut Actions,

@@ -64,6 +64,8 @@ pub struct ProxyCounts {
     pub requests_repeated: u64,
     /// Answers that were.
     pub answers_repeated: u64,
+    /// Idle clients whose connections were closed early, since others waited for their places.
+    pub crowded_out: u64,
     /// Connections to upstreams that wait for a request.
     pub pool_idle: u64,
     /// Connections to upstreams that have one.
@@ -149,6 +151,7 @@ pub(crate) struct ShardCounts {
     pub(crate) second_choices: Count,
     pub(crate) requests_repeated: Count,
     pub(crate) answers_repeated: Count,
+    pub(crate) crowded_out: Count,
     pub(crate) pool_idle: Count,
     pub(crate) upstreams_open: Count,
     pub(crate) bad_gateway: Count,
@@ -255,6 +258,7 @@ impl Counters {
             second_choices: self.sum(|shard| &shard.second_choices),
             requests_repeated: self.sum(|shard| &shard.requests_repeated),
             answers_repeated: self.sum(|shard| &shard.answers_repeated),
+            crowded_out: self.sum(|shard| &shard.crowded_out),
             pool_idle: idle,
             pool_busy: self.sum(|shard| &shard.upstreams_open).saturating_sub(idle),
             bad_gateway: self.sum(|shard| &shard.bad_gateway),

@@ -125,7 +125,8 @@ impl Node for ProxyNode {
             Client { is_secured, is_trusted, is_counted: entrance == Entrance::Counted, ..Client::new(id, accepted) };
         let key = ClientKey::of(self.state.clients.insert(client));
         self.state.set_owner(id, Owner::Client(key));
-        self.state.client_timers.set(key.timer(), now + self.shared.settings.limits.idle_timeout);
+        let patience = self.shared.settings.limits.idle_patience(self.state.is_crowded);
+        self.state.client_timers.set(key.timer(), now + patience);
     }
 
     fn handle_connected(
@@ -198,6 +199,10 @@ impl Node for ProxyNode {
         } else {
             self.turn(now, actions).handle_message(message);
         }
+    }
+
+    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, actions: &mut Actions) {
+        self.turn(now, actions).handle_crowd(is_crowded);
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {

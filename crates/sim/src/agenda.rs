@@ -27,6 +27,10 @@ pub(crate) enum Event {
     StopLimit {
         host_index: usize,
     },
+    Crowd {
+        host_index: usize,
+        is_crowded: bool,
+    },
     /// A connection attempt reaches the listener.
     Knock {
         link_index: usize,

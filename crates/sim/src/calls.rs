@@ -57,6 +57,18 @@ impl Simulation {
         }
     }
 
+    /// Tells every shard, unless that is what it was told last.
+    pub(crate) fn crowd(&mut self, host_index: usize, is_crowded: bool) {
+        if std::mem::replace(&mut self.hosts[host_index].is_crowded, is_crowded) == is_crowded {
+            return;
+        }
+        for shard_index in self.hosts[host_index].shards.clone() {
+            self.call(shard_index, None, What::Crowded(is_crowded), |node, now, actions| {
+                node.handle_crowded(now, is_crowded, actions);
+            });
+        }
+    }
+
     /// A stopping host's time is over.
     pub(crate) fn drop_host(&mut self, host_index: usize) {
         for shard_index in self.hosts[host_index].shards.clone() {

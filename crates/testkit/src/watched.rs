@@ -21,6 +21,7 @@ pub struct Watched<N> {
     dialled: BTreeSet<u64>,
     now: Instant,
     started: bool,
+    is_crowded: bool,
     exited: bool,
     /// What was answered when the driver last asked. It asks by shared reference, hence the cell.
     deadline: Cell<Option<Instant>>,
@@ -55,6 +56,8 @@ pub struct Record {
     pub deadline_count: usize,
     /// Messages of wake-ups, in order.
     pub woken: Vec<u64>,
+    /// Crowds that began.
+    pub crowd_count: usize,
     /// Calls of `handle_stopping`.
     pub stopping_count: usize,
 }
@@ -82,6 +85,7 @@ impl<N> Watched<N> {
             dialled: BTreeSet::new(),
             now: Instant::ZERO,
             started: false,
+            is_crowded: false,
             exited: false,
             deadline: Cell::new(None),
         }
@@ -300,6 +304,16 @@ impl<N: Node> Node for Watched<N> {
         self.note_actions(actions, from);
     }
 
+    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, actions: &mut Actions) {
+        self.enter(now, "handle_crowded");
+        let was_crowded = std::mem::replace(&mut self.is_crowded, is_crowded);
+        self.require(is_crowded != was_crowded, || format!("handle_crowded told {is_crowded} again"));
+        self.record.crowd_count += usize::from(is_crowded);
+        let from = actions.len();
+        self.node.handle_crowded(now, is_crowded, actions);
+        self.note_actions(actions, from);
+    }
+
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
         self.enter(now, "handle_stopping");
         self.record.stopping_count += 1;
@@ -349,6 +363,10 @@ mod tests {
 
         fn start(&mut self, nanos: u64) {
             self.watched.handle_started(Instant::from_nanos(nanos), &mut self.actions);
+        }
+
+        fn crowd(&mut self, is_crowded: bool) {
+            self.watched.handle_crowded(self.watched.now, is_crowded, &mut self.actions);
         }
 
         fn accept(&mut self, id: ConnectionId) {
@@ -467,5 +485,6 @@ mod tests {
         let mut late = Driver::open();
         late.watched.now = Instant::from_nanos(9);
         check(late, |driver| driver.start(3), "the instant went back");
+        check(Driver::open(), |driver| driver.crowd(false), "told false again");
     }
 }

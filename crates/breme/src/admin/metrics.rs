@@ -30,6 +30,12 @@ impl<'a> Families<'a> {
         self.one(name, help, None, &ConstCounter::new(value))
     }
 
+    /// What every server counts of [crowds](breme_node::Node::handle_crowded).
+    pub fn crowded_out(&mut self, count: u64) -> fmt::Result {
+        let help = "Idle clients whose connections were closed early, since others waited for their places.";
+        self.counter("clients_crowded_out", help, count)
+    }
+
     /// The same in a unit, which becomes a part of the name.
     pub fn counter_of(&mut self, unit: &Unit, name: &str, help: &str, value: u64) -> fmt::Result {
         self.one(name, help, Some(unit), &ConstCounter::new(value))

@@ -49,6 +49,7 @@ fn clients(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let limited = [("requests", counts.requests_limited), ("connections", counts.connections_limited)];
     let limited = limited.map(|(kind, count)| ([("kind", kind.to_owned())], count));
     families.counters("clients_limited", "Requests and connections past the limits of their client.", limited)?;
+    families.crowded_out(counts.crowded_out)?;
     families.counter(
         "requests_queued",
         "Requests that had to wait while every upstream was full.",

@@ -84,7 +84,7 @@ pub struct ConnectionFlags {
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::duration, help_heading = "Limits")]
     body_timeout: Duration,
 
-    /// How long a connection may stay without a request
+    /// How long a connection may stay without a request; with threads 200ms at most while others wait for one
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::duration, help_heading = "Limits")]
     idle_timeout: Duration,
 

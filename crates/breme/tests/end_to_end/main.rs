@@ -8,6 +8,7 @@ mod cache_suite;
 mod caller;
 mod clean_end;
 mod conformance;
+mod crowding;
 mod directed;
 mod errors;
 mod faulty_origin;

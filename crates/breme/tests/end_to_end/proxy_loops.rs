@@ -179,11 +179,12 @@ fn a_loop_that_cannot_be_known_is_answered_by_the_limits_and_ends_with_its_cause
     }
 }
 
-/// Every thread of the pool waits for an answer that only another one of them could give.
+/// Every thread of the pool waits for an answer that only another one of them could give. Afterwards connections that wait in the pools hold
+/// threads, and would for ever: they are given up since others wait.
 #[test]
 fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     let (_folder, token) = token_file();
-    let few = ["--threads", "2", "--response-timeout", "500ms"];
+    let few = ["--threads", "2", "--response-timeout", "500ms", "--idle-timeout", "1000h", "--pool-timeout", "1000h"];
     let [one, two] = [(); 2].map(|()| {
         let nobody = format!("--upstream=http://{}", free_address());
         let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", &token];
@@ -200,7 +201,8 @@ fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     require_loop_found_at_last(&one);
 }
 
-/// Connections that wait in the pools hold threads until they are given up. Until then a request may find none.
+/// Requests that nobody waits for any more, but that stood in a queue, may come first, and a request that waits for a thread at both proxies
+/// behind them runs into its time-out.
 fn require_loop_found_at_last(proxy: &Site) {
     let begun = Instant::now();
     loop {

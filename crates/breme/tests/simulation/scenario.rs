@@ -1,6 +1,7 @@
 //! What a seed asks for: a workload, a site, limits, shards.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
@@ -25,6 +26,8 @@ pub struct Scenario {
     /// The file is handed over as an open file, not as bytes.
     pub file_is_open: bool,
     pub stop_at: Option<Instant>,
+    /// From when to when others wait for places at the server.
+    pub crowds: Vec<Range<Instant>>,
 }
 
 impl Scenario {
@@ -40,6 +43,7 @@ impl Scenario {
             file: file.clone(),
             file_is_open: random.chance(0.3),
             stop_at: None,
+            crowds: Vec::new(),
         };
         ask_for_something(&mut scenario.load, random, &file.0, content_bytes_max);
         if random.chance(0.4) {
@@ -51,6 +55,20 @@ impl Scenario {
     /// Ends also after this time, since requests that get no answer would be waited for.
     pub fn for_at_most(mut self, duration: Duration) -> Self {
         self.load.duration = Some(duration);
+        self
+    }
+
+    /// Others wait for places at the server now and then, and its clients take their time.
+    pub fn crowded(mut self, seed: u64) -> Self {
+        let random = &mut Random::stream(seed, STREAM + 2);
+        let mut at = 0;
+        for _ in 0..1 + random.below(6) {
+            let begin = at + 1 + random.below(500_000_000);
+            at = begin + 1 + random.below(500_000_000);
+            self.crowds.push(Instant::from_nanos(begin)..Instant::from_nanos(at));
+        }
+        self.load.think = Some(Think { min: Duration::ZERO, max: Duration::from_millis(random.below(600)) });
+        self.load.open_loop = None;
         self
     }
 

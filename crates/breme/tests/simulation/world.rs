@@ -23,6 +23,8 @@ pub struct Ending {
     /// Answers that were not as expected.
     pub wrong_answers: u64,
     pub answered_by_server: u64,
+    /// Idle clients that had to go since others waited.
+    pub crowded_out: u64,
     pub digest: u64,
 }
 
@@ -44,6 +46,10 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
     if let Some(at) = scenario.stop_at {
         simulation.stop_at(server, at);
     }
+    for crowd in &scenario.crowds {
+        simulation.crowd_at(server, crowd.start, true);
+        simulation.crowd_at(server, crowd.end, false);
+    }
     let summary = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}\n{scenario:?}"));
     let loads = simulation.take(client);
     for violations in loads.iter().map(Watched::final_violations) {
@@ -64,6 +70,7 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
         failed,
         wrong_answers: wrong.iter().map(|(_, count)| count).sum(),
         answered_by_server: site.answered(),
+        crowded_out: site.counts().crowded_out,
         digest: simulation.trace().digest(),
     }
 }

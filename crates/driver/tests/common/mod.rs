@@ -54,6 +54,7 @@ pub enum Event<'a> {
     Closed(ConnectionId, CloseReason),
     Deadline,
     Woken(u64),
+    Crowded(bool),
     Stopping,
 }
 
@@ -127,6 +128,10 @@ impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Node for Scripted<F> {
 
     fn handle_woken(&mut self, now: Instant, message: u64, actions: &mut Actions) {
         self.call(now, actions, Event::Woken(message));
+    }
+
+    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, actions: &mut Actions) {
+        self.call(now, actions, Event::Crowded(is_crowded));
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {

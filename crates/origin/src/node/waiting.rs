@@ -34,8 +34,8 @@ impl Turn<'_> {
         if self.is_stopping && linger.is_zero() {
             self.close(Close::Graceful);
         } else if !self.connection.queue_is_long {
-            let patience = if self.is_stopping { linger } else { self.shared.settings.limits.idle_timeout };
-            self.set_deadline(self.now + patience);
+            let patience = self.shared.settings.limits.idle_patience(self.is_crowded);
+            self.set_deadline(self.now + if self.is_stopping { linger } else { patience });
         }
     }
 
@@ -89,12 +89,20 @@ impl Turn<'_> {
     pub(super) fn handle_deadline(&mut self) {
         let limits = &self.shared.settings.limits;
         match &self.connection.waiting {
-            Waiting::Idle | Waiting::Drained => self.close(Close::Graceful),
+            Waiting::Idle => self.end_idleness(),
+            Waiting::Drained => self.close(Close::Graceful),
             Waiting::Head => self.refuse(Refusal::new(RefusalReason::HeadTimeout)),
             Waiting::Content(exchange) => self.refuse(Refusal::new(exchange.lateness(self.now, limits))),
             Waiting::Delay(_) => self.end_delay(),
             Waiting::Pattern { .. } => self.send_more_pattern(),
         }
+    }
+
+    fn end_idleness(&mut self) {
+        if self.is_crowded && !self.is_stopping {
+            self.counts.crowded_out.add();
+        }
+        self.close(Close::Graceful);
     }
 
     fn end_delay(&mut self) {

@@ -97,6 +97,11 @@ impl Peer {
         self.act(|node, now, actions| node.handle_stopping(now, actions));
     }
 
+    /// Others begin to wait for this peer's place, or no longer do.
+    pub fn crowd(&mut self, is_crowded: bool) {
+        self.act(|node, now, actions| node.handle_crowded(now, is_crowded, actions));
+    }
+
     /// Lets time pass, with every deadline on the way.
     pub fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;

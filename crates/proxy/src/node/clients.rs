@@ -189,7 +189,7 @@ impl Turn<'_> {
     /// All that has come was used, or must wait.
     fn wait_for_more(&mut self, key: ClientKey) {
         let limits = &self.shared.settings.limits;
-        let is_stopping = self.node.is_stopping;
+        let (is_crowded, is_stopping) = (self.node.is_crowded, self.node.is_stopping);
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
         if let Some(exchange) = client.exchange {
             if client.http.awaiting_content() {
@@ -202,7 +202,7 @@ impl Turn<'_> {
         } else if client.http.in_head() || client.has_pending {
             (Waiting::Head, limits.head_timeout)
         } else {
-            (Waiting::Idle, limits.idle_timeout)
+            (Waiting::Idle, limits.idle_patience(is_crowded))
         };
         if waiting == Waiting::Idle && is_stopping {
             return self.close_client(key, Close::Graceful);
@@ -219,9 +219,28 @@ impl Turn<'_> {
     pub(super) fn handle_client_deadline(&mut self, key: ClientKey) {
         let Some(client) = self.client(key) else { return };
         match client.waiting {
-            Waiting::Idle | Waiting::Drained => self.close_client(key, Close::Graceful),
+            Waiting::Idle => self.end_idleness(key),
+            Waiting::Drained => self.close_client(key, Close::Graceful),
             Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout), b""),
             Waiting::Exchange => {}
+        }
+    }
+
+    fn end_idleness(&mut self, key: ClientKey) {
+        if self.node.is_crowded {
+            self.node.counts.crowded_out.add();
+        }
+        self.close_client(key, Close::Graceful);
+    }
+
+    /// Others begin to wait for the places of those who are connected, or none does any more. Who asks for nothing counts as idle from the moment
+    /// at which it connected: browsers open spare connections, and whoever holds a place without a word would else hold it the longest.
+    pub(super) fn handle_crowd(&mut self, is_crowded: bool) {
+        let limits = &self.shared.settings.limits;
+        let was_crowded = std::mem::replace(&mut self.node.is_crowded, is_crowded);
+        let [before, after] = [was_crowded, is_crowded].map(|is_crowded| limits.idle_patience(is_crowded));
+        for (index, _) in self.node.clients.iter().filter(|(_, client)| client.is_idle()) {
+            self.node.client_timers.change_wait(ClientKey::of(index).timer(), before, after, self.now);
         }
     }
 
@@ -236,7 +255,7 @@ impl Turn<'_> {
         // It is the peer who must read, and the driver who waits for that.
         let patience = match client.waiting {
             _ if is_long => return self.node.client_timers.clear(key.timer()),
-            Waiting::Idle | Waiting::Exchange => limits.idle_timeout,
+            Waiting::Idle | Waiting::Exchange => limits.idle_patience(self.node.is_crowded),
             Waiting::Head => limits.head_timeout,
             Waiting::Drained => limits.body_timeout,
         };

@@ -295,6 +295,13 @@ impl Client {
     }
 }
 
+impl Client {
+    /// The time runs in which a request should begin.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting == Waiting::Idle && !self.has_pending && !self.queue_is_long
+    }
+}
+
 impl Server {
     pub(crate) fn new(id: ConnectionId, endpoint: EndpointKey) -> Self {
         Self {

@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) standing: StandingAnswers,
     /// Exchanges so far, so that a message for one is not taken for another's.
     pub(super) exchange_count: u32,
+    /// Others wait for the places of the clients that are connected.
+    pub(super) is_crowded: bool,
     pub(super) is_stopping: bool,
 }
 
@@ -68,6 +70,7 @@ impl State {
             familiar: Familiar::new(shared.settings.seed),
             standing: StandingAnswers::new(shared.settings.seed),
             exchange_count: 0,
+            is_crowded: false,
             is_stopping: false,
         }
     }

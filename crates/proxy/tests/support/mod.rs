@@ -9,6 +9,7 @@ mod upstream;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub struct Play {
     pub clients: Vec<Script>,
     /// A forward proxy's: names with the addresses to which they lead; none of an upstream means the first one's.
     pub names: Names,
+    /// From when to when others wait for places at the proxy.
+    pub crowd: Option<Range<Duration>>,
     /// When the proxy is told to stop.
     pub stops_at: Option<Duration>,
     pub cache: Option<Arc<Cache>>,
@@ -73,6 +76,7 @@ impl Play {
             has_dead_upstream: false,
             clients,
             names: Names::default(),
+            crowd: None,
             stops_at: None,
             cache: None,
         }
@@ -127,6 +131,10 @@ impl Play {
             nobody: Simulation::nobody(),
             stop_server: Arc::new(move || stopper.stop()),
         };
+        if let Some(crowd) = self.crowd {
+            simulation.crowd_at(server, Instant::ZERO + crowd.start, true);
+            simulation.crowd_at(server, Instant::ZERO + crowd.end, false);
+        }
         if let Some(at) = self.stops_at {
             simulation.stop_at(server, Instant::ZERO + at);
         }

@@ -1,0 +1,154 @@
+//! More connections than there are places for: what nodes are told, and that those who wait get the places that nodes give up.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use breme_driver::{Kind, Settings};
+use breme_node::{Close, ConnectionId, ShardId};
+use common::{Context, Event, connect, drain, echo, read_all, serve, settings, words};
+
+/// Sends back what comes, and lets its clients go while others wait, if it `may`.
+fn yielding(may: impl Fn(ShardId) -> bool) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
+    let mut open: Vec<ConnectionId> = Vec::new();
+    move |context, event| {
+        match event {
+            Event::Accepted(id) => open.push(id),
+            Event::Closed(id, _) => open.retain(|&other| other != id),
+            Event::Crowded(true) if may(context.shard.id) => {
+                open.iter().for_each(|&id| context.actions.close(id, Close::Graceful));
+            }
+            _ => {}
+        }
+        echo(context, event)
+    }
+}
+
+fn ask(stream: &mut TcpStream, text: &[u8]) {
+    stream.write_all(text).unwrap();
+    let mut answer = vec![0; text.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, text);
+}
+
+/// Clients that are being served, and go on to hold their places.
+fn served(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let mut clients: Vec<TcpStream> = (0..count).map(|_| connect(address)).collect();
+    clients.iter_mut().for_each(|client| ask(client, b"first"));
+    clients
+}
+
+/// Lingering must not hold a place: the clients here never close their connections by themselves.
+fn endless(threads: usize) -> Settings {
+    Settings { closing_timeout: Duration::from_secs(3_600), ..settings(threads) }
+}
+
+#[test]
+fn who_waits_gets_the_place_of_one_that_is_let_go() {
+    let (running, address) = serve(Kind::Threads, &endless(2), || yielding(|_| true));
+    let mut holding = served(address, 2);
+    let mut newcomers = served(address, 2);
+    // They hear of their end in order, and nothing else.
+    holding.iter_mut().for_each(|client| assert_eq!(read_all(client), b""));
+    newcomers.iter_mut().for_each(|client| ask(client, b"again"));
+    drop((holding, newcomers));
+    drain(running);
+}
+
+/// A pool is called a few threads at a time: all of them in the end, whoever it is that can give up its place.
+#[test]
+fn every_thread_of_a_large_pool_hears_of_a_crowd() {
+    const COUNT: usize = 70;
+    for willing in [0, COUNT / 2, COUNT - 1] {
+        let (running, address) =
+            serve(Kind::Threads, &endless(COUNT), || yielding(move |shard| shard == ShardId(willing)));
+        let holding = served(address, COUNT);
+        let newcomer = served(address, 1);
+        drop((holding, newcomer));
+        drain(running);
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Accepted,
+    Crowded(bool),
+    Received(Vec<u8>),
+}
+
+/// Yields, and tells what it is told.
+fn telling(say: Sender<Told>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
+    let mut yielding = yielding(|_| true);
+    move |context, event| {
+        match event {
+            Event::Accepted(_) => say.send(Told::Accepted).unwrap(),
+            Event::Crowded(is_crowded) => say.send(Told::Crowded(is_crowded)).unwrap(),
+            Event::Received(_, received) if !received.bytes.is_empty() => {
+                say.send(Told::Received(received.bytes.to_vec())).unwrap();
+            }
+            _ => {}
+        }
+        yielding(context, event)
+    }
+}
+
+#[test]
+fn the_end_of_a_crowd_is_told_before_anything_of_the_one_who_waited() {
+    let (say, heard) = words();
+    let (running, address) = serve(Kind::Threads, &endless(1), || telling(say.clone()));
+    let first = served(address, 1);
+    let second = served(address, 1);
+    drop((first, second));
+    drain(running);
+    drop(say);
+    let served = || Told::Received(b"first".to_vec());
+    let expected = [Told::Accepted, served(), Told::Crowded(true), Told::Accepted, Told::Crowded(false), served()];
+    assert_eq!(heard.rest(), expected);
+}
+
+#[test]
+fn nobody_is_told_of_a_crowd_while_there_is_a_place_for_each() {
+    let (say, heard) = words();
+    let (running, address) = serve(Kind::Threads, &settings(8), || telling(say.clone()));
+    let clients = served(address, 8);
+    drop(clients);
+    drain(running);
+    drop(say);
+    assert!(heard.rest().iter().all(|told| !matches!(told, Told::Crowded(_))));
+}
+
+/// A peer that does not look at its connection does not hold the place of one that is over; but not without a bound.
+#[test]
+fn a_thread_takes_the_next_one_while_others_have_not_closed_theirs() {
+    const LINGERING_MAX: usize = 8;
+    let (running, address) = serve(Kind::Threads, &endless(1), || {
+        |context: &mut Context<'_>, event: Event<'_>| {
+            if let Event::Received(id, received) = &event
+                && !received.bytes.is_empty()
+            {
+                context.actions.send(*id).extend_from_slice(received.bytes);
+                context.actions.close(*id, Close::Graceful);
+                return received.bytes.len();
+            }
+            echo(context, event)
+        }
+    });
+    let mut over = Vec::new();
+    for _ in 0..=LINGERING_MAX {
+        let mut client = connect(address);
+        client.write_all(b"once").unwrap();
+        assert_eq!(read_all(&mut client), b"once");
+        over.push(client);
+    }
+    let mut next = connect(address);
+    next.write_all(b"next").unwrap();
+    drop(over.pop());
+    assert_eq!(read_all(&mut next), b"next");
+    drop((over, next));
+    drain(running);
+}

@@ -1,0 +1,78 @@
+//! Which clients must go while others wait for their places, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+mod support;
+
+use std::time::Duration;
+
+use breme_http1::{CROWDED_IDLE_TIMEOUT, Limits};
+use breme_node::Close;
+use breme_proxy::Settings;
+use breme_testkit::{Ending, Script};
+use support::{Acts, Play, head, silent, text};
+
+const GET: &str = "GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: x\r\n\r\nhello";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// No client that is idle goes by itself; a script that waited for that would have failed before.
+fn patient() -> Settings {
+    let limits = Limits { idle_timeout: Duration::MAX, head_timeout: 60 * SECOND, ..Limits::default() };
+    Settings { limits, ..silent() }
+}
+
+fn client() -> Script {
+    Script::new().connect()
+}
+
+/// It is told to go, and goes.
+fn leaves(script: Script) -> Script {
+    script.expect_end().close(Close::Graceful).expect_closed(Ending::Any)
+}
+
+#[test]
+fn who_asks_for_nothing_goes_and_who_is_being_served_stays() {
+    let spare = leaves(client());
+    let idle = leaves(client().send(GET).expect(HELLO));
+    let begun = client().send("GET /a HT").wait(8 * SECOND).send(&GET[9..]).expect(HELLO).part();
+    let asked = Script::new().wait(SECOND).connect().send(GET).expect(HELLO).part();
+    let upstream = vec![
+        Acts::new().expect(GET).send(HELLO).expect_end(),
+        Acts::new().expect(GET).wait(9 * SECOND).send(HELLO).expect_end(),
+        Acts::new().expect(GET).send(HELLO).expect_end(),
+    ];
+    // Each request has a connection of its own to the upstream.
+    let mut settings = patient();
+    settings.pool.idle_max = 0;
+    let clients = vec![spare, idle, begun, asked];
+    let play = Play { settings, crowd: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
+    let counts = play.run();
+    assert_eq!((counts.crowded_out, counts.answers[1].count), (2, 3));
+}
+
+#[test]
+fn a_tunnel_is_no_idle_client() {
+    let asks = head(&["GET /chat HTTP/1.1", "Host: a.example", "Connection: upgrade", "Upgrade: chat"]);
+    let switches = head(&["HTTP/1.1 101 Switching Protocols", "Connection: upgrade", "Upgrade: chat"]);
+    let talks = |script: Script| script.send("ping").expect("pong");
+    let script = talks(client().send(text(&asks)).expect(text(&switches)));
+    let script = talks(script.wait(10 * SECOND)).part();
+    let upstream = Acts::new().expect(&asks).send(&switches).expect("ping").send("pong");
+    let upstream = upstream.expect("ping").send("pong").expect_end();
+    let counts =
+        Play { settings: patient(), crowd: Some(SECOND..8 * SECOND), ..Play::new(vec![script], vec![upstream]) }.run();
+    assert_eq!(counts.crowded_out, 0);
+}
+
+#[test]
+fn after_the_crowd_the_ordinary_time_holds_again() {
+    let just_idle = client().send(GET).expect(HELLO).wait(10 * SECOND).send(GET).expect(HELLO).part();
+    let upstream = vec![Acts::new().expect(GET).send(HELLO).expect(GET).send(HELLO).expect_end()];
+    let mut settings = patient();
+    settings.pool.idle_timeout = 60 * SECOND;
+    // Begins and ends while the client has been idle for less than it may.
+    let crowd = CROWDED_IDLE_TIMEOUT / 4..CROWDED_IDLE_TIMEOUT / 2;
+    let play = Play { settings, crowd: Some(crowd), ..Play::new(vec![just_idle], upstream) };
+    assert_eq!(play.run().crowded_out, 0);
+}
