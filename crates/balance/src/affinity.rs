@@ -1,4 +1,5 @@
-//! How a client is known again, so that it comes back to the upstream that served it: by a cookie of the balancer's own, or by an application's.
+//! How a client is known again, so that it comes back to the upstream that served it: by a cookie of the balancer's
+//! own, or by an application's.
 
 use std::fmt;
 use std::time::Duration;

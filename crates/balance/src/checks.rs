@@ -1,8 +1,9 @@
-//! Active checks as pure state: what is due when, and what the results mean. Somebody else asks the question over a connection.
+//! Active checks as pure state: what is due when, and what the results mean. Somebody else asks the question over a
+//! connection.
 //!
-//! An upstream counts as up until its first check has ended, and that one decides by itself: who starts a proxy in front of a dead server
-//! learns it at once. From then on `fall` failed checks in a row take it out and `rise` good ones bring it back. A check that nobody
-//! tells the end of has failed when its time is over.
+//! An upstream counts as up until its first check has ended, and that one decides by itself: who starts a proxy in
+//! front of a dead server learns it at once. From then on `fall` failed checks in a row take it out and `rise` good
+//! ones bring it back. A check that nobody tells the end of has failed when its time is over.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -13,7 +13,8 @@ pub struct Hints<'a> {
     pub key_hash: u64,
     /// The values of the request's Cookie fields. Read only if [`Group::reads_cookies`](crate::Group::reads_cookies).
     pub cookies: &'a [&'a [u8]],
-    /// Whom those cookies named when they were read, as an earlier [choice](Choice::named) for the request said; looked at in their place.
+    /// Whom those cookies named when they were read, as an earlier [choice](Choice::named) for the request said; looked
+    /// at in their place.
     pub named: Option<UpstreamId>,
     /// The client's connection is secured, so a cookie for it is `Secure`.
     pub is_secured: bool,
@@ -34,8 +35,8 @@ pub struct Choice {
     pub name: Arc<str>,
     /// Whom the request's cookies name. If that one was full, the next choice for the request must know it too.
     pub named: Option<UpstreamId>,
-    /// The value of a Set-Cookie field to add to the answer. Such an answer is this client's own: shared caches behind the proxy
-    /// must not store it.
+    /// The value of a Set-Cookie field to add to the answer. Such an answer is this client's own: shared caches behind
+    /// the proxy must not store it.
     pub set_affinity: Option<Arc<str>>,
 }
 

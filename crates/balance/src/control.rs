@@ -1,7 +1,7 @@
 //! What is done to a group while it works: other lists, draining, checks; and what it shows of itself.
 //!
-//! All of it goes through the registry's lock. Requests that are under way notice nothing: those who stay in the list keep their ids,
-//! their counts and what is known of them, and requests at those who go come to their end.
+//! All of it goes through the registry's lock. Requests that are under way notice nothing: those who stay in the list
+//! keep their ids, their counts and what is known of them, and requests at those who go come to their end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -112,7 +112,8 @@ impl Group {
         Ok(replaced)
     }
 
-    /// The upstreams of this name are at other addresses now; none: nobody knows where. Whether there is one of this name.
+    /// The upstreams of this name are at other addresses now; none: nobody knows where. Whether there is one of this
+    /// name.
     pub fn move_to(&self, now: Instant, name: &str, addresses: &[SocketAddr]) -> bool {
         self.with_named(now, name, |registry, place| {
             let record = &mut registry.records[place];
@@ -122,7 +123,8 @@ impl Group {
         })
     }
 
-    /// Sends the upstreams of this name nobody new; clients whose cookie names them stay. Whether there is one of this name.
+    /// Sends the upstreams of this name nobody new; clients whose cookie names them stay. Whether there is one of this
+    /// name.
     pub fn drain(&self, now: Instant, name: &str) -> bool {
         self.with_named(now, name, |registry, place| {
             let record = &mut registry.records[place];

@@ -52,8 +52,9 @@ impl Group {
 
     /// Chooses, and counts a request as outstanding there until it has [`finished`](Group::finished).
     ///
-    /// A request whose cookie names an upstream that is well goes there. If that one is full, the request goes elsewhere and the cookie
-    /// stays as it is; if it is out, was tried or is not in the list, the request goes elsewhere and the cookie is replaced.
+    /// A request whose cookie names an upstream that is well goes there. If that one is full, the request goes
+    /// elsewhere and the cookie stays as it is; if it is out, was tried or is not in the list, the request goes
+    /// elsewhere and the cookie is replaced.
     ///
     /// # Errors
     /// If nobody may be asked.
@@ -99,8 +100,8 @@ impl Group {
         OwnCookie::of(self.roster.load().stickiness.as_ref()?)
     }
 
-    /// A request that was chosen for has ended. Each choice is told of once. Whether the upstream has a bound, so that there is room now
-    /// for one who was told [`NoChoice::AllFull`].
+    /// A request that was chosen for has ended. Each choice is told of once. Whether the upstream has a bound, so that
+    /// there is room now for one who was told [`NoChoice::AllFull`].
     pub fn finished(&self, now: Instant, upstream: UpstreamId, outcome: Outcome) -> bool {
         let roster = self.roster.load();
         let has_room = roster.rules.outstanding_max > 0;

@@ -1,9 +1,9 @@
-//! How long an upstream takes, as one number that follows rises at once and falls slowly: an exponentially weighted moving average
-//! that jumps to each peak (the "peak EWMA" of Finagle, 2014).
+//! How long an upstream takes, as one number that follows rises at once and falls slowly: an exponentially weighted
+//! moving average that jumps to each peak (the "peak EWMA" of Finagle, 2014).
 //!
-//! Time decays it also when nobody asks, so that an upstream which was slow is tried again. Value and time stand in one word: a thread
-//! that reads between two writes would otherwise pair the one's value with the other's time. Whole numbers only, so that every
-//! machine computes the same.
+//! Time decays it also when nobody asks, so that an upstream which was slow is tried again. Value and time stand in one
+//! word: a thread that reads between two writes would otherwise pair the one's value with the other's time. Whole
+//! numbers only, so that every machine computes the same.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -37,7 +37,8 @@ impl LatencyEstimate {
         let _ = self.0.compare_exchange(word, pack(next, now), Relaxed, Relaxed);
     }
 
-    /// Takes in a failure, which must not look like a fast answer: nothing gets better, and it counts as at least `least`.
+    /// Takes in a failure, which must not look like a fast answer: nothing gets better, and it counts as at least
+    /// `least`.
     pub(crate) fn observe_failure(&self, now: Instant, least: Duration) {
         let word = self.0.load(Relaxed);
         let next = decayed(word as u32, ticks_since(word, now)).max(sample(least));

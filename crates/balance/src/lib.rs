@@ -14,8 +14,8 @@
 //!   logs, /metrics ◄── take_changes, states ───   │
 //! ```
 //!
-//! Pure: the instant and the random number are arguments; it opens no connection. Whoever performs the checks asks what is due and tells
-//! what came.
+//! Pure: the instant and the random number are arguments; it opens no connection. Whoever performs the checks asks what
+//! is due and tells what came.
 //!
 //! ```
 //! use breme_balance::{Group, GroupSettings, Hints, Outcome, UpstreamSettings};

@@ -1,15 +1,17 @@
 //! The rules by which a request that may go anywhere gets its upstream.
 //!
 //! - **Round robin**: the next turn of a cycle laid out beforehand ([`crate::rotation`]).
-//! - **Least outstanding**: the fewest outstanding requests for the weight; of those who are equal one at random, in proportion to the
-//!   weights, so that weights also hold where nobody is busy.
-//! - **Two choices** (Mitzenmacher, 2001): of two at random the one with the smaller cost, latency × (outstanding + 1) ÷ weight. Two
-//!   random ones are nearly as good as the best of all and do not send everybody to the same one at the same time.
-//! - **Consistent hashing**: each upstream draws a number from the key, and the largest wins (rendezvous hashing; Thaler and Ravishankar,
-//!   1998; weights by −log(u) ÷ weight, Schindelhauer and Schomaker, 2005). When an upstream goes, only its own keys move; when one comes,
-//!   only those move that become its own. An upstream that has more than its bounded share (Mirrokni, Thorup and Zadimoghaddam, 2018)
-//!   is passed over, and a key's next choice is another one for each key, so that the overflow is spread. A ring
-//!   would need hundreds of points for each upstream to be half as even.
+//! - **Least outstanding**: the fewest outstanding requests for the weight; of those who are equal one at random, in
+//!   proportion to the weights, so that weights also hold where nobody is busy.
+//! - **Two choices** (Mitzenmacher, 2001): of two at random the one with the smaller cost, latency × (outstanding + 1)
+//!   ÷ weight. Two random ones are nearly as good as the best of all and do not send everybody to the same one at the
+//!   same time.
+//! - **Consistent hashing**: each upstream draws a number from the key, and the largest wins (rendezvous hashing;
+//!   Thaler and Ravishankar, 1998; weights by −log(u) ÷ weight, Schindelhauer and Schomaker, 2005). When an upstream
+//!   goes, only its own keys move; when one comes, only those move that become its own. An upstream that has more than
+//!   its bounded share (Mirrokni, Thorup and Zadimoghaddam, 2018) is passed over, and a key's next choice is another
+//!   one for each key, so that the overflow is spread. A ring would need hundreds of points for each upstream to be
+//!   half as even.
 
 use std::sync::atomic::AtomicU32;
 
@@ -22,7 +24,8 @@ use crate::{Policy, UpstreamId};
 const TURNS_PASSED_MAX: usize = 8;
 /// Pairs that are drawn before all are looked at.
 const PAIRS_MAX: usize = 3;
-/// The latency (in units of the estimate) of one who has not answered yet and is being asked: more than any that is known.
+/// The latency (in units of the estimate) of one who has not answered yet and is being asked: more than any that is
+/// known.
 const LATENCY_UNKNOWN: u64 = 1 << 34;
 
 /// One request's question.
@@ -116,7 +119,8 @@ impl<'a> Question<'a> {
         if is_one { one } else { other }
     }
 
-    /// One of whom nothing is known is asked at once, and until it has answered it counts as slower than all that are known.
+    /// One of whom nothing is known is asked at once, and until it has answered it counts as slower than all that are
+    /// known.
     fn cost(&self, candidate: &Candidate) -> u64 {
         let outstanding = u64::from(candidate.upstream.outstanding());
         match u64::from(candidate.upstream.latency.units(self.now)) {
@@ -164,9 +168,9 @@ fn below(bits: u64, bound: u32) -> u32 {
     ((bits * u64::from(bound)) >> 32) as u32
 }
 
-/// −log₂ of 64 random bits read as a number from 0 to 1, within 0.0001. Whole powers come from the position of the first bit, what is
-/// between them from a polynomial that was fitted to the logarithm (least squares at Chebyshev's nodes) and is exact at both ends. It costs a
-/// fourth of the library's, and every machine computes the same.
+/// −log₂ of 64 random bits read as a number from 0 to 1, within 0.0001. Whole powers come from the position of the
+/// first bit, what is between them from a polynomial that was fitted to the logarithm (least squares at Chebyshev's
+/// nodes) and is exact at both ends. It costs a fourth of the library's, and every machine computes the same.
 fn improbability(bits: u64) -> f64 {
     let zeros = bits.leading_zeros().min(63);
     let above = ((bits << zeros) & (u64::MAX >> 1)) as f64 / (1_u64 << 63) as f64;

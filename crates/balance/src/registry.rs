@@ -1,5 +1,5 @@
-//! Everything of a group that changes seldom, behind one lock that no request waits for: the list, who is out and why, and how a new
-//! roster is made of it.
+//! Everything of a group that changes seldom, behind one lock that no request waits for: the list, who is out and why,
+//! and how a new roster is made of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -194,7 +194,8 @@ impl Registry {
         }
     }
 
-    /// A shorter list may have a larger share of ejected ones than there may be: those who would come back first do so now.
+    /// A shorter list may have a larger share of ejected ones than there may be: those who would come back first do so
+    /// now.
     fn keep_ejections_bounded(&mut self, now: Instant) {
         let Some(settings) = &self.settings.ejection else { return };
         let mut ejected: Vec<(Instant, usize)> = self

@@ -1,8 +1,9 @@
 //! The group as a request finds it: a picture that does not change.
 //!
-//! Everything that changes seldom (who is up, weights, addresses, cookies) is worked out when it changes and put into a new roster, which
-//! takes the place of the old one in a single store. A request reads one roster from its beginning to its end, takes no lock and
-//! allocates nothing. What changes with each request stands in [`Upstream`], which outlives the rosters.
+//! Everything that changes seldom (who is up, weights, addresses, cookies) is worked out when it changes and put into a
+//! new roster, which takes the place of the old one in a single store. A request reads one roster from its beginning to
+//! its end, takes no lock and allocates nothing. What changes with each request stands in [`Upstream`], which outlives
+//! the rosters.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Whose turn it is: a cycle in which everyone stands as often as its weight says, evenly spread.
 //!
-//! The cycle is laid out once for each change of the list, so that taking a turn is one addition and one look. Everyone begins at a place
-//! of its own (multiples of the golden ratio, which keep their distance from each other), else those of equal weight would stand beside
-//! each other.
+//! The cycle is laid out once for each change of the list, so that taking a turn is one addition and one look. Everyone
+//! begins at a place of its own (multiples of the golden ratio, which keep their distance from each other), else those
+//! of equal weight would stand beside each other.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

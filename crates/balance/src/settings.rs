@@ -17,7 +17,8 @@ pub struct UpstreamSettings {
     pub name: String,
     /// Speak TLS to it.
     pub tls: bool,
-    /// Where it is. The first is asked until it cannot be connected to, then the next. None: not known yet, so it is not asked.
+    /// Where it is. The first is asked until it cannot be connected to, then the next. None: not known yet, so it is
+    /// not asked.
     pub addresses: Vec<SocketAddr>,
     /// Its share, from 1 to [`WEIGHT_MAX`].
     pub weight: u32,
@@ -36,13 +37,16 @@ pub struct GroupSettings {
     pub health: Option<HealthSettings>,
     /// Leave out upstreams that fail requests; none: never.
     pub ejection: Option<EjectionSettings>,
-    /// So long does an upstream's share grow from a tenth to the whole, after it has come (back); 0: it has the whole at once.
+    /// So long does an upstream's share grow from a tenth to the whole, after it has come (back); 0: it has the whole
+    /// at once.
     pub slow_start: Duration,
     /// Requests at a time at one upstream; 0: any.
     pub outstanding_max: u32,
-    /// The most that consistent hashing gives to an upstream, in percent of its share of all outstanding requests, from 101 to 10,000; 0: any.
+    /// The most that consistent hashing gives to an upstream, in percent of its share of all outstanding requests, from
+    /// 101 to 10,000; 0: any.
     pub hash_load_percent_max: u32,
-    /// For the jitter of checks and the places of consistent hashing: proxies of one seed send a key to the same upstream.
+    /// For the jitter of checks and the places of consistent hashing: proxies of one seed send a key to the same
+    /// upstream.
     pub seed: u64,
 }
 
@@ -106,11 +110,13 @@ pub struct EjectionSettings {
     pub window_requests_min: u32,
     /// Answers that are failures.
     pub statuses: StatusSet,
-    /// How long the first time; each further one doubles it, and each such time without an ejection takes one doubling back.
+    /// How long the first time; each further one doubles it, and each such time without an ejection takes one doubling
+    /// back.
     pub base: Duration,
     /// The longest.
     pub max: Duration,
-    /// The most that are left out at once, in percent of all upstreams, rounded down, but at least one where there are others.
+    /// The most that are left out at once, in percent of all upstreams, rounded down, but at least one where there are
+    /// others.
     pub ejected_percent_max: u32,
 }
 

@@ -1,12 +1,12 @@
 //! Affinity: a client comes back to the upstream that served it, by a cookie.
 //!
-//! Either the balancer gives a cookie of its own, whose value is a keyed tag of the upstream (HMAC with SHA-256, cut to 128 bits): who
-//! holds one learns nothing about the upstream and cannot make the tag of another. Or it follows the route part that an application
-//! puts at the end of its own cookie, as Tomcat does: `JSESSIONID=0A1B2C.node1`.
+//! Either the balancer gives a cookie of its own, whose value is a keyed tag of the upstream (HMAC with SHA-256, cut to
+//! 128 bits): who holds one learns nothing about the upstream and cannot make the tag of another. Or it follows the
+//! route part that an application puts at the end of its own cookie, as Tomcat does: `JSESSIONID=0A1B2C.node1`.
 //!
-//! Where a name comes several times, **the first value that names an upstream of the group counts**, whatever stands beside it: a cookie
-//! that somebody else could plant (another path, a neighbouring domain) comes to nothing if it is junk, and does not make the client get
-//! a new cookie with every answer.
+//! Where a name comes several times, **the first value that names an upstream of the group counts**, whatever stands
+//! beside it: a cookie that somebody else could plant (another path, a neighbouring domain) comes to nothing if it is
+//! junk, and does not make the client get a new cookie with every answer.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -70,7 +70,8 @@ impl Stickiness {
         })
     }
 
-    /// The Set-Cookie value that brings a client back to the upstream at `place`; none if the cookie is the application's.
+    /// The Set-Cookie value that brings a client back to the upstream at `place`; none if the cookie is the
+    /// application's.
     pub(crate) fn set_cookie(&self, place: usize, is_secured: bool) -> Option<Arc<str>> {
         let Marks::Tags { fields, .. } = &self.marks else { return None };
         let SetCookie { plain, secured } = fields.get(place)?;

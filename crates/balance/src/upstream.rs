@@ -14,8 +14,8 @@ use crate::latency::LatencyEstimate;
 /// A request that failed counts as having taken at least this long: who refuses fast must not look like the fastest.
 const FAILURE_LATENCY: Duration = Duration::from_secs(1);
 
-/// An upstream of a group: a small dense index, for tables, and a generation, so that an index that is used again is not taken for the
-/// upstream that had it before. It stays the same while the upstream stays in the list.
+/// An upstream of a group: a small dense index, for tables, and a generation, so that an index that is used again is
+/// not taken for the upstream that had it before. It stays the same while the upstream stays in the list.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UpstreamId {
     pub(crate) index: u32,

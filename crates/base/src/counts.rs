@@ -1,5 +1,5 @@
-//! Numbers that many threads count and few ask for: exactly, without the threads meeting on one cache line, and without a locked instruction for
-//! what happens often.
+//! Numbers that many threads count and few ask for: exactly, without the threads meeting on one cache line, and without
+//! a locked instruction for what happens often.
 //!
 //! Each shard has a place of its own, into which only its thread writes. Who wants to know adds the places up.
 
@@ -37,7 +37,8 @@ impl Count {
     }
 }
 
-/// The places of all shards. They should be far enough from each other (`repr(align(128))`): processors fetch cache lines in pairs.
+/// The places of all shards. They should be far enough from each other (`repr(align(128))`): processors fetch cache
+/// lines in pairs.
 #[derive(Debug)]
 pub struct ShardPlaces<T>(Mutex<Vec<Arc<T>>>);
 

@@ -1,11 +1,11 @@
 //! The words that every other crate of breme shares.
 //!
-//! [`Instant`] is a point in the run's own time, in nanoseconds; it can be made from a number, so
-//! that tests and the simulation own the time. [`WallClock`] turns it into the calendar's time where a
-//! protocol needs that. [`Random`] is a small seeded generator: the same seed gives the same run.
-//! [`Timers`] keeps many deadlines and tells the nearest. [`Source`] finds line and column of what is wrong in a text that a person
-//! wrote, and [`nearest`] what was probably meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] read numbers with suffixes.
-//! [`ShardPlaces`] holds what each of many threads counts for itself.
+//! [`Instant`] is a point in the run's own time, in nanoseconds; it can be made from a number, so that tests and the
+//! simulation own the time. [`WallClock`] turns it into the calendar's time where a protocol needs that. [`Random`] is
+//! a small seeded generator: the same seed gives the same run. [`Timers`] keeps many deadlines and tells the nearest.
+//! [`Source`] finds line and column of what is wrong in a text that a person wrote, and [`nearest`] what was probably
+//! meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] read numbers with suffixes. [`ShardPlaces`] holds
+//! what each of many threads counts for itself.
 //!
 //! This crate reads no clock, opens nothing and starts nothing.
 

@@ -1,7 +1,7 @@
 //! Places in a text that a person wrote, and the word that was probably meant.
 //!
-//! Every file and every small language of this project points at what is wrong by line and column, counted in characters as editors
-//! count them, and names the nearest word that would be right. That is done here, once.
+//! Every file and every small language of this project points at what is wrong by line and column, counted in
+//! characters as editors count them, and names the nearest word that would be right. That is done here, once.
 
 use std::ops::Range;
 
@@ -31,8 +31,8 @@ impl<'a> Source<'a> {
         Place { line, column }
     }
 
-    /// The place of a column (from 1) of `value`, a text that stands in quotes at `span`. Where it is written with escapes or over
-    /// several lines, the place is that of the whole.
+    /// The place of a column (from 1) of `value`, a text that stands in quotes at `span`. Where it is written with
+    /// escapes or over several lines, the place is that of the whole.
     #[must_use]
     pub fn place_within(self, span: &Range<usize>, value: &str, column: usize) -> Place {
         let written = self.0.get(span.clone()).unwrap_or_default();
@@ -57,7 +57,8 @@ pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Opt
     (likeness > LIKENESS_MIN).then_some(word)
 }
 
-/// Jaro–Winkler sees little in common where two letters of a short word are exchanged; one slip is a slip in short words too.
+/// Jaro–Winkler sees little in common where two letters of a short word are exchanged; one slip is a slip in short
+/// words too.
 fn likeness(wrong: &str, right: &str) -> f64 {
     const SLIPS_FROM_CHARACTERS: usize = 3;
     let likeness = strsim::jaro_winkler(wrong, right);

@@ -1,4 +1,5 @@
-//! Durations and counts as people write them, `10s`, `1.5m`, `10k`: flags and files read them alike. And counts as people read them.
+//! Durations and counts as people write them, `10s`, `1.5m`, `10k`: flags and files read them alike. And counts as
+//! people read them.
 
 use std::time::Duration;
 

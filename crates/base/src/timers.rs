@@ -58,8 +58,8 @@ impl Timers {
         self.set(key, Instant::FAR);
     }
 
-    /// The wait that ends with the deadline of `key` was to last `before`, and is to last `after`, both from its beginning. Where there is no
-    /// deadline, since `before` was endless, it begins `now`.
+    /// The wait that ends with the deadline of `key` was to last `before`, and is to last `after`, both from its
+    /// beginning. Where there is no deadline, since `before` was endless, it begins `now`.
     pub fn change_wait(&mut self, key: u32, before: Duration, after: Duration, now: Instant) {
         let deadline = match self.deadline(key) {
             None => now + after,

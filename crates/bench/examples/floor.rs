@@ -1,9 +1,9 @@
 //! The floor: what the kernel alone costs a server that receives a request and sends an answer, over loopback.
 //! `cargo run --release -p breme-bench --example floor`
 //!
-//! No HTTP, no readiness, no timers: 64 connections in turn, one `recv` and one send a request, server and client on a processor each. What
-//! a real server needs above this is its own; below it no server comes that makes its system calls one by one. Of several rounds
-//! the cheapest counts, since everything that disturbs a round makes it dearer.
+//! No HTTP, no readiness, no timers: 64 connections in turn, one `recv` and one send a request, server and client on a
+//! processor each. What a real server needs above this is its own; below it no server comes that makes its system calls
+//! one by one. Of several rounds the cheapest counts, since everything that disturbs a round makes it dearer.
 
 use std::error::Error;
 use std::io::{IoSlice, Read, Write};

@@ -1,5 +1,6 @@
-//! Blocks: every arm of a question once, in random order, again and again until the ratios are known well enough or the time
-//! is spent. The machine's moods last longer than a block, so that they meet all its arms and leave the ratios alone.
+//! Blocks: every arm of a question once, in random order, again and again until the ratios are known well enough or the
+//! time is spent. The machine's moods last longer than a block, so that they meet all its arms and leave the ratios
+//! alone.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! What the kernel counts of the processes of a session: their CPU time and their memory.
 //!
-//! CPU time comes from the process clocks (nanoseconds, ended threads included). It contains what the kernel does for a process,
-//! and the handling of packets that happens while it runs: on the loopback, sending a packet also delivers it, so most
-//! of the receiver's half of the network stack is charged to the sender, on both sides alike.
+//! CPU time comes from the process clocks (nanoseconds, ended threads included). It contains what the kernel does for a
+//! process, and the handling of packets that happens while it runs: on the loopback, sending a packet also delivers it,
+//! so most of the receiver's half of the network stack is charged to the sender, on both sides alike.
 
 use std::fs;
 use std::time::Duration;

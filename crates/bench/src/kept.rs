@@ -6,7 +6,8 @@ use crate::sample::{Pace, Sample};
 use crate::servers::{OBJECT_BYTES, Server};
 use crate::workbench::Workbench;
 
-/// Connections that ask: enough to keep the proxy and its origin busy, few enough that the order of requests is nearly that of the sequence.
+/// Connections that ask: enough to keep the proxy and its origin busy, few enough that the order of requests is nearly
+/// that of the sequence.
 const CONNECTIONS: usize = 16;
 /// Requests for each object until the cache is full and has turned over.
 const FILLING: u64 = 2;

@@ -1,8 +1,8 @@
 //! What a request costs, against peers.
 //!
-//! Machines are shared and noisy, so a single time says little. Here several **arms** (ours and its rivals) are measured inside
-//! **blocks**, in random order, each side pinned to a processor of its own, and what counts is the ratio of their CPU time per
-//! request within each block.
+//! Machines are shared and noisy, so a single time says little. Here several **arms** (ours and its rivals) are
+//! measured inside **blocks**, in random order, each side pinned to a processor of its own, and what counts is the
+//! ratio of their CPU time per request within each block.
 //!
 //! | module | what |
 //! |---|---|
@@ -171,8 +171,8 @@ fn peers(arguments: &PeersArguments, workbench: &Workbench) -> Result<(), String
 /// By how much a question may exceed its share of the time for the blocks that an interval needs.
 const OVERTIME: f64 = 1.3;
 
-/// Asks one question after another and prints what each showed. The time until `end` is shared out by what the questions
-/// cost; what one leaves over goes to those after it.
+/// Asks one question after another and prints what each showed. The time until `end` is shared out by what the
+/// questions cost; what one leaves over goes to those after it.
 fn ask(
     questions: &[Question],
     plan: &Plan,

@@ -1,6 +1,6 @@
-//! Everything that is started here, so that nothing is left behind: a forgotten server would take the processor from every
-//! later measurement. Each process leads a session of its own and is killed with all that it started when its value is dropped (an
-//! error, a panic), on Ctrl-C, SIGTERM and SIGHUP, and by the kernel if this program is killed.
+//! Everything that is started here, so that nothing is left behind: a forgotten server would take the processor from
+//! every later measurement. Each process leads a session of its own and is killed with all that it started when its
+//! value is dropped (an error, a panic), on Ctrl-C, SIGTERM and SIGHUP, and by the kernel if this program is killed.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -69,8 +69,8 @@ impl Processes {
         self.lock().interrupted_by
     }
 
-    /// Starts `command`, on this processor only if one is named. Must be called on the main thread: the process ends with
-    /// the thread that started it.
+    /// Starts `command`, on this processor only if one is named. Must be called on the main thread: the process ends
+    /// with the thread that started it.
     pub(crate) fn start(&self, command: &mut Command, cpu: Option<usize>) -> Result<Running, String> {
         let mut table = self.lock();
         if table.interrupted_by.is_some() {
@@ -103,8 +103,8 @@ impl Running {
         self.child.as_mut()?.try_wait().ok().flatten()
     }
 
-    /// Waits for its end and reads what it printed to its pipes; kills it after `limit`. With `look_at_memory` its memory is
-    /// looked at meanwhile.
+    /// Waits for its end and reads what it printed to its pipes; kills it after `limit`. With `look_at_memory` its
+    /// memory is looked at meanwhile.
     pub(crate) fn finish(mut self, limit: Duration, look_at_memory: bool) -> Result<Finished, String> {
         let Some(mut child) = self.child.take() else { return Err(String::from("already waited for")) };
         let pid = self.pid;

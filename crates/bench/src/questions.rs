@@ -1,6 +1,7 @@
 //! The questions, as one table: what is measured, ours, the rivals, and the goals.
 //!
-//! `cargo xtask bench` asks each about ours and the rivals with a goal; `cargo xtask peers` about all, and about ours twice.
+//! `cargo xtask bench` asks each about ours and the rivals with a goal; `cargo xtask peers` about all, and about ours
+//! twice.
 
 use crate::generators::{Generator, Load};
 use crate::servers::{Kind, OBJECT_BYTES, Store, Subject};
@@ -79,7 +80,8 @@ impl Question {
         self.arms().any(|arm| matches!(arm.subject.kind, Kind::BremeProxy(_)))
     }
 
-    /// Blocks take minutes, so that there are few of them, without ours a second time. What is counted hardly differs from one to the next.
+    /// Blocks take minutes, so that there are few of them, without ours a second time. What is counted hardly differs
+    /// from one to the next.
     pub(crate) const fn is_long(&self) -> bool {
         matches!(self.measure, Measure::Misses { .. })
     }

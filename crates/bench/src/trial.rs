@@ -1,5 +1,6 @@
-//! One arm, measured once: a fresh server, warmed up, loaded, ended. A server that is started anew each time lies elsewhere in
-//! memory each time, and what that makes of its speed shows in the interval instead of hiding in one lucky start.
+//! One arm, measured once: a fresh server, warmed up, loaded, ended. A server that is started anew each time lies
+//! elsewhere in memory each time, and what that makes of its speed shows in the interval instead of hiding in one lucky
+//! start.
 
 use std::time::Instant;
 

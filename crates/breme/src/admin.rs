@@ -8,8 +8,9 @@
 //!
 //! A role may add pages of its own ([`Api`]); those that change something need a token.
 //!
-//! It is a node on the `events` driver with one thread for itself, so that it answers when the server's own threads are all busy, and costs them
-//! nothing: they count in places of their own, which are added up when somebody asks. It outlives the server's drain.
+//! It is a node on the `events` driver with one thread for itself, so that it answers when the server's own threads are
+//! all busy, and costs them nothing: they count in places of their own, which are added up when somebody asks. It
+//! outlives the server's drain.
 
 mod api;
 mod metrics;

@@ -7,8 +7,8 @@
 //! | `printing` | what is in force → text that reads as the same |
 //! | `schema` | for editors |
 //!
-//! The flags are defined once, for the command line. Everything here is read from that definition, so that file, schema and help cannot
-//! differ from it. What the command line says wins over the file.
+//! The flags are defined once, for the command line. Everything here is read from that definition, so that file, schema
+//! and help cannot differ from it. What the command line says wins over the file.
 
 mod keys;
 mod printing;

@@ -1,7 +1,7 @@
 //! `breme`: a wind tunnel for web servers.
 //!
-//! The binary is where roles meet drivers: each subcommand turns flags into the settings of a role, makes its nodes, and
-//! gives them to a driver.
+//! The binary is where roles meet drivers: each subcommand turns flags into the settings of a role, makes its nodes,
+//! and gives them to a driver.
 
 mod admin;
 mod configuration;

@@ -1,5 +1,6 @@
-//! What the servers of this program have in common: where they listen and how, whose certificate they show, how many connections they can
-//! hold, what they say at their start, and how signals end them. The roles differ in what they answer, and in nothing of this.
+//! What the servers of this program have in common: where they listen and how, whose certificate they show, how many
+//! connections they can hold, what they say at their start, and how signals end them. The roles differ in what they
+//! answer, and in nothing of this.
 
 mod flags;
 mod place;
@@ -86,7 +87,8 @@ pub fn catch(reloads: bool) -> Result<Signals, Failure> {
     Signals::new(caught).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))
 }
 
-/// SIGHUP reads again what can be read again. The first other signal asks the driver to finish what was begun, a second one ends the program.
+/// SIGHUP reads again what can be read again. The first other signal asks the driver to finish what was begun, a second
+/// one ends the program.
 pub fn obey(
     mut signals: Signals,
     stopper: Stopper,

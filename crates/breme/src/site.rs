@@ -1,7 +1,7 @@
 //! `breme site`: flags become the settings of an origin server, which a driver carries.
 //!
-//! What the pure crate may not do is done here: opening the folder, drawing keys from the operating system, descriptors,
-//! listeners and signals.
+//! What the pure crate may not do is done here: opening the folder, drawing keys from the operating system,
+//! descriptors, listeners and signals.
 
 mod arguments;
 mod folder;

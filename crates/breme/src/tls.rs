@@ -1,4 +1,5 @@
-//! What the flags of TLS have in common: files that become an identity, files that say whose certificates count, and protocols by their names.
+//! What the flags of TLS have in common: files that become an identity, files that say whose certificates count, and
+//! protocols by their names.
 
 use std::fmt::Write;
 use std::path::Path;

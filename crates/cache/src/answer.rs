@@ -14,8 +14,8 @@ use crate::status::CacheStatus;
 use crate::store::Stored;
 use crate::validation::{self, Conditional};
 
-/// What the client gets. The lines hold no framing, no Connection, no Age and no Cache-Status; they hold the Date of who made the answer, if it said
-/// one.
+/// What the client gets. The lines hold no framing, no Connection, no Age and no Cache-Status; they hold the Date of
+/// who made the answer, if it said one.
 #[derive(Debug)]
 pub struct Answer {
     status: u16,
@@ -45,7 +45,8 @@ pub enum Content {
     Several(Vec<Bytes>),
 }
 
-/// A stored answer that holds for every request of the same bytes, as long as it stands. Who remembers requests byte for byte keeps it beside them.
+/// A stored answer that holds for every request of the same bytes, as long as it stands. Who remembers requests byte
+/// for byte keeps it beside them.
 #[derive(Clone, Debug)]
 pub struct Standing {
     stored: Arc<Stored>,
@@ -53,8 +54,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Whether a request of the same bytes would get the same answer now, but for its age: the response is fresh and in the store, and nothing
-    /// else has come that could be chosen.
+    /// Whether a request of the same bytes would get the same answer now, but for its age: the response is fresh and in
+    /// the store, and nothing else has come that could be chosen.
     #[inline]
     #[must_use]
     pub fn stands(&self, now: Instant) -> bool {

@@ -1,6 +1,7 @@
 //! What the cache is asked and told.
 //!
-//! A request is borrowed for the call. What may be needed later, by a fill or a follower, is [kept](crate::fields::Kept).
+//! A request is borrowed for the call. What may be needed later, by a fill or a follower, is
+//! [kept](crate::fields::Kept).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ pub struct Moment {
     pub wall: UnixSeconds,
 }
 
-/// A request as the client sent it. The target's normalisation must be the same for the upstream ([`crate::normalise_authority`]).
+/// A request as the client sent it. The target's normalisation must be the same for the upstream
+/// ([`crate::normalise_authority`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a, 'f> {
     /// The method.
@@ -34,8 +36,9 @@ pub struct Request<'a, 'f> {
     pub query: Option<&'a str>,
     /// The field section.
     pub fields: Fields<'a, 'f>,
-    /// Whether upstream is not told what this request says by a name, because nobody vouches for it. Such a field counts as absent where stored
-    /// responses are told apart (Vary): what upstream is told instead must follow from the target.
+    /// Whether upstream is not told what this request says by a name, because nobody vouches for it. Such a field
+    /// counts as absent where stored responses are told apart (Vary): what upstream is told instead must follow from
+    /// the target.
     pub is_unheard: fn(&str) -> bool,
     /// It has content. A GET with content is passed on and its answer not stored.
     pub has_content: bool,
@@ -61,8 +64,8 @@ pub enum Fault {
     Own,
     /// Nobody could be asked, whatever the request is: so there is no answer for the others either.
     Unreached(Told),
-    /// Upstream had the request and gave no answer. Another request for the same may have one, so one of those who wait asks again; who has waited for two
-    /// such has none.
+    /// Upstream had the request and gave no answer. Another request for the same may have one, so one of those who wait
+    /// asks again; who has waited for two such has none.
     Unanswered(Told),
 }
 

@@ -67,8 +67,9 @@ impl Cache {
         Ok(Arc::new(Self { settings, store, draws: AtomicU64::new(0) }))
     }
 
-    /// The same cache with other settings: what is stored stays, as far as there is room for it. What is under way goes on as it began. The seed and the
-    /// [fields with keys](Settings::key_fields) stay what they were, and so does the number of parts that the memory was cut into.
+    /// The same cache with other settings: what is stored stays, as far as there is room for it. What is under way goes
+    /// on as it began. The seed and the [fields with keys](Settings::key_fields) stay what they were, and so does the
+    /// number of parts that the memory was cut into.
     ///
     /// # Errors
     /// As [`Cache::new`]; nothing changes then.

@@ -1,7 +1,8 @@
 //! Dates in fields (RFC 9110, 5.6.7), read as a cache has to read them.
 //!
-//! A cache takes letters of either case (RFC 9111, 4.2), which readers for other purposes do not; and the name of the day, which says nothing that the rest
-//! does not say, need only be a name. Everything else is strict: a date that is not one of the three formats is none, and none means stale.
+//! A cache takes letters of either case (RFC 9111, 4.2), which readers for other purposes do not; and the name of the
+//! day, which says nothing that the rest does not say, need only be a name. Everything else is strict: a date that is
+//! not one of the three formats is none, and none means stale.
 
 use breme_base::UnixSeconds;
 

@@ -47,7 +47,8 @@ impl Cache {
         }
     }
 
-    /// A request that shall have nothing to do with the cache. Only methods that change something still make stored responses invalid.
+    /// A request that shall have nothing to do with the cache. Only methods that change something still make stored
+    /// responses invalid.
     #[must_use]
     pub fn bypass(self: &Arc<Self>, request: &Request<'_, '_>) -> Forward {
         match request.method {
@@ -82,8 +83,8 @@ impl Cache {
         self.decide(Box::new(asked), moment, Some(Waiting { waiter, deadline, before: None }))
     }
 
-    /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody follows it. It is noted before it is
-    /// sent, so that purges find it.
+    /// A request that changes something, whose answer may be what a GET gets afterwards (RFC 9110, 9.3.3). Nobody
+    /// follows it. It is noted before it is sent, so that purges find it.
     fn ask_posted(self: &Arc<Self>, request: &Request<'_, '_>, moment: Moment) -> Forward {
         let key = Self::key(request);
         let Some(charge) = self.store.reserve(FILL_BYTES) else {
@@ -130,7 +131,8 @@ impl Cache {
 }
 
 impl Follower {
-    /// Asks anew after it was let go, or when its time is over; perhaps it follows another one then, until the same deadline.
+    /// Asks anew after it was let go, or when its time is over; perhaps it follows another one then, until the same
+    /// deadline.
     #[must_use]
     pub fn ask_again(self, moment: Moment) -> Asked {
         let (cache, asked, waiting) = self.leave(moment.now);
@@ -138,8 +140,8 @@ impl Follower {
     }
 }
 
-/// Fields by which some servers take a request for another one than it is: what they answer must not be stored under the target, and they are in
-/// no key ("Practical Web Cache Poisoning", Kettle, 2018).
+/// Fields by which some servers take a request for another one than it is: what they answer must not be stored under
+/// the target, and they are in no key ("Practical Web Cache Poisoning", Kettle, 2018).
 const OVERRIDES: [&str; 5] =
     ["X-Original-URL", "X-Rewrite-URL", "X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"];
 
@@ -158,8 +160,8 @@ fn is_alike(name: &str, known: &str) -> bool {
 const CONNECTION_OPTIONS: [&str; 8] =
     ["close", "keep-alive", "te", "upgrade", "http2-settings", "proxy-connection", "trailer", "transfer-encoding"];
 
-/// Whether Connection names other fields. They are not passed on, so upstream answers as if they had not been said, and that must not be stored for
-/// those who say them and vary with them.
+/// Whether Connection names other fields. They are not passed on, so upstream answers as if they had not been said, and
+/// that must not be stored for those who say them and vary with them.
 fn hides(fields: Fields<'_, '_>) -> bool {
     let mut options =
         fields.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii);

@@ -1,7 +1,7 @@
 //! Cache-Control, of requests and of responses (RFC 9111, 5.2).
 //!
-//! A number that cannot be read counts as 0: a response whose lifetime is not understood is stale (4.2.1). Of several numbers the
-//! smallest counts. A value may be a token or a quoted string, whichever the directive is defined with.
+//! A number that cannot be read counts as 0: a response whose lifetime is not understood is stale (4.2.1). Of several
+//! numbers the smallest counts. A value may be a token or a quoted string, whichever the directive is defined with.
 
 use breme_http1::list_members;
 
@@ -46,7 +46,8 @@ impl ResponseDirectives {
         gathered(fields, Self::add)
     }
 
-    /// Takes one directive in. An unqualified `no-cache` or `private` is about the whole response; qualified by names, about those fields.
+    /// Takes one directive in. An unqualified `no-cache` or `private` is about the whole response; qualified by names,
+    /// about those fields.
     fn add(&mut self, name: &[u8], value: Option<&[u8]>) {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match () {
@@ -77,7 +78,8 @@ impl ResponseDirectives {
 }
 
 impl RequestDirectives {
-    /// What Cache-Control says. `Pragma: no-cache` is not obeyed: it has been deprecated, and a client that means it says `no-cache` too.
+    /// What Cache-Control says. `Pragma: no-cache` is not obeyed: it has been deprecated, and a client that means it
+    /// says `no-cache` too.
     pub(crate) fn read(fields: &impl FieldValues) -> Self {
         gathered(fields, Self::add)
     }
@@ -104,7 +106,8 @@ impl RequestDirectives {
     }
 }
 
-/// Names of fields that a response keeps from being stored or used without validation: `no-cache="a, b"`, `private="c"`.
+/// Names of fields that a response keeps from being stored or used without validation: `no-cache="a, b"`,
+/// `private="c"`.
 pub(crate) fn qualified_names(fields: &impl FieldValues) -> impl Iterator<Item = &[u8]> {
     let qualifies = |name: &[u8]| name.eq_ignore_ascii_case(b"no-cache") || name.eq_ignore_ascii_case(b"private");
     let values = members(fields).filter(move |(name, value)| qualifies(name) && value.is_some());

@@ -1,4 +1,5 @@
-//! Field values, wherever they are: in a head as it was received, in lines that are stored, or in a request that was kept.
+//! Field values, wherever they are: in a head as it was received, in lines that are stored, or in a request that was
+//! kept.
 //!
 //! What is read of them is the same, so the decisions do not ask where they come from.
 
@@ -56,7 +57,8 @@ pub(crate) fn lines(block: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// What is kept of a request that is not answered at once: its fields that upstream hears, as lines in one buffer. No value holds a line feed.
+/// What is kept of a request that is not answered at once: its fields that upstream hears, as lines in one buffer. No
+/// value holds a line feed.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     lines: Box<[u8]>,

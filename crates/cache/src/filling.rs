@@ -1,7 +1,8 @@
 //! Answers that are being fetched, and the requests that wait for them (RFC 9111, 4: collapsed requests).
 //!
-//! The first request for something that is not stored asks upstream and fills; those that come meanwhile follow. Nothing polls: who has read all that
-//! there is sleeps, and the fill wakes it with the next piece. When it turns out that the answer is not for everyone, all are let go in that moment.
+//! The first request for something that is not stored asks upstream and fills; those that come meanwhile follow.
+//! Nothing polls: who has read all that there is sleeps, and the fill wakes it with the next piece. When it turns out
+//! that the answer is not for everyone, all are let go in that moment.
 //!
 //! ```text
 //!             ┌─ Streaming ─── Settling ─── Done        in the store, or at least whole
@@ -44,7 +45,8 @@ pub(crate) struct FillState {
     _charge: Charge,
 }
 
-/// What is left of a fill when it is over, for those who waited for the one before it and learn late that they waited in vain.
+/// What is left of a fill when it is over, for those who waited for the one before it and learn late that they waited
+/// in vain.
 #[derive(Debug)]
 struct Fate {
     /// The variant that the answer is expected to be, by what is known of earlier ones; empty: nothing is known.
@@ -53,7 +55,8 @@ struct Fate {
     told: OnceLock<Told>,
 }
 
-/// Answers to one key that are noted while they are fetched; more are passed on. Each of them is looked at by all that comes for the key.
+/// Answers to one key that are noted while they are fetched; more are passed on. Each of them is looked at by all that
+/// comes for the key.
 const KEY_FILLS_MAX: usize = 256;
 
 /// Notes that an answer is being fetched, so that purges find it, and those who may follow. None if there are too many.
@@ -199,7 +202,8 @@ impl FillState {
         may_join.then(|| inner.seat(Seat::new(waiter)))
     }
 
-    /// A seat for one who has had so much of the content. A part may be joined to another one when it is whole, and begin elsewhere then.
+    /// A seat for one who has had so much of the content. A part may be joined to another one when it is whole, and
+    /// begin elsewhere then.
     pub(crate) fn seat_inside(&self, position: u64, waiter: Waiter) -> Option<usize> {
         let mut inner = self.lock();
         let is_whole = |stream: &Stream| stream.is_storable && stream.status != 206;
@@ -216,8 +220,8 @@ impl FillState {
         }
     }
 
-    /// What those were told who waited for this one and for the next, if both got no answer; with a seat here. Who learns of the first failure after the
-    /// second has waited for both: without that each late one would ask again.
+    /// What those were told who waited for this one and for the next, if both got no answer; with a seat here. Who
+    /// learns of the first failure after the second has waited for both: without that each late one would ask again.
     pub(crate) fn seat_after_both(
         &self,
         request: &Kept,
@@ -230,7 +234,8 @@ impl FillState {
         Some((inner.seat(Seat::new(waiter)), told))
     }
 
-    /// There will be no answer: said before the fill is closed, so that nobody finds neither an open fill nor what became of it.
+    /// There will be no answer: said before the fill is closed, so that nobody finds neither an open fill nor what
+    /// became of it.
     pub(crate) fn tell_fate(&self, fault: &Fault) {
         if let Fault::Unanswered(told) | Fault::Unreached(told) = fault
             && matches!(self.lock().phase, Phase::Asking)
@@ -265,8 +270,8 @@ impl FillState {
         inner.wake(wakes);
     }
 
-    /// A piece of content has come that is too much to be stored. It is kept only for those who have begun to read, and only as far as the slowest
-    /// of them may be behind. Tells whether there are any.
+    /// A piece of content has come that is too much to be stored. It is kept only for those who have begun to read, and
+    /// only as far as the slowest of them may be behind. Tells whether there are any.
     pub(crate) fn push_overlong(&self, bytes: &[u8], window_bytes: usize, wakes: &mut Wakes) -> bool {
         let mut inner = self.lock();
         inner.forget_read(bytes.len(), window_bytes, wakes);

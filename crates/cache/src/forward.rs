@@ -1,7 +1,7 @@
 //! What is asked upstream, and what its answer does to the store.
 //!
-//! Every request that is not answered out of the store has one of these, whatever its method. It is told what comes back and says what the client
-//! gets: upstream's answer, or something else instead.
+//! Every request that is not answered out of the store has one of these, whatever its method. It is told what comes
+//! back and says what the client gets: upstream's answer, or something else instead.
 
 mod collecting;
 mod judging;
@@ -119,8 +119,9 @@ impl Forward {
         Self { work: Work::Fetch(Box::new(fetch)), conditions, report }
     }
 
-    /// If present, the client's own conditions and ranges (If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, If-Range, Range) are not
-    /// sent upstream, and these lines are. If not, the request goes as it came.
+    /// If present, the client's own conditions and ranges (If-Match, If-None-Match, If-Modified-Since,
+    /// If-Unmodified-Since, If-Range, Range) are not sent upstream, and these lines are. If not, the request goes as it
+    /// came.
     #[must_use]
     pub const fn conditions(&self) -> Option<&FieldBlock> {
         self.conditions.as_ref()
@@ -132,8 +133,9 @@ impl Forward {
         self.report
     }
 
-    /// One who reads on what this fetches from where its content is now, at a pace of its own; `waiter` is woken when there is more. None if it is not certain
-    /// that all of it will be there to read: if it is not for the store and for others, or of unknown length, which may grow too long.
+    /// One who reads on what this fetches from where its content is now, at a pace of its own; `waiter` is woken when
+    /// there is more. None if it is not certain that all of it will be there to read: if it is not for the store and
+    /// for others, or of unknown length, which may grow too long.
     #[must_use]
     pub fn reader(&self, waiter: Waiter) -> Option<Follower> {
         let Work::Fetch(fetch) = &self.work else { return None };
@@ -190,7 +192,8 @@ impl Forward {
         }
     }
 
-    /// There is no answer, or it broke off. Before its head, what comes back may be given to the client instead of an error.
+    /// There is no answer, or it broke off. Before its head, what comes back may be given to the client instead of an
+    /// error.
     pub fn handle_failure(mut self, moment: Moment, fault: Fault, wakes: &mut Wakes) -> Option<Answer> {
         match &mut self.work {
             Work::Fetch(fetch) => fetch.handle_failure(moment, self.report, fault, wakes),
@@ -198,7 +201,8 @@ impl Forward {
         }
     }
 
-    /// Whether to go on although the client has gone: others read what comes, or little is missing for the store. If not: `handle_failure`.
+    /// Whether to go on although the client has gone: others read what comes, or little is missing for the store. If
+    /// not: `handle_failure`.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         let Work::Fetch(fetch) = &self.work else { return false };

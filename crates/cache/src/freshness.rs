@@ -30,7 +30,8 @@ pub(crate) struct Freshness {
 }
 
 impl Freshness {
-    /// What a response says. `is_targeted`: only `directives` count, and not what else stands in the response (RFC 9213, 2.2).
+    /// What a response says. `is_targeted`: only `directives` count, and not what else stands in the response (RFC
+    /// 9213, 2.2).
     pub(crate) fn read(
         status: u16,
         fields: &impl FieldValues,
@@ -54,8 +55,8 @@ impl Freshness {
         }
     }
 
-    /// Seconds for which it is fresh from now on; not above 0 if it is stale. The bound is on this and not on the lifetime: of that, caches in front of
-    /// the origin may have used up more than the bound.
+    /// Seconds for which it is fresh from now on; not above 0 if it is stale. The bound is on this and not on the
+    /// lifetime: of that, caches in front of the origin may have used up more than the bound.
     pub(crate) fn fresh_for_s(&self, settings: &Settings, random: &mut Random) -> i64 {
         let fresh_max = u32::try_from(settings.lifetime_max.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
         let spread_over = self.lifetime_s.min(fresh_max);
@@ -76,8 +77,8 @@ pub(crate) struct Times {
     pub(crate) received: Moment,
 }
 
-/// corrected_initial_age (4.2.3): by the response's own date, or by the Age that earlier caches gave it and the time that it
-/// was on its way; and when it was so old.
+/// corrected_initial_age (4.2.3): by the response's own date, or by the Age that earlier caches gave it and the time
+/// that it was on its way; and when it was so old.
 fn initial_age(age_s: u32, date: UnixSeconds, times: Times) -> (u32, Instant) {
     let Times { asked, received } = times;
     let apparent = received.wall.0.saturating_sub(date.0);

@@ -1,8 +1,9 @@
-//! Responses that belong together: Cache-Groups (RFC 9875) and surrogate keys, so that a purge of a group finds its members without looking at
-//! everything.
+//! Responses that belong together: Cache-Groups (RFC 9875) and surrogate keys, so that a purge of a group finds its
+//! members without looking at everything.
 //!
-//! A group of RFC 9875 is one of an origin: the name on another origin is another group. A surrogate key is one of the whole cache, and purging a key
-//! by the admin's hand reaches the groups of that name on all origins. The index holds hashes only; who is found is asked again by name.
+//! A group of RFC 9875 is one of an origin: the name on another origin is another group. A surrogate key is one of the
+//! whole cache, and purging a key by the admin's hand reaches the groups of that name on all origins. The index holds
+//! hashes only; who is found is asked again by name.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,8 @@ use crate::structured::Names;
 
 /// What a membership costs at worst: a group of its own, in two tables that have just grown.
 const MEMBERSHIP_BYTES: u64 = 256;
-/// Purges of groups that are remembered for answers that are on their way; when there are more, such answers are not stored.
+/// Purges of groups that are remembered for answers that are on their way; when there are more, such answers are not
+/// stored.
 const PURGES_MAX: usize = 4096;
 
 /// The hash of a group's name and of where it holds.
@@ -79,8 +81,8 @@ impl Groups {
         ids
     }
 
-    /// A response is being put in that was asked for when so many `purges` had been. False if one of its groups was purged since: it may not
-    /// go in. The check and the entry are one step, so that no purge comes between them.
+    /// A response is being put in that was asked for when so many `purges` had been. False if one of its groups was
+    /// purged since: it may not go in. The check and the entry are one step, so that no purge comes between them.
     pub(crate) fn admit(&self, groups: &[GroupId], place: u64, purges: u64) -> bool {
         if groups.is_empty() {
             return true;
@@ -113,7 +115,8 @@ impl Groups {
         Self::cost_bytes(groups.len())
     }
 
-    /// Purges groups: the hashes of their members' keys. Answers on their way that belong to one of them will not be stored.
+    /// Purges groups: the hashes of their members' keys. Answers on their way that belong to one of them will not be
+    /// stored.
     pub(crate) fn purge(&self, groups: &[GroupId]) -> Vec<u64> {
         let mut index = self.lock();
         let mut places = Vec::new();
@@ -126,8 +129,8 @@ impl Groups {
         places
     }
 
-    /// Whether an answer that was asked for when so many `purges` had been is older than a purge that means it. As long as it is not known what it
-    /// belongs to, every purge may mean it.
+    /// Whether an answer that was asked for when so many `purges` had been is older than a purge that means it. As long
+    /// as it is not known what it belongs to, every purge may mean it.
     pub(crate) fn is_older(&self, groups: Option<&[GroupId]>, purges: u64) -> bool {
         let index = self.lock();
         groups.map_or(index.purges > purges, |groups| index.was_purged_since(groups, purges))

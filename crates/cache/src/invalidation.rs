@@ -1,7 +1,8 @@
 //! What an answer to a request that changes something makes invalid (RFC 9111, 4.4; RFC 9875, 3).
 //!
-//! Only a good answer does: the target, what Location and Content-Location name, and the groups that Cache-Group-Invalidation names, all of the
-//! same origin; so no site can empty another's cache. An answer to a safe request makes nothing invalid.
+//! Only a good answer does: the target, what Location and Content-Location name, and the groups that
+//! Cache-Group-Invalidation names, all of the same origin; so no site can empty another's cache. An answer to a safe
+//! request makes nothing invalid.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! What a request is for: scheme, authority, path and query, in one byte string that no two different targets share.
 //!
-//! The whole key is compared, the hash only finds the place. Scheme and authority are in it always: a key without them let one site's
-//! answers be given for another's (CVE-2026-2836). What has no meaning in the authority is taken out (case, the default port, a dot at
-//! the end of the name; RFC 9110, 4.2.3), and [`normalise_authority`] does the same for what is sent upstream, so that both mean one thing.
-//! Path and query stay byte for byte as they were sent.
+//! The whole key is compared, the hash only finds the place. Scheme and authority are in it always: a key without them
+//! let one site's answers be given for another's (CVE-2026-2836). What has no meaning in the authority is taken out
+//! (case, the default port, a dot at the end of the name; RFC 9110, 4.2.3), and [`normalise_authority`] does the same
+//! for what is sent upstream, so that both mean one thing. Path and query stay byte for byte as they were sent.
 
 use std::borrow::Cow;
 use std::hash::Hasher as _;
@@ -71,7 +71,8 @@ impl Key {
         Self { bytes, origin_bytes }
     }
 
-    /// The key of an absolute URL (`http://host/path?query`); none if it is not one that could have been asked for. A fragment is left out.
+    /// The key of an absolute URL (`http://host/path?query`); none if it is not one that could have been asked for. A
+    /// fragment is left out.
     pub(crate) fn of_url(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         let scheme = match scheme {
@@ -171,8 +172,8 @@ fn parts(scheme: Scheme, authority: &str) -> (&str, Option<&str>) {
     (host, (!is_default).then_some(if digits.is_empty() { "0" } else { digits }))
 }
 
-/// An authority without what has no meaning in it: lower case, no default port, no dot at the end of the name. Keys of stored responses are made
-/// the same way, so an upstream that is told this is asked for what is stored.
+/// An authority without what has no meaning in it: lower case, no default port, no dot at the end of the name. Keys of
+/// stored responses are made the same way, so an upstream that is told this is asked for what is stored.
 #[must_use]
 pub fn normalise_authority(scheme: Scheme, authority: &str) -> Cow<'_, str> {
     let (host, port) = parts(scheme, authority);

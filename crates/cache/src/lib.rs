@@ -1,6 +1,8 @@
-//! A shared HTTP cache (RFC 9111): what may be stored and for how long, what a stored response may answer, and the bounded store itself.
+//! A shared HTTP cache (RFC 9111): what may be stored and for how long, what a stored response may answer, and the
+//! bounded store itself.
 //!
-//! Pure: the instant and the seed are arguments, and what waits is woken by its caller. One [`Cache`] serves all shards of a process.
+//! Pure: the instant and the seed are arguments, and what waits is woken by its caller. One [`Cache`] serves all shards
+//! of a process.
 //!
 //! ```text
 //!                        ┌─ Answer       out of the store (Refresh: with a Forward to be done in the background)
@@ -8,8 +10,8 @@
 //!                        └─ Wait         another request is fetching it: a Follower, read like a stream, whose owner is woken
 //! ```
 //!
-//! Every request passes here, also those that no cache may answer: a POST's answer makes stored ones invalid. What is to be woken comes back as
-//! [`Wakes`]; whoever gets them turns them into wake-ups of shards.
+//! Every request passes here, also those that no cache may answer: a POST's answer makes stored ones invalid. What is
+//! to be woken comes back as [`Wakes`]; whoever gets them turns them into wake-ups of shards.
 //!
 //! | file | says |
 //! |---|---|

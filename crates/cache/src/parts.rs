@@ -1,8 +1,8 @@
 //! Parts of a representation that are stored as such: 206 responses (RFC 9111, 3.3 and 3.4; RFC 9110, 15.3.7).
 //!
-//! A part answers requests for ranges that lie in it, as long as it is fresh, and nothing else. A part that came later is joined to one that touches
-//! it if both have the same strong entity tag; otherwise it takes its place, so there is one run of bytes for each variant. When all bytes
-//! are there, they are an ordinary complete response.
+//! A part answers requests for ranges that lie in it, as long as it is fresh, and nothing else. A part that came later
+//! is joined to one that touches it if both have the same strong entity tag; otherwise it takes its place, so there is
+//! one run of bytes for each variant. When all bytes are there, they are an ordinary complete response.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// What Content-Range says, if it says it once, validly and with the whole's length (RFC 9110, 14.4). A part of content in several
-    /// (`multipart/byteranges`) has none.
+    /// What Content-Range says, if it says it once, validly and with the whole's length (RFC 9110, 14.4). A part of
+    /// content in several (`multipart/byteranges`) has none.
     pub(crate) fn of(fields: &impl FieldValues) -> Option<Self> {
         let mut values = fields.values("content-range");
         let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -85,16 +85,16 @@ pub(crate) fn select(request: &impl FieldValues, stored: &FieldBlock) -> Option<
     }
 }
 
-/// Whether a part says that its content is something else than the older one's is, whatever their tags say. There are origins that have one tag for
-/// all codings.
+/// Whether a part says that its content is something else than the older one's is, whatever their tags say. There are
+/// origins that have one tag for all codings.
 fn contradicts(new: &FieldBlock, old: &FieldBlock) -> bool {
     let is_other = |name: &str| new.first_value(name).is_some_and(|value| old.first_value(name) != Some(value));
     is_other("content-encoding") || is_other("content-type")
 }
 
-/// Whether the older part says for how long or for whom it may be used by a line that the newer one lacks. What is joined has the lines of both (RFC 9110,
-/// 15.3.7.3) and is used by the newer one's own, which must then be all that there are. They always are where an origin says in each part what it says of
-/// the whole (15.3.7).
+/// Whether the older part says for how long or for whom it may be used by a line that the newer one lacks. What is
+/// joined has the lines of both (RFC 9110, 15.3.7.3) and is used by the newer one's own, which must then be all that
+/// there are. They always are where an origin says in each part what it says of the whole (15.3.7).
 fn lacks_terms(new: &FieldBlock, old: &FieldBlock) -> bool {
     let mut names = lines(old.as_bytes()).filter_map(|(name, _)| std::str::from_utf8(name).ok());
     names.any(|name| {
@@ -114,7 +114,8 @@ pub(crate) struct Joint<'s> {
 }
 
 impl<'s> Joint<'s> {
-    /// RFC 9110, 15.3.7.3: the same representation by a strong tag, and no gap. Both together are at most `bytes_max` long.
+    /// RFC 9110, 15.3.7.3: the same representation by a strong tag, and no gap. Both together are at most `bytes_max`
+    /// long.
     pub(crate) fn of(old: &'s Stored, new: &'s Stored, bytes_max: u64) -> Option<Self> {
         let tag = |stored: &'s Stored| stored.block().first_value("etag").and_then(only_tag);
         let (new_lines, old_lines) = (new.block(), old.block());
@@ -147,7 +148,8 @@ impl<'s> Joint<'s> {
         Arc::new(Stored::new(status, self.lines(), bytes.into(), layout, terms))
     }
 
-    /// RFC 9111, 3.4: the newer one's lines, and those of the older one that it does not have; none that was about the bytes of one of them.
+    /// RFC 9111, 3.4: the newer one's lines, and those of the older one that it does not have; none that was about the
+    /// bytes of one of them.
     fn lines(&self) -> FieldBlock {
         let mut out = FieldBlock::with_capacity(
             self.old.block().as_bytes().len() + self.new.block().as_bytes().len() + RANGE_LINE_BYTES,

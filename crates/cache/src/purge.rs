@@ -1,7 +1,7 @@
 //! Responses that go before their time, by somebody's word.
 //!
-//! A purge is done when the call returns: what it meant is gone from every shard, and an answer that was asked for before it will not be stored. Those who
-//! asked before may still get it.
+//! A purge is done when the call returns: what it meant is gone from every shard, and an answer that was asked for
+//! before it will not be stored. Those who asked before may still get it.
 
 use std::sync::Arc;
 
@@ -78,7 +78,8 @@ impl Cache {
         })
     }
 
-    /// What is stored for this is no longer right, nor what is being fetched for it, but for the fill that knows better.
+    /// What is stored for this is no longer right, nor what is being fetched for it, but for the fill that knows
+    /// better.
     pub(crate) fn invalidate(&self, key: &Key, own: Option<&Arc<FillState>>) {
         let is_other = |fill: &Arc<FillState>| !own.is_some_and(|own| Arc::ptr_eq(own, fill));
         self.purge_key(key, Manner::Hard, Instant::ZERO, is_other);
@@ -117,7 +118,8 @@ impl Cache {
         }
     }
 
-    /// The groups' members are named by the hashes of their keys; whether one of these still belongs to them is looked at again.
+    /// The groups' members are named by the hashes of their keys; whether one of these still belongs to them is looked
+    /// at again.
     fn purge_groups(&self, groups: &[GroupId], manner: Manner, now: Instant) -> usize {
         let is_member = |stored: &Stored| self.store.groups_of(stored).iter().any(|group| groups.contains(group));
         let places = self.store.groups.purge(groups);

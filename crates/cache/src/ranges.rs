@@ -1,4 +1,5 @@
-//! Parts of a complete stored response (RFC 9110, 14; RFC 9111, 3.4): every one can be given. What is given of stored parts is in `parts`.
+//! Parts of a complete stored response (RFC 9110, 14; RFC 9111, 3.4): every one can be given. What is given of stored
+//! parts is in `parts`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -92,7 +93,8 @@ fn slice(content: &Bytes, range: ByteRange) -> Bytes {
     content.slice(range.start as usize..range.end as usize)
 }
 
-/// Whether a field is about exactly the bytes that were sent with it (RFC 9530, 2), and so not about fewer, more or others of the same content.
+/// Whether a field is about exactly the bytes that were sent with it (RFC 9530, 2), and so not about fewer, more or
+/// others of the same content.
 pub(crate) fn is_of_sent_bytes(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-digest") || name.eq_ignore_ascii_case(b"content-md5")
 }

@@ -1,8 +1,10 @@
-//! Which of a URL's responses a request gets (RFC 9111, 4.1): Vary names request fields, and their values must be the same.
+//! Which of a URL's responses a request gets (RFC 9111, 4.1): Vary names request fields, and their values must be the
+//! same.
 //!
-//! Values are compared as far as they mean the same: several lines are one list, blanks around commas mean nothing, and of the fields that negotiate
-//! neither case nor order does. A variant is written down as bytes, `name NUL value LF` or `name LF` where the field was absent; no name or value can
-//! hold NUL or LF. So two variants are the same if their bytes are.
+//! Values are compared as far as they mean the same: several lines are one list, blanks around commas mean nothing, and
+//! of the fields that negotiate neither case nor order does. A variant is written down as bytes, `name NUL value LF` or
+//! `name LF` where the field was absent; no name or value can hold NUL or LF. So two variants are the same if their
+//! bytes are.
 
 use breme_http1::list_members;
 
@@ -14,7 +16,8 @@ use crate::fields::FieldValues;
 const NAMES_MAX: usize = 16;
 /// Members of a list that are put in order; longer lists stay as they are.
 const SORTED_MAX: usize = 32;
-/// What the proxy itself tells upstream of each client, whatever the client said: what varies with these is for one client.
+/// What the proxy itself tells upstream of each client, whatever the client said: what varies with these is for one
+/// client.
 const OF_THE_CLIENT: [&[u8]; 3] = [b"forwarded", b"x-forwarded-for", b"x-real-ip"];
 /// What all that say who they are have in common, so that what is said of one counts for all of them.
 const PERSONAL: &[u8] = b"\x01";

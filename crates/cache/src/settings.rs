@@ -7,39 +7,46 @@ use std::time::Duration;
 pub struct Settings {
     /// The name that Cache-Status says (RFC 9211): a token.
     pub name: String,
-    /// All that the cache holds: stored responses with their fields and keys, answers that are being fetched, tables and queues.
+    /// All that the cache holds: stored responses with their fields and keys, answers that are being fetched, tables
+    /// and queues.
     pub memory_bytes: u64,
     /// Longer content is not stored. At most a quarter of the memory, whatever is said here.
     pub object_bytes_max: u64,
     /// Stored responses of one URL that differ by Vary; past it the oldest goes.
     pub variants_max: usize,
-    /// Where a response does not say how long it is fresh: this share of the time since it was last modified (RFC 9111, 4.2.2) …
+    /// Where a response does not say how long it is fresh: this share of the time since it was last modified (RFC 9111,
+    /// 4.2.2) …
     pub heuristic_percent: u32,
     /// … but no longer than this.
     pub heuristic_max: Duration,
-    /// No response is fresh for longer from when it came, whatever it says; what is stored keeps the time that it has when this changes.
+    /// No response is fresh for longer from when it came, whatever it says; what is stored keeps the time that it has
+    /// when this changes.
     pub lifetime_max: Duration,
-    /// Lifetimes of a minute and more are shortened by up to this share, at random, so that what was stored together does not end together.
+    /// Lifetimes of a minute and more are shortened by up to this share, at random, so that what was stored together
+    /// does not end together.
     pub lifetime_spread_percent: u32,
-    /// A stale response may be served for so long after its end when no upstream can be asked (RFC 9111, 4.2.4), if neither it nor the request
-    /// says otherwise.
+    /// A stale response may be served for so long after its end when no upstream can be asked (RFC 9111, 4.2.4), if
+    /// neither it nor the request says otherwise.
     pub stale_on_failure: Duration,
     /// What turned out not to be for everyone is passed on for so long without making others wait.
     pub pass_for: Duration,
     /// A request that waits for another's answer asks for itself when no head has come for so long.
     pub follow_max: Duration,
-    /// Bytes that may be kept for followers of content that grew too long to be stored; who is further behind is cut off.
+    /// Bytes that may be kept for followers of content that grew too long to be stored; who is further behind is cut
+    /// off.
     pub overlong_window_bytes: usize,
     /// Fields that hold directives for caches like this one, the first before the others (RFC 9213).
     pub targeted_fields: Vec<String>,
-    /// Fields with the keys by which stored responses may be purged, separated by white space; beside Cache-Groups (RFC 9875).
+    /// Fields with the keys by which stored responses may be purged, separated by white space; beside Cache-Groups (RFC
+    /// 9875).
     pub key_fields: Vec<String>,
     /// Those fields are for this cache alone: no client sees them.
     pub hides_keys: bool,
-    /// What stands in the name of a cookie that says who somebody is. A response that varies with such a cookie is never stored.
+    /// What stands in the name of a cookie that says who somebody is. A response that varies with such a cookie is
+    /// never stored.
     pub session_cookies: Vec<String>,
-    /// Cookies that responses do not depend on, whatever Vary says: that of visitors, which is added after the cache, and those of scripts.
-    /// A `*` at the end stands for any end.
+    /// Cookies that responses do not depend on, whatever Vary says: that of visitors, which is added after the cache,
+    /// and those of scripts. A `*` at the end stands for any end.
     pub ignored_cookies: Vec<String>,
     /// Do what clients' Cache-Control asks for (RFC 9111, 5.2.1). If not, clients cannot get past the cache.
     pub client_directives: bool,

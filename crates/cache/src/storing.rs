@@ -1,7 +1,7 @@
 //! Whether a response may be stored, and with what meaning (RFC 9111, 3).
 //!
-//! The response alone decides, never the look of its URL. What is refused for a reason that will be there again is worth remembering: then the next
-//! requests for it do not wait for each other in vain.
+//! The response alone decides, never the look of its URL. What is refused for a reason that will be there again is
+//! worth remembering: then the next requests for it do not wait for each other in vain.
 
 use breme_base::Random;
 use breme_http1::{list_members, reason_phrase};
@@ -27,7 +27,8 @@ pub(crate) enum Judgement {
 /// Why a response may not be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// It is to be expected that the next answer may not be stored either, for the requests that these names tell apart.
+    /// It is to be expected that the next answer may not be stored either, for the requests that these names tell
+    /// apart.
     pub(crate) is_lasting: bool,
     pub(crate) names: Vec<Vec<u8>>,
 }
@@ -98,14 +99,16 @@ pub(crate) fn judge(
     lasting(names)
 }
 
-/// Whether a status judges the request and not its target: its conditions (412), its range (416), its expectation (417), or who asks, how often and
-/// with how many fields (428, 429, 431, 511: RFC 6585 forbids to store these). None of that is in the key, so whoever asked plainly would get it.
+/// Whether a status judges the request and not its target: its conditions (412), its range (416), its expectation
+/// (417), or who asks, how often and with how many fields (428, 429, 431, 511: RFC 6585 forbids to store these). None
+/// of that is in the key, so whoever asked plainly would get it.
 pub(crate) const fn is_about_the_request(status: u16) -> bool {
     matches!(status, 412 | 416 | 417 | 428 | 429 | 431 | 511)
 }
 
 impl ResponseDirectives {
-    /// Whether they forbid storing, whatever else is said. `no-store` beside `must-understand` is for those who do not know the status (5.2.2.3).
+    /// Whether they forbid storing, whatever else is said. `no-store` beside `must-understand` is for those who do not
+    /// know the status (5.2.2.3).
     fn is_closed(&self, status: u16) -> bool {
         let is_understood = !reason_phrase(status).is_empty();
         let no_store = if self.must_understand { !is_understood } else { self.no_store };
@@ -118,8 +121,8 @@ impl ResponseDirectives {
     }
 }
 
-/// What the directives mean for a response that is stored. An explicit word about staleness counts beside `s-maxage`, but not beside
-/// `must-revalidate`, which is about all of it.
+/// What the directives mean for a response that is stored. An explicit word about staleness counts beside `s-maxage`,
+/// but not beside `must-revalidate`, which is about all of it.
 fn terms(directives: &ResponseDirectives, freshness: Freshness, settings: &Settings, random: &mut Random) -> Terms {
     let is_strict = directives.no_cache || directives.must_revalidate || directives.proxy_revalidate;
     let fresh_for_s = freshness.fresh_for_s(settings, random);
@@ -142,7 +145,8 @@ fn is_of_use(fields: &impl FieldValues, terms: Terms) -> bool {
     terms.fresh_for_s > 0 || may_be_stale || fields.has("etag") || fields.has("last-modified")
 }
 
-/// Fields that are about a connection or a hop and not about the response (RFC 9110, 7.6.1; RFC 9111, 3.1), or that are made anew for each answer.
+/// Fields that are about a connection or a hop and not about the response (RFC 9110, 7.6.1; RFC 9111, 3.1), or that are
+/// made anew for each answer.
 const NOT_STORED: [&str; 14] = [
     "connection",
     "keep-alive",
@@ -178,8 +182,9 @@ impl StoredFields {
     }
 }
 
-/// The lines of a response as they are stored. A line that cannot be sent is left out; `http1` receives none. They get the room that they need and no
-/// more from the beginning: what is made larger step by step and smaller in the end leaves holes in the memory, 80 bytes for each response.
+/// The lines of a response as they are stored. A line that cannot be sent is left out; `http1` receives none. They get
+/// the room that they need and no more from the beginning: what is made larger step by step and smaller in the end
+/// leaves holes in the memory, 80 bytes for each response.
 pub(crate) fn stored_lines(head: &ResponseHead<'_, '_>) -> breme_http1::FieldBlock {
     /// `: ` and the line's end.
     const AROUND_BYTES: usize = 4;

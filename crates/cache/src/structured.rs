@@ -1,4 +1,5 @@
-//! Fields that are written by RFC 9651 (Structured Fields): targeted Cache-Control (RFC 9213) and Cache-Groups (RFC 9875).
+//! Fields that are written by RFC 9651 (Structured Fields): targeted Cache-Control (RFC 9213) and Cache-Groups (RFC
+//! 9875).
 //!
 //! Such a field is all or nothing: what cannot be parsed is as if it were not there.
 
@@ -7,11 +8,12 @@ use sfv::{BareItem, Dictionary, List, ListEntry, Parser};
 use crate::directives::{ResponseDirectives, SECONDS_MAX};
 use crate::fields::FieldValues;
 
-/// Groups and keys of one response; RFC 9875, 2.1, asks for at least 32. A response with more is not stored: it could not be purged.
+/// Groups and keys of one response; RFC 9875, 2.1, asks for at least 32. A response with more is not stored: it could
+/// not be purged.
 const GROUPS_MAX: usize = 128;
 
-/// The first of these fields that is there, valid and not empty says what the cache does, and neither the others nor Cache-Control and Expires say
-/// anything beside it (RFC 9213, 2.2).
+/// The first of these fields that is there, valid and not empty says what the cache does, and neither the others nor
+/// Cache-Control and Expires say anything beside it (RFC 9213, 2.2).
 pub(crate) fn targeted(fields: &impl FieldValues, names: &[String]) -> Option<ResponseDirectives> {
     names.iter().find_map(|name| {
         let dictionary: Dictionary = parse(fields, name)?;
@@ -23,7 +25,8 @@ pub(crate) fn targeted(fields: &impl FieldValues, names: &[String]) -> Option<Re
     })
 }
 
-/// A lifetime that is no integer is not understood, and a response whose lifetime is not understood is stale (RFC 9111, 4.2.1).
+/// A lifetime that is no integer is not understood, and a response whose lifetime is not understood is stale (RFC 9111,
+/// 4.2.1).
 fn take(directives: &mut ResponseDirectives, key: &str, entry: &ListEntry) {
     let ListEntry::Item(item) = entry else { return };
     let is_true = !matches!(item.bare_item, BareItem::Boolean(false));
@@ -48,7 +51,8 @@ fn take(directives: &mut ResponseDirectives, key: &str, entry: &ListEntry) {
     }
 }
 
-/// The strings of a list, as Cache-Groups and Cache-Group-Invalidation have them. Other members mean nothing there, nor do parameters.
+/// The strings of a list, as Cache-Groups and Cache-Group-Invalidation have them. Other members mean nothing there, nor
+/// do parameters.
 pub(crate) fn strings(fields: &impl FieldValues, name: &str) -> Vec<Vec<u8>> {
     let Some(list) = parse::<List>(fields, name) else { return Vec::new() };
     let string = |entry: &ListEntry| match entry {

@@ -1,4 +1,5 @@
-//! Conditional requests: whether the client has it already, what upstream is asked, and what its 304 changes (RFC 9111, 4.3).
+//! Conditional requests: whether the client has it already, what upstream is asked, and what its 304 changes (RFC 9111,
+//! 4.3).
 
 use breme_http1::{FieldBlock, Fields, any_tag, only_tag};
 
@@ -15,8 +16,8 @@ pub(crate) enum Conditional {
     NotModified,
 }
 
-/// The conditions that a cache evaluates (RFC 9111, 4.3.2): If-None-Match, else If-Modified-Since. If-Match and If-Unmodified-Since are for the
-/// origin. A stored response without Last-Modified is compared by its Date.
+/// The conditions that a cache evaluates (RFC 9111, 4.3.2): If-None-Match, else If-Modified-Since. If-Match and
+/// If-Unmodified-Since are for the origin. A stored response without Last-Modified is compared by its Date.
 pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Conditional {
     let is_unchanged = if request.has("if-none-match") {
         let tag = stored.first_value("etag").and_then(only_tag);
@@ -28,7 +29,8 @@ pub(crate) fn evaluate(request: &impl FieldValues, stored: &FieldBlock) -> Condi
     if is_unchanged { Conditional::NotModified } else { Conditional::Proceed }
 }
 
-/// Whether If-Range names exactly the stored representation: by a strong tag, or by a date that is strong (RFC 9110, 13.1.5 and 8.8.2.2).
+/// Whether If-Range names exactly the stored representation: by a strong tag, or by a date that is strong (RFC 9110,
+/// 13.1.5 and 8.8.2.2).
 pub(crate) fn if_range_holds(value: &[u8], stored: &FieldBlock) -> bool {
     if let Some(asked) = only_tag(value) {
         return stored.first_value("etag").and_then(only_tag).is_some_and(|tag| tag.is_strongly(asked));
@@ -77,11 +79,12 @@ pub(crate) fn not_modified_lines(stored: &FieldBlock) -> FieldBlock {
     out
 }
 
-/// Fields that say what the stored content is. A 304 is about that content and cannot make it another one (RFC 9111, 3.2), whether it said so before or not.
+/// Fields that say what the stored content is. A 304 is about that content and cannot make it another one (RFC 9111,
+/// 3.2), whether it said so before or not.
 const KEPT: [&str; 5] = ["content-digest", "content-encoding", "content-length", "content-md5", "content-range"];
 
-/// The lines of a stored response after a 304, or after an answer to HEAD that agrees with it: what is in the new ones takes the place of what has
-/// the same name (RFC 9111, 3.2).
+/// The lines of a stored response after a 304, or after an answer to HEAD that agrees with it: what is in the new ones
+/// takes the place of what has the same name (RFC 9111, 3.2).
 pub(crate) fn freshened(stored: &FieldBlock, fresh: Fields<'_, '_>) -> FieldBlock {
     let may_store = StoredFields::of(&fresh);
     let is_known_tag = |name: &[u8]| name.eq_ignore_ascii_case(b"etag") && has(stored, name);

@@ -81,8 +81,8 @@ impl Case {
         self.run_over(|| connect(server), delivery)
     }
 
-    /// Sends the case to a server and returns what comes back until the connection ends, unjudged. Where it must live on, a last request that
-    /// ends it is sent behind the case, and its answer is the last one.
+    /// Sends the case to a server and returns what comes back until the connection ends, unjudged. Where it must live
+    /// on, a last request that ends it is sent behind the case, and its answer is the last one.
     ///
     /// # Errors
     /// If what comes back is not a number of whole answers, or the connection does not end.
@@ -91,8 +91,8 @@ impl Case {
         self.exchange(|| connect(server), &[&self.send, probe].concat(), delivery)
     }
 
-    /// The same over a connection of another kind, such as one with TLS. It must be opened anew, give up reading after [`PATIENCE`], and
-    /// let each write leave at once.
+    /// The same over a connection of another kind, such as one with TLS. It must be opened anew, give up reading after
+    /// [`PATIENCE`], and let each write leave at once.
     ///
     /// # Errors
     /// As [`Case::run`].

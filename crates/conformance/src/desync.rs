@@ -1,8 +1,9 @@
 //! Requests that are made to be read in two ways: by one server as one request, by the next as two.
 //!
-//! The cases are made systematically: each byte that some reader overlooks, at each place of a line where it could be overlooked, and lists of the
-//! spellings that have been published as attacks. What is hidden in them is always the same request, for [`HIDDEN_TARGET`]; nobody may ever
-//! answer it. Request smuggling is described by Linhart et al. (2005), Kettle ("HTTP Desync Attacks", 2019 to 2025) and in RFC 9112, 11.2.
+//! The cases are made systematically: each byte that some reader overlooks, at each place of a line where it could be
+//! overlooked, and lists of the spellings that have been published as attacks. What is hidden in them is always the
+//! same request, for [`HIDDEN_TARGET`]; nobody may ever answer it. Request smuggling is described by Linhart et al.
+//! (2005), Kettle ("HTTP Desync Attacks", 2019 to 2025) and in RFC 9112, 11.2.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +50,8 @@ mod tests {
         }
     }
 
-    /// What must be refused is refused for what is odd in it, not for want of bytes: the request that it hides is whole.
+    /// What must be refused is refused for what is odd in it, not for want of bytes: the request that it hides is
+    /// whole.
     #[test]
     fn what_is_hidden_is_whole() {
         let hiding = attacks().into_iter().filter(|attack| attack.send.windows(6).any(|part| part == b"hidden"));

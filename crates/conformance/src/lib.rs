@@ -1,7 +1,8 @@
 //! HTTP/1.1 cases, byte by byte, against any server.
 //!
-//! Each [`Case`] sends bytes on a connection of its own and says what must come back and whether the connection lives on. The reader of
-//! answers here is deliberately another one than breme's: instrument and specimen must not share their faults.
+//! Each [`Case`] sends bytes on a connection of its own and says what must come back and whether the connection lives
+//! on. The reader of answers here is deliberately another one than breme's: instrument and specimen must not share
+//! their faults.
 //!
 //! | module | cases |
 //! |---|---|

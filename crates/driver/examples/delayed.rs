@@ -6,9 +6,9 @@
 //! $ cargo run --release -p breme-driver --example delayed -- 127.0.0.1:8081 1ms awake     # … and never asleep, for one connection
 //! ```
 //!
-//! A thread for each connection and blocking calls, so that nothing of breme's own measures itself. It sleeps for most of a delay and
-//! stays awake for the rest, since sleeping alone is late by as much as is to be measured. The freezes are in the seconds that end with 4 of the
-//! time since its start.
+//! A thread for each connection and blocking calls, so that nothing of breme's own measures itself. It sleeps for most
+//! of a delay and stays awake for the rest, since sleeping alone is late by as much as is to be measured. The freezes
+//! are in the seconds that end with 4 of the time since its start.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -30,7 +30,8 @@ pub(crate) struct Connection {
     pub(crate) retained: BytesMut,
     /// There is none while nothing waits. It may be empty: then only what is sealed waits, in the transport.
     pub(crate) queue: Option<Box<SendQueue>>,
-    /// Sending or the kernel's word has shown that the connection is broken; what was received before may still be read.
+    /// Sending or the kernel's word has shown that the connection is broken; what was received before may still be
+    /// read.
     pub(crate) failure: Option<CloseReason>,
     pub(crate) finish: Finish,
     /// There may be something to read.
@@ -333,7 +334,8 @@ impl Connection {
         None
     }
 
-    /// Nothing can be sent any more. What the peer sent before may still wait in the kernel: an early answer, for example.
+    /// Nothing can be sent any more. What the peer sent before may still wait in the kernel: an early answer, for
+    /// example.
     pub(crate) fn fail(&mut self, reason: CloseReason) {
         self.failure.get_or_insert(reason);
         self.queue = None;
@@ -343,8 +345,8 @@ impl Connection {
         }
     }
 
-    /// The kernel took only a part of a send, or nothing: this is the rest. Nothing was sent since. Returns how much of the node's has not
-    /// left; what is sealed has, as far as that is concerned.
+    /// The kernel took only a part of a send, or nothing: this is the rest. Nothing was sent since. Returns how much of
+    /// the node's has not left; what is sealed has, as far as that is concerned.
     pub(crate) fn wait_with(&mut self, rest: Bytes) -> usize {
         self.is_writable = false;
         if let Some(secured) = &mut self.transport.secured {

@@ -170,8 +170,8 @@ impl Mailbox {
     }
 }
 
-/// What one shard counts, for whoever looks from outside. Apart from the other shards' by two cache lines (processors fetch them in
-/// pairs), since bytes are counted with every receipt and send.
+/// What one shard counts, for whoever looks from outside. Apart from the other shards' by two cache lines (processors
+/// fetch them in pairs), since bytes are counted with every receipt and send.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counters {
@@ -288,7 +288,8 @@ pub struct ShardCounters {
     pub closed: u64,
     /// Connections among those that the driver ended: a limit of time or bytes, or the end of the program.
     pub dropped: u64,
-    /// Times that accepting failed for lack of descriptors or memory, after which it pauses. (The acceptor of `threads` counts at shard 0.)
+    /// Times that accepting failed for lack of descriptors or memory, after which it pauses. (The acceptor of `threads`
+    /// counts at shard 0.)
     pub accepts_failed: u64,
     /// Wake-ups to others that found a full mailbox and were tried again.
     pub wakes_delayed: u64,
@@ -302,7 +303,8 @@ pub struct ShardCounters {
     pub handshakes_failed: u64,
     /// [`closed`](Self::closed) by how they ended, in the order of [`End::ALL`].
     pub ended: [u64; END_COUNT],
-    /// Bytes that were shown to the node, of both sides of a relay; without those that were read into nothing, and without TLS's own.
+    /// Bytes that were shown to the node, of both sides of a relay; without those that were read into nothing, and
+    /// without TLS's own.
     pub received_bytes: u64,
     /// Bytes of the node that the kernel has taken, in the same way.
     pub sent_bytes: u64,

@@ -1,9 +1,9 @@
 //! What all drivers have in common: one node, its connections, and what becomes of each event.
 //!
 //! A driver's loop finds out what the kernel has to say and tells the engine: that a socket is ready
-//! ([`Engine::handle_readiness`]), or what has come of it ([`Engine::handle_arrival`]). The engine reads, lends, carries out the
-//! actions and writes. What does not fit into the turn of a connection, or is a consequence of an action, waits in the list
-//! `ready` for [`Engine::handle_turn`]; so no node call happens inside another.
+//! ([`Engine::handle_readiness`]), or what has come of it ([`Engine::handle_arrival`]). The engine reads, lends,
+//! carries out the actions and writes. What does not fit into the turn of a connection, or is a consequence of an
+//! action, waits in the list `ready` for [`Engine::handle_turn`]; so no node call happens inside another.
 //!
 //! | file | what |
 //! |---|---|
@@ -271,8 +271,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.release_if_ended(id);
     }
 
-    /// Whether the node's deadlines are to be met more exactly than the kernel's usual waiting does. What they may be late all the same
-    /// is added to each wait.
+    /// Whether the node's deadlines are to be met more exactly than the kernel's usual waiting does. What they may be
+    /// late all the same is added to each wait.
     pub(crate) fn begin_exactness(&mut self) -> bool {
         let slack = self.node.deadline_slack();
         let is_exact = slack < breme_node::DEADLINE_SLACK;
@@ -293,8 +293,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         Some(nearest.since(self.now))
     }
 
-    /// Whether so short a wait is not worth being woken from: the node is to act soon, by a deadline that may be late, and
-    /// will know all the same when things came.
+    /// Whether so short a wait is not worth being woken from: the node is to act soon, by a deadline that may be late,
+    /// and will know all the same when things came.
     pub(crate) fn may_gather(&self, timeout: Duration) -> bool {
         self.stamps.is_some() && !self.slack.is_zero() && timeout <= GATHERING_MAX
     }

@@ -1,7 +1,7 @@
 //! The driver by readiness: one thread, one node, many connections.
 //!
-//! Each socket is registered once, for both directions, edge-triggered. What a connection can do stands in its flags from
-//! then on, so the usual request costs one wait (shared with all that came meanwhile), one receive and one send.
+//! Each socket is registered once, for both directions, edge-triggered. What a connection can do stands in its flags
+//! from then on, so the usual request costs one wait (shared with all that came meanwhile), one receive and one send.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -142,8 +142,8 @@ impl Events {
         self.poll.poll(events, Some(Duration::ZERO))
     }
 
-    /// Waits to the nanosecond. `epoll_wait` knows milliseconds only, so it does the long part of a wait; it does all of it where
-    /// the time is up already.
+    /// Waits to the nanosecond. `epoll_wait` knows milliseconds only, so it does the long part of a wait; it does all
+    /// of it where the time is up already.
     fn wait_exactly(
         &mut self,
         events: &mut mio::Events,

@@ -6,9 +6,9 @@
 //! | [`Kind::Events`] | one per shard | many connections | readiness, edge-triggered (epoll, kqueue) |
 //! | [`Kind::Threads`] | a pool and an acceptor | one accepted connection at a time, and those that its node opens | poll(2) |
 //!
-//! Where a thread serves one connection, an idle one shuts somebody else out. So the driver by threads tells its nodes while connections wait
-//! ([`handle_crowded`](breme_node::Node::handle_crowded)). The others admit [`Settings::connections_max`]; past that, newcomers wait in the kernel and are
-//! not seen.
+//! Where a thread serves one connection, an idle one shuts somebody else out. So the driver by threads tells its nodes
+//! while connections wait ([`handle_crowded`](breme_node::Node::handle_crowded)). The others admit
+//! [`Settings::connections_max`]; past that, newcomers wait in the kernel and are not seen.
 //!
 //! All keep the rules of [`breme_node`] and pass the same tests. They know no HTTP and no role; what they share is
 //! the engine, so that only the architecture differs:
@@ -22,8 +22,9 @@
 //! ```
 //!
 //! A request, on `events`: `events.rs: run` → `engine.rs: handle_readiness` → `receive` → `lend` → the node →
-//! `run_actions` → `send` → `connection.rs: send_directly`. On `uring`: `uring.rs: run` → `engine/arrivals.rs: handle_arrival` → `lend` →
-//! the node → `run_actions` → `send` → `engine/gathering.rs: gather`, and with the next turn to the kernel.
+//! `run_actions` → `send` → `connection.rs: send_directly`. On `uring`: `uring.rs: run` →
+//! `engine/arrivals.rs: handle_arrival` → `lend` → the node → `run_actions` → `send` → `engine/gathering.rs: gather`,
+//! and with the next turn to the kernel.
 //!
 //! ```
 //! use breme_driver::{Clock, Kind, Listener, Settings, start};

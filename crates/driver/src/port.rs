@@ -1,8 +1,8 @@
 //! What an engine asks of the kernel's side of its driver.
 //!
 //! Where readiness is told, a new socket is registered once and the rest is done by calls on it. Where operations are
-//! completed, they must be begun and ended as the connection's wishes change ([`Port::keep_in_step`]), and small sends can leave
-//! together.
+//! completed, they must be begun and ended as the connection's wishes change ([`Port::keep_in_step`]), and small sends
+//! can leave together.
 
 use std::io;
 use std::net::SocketAddr;

@@ -198,7 +198,8 @@ impl<'a, N: Send + 'static> Start<'a, N> {
     }
 }
 
-/// Starts a thread, and returns when it is pinned and has prepared what it needs. None comes from a thread that could not.
+/// Starts a thread, and returns when it is pinned and has prepared what it needs. None comes from a thread that could
+/// not.
 fn spawn<P, T: Send + 'static>(
     name: String,
     cpus: Vec<usize>,
@@ -304,8 +305,8 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Calls [`Node::handle_woken`] of the node of `shard` with `message`, from its own thread. A shard that does not exist, or has
-    /// ended, takes messages for nobody.
+    /// Calls [`Node::handle_woken`] of the node of `shard` with `message`, from its own thread. A shard that does not
+    /// exist, or has ended, takes messages for nobody.
     ///
     /// # Errors
     /// When too many messages wait for that shard; this one was not left then.

@@ -55,39 +55,43 @@ impl std::error::Error for UnknownKind {}
 /// The bounds of a driver, for each of its shards where not said otherwise.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Shards of `events` and `uring`, each with a thread of its own; size of the pool of `threads`. At least one is started.
+    /// Shards of `events` and `uring`, each with a thread of its own; size of the pool of `threads`. At least one is
+    /// started.
     pub threads: usize,
     /// Shard `i` runs on processor `cpus[i % cpus.len()]` only; empty: where the scheduler puts it.
     pub cpus: Vec<usize>,
-    /// Connections that one shard holds, in both directions; past it the shard stops accepting, and new ones wait in the
-    /// kernel's backlog. Connections that the node opens are counted, but never refused. For `threads` the size of
+    /// Connections that one shard holds, in both directions; past it the shard stops accepting, and new ones wait in
+    /// the kernel's backlog. Connections that the node opens are counted, but never refused. For `threads` the size of
     /// the pool is the bound.
     pub connections_max: usize,
-    /// Bytes of one connection that the node has not taken; from there on the driver reads no more of it. It must be more
-    /// than what the node may want to see in one piece.
+    /// Bytes of one connection that the node has not taken; from there on the driver reads no more of it. It must be
+    /// more than what the node may want to see in one piece.
     pub receive_bytes_max: usize,
-    /// Length of a connection's send queue past which the node is told
-    /// ([`handle_sent`](breme_node::Node::handle_sent)) and nothing more of that connection is lent until the queue is empty.
+    /// Length of a connection's send queue past which the node is told ([`handle_sent`](breme_node::Node::handle_sent))
+    /// and nothing more of that connection is lent until the queue is empty.
     pub send_queue_high_bytes: u64,
     /// A graceful close reads the peer's rest into nothing for so long (RFC 9112, 9.6).
     pub closing_timeout: Duration,
     /// … and so many bytes of it.
     pub closing_bytes_max: u64,
-    /// After [`Stopper::drain`](crate::Stopper::drain), connections that are left are dropped when this time has passed.
+    /// After [`Stopper::drain`](crate::Stopper::drain), connections that are left are dropped when this time has
+    /// passed.
     pub stopping_timeout: Duration,
     /// A connection whose send queue makes no progress for so long is dropped.
     pub send_timeout: Duration,
-    /// A connection that the node opens fails with [`TimedOut`](breme_node::ConnectError::TimedOut) after so long, and so does its
-    /// handshake, which has what connecting has left of this time.
+    /// A connection that the node opens fails with [`TimedOut`](breme_node::ConnectError::TimedOut) after so long, and
+    /// so does its handshake, which has what connecting has left of this time.
     pub connect_timeout: Duration,
-    /// For a node that asks for [exact deadlines](breme_node::Node::deadline_slack): so long before one the driver no longer sleeps but
-    /// asks again and again. It makes up for the time that waking takes, and costs that much of a processor.
+    /// For a node that asks for [exact deadlines](breme_node::Node::deadline_slack): so long before one the driver no
+    /// longer sleeps but asks again and again. It makes up for the time that waking takes, and costs that much of a
+    /// processor.
     pub spin_before_deadline: Duration,
     /// An accepted connection is dropped if its handshake of TLS is not done after so long.
     pub handshake_timeout: Duration,
     /// The clients of TLS that nodes may name ([`TlsClientId`](breme_node::TlsClientId)), by their place.
     pub tls_clients: TlsClients,
-    /// Connections that wait in the kernel to be accepted, for each listening socket. The kernel has its own limit (`net.core.somaxconn`).
+    /// Connections that wait in the kernel to be accepted, for each listening socket. The kernel has its own limit
+    /// (`net.core.somaxconn`).
     pub backlog: u32,
 }
 

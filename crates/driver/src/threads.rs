@@ -8,11 +8,12 @@
 //!      └──── room again ─────┘              thread 2: idle, rung when something waits
 //! ```
 //!
-//! More than there are threads for is a **crowd**. A thread looks in each turn whether there is one, and tells its node, which may let an idle
-//! client go; threads that sleep are rung for that, a few at a time, until nobody waits any more.
+//! More than there are threads for is a **crowd**. A thread looks in each turn whether there is one, and tells its
+//! node, which may let an idle client go; threads that sleep are rung for that, a few at a time, until nobody waits any
+//! more.
 //!
-//! A thread waits with poll(2) for its bell and its few sockets; the list is made anew for each wait, since that is cheap
-//! for few and nothing must be kept in step.
+//! A thread waits with poll(2) for its bell and its few sockets; the list is made anew for each wait, since that is
+//! cheap for few and nothing must be kept in step.
 
 mod accepting;
 mod handoff;
@@ -36,11 +37,12 @@ use crate::port::Port;
 use crate::socket::Socket;
 use crate::transport::Transport;
 
-/// How long a thread waits for the peer of a connection that it has closed to close it too: most do, within a round trip, and then it is cheaper to
-/// wait for them than to serve the next one beside them (with 10 ms, 300 clients that ask once each cost a fifth more).
+/// How long a thread waits for the peer of a connection that it has closed to close it too: most do, within a round
+/// trip, and then it is cheaper to wait for them than to serve the next one beside them (with 10 ms, 300 clients that
+/// ask once each cost a fifth more).
 const LINGERING_GRACE: Duration = Duration::from_millis(200);
-/// Past that the peer is one that may not look at its connection for a long time, and the thread takes the next one beside it. It waits all the
-/// same while it has more than so many of them, which would be an attack.
+/// Past that the peer is one that may not look at its connection for a long time, and the thread takes the next one
+/// beside it. It waits all the same while it has more than so many of them, which would be an attack.
 const LINGERING_MAX: usize = 8;
 
 /// Nothing needs to be told: the list is made for each wait.
@@ -138,7 +140,8 @@ impl Seat {
         *self.grace_end.get_or_insert(now + LINGERING_GRACE) <= now
     }
 
-    /// Tells the node when others begin to wait for its connection, or no longer do; before a deadline that might rest on it.
+    /// Tells the node when others begin to wait for its connection, or no longer do; before a deadline that might rest
+    /// on it.
     fn look_for_crowd<N: Node>(&self, engine: &mut Engine<N, SeatPort>) {
         if let Some(handoff) = &self.handoff {
             engine.handle_crowd(handoff.crowd().is_some());
@@ -184,8 +187,8 @@ impl Seat {
             if !handoff.is_closed() {
                 return; // the acceptor rings again when its listeners are closed
             }
-            // Who was accepted has connected to us: serve them all, side by side this once, since after the node has been told
-            // to stop nothing new may come.
+            // Who was accepted has connected to us: serve them all, side by side this once, since after the node has
+            // been told to stop nothing new may come.
             for (socket, accepted) in handoff.take_last(self.shard) {
                 engine.handle_accepted(socket, accepted);
             }
@@ -202,7 +205,8 @@ impl Readiness {
     }
 }
 
-/// What to wait for at a connection. None where even an error would be told again and again, with nothing to do about it.
+/// What to wait for at a connection. None where even an error would be told again and again, with nothing to do about
+/// it.
 fn interest(connection: &Connection, receive_bytes_max: usize) -> Option<PollFlags> {
     let mut interest = PollFlags::empty();
     if connection.wants_bytes(receive_bytes_max) && !connection.is_readable {

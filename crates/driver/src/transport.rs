@@ -31,8 +31,8 @@ impl Transport {
         self.secured = Some(Box::new(secured));
     }
 
-    /// Whether bytes that are brought may go to the node as they are: there is nothing between it and the socket, and nothing
-    /// before them.
+    /// Whether bytes that are brought may go to the node as they are: there is nothing between it and the socket, and
+    /// nothing before them.
     pub(crate) fn is_clear(&self) -> bool {
         self.secured.is_none() && self.socket.is_clear()
     }
@@ -92,7 +92,8 @@ impl Transport {
         }
     }
 
-    /// Tells the peer that nothing more comes. Returns whether that has left; if not, call it again when the kernel takes more.
+    /// Tells the peer that nothing more comes. Returns whether that has left; if not, call it again when the kernel
+    /// takes more.
     pub(crate) fn end_sending(&mut self) -> Result<bool, CloseReason> {
         match &mut self.secured {
             None => self.socket.end_sending().map(|()| true),

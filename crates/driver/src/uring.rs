@@ -1,15 +1,17 @@
 //! The driver by completion: one thread, one node, one ring, many connections (Linux).
 //!
 //! A turn is one system call: it hands over the wishes of the turn before (sends, mostly) and brings what has happened
-//! meanwhile. Listeners accept and connections receive by one wish each, for their whole life; received bytes lie in buffers that the
-//! kernel takes when there is something to put in, and go back when the node has been called. Measured with 100 connections
-//! and 13-byte answers, small sends that leave together with the next turn cost 8 % less than a `send(2)` each; asking for their
-//! completions would cost about the same as not asking, but would keep their memory busy; registered descriptors gained nothing, since a
-//! receive looks its descriptor up once in its life.
+//! meanwhile. Listeners accept and connections receive by one wish each, for their whole life; received bytes lie in
+//! buffers that the kernel takes when there is something to put in, and go back when the node has been called. Measured
+//! with 100 connections and 13-byte answers, small sends that leave together with the next turn cost 8 % less than a
+//! `send(2)` each; asking for their completions would cost about the same as not asking, but would keep their memory
+//! busy; registered descriptors gained nothing, since a receive looks its descriptor up once in its life.
 //!
-//! A segment that is shared, and all of a send, leaves from where it lies: for 10 kB that costs 7 % less than a copy of it.
+//! A segment that is shared, and all of a send, leaves from where it lies: for 10 kB that costs 7 % less than a copy of
+//! it.
 //!
-//! What TLS has sealed leaves in the same way: measured with 1 kB over TLS 1.3 and 100 connections, that costs 6 % less than a `send(2)` each.
+//! What TLS has sealed leaves in the same way: measured with 1 kB over TLS 1.3 and 100 connections, that costs 6 % less
+//! than a `send(2)` each.
 //!
 //! Long sends and files go by `sendmsg` and `sendfile`, as on `events`: there the copying is what counts.
 
@@ -36,16 +38,18 @@ use crate::port::Port;
 use crate::socket::{Socket, reason};
 use crate::transport::Transport;
 
-/// 64 buffers of 64 kB: 4 MB a shard, touched only as far as bytes come. Few and long is better than many and short: what is received
-/// in pieces of 8 kB costs twice as much when it is long, and short requests touch only the first page of a buffer. They suffice for any
-/// number of connections, since a turn brings few completions at a time (Linux 6.13 and later: about 20); a lack costs one wish more.
+/// 64 buffers of 64 kB: 4 MB a shard, touched only as far as bytes come. Few and long is better than many and short:
+/// what is received in pieces of 8 kB costs twice as much when it is long, and short requests touch only the first page
+/// of a buffer. They suffice for any number of connections, since a turn brings few completions at a time (Linux 6.13
+/// and later: about 20); a lack costs one wish more.
 ///
-/// One wish to receive fills buffer after buffer, up to all of the ring's in a turn, before a node that has enough can say so. So it ends when as
-/// much as a buffer holds has come; a wish more for each 64 kB costs nothing that could be measured.
+/// One wish to receive fills buffer after buffer, up to all of the ring's in a turn, before a node that has enough can
+/// say so. So it ends when as much as a buffer holds has come; a wish more for each 64 kB costs nothing that could be
+/// measured.
 const SIZES: RingSizes =
     RingSizes { submissions: 512, completions: 4096, buffers: 64, buffer_bytes: 64 * 1024, receive_bytes: 64 * 1024 };
-/// Before Linux 6.17 it cannot be told to end. Who brings a whole buffer at a time has more. Where a long answer begins all buffers may be filled
-/// once; from then on its connection receives piece by piece, until little comes again.
+/// Before Linux 6.17 it cannot be told to end. Who brings a whole buffer at a time has more. Where a long answer begins
+/// all buffers may be filled once; from then on its connection receives piece by piece, until little comes again.
 const LONG_BYTES: usize = SIZES.buffer_bytes;
 const SHORT_BYTES: usize = LONG_BYTES / 4;
 /// Sends that leave together. More would be cheaper by little, and would make the first of them wait for the last.
@@ -224,7 +228,8 @@ pub(crate) struct Uring {
     shard: ShardId,
     control: Arc<Control>,
     listeners: Vec<Listening>,
-    /// Accepted by the kernel before it could be told that there are enough. Few: accepting ends when the last place is taken.
+    /// Accepted by the kernel before it could be told that there are enough. Few: accepting ends when the last place is
+    /// taken.
     waiting: VecDeque<(OwnedFd, ListenerId)>,
     /// Nothing is accepted before.
     accept_again: Option<Instant>,

@@ -1,4 +1,5 @@
-//! More connections than there are places for: what nodes are told, and that those who wait get the places that nodes give up.
+//! More connections than there are places for: what nodes are told, and that those who wait get the places that nodes
+//! give up.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 

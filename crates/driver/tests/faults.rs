@@ -1,5 +1,5 @@
-//! What goes wrong between a driver and the kernel: a lack of buffers, resets, descriptors and ids that come again, ends in the
-//! middle of everything. The cases were found by thinking of io_uring; every driver must pass them.
+//! What goes wrong between a driver and the kernel: a lack of buffers, resets, descriptors and ids that come again,
+//! ends in the middle of everything. The cases were found by thinking of io_uring; every driver must pass them.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 

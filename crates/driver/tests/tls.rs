@@ -1,4 +1,5 @@
-//! TLS between sockets and nodes, against peers that are not ours: the plain client of rustls, and sockets that misbehave.
+//! TLS between sockets and nodes, against peers that are not ours: the plain client of rustls, and sockets that
+//! misbehave.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
@@ -457,7 +458,8 @@ fn a_broken_record_ends_the_connection_with_an_alert() {
 /// What was sealed first leaves first, also where sends are put aside: records out of order could not be opened.
 #[test]
 fn an_alert_comes_behind_what_was_sealed_before() {
-    /// What a driver by completion brings in one piece; with so much before it, a record comes by itself and yet in the same turn.
+    /// What a driver by completion brings in one piece; with so much before it, a record comes by itself and yet in the
+    /// same turn.
     const BROUGHT_BYTES: usize = 64 * 1024;
     /// Header, type and tag (RFC 8446, 5.2).
     const RECORD_OVERHEAD: usize = 5 + 1 + 16;

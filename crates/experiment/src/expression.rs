@@ -7,8 +7,8 @@
 //! p95(user) > 2 s or errors(user) > 1 %      a condition: of one trial, without levels
 //! ```
 //!
-//! A measure is a number of one trial. An expression is arithmetic on measures; it is computed **within each block**, so that what all
-//! trials of a block have in common falls out. A claim holds two of them against each other.
+//! A measure is a number of one trial. An expression is arithmetic on measures; it is computed **within each block**,
+//! so that what all trials of a block have in common falls out. A claim holds two of them against each other.
 //!
 //! Text becomes an expression in `parse`, which checks names and units, and an expression text again in `print`.
 

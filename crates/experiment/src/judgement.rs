@@ -115,12 +115,14 @@ pub struct Effect {
     pub high: Option<f64>,
     /// How sure the interval is, from 0 to 1.
     pub confidence: f64,
-    /// The chance of something at least so far from "no difference" if there were none; of a claim, the chance of such values if the answer
-    /// towards which they lean were the wrong one. None for what is counted and held against a number.
+    /// The chance of something at least so far from "no difference" if there were none; of a claim, the chance of such
+    /// values if the answer towards which they lean were the wrong one. None for what is counted and held against a
+    /// number.
     pub p: Option<f64>,
     /// The same after Holm, over all hypotheses of the experiment.
     pub p_holm: Option<f64>,
-    /// The same for what nobody claimed beforehand, after Benjamini and Hochberg, over all comparisons of the experiment.
+    /// The same for what nobody claimed beforehand, after Benjamini and Hochberg, over all comparisons of the
+    /// experiment.
     #[serde(default)]
     pub p_discovery: Option<f64>,
     /// The noise floor that it had to exceed, on the same scale (a ratio above 1, or a difference).

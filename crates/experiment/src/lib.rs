@@ -14,7 +14,8 @@
 //!  experiment file ──► plan ──► trials ──► (runner) ──► records ──► judgement ──► (report)
 //! ```
 //!
-//! This crate knows no file, no process and no clock: text goes in, decisions come out. The same records give the same judgement.
+//! This crate knows no file, no process and no clock: text goes in, decisions come out. The same records give the same
+//! judgement.
 
 pub mod expression;
 mod file;

@@ -1,7 +1,8 @@
-//! `${…}` in texts: what is filled in by the plan (levels of factors) and by whoever runs a trial (ports, folders, URLs).
+//! `${…}` in texts: what is filled in by the plan (levels of factors) and by whoever runs a trial (ports, folders,
+//! URLs).
 //!
-//! Only `${` before a name and `}` behind it mean something: `$uri`, `${1:-x}` and `$(date)` stay what they are, so that
-//! configurations and scripts keep their own variables. `$${name}` stands for the text `${name}`.
+//! Only `${` before a name and `}` behind it mean something: `$uri`, `${1:-x}` and `$(date)` stay what they are, so
+//! that configurations and scripts keep their own variables. `$${name}` stands for the text `${name}`.
 
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! What one trial showed: a line of the journal, and all that judging and reporting need of it.
 //!
-//! Times are whole distributions, not a few quantiles, so that a report can lay them over each other and a question that
-//! comes up later can still be asked. The raw files (`.hlog`, `.csv`) lie beside the journal; nothing here depends on them.
+//! Times are whole distributions, not a few quantiles, so that a report can lay them over each other and a question
+//! that comes up later can still be asked. The raw files (`.hlog`, `.csv`) lie beside the journal; nothing here depends
+//! on them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -67,7 +68,8 @@ pub struct TrialRecord {
     pub combination: u32,
     /// 0, or 1 for the second trial of the A/A pair.
     pub replicate: u32,
-    /// How often it had been run before in vain: 0, or more where it was run again because it was INVALID or never steady. The last one stands.
+    /// How often it had been run before in vain: 0, or more where it was run again because it was INVALID or never
+    /// steady. The last one stands.
     #[serde(default)]
     pub repeat: u32,
     /// What it was for.
@@ -190,7 +192,8 @@ pub struct WorkloadRecord {
     pub is_changing: bool,
     /// Mean time to think.
     pub think_mean_s: f64,
-    /// Mean time for which an answer that was there waited for the generator to read it; part of no response time. None: not recorded.
+    /// Mean time for which an answer that was there waited for the generator to read it; part of no response time.
+    /// None: not recorded.
     #[serde(default)]
     pub held_mean_s: Option<f64>,
     /// The longest of these.
@@ -347,7 +350,8 @@ pub struct SubjectRecord {
     pub memory_mean_bytes: u64,
     /// Resident memory: the most that was seen.
     pub memory_max_bytes: u64,
-    /// By how many bytes a second the resident memory grew, if it grew to the end of the trial and did not level off; else 0.
+    /// By how many bytes a second the resident memory grew, if it grew to the end of the trial and did not level off;
+    /// else 0.
     #[serde(default)]
     pub memory_growth_per_s: f64,
     /// Threads: the most.

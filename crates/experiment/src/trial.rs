@@ -1,7 +1,7 @@
 //! What one trial needs, with every factor's level filled in.
 //!
-//! The plan makes these; the runner carries them out. What is known only when a subject has been started (its port, its folder) still
-//! stands in the texts, as `${…}`, and the runner fills it in.
+//! The plan makes these; the runner carries them out. What is known only when a subject has been started (its port, its
+//! folder) still stands in the texts, as `${…}`, and the runner fills it in.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -86,7 +86,8 @@ pub enum SubjectKind {
     Own {
         /// `site`, …
         role: String,
-        /// Its arguments, with `${…}`; the runner adds `--listen` and `--admin`, and `--admin-token-file` for a token that it draws.
+        /// Its arguments, with `${…}`; the runner adds `--listen` and `--admin`, and `--admin-token-file` for a token
+        /// that it draws.
         arguments: Vec<String>,
         /// What opens its admin address for changes.
         token: AdminToken,
@@ -212,7 +213,8 @@ pub enum ResetAction {
         /// Fields.
         headers: Vec<(String, String)>,
     },
-    /// A POST to the admin address of one of our own servers, with its token; the answer's status must be from 200 to 299.
+    /// A POST to the admin address of one of our own servers, with its token; the answer's status must be from 200
+    /// to 299.
     Admin {
         /// `/cache/purge`
         path: String,

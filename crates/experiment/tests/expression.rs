@@ -1,4 +1,5 @@
-//! Claims and conditions as people write them: what they mean, what is wrong with them, and that none of them ends the program.
+//! Claims and conditions as people write them: what they mean, what is wrong with them, and that none of them ends the
+//! program.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 

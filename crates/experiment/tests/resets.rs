@@ -1,4 +1,5 @@
-//! What is done before each trial, and the token that it takes: what the experiment says goes before what the role knows.
+//! What is done before each trial, and the token that it takes: what the experiment says goes before what the role
+//! knows.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of the test ends it")]
 

@@ -1,8 +1,8 @@
 //! The Range field (RFC 9110, 14): which parts of a representation were asked for.
 //!
-//! A range that is not understood is ignored, and the whole is sent (14.2). What would cost more than it is worth is ignored as well:
-//! more than [`RANGE_COUNT_MAX`] ranges. Ranges that overlap are joined, so that no request makes an answer longer than the
-//! representation (the "Apache killer" of 2011).
+//! A range that is not understood is ignored, and the whole is sent (14.2). What would cost more than it is worth is
+//! ignored as well: more than [`RANGE_COUNT_MAX`] ranges. Ranges that overlap are joined, so that no request makes an
+//! answer longer than the representation (the "Apache killer" of 2011).
 
 /// Ranges of one request, past which the field is ignored.
 pub const RANGE_COUNT_MAX: usize = 16;

@@ -14,7 +14,8 @@ use crate::{Field, FieldStorage, Fields, Limits, Method, ResponseHead};
 ///   sent ─► (Interim)* ─► Head ─► (Content)* ─► End ─► the next response
 /// ```
 ///
-/// Of [`Limits`] those of heads, fields and chunk lines apply; how much content a response has is the caller's to judge.
+/// Of [`Limits`] those of heads, fields and chunk lines apply; how much content a response has is the caller's to
+/// judge.
 #[derive(Debug, Default)]
 pub struct ClientConnection {
     // Small: a generator holds thousands. A test holds it to 64 bytes.
@@ -36,7 +37,8 @@ enum Receiving {
     Over,
 }
 
-/// The requests that wait for their responses. Only HEAD and CONNECT change how a response is framed, so one bit each tells HEAD from the others.
+/// The requests that wait for their responses. Only HEAD and CONNECT change how a response is framed, so one bit each
+/// tells HEAD from the others.
 #[derive(Debug, Default)]
 struct Outstanding {
     count: u32,
@@ -72,8 +74,8 @@ pub enum ClientProgress<'a, 'f> {
         /// Bytes used.
         taken: usize,
     },
-    /// 101, which was [asked for](ClientConnection::sent_with_upgrade): what comes behind its head speaks another protocol, and this connection
-    /// is over.
+    /// 101, which was [asked for](ClientConnection::sent_with_upgrade): what comes behind its head speaks another
+    /// protocol, and this connection is over.
     Switched {
         /// The field section.
         fields: Fields<'a, 'f>,
@@ -210,8 +212,8 @@ impl ClientConnection {
         Self::default()
     }
 
-    /// Whether a request with this method can be sent now: not behind CONNECT, not when the connection is over, and HEAD only up to
-    /// [`ClientConnection::HEAD_OUTSTANDING_MAX`].
+    /// Whether a request with this method can be sent now: not behind CONNECT, not when the connection is over, and
+    /// HEAD only up to [`ClientConnection::HEAD_OUTSTANDING_MAX`].
     #[must_use]
     pub fn can_send(&self, method: Method<'_>) -> bool {
         self.receiving != Receiving::Over && self.outstanding.can_push(method)
@@ -230,8 +232,8 @@ impl ClientConnection {
         }
     }
 
-    /// As [`sent`](Self::sent), for a request that asks for another protocol (RFC 9110, 7.8). Nothing can be sent behind it before it is
-    /// answered.
+    /// As [`sent`](Self::sent), for a request that asks for another protocol (RFC 9110, 7.8). Nothing can be sent
+    /// behind it before it is answered.
     pub fn sent_with_upgrade(&mut self, method: Method<'_>) {
         self.sent(method);
         self.outstanding.upgrade_is_last = true;

@@ -1,7 +1,8 @@
 //! Content, taken out of its framing (RFC 9112, 6.3 and 7.1). Both roles read it with this.
 //!
-//! Chunk framing is read byte by byte and taken at once: nothing of it waits in the driver, and a size line that comes in a thousand
-//! segments is read once. Only a trailer line that is not complete is left untaken, because its name must be seen whole.
+//! Chunk framing is read byte by byte and taken at once: nothing of it waits in the driver, and a size line that comes
+//! in a thousand segments is read once. Only a trailer line that is not complete is left untaken, because its name must
+//! be seen whole.
 
 use crate::head::{field_count_max, split_field_line};
 use crate::refusal::RefusalReason;
@@ -159,8 +160,8 @@ impl ContentDecoder {
         }
     }
 
-    /// `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` (RFC 9112, 7.1.1). The "bad" white space is accepted where
-    /// nothing can end (behind `;` and around `=`), not before `;` and the line's end.
+    /// `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` (RFC 9112, 7.1.1). The "bad" white space is
+    /// accepted where nothing can end (behind `;` and around `=`), not before `;` and the line's end.
     fn take_extension(&self, byte: u8) -> Result<Phase, RefusalReason> {
         use Phase::*;
         match (self.phase, byte) {
@@ -199,7 +200,8 @@ impl ContentDecoder {
         Ok(())
     }
 
-    /// One line of the trailer section, if it is complete: its length and its field; no field stands in the empty line at the end.
+    /// One line of the trailer section, if it is complete: its length and its field; no field stands in the empty line
+    /// at the end.
     fn take_trailer<'a>(
         &mut self,
         rest: &'a [u8],

@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The last second that the format can tell: 9999-12-31 23:59:59.
 const LAST_UNIX_S: u64 = 253_402_300_799;
 
-/// The value of Date and of other fields with a date, for a number of seconds since 1970-01-01 00:00:00 UTC; a time past the year 9999 is
-/// told as its end.
+/// The value of Date and of other fields with a date, for a number of seconds since 1970-01-01 00:00:00 UTC; a time
+/// past the year 9999 is told as its end.
 #[must_use]
 pub fn http_date(unix_s: u64) -> [u8; 29] {
     let time = UNIX_EPOCH + Duration::from_secs(unix_s.min(LAST_UNIX_S));

@@ -16,9 +16,11 @@ pub struct RequestEncoder<'a> {
     pub version: Version,
     /// The value of Host.
     pub authority: &'a str,
-    /// Further fields. `Content-Length`, `Transfer-Encoding`, `Host` and `Connection` in it replace the encoder's own lines.
+    /// Further fields. `Content-Length`, `Transfer-Encoding`, `Host` and `Connection` in it replace the encoder's own
+    /// lines.
     pub fields: &'a FieldBlock,
-    /// Ask for the connection to stay open (HTTP/1.0) or to be closed (HTTP/1.1) where that is not the version's default.
+    /// Ask for the connection to stay open (HTTP/1.0) or to be closed (HTTP/1.1) where that is not the version's
+    /// default.
     pub keep_alive: bool,
 }
 
@@ -26,8 +28,8 @@ impl RequestEncoder<'_> {
     /// Appends the head for a request with `content_bytes` bytes of content (none: no content).
     ///
     /// # Errors
-    /// If the method is not a token, the target is empty or holds white space or control bytes, or the authority cannot stand in a
-    /// field. Nothing is written then.
+    /// If the method is not a token, the target is empty or holds white space or control bytes, or the authority cannot
+    /// stand in a field. Nothing is written then.
     pub fn encode(&self, content_bytes: Option<u64>, out: &mut Vec<u8>) -> Result<(), InvalidField> {
         let start = out.len();
         let encoded = self.try_encode(content_bytes, out);

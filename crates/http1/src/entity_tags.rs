@@ -1,6 +1,7 @@
 //! Entity tags as they stand in fields (RFC 9110, 8.8.3): one, or a list of them.
 //!
-//! Commas may stand inside a tag, so that a split at commas would be wrong. A list is read up to the first member that is malformed.
+//! Commas may stand inside a tag, so that a split at commas would be wrong. A list is read up to the first member that
+//! is malformed.
 
 /// An entity tag as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

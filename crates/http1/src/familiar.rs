@@ -1,8 +1,9 @@
 //! Responses whose head came before, byte for byte.
 //!
-//! A server says the same head again and again: between two ticks of its Date field nothing in it changes. The same bytes have the same
-//! meaning, so a client that receives millions of them need not read them anew: it compares, and takes the whole response in one step. What
-//! is not familiar, or not there to its last byte, goes the usual way, which also decides every doubt.
+//! A server says the same head again and again: between two ticks of its Date field nothing in it changes. The same
+//! bytes have the same meaning, so a client that receives millions of them need not read them anew: it compares, and
+//! takes the whole response in one step. What is not familiar, or not there to its last byte, goes the usual way, which
+//! also decides every doubt.
 
 use crate::client::ClientConnection;
 use crate::{Framing, ResponseHead, Version};
@@ -67,8 +68,8 @@ impl FamiliarHead {
 }
 
 impl ClientConnection {
-    /// The whole response at the start of `input`, if its head is familiar: the head, its content and its end in one step. None: nothing has
-    /// happened, call [`receive`](Self::receive).
+    /// The whole response at the start of `input`, if its head is familiar: the head, its content and its end in one
+    /// step. None: nothing has happened, call [`receive`](Self::receive).
     ///
     /// `familiar` must come from connections to the same server that were read with the same limits.
     #[inline]
@@ -81,7 +82,8 @@ impl ClientConnection {
         Some(whole)
     }
 
-    /// Makes the head that [`receive`](Self::receive) has just found familiar, if that can be of use. `bytes` are those that it took.
+    /// Makes the head that [`receive`](Self::receive) has just found familiar, if that can be of use. `bytes` are those
+    /// that it took.
     pub fn remember(&self, bytes: &[u8], head: &ResponseHead<'_, '_>, familiar: &mut FamiliarHead) {
         let content_bytes = match head.framing {
             Framing::None => Some(0),

@@ -1,11 +1,12 @@
 //! Requests that came before, byte for byte.
 //!
-//! What is asked often is asked in the same words: a browser's, a crawler's, a gateway's heads repeat to the byte. So a server may keep the heads that
-//! came last with what it has learnt of each, and go on from there without reading them anew.
+//! What is asked often is asked in the same words: a browser's, a crawler's, a gateway's heads repeat to the byte. So a
+//! server may keep the heads that came last with what it has learnt of each, and go on from there without reading them
+//! anew.
 //!
-//! Nothing is decided here. A head becomes familiar after it was judged and answered the usual way; what there is to learn, and for how long it holds, is
-//! for the one who keeps the table. A head must come twice to be kept, so that those that never come again (each with a cookie of its own, say)
-//! cost no more than a look.
+//! Nothing is decided here. A head becomes familiar after it was judged and answered the usual way; what there is to
+//! learn, and for how long it holds, is for the one who keeps the table. A head must come twice to be kept, so that
+//! those that never come again (each with a cookie of its own, say) cost no more than a look.
 
 use std::fmt::Debug;
 use std::hash::BuildHasher;
@@ -84,8 +85,8 @@ impl<K, const SLOTS: usize> FamiliarRequests<K, SLOTS> {
         self.slots.get_mut(place)?.request.as_deref_mut()
     }
 
-    /// Whether a request that was read the usual way should become familiar: it has come before, and no other since that has the same place. Not where
-    /// what is known of the same head is to stay.
+    /// Whether a request that was read the usual way should become familiar: it has come before, and no other since
+    /// that has the same place. Not where what is known of the same head is to stay.
     pub fn is_wanted(&mut self, head: &[u8], stays: impl Fn(&K) -> bool) -> bool {
         // An empty line before a request is counted by the connection, and is no part of the head.
         let is_head_alone = head.first().is_some_and(u8::is_ascii_graphic);
@@ -101,8 +102,8 @@ impl<K, const SLOTS: usize> FamiliarRequests<K, SLOTS> {
         !is_kept && std::mem::replace(&mut slot.stranger, hash) == hash
     }
 
-    /// Makes a request familiar that was [wanted](Self::is_wanted), in place of the one that was there, and tells where. `known_bytes`: what is known of it
-    /// takes; if there is no room for it even alone, it is not kept.
+    /// Makes a request familiar that was [wanted](Self::is_wanted), in place of the one that was there, and tells
+    /// where. `known_bytes`: what is known of it takes; if there is no room for it even alone, it is not kept.
     pub fn learn(&mut self, head: &[u8], known: K, known_bytes: usize) -> Option<usize> {
         let cost_bytes = KNOWN_BYTES.saturating_add(head.len()).saturating_add(known_bytes);
         let place = self.place_of(head);
@@ -159,7 +160,8 @@ impl<K> Slot<K> {
         Self { stranger: 0, request: None }
     }
 
-    /// Whether `input` begins with the head that is known here. A head ends with its first empty line, so what begins with it has this head.
+    /// Whether `input` begins with the head that is known here. A head ends with its first empty line, so what begins
+    /// with it has this head.
     #[inline]
     fn begins(&self, input: &[u8], is_meant: impl Fn(&K) -> bool) -> bool {
         self.request.as_ref().is_some_and(|request| input.starts_with(&request.head) && is_meant(&request.known))

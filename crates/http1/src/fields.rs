@@ -71,15 +71,15 @@ impl<'a, 'f> Fields<'a, 'f> {
         self.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
     }
 
-    /// The members of all field lines of this name, read as comma-separated lists (RFC 9110, 5.6.1), without empty ones.
-    /// Commas inside quoted strings do not separate.
+    /// The members of all field lines of this name, read as comma-separated lists (RFC 9110, 5.6.1), without empty
+    /// ones. Commas inside quoted strings do not separate.
     pub fn list<'n>(self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'f, 'n> {
         self.all(name).flat_map(members)
     }
 }
 
-/// The members of one value, read as a comma-separated list (RFC 9110, 5.6.1): trimmed, without empty ones. Commas inside quoted strings
-/// do not separate.
+/// The members of one value, read as a comma-separated list (RFC 9110, 5.6.1): trimmed, without empty ones. Commas
+/// inside quoted strings do not separate.
 pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     members(value)
 }
@@ -109,8 +109,8 @@ impl std::fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
-/// Writes a field line. Every field that this crate sends and that somebody else chose passes here: a name or value that would end
-/// its line cannot be built (RFC 9110, 5.5).
+/// Writes a field line. Every field that this crate sends and that somebody else chose passes here: a name or value
+/// that would end its line cannot be built (RFC 9110, 5.5).
 pub(crate) fn push_field_line(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), InvalidField> {
     if !is_token(name.as_bytes()) || !is_sendable(value) {
         return Err(InvalidField::new(name));
@@ -156,7 +156,8 @@ impl FieldBlock {
     /// Adds a field line.
     ///
     /// # Errors
-    /// If the name is not a token, or the value holds CR, LF, NUL or another control byte (HTAB is allowed), or begins or ends with white space.
+    /// If the name is not a token, or the value holds CR, LF, NUL or another control byte (HTAB is allowed), or begins
+    /// or ends with white space.
     pub fn push(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
         push_field_line(&mut self.bytes, name, value)
     }

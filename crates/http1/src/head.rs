@@ -7,8 +7,8 @@
 //!   line by line, each checked once, by our own grammar: what is wrong, or "need more", or fields
 //! ```
 //!
-//! The careful path decides every refusal, by the first offence in the order of the bytes. So the verdict does not depend
-//! on how the bytes were cut into segments, and a head that comes byte by byte is looked at once.
+//! The careful path decides every refusal, by the first offence in the order of the bytes. So the verdict does not
+//! depend on how the bytes were cut into segments, and a head that comes byte by byte is looked at once.
 
 use crate::refusal::RefusalReason;
 use crate::syntax::{token_run, trim, value_run};
@@ -140,7 +140,8 @@ fn why_no_name(name_len: usize, rest: &[u8]) -> RefusalReason {
 
 /// Whether every line of a tokenised head ends with CRLF: the tokeniser lets a line feed alone pass.
 ///
-/// Names are slices of `head`, and a line begins where a name begins; so two loads a field are enough. The caller has checked the first line.
+/// Names are slices of `head`, and a line begins where a name begins; so two loads a field are enough. The caller has
+/// checked the first line.
 pub(crate) fn lines_are_strict(head: &[u8], headers: &[httparse::Header<'_>]) -> bool {
     let base = head.as_ptr().addr();
     head.ends_with(b"\r\n\r\n")

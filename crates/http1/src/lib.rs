@@ -17,8 +17,8 @@
 //!   relay, trailers      messages of others, passed on
 //! ```
 //!
-//! What can be read in two ways is refused (RFC 9112, 11.2), and every refusal has a [`RefusalReason`]. The verdict on a message
-//! does not depend on how its bytes were cut into segments.
+//! What can be read in two ways is refused (RFC 9112, 11.2), and every refusal has a [`RefusalReason`]. The verdict on
+//! a message does not depend on how its bytes were cut into segments.
 //!
 //! ```
 //! use breme_http1::{Content, FieldStorage, Framing, Limits, Progress, ServerConnection};

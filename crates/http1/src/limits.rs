@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-/// How long a connection may stay open with no request on it while others wait for its place, if [`Limits::idle_timeout`] is not shorter.
+/// How long a connection may stay open with no request on it while others wait for its place, if
+/// [`Limits::idle_timeout`] is not shorter.
 ///
-/// About what a round trip takes to the other side of the world: a client that asks for the next thing as soon as it has an answer keeps its
-/// connection, and the first request on a new one is in time. Who thinks takes longer, and pays for a new connection with one such round trip.
-/// Those who wait hardly notice it.
+/// About what a round trip takes to the other side of the world: a client that asks for the next thing as soon as it
+/// has an answer keeps its connection, and the first request on a new one is in time. Who thinks takes longer, and pays
+/// for a new connection with one such round trip. Those who wait hardly notice it.
 pub const CROWDED_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What a peer may ask of a connection. The defaults are meant for a public server.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bytes of a request line or status line and the field section together, and of a trailer section; past it 431 (414 if the target is the
-    /// cause).
+    /// Bytes of a request line or status line and the field section together, and of a trailer section; past it 431
+    /// (414 if the target is the cause).
     pub head_bytes_max: usize,
     /// Bytes of a request target; past it 414.
     pub target_bytes_max: usize,
@@ -23,7 +24,8 @@ pub struct Limits {
     pub content_bytes_max: u64,
     /// Bytes of a chunk's size line with its extensions; past it 400.
     pub chunk_line_bytes_max: usize,
-    /// Content that was not wanted is read into nothing up to this many bytes so that the connection can be used again; past it it is closed.
+    /// Content that was not wanted is read into nothing up to this many bytes so that the connection can be used again;
+    /// past it it is closed.
     pub drain_bytes_max: u64,
     /// Requests that one connection may make, after which the answer says `Connection: close`.
     pub requests_max: u64,
@@ -35,11 +37,13 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// How long a connection may stay open with no request on it; see [`Limits::idle_patience`].
     pub idle_timeout: Duration,
-    /// Content must arrive at least this fast, averaged since it began, after `body_timeout`; past it 408. Bytes per second, 0 = any.
+    /// Content must arrive at least this fast, averaged since it began, after `body_timeout`; past it 408. Bytes per
+    /// second, 0 = any.
     pub receive_rate_min: u64,
     /// Longest time without progress when sending to a peer that does not read; past it the connection is dropped.
     pub send_timeout: Duration,
-    /// Speak HTTP/1.0 only (the study's other build): answers say HTTP/1.0, no chunked coding, persistent only on `Connection: keep-alive`.
+    /// Speak HTTP/1.0 only (the study's other build): answers say HTTP/1.0, no chunked coding, persistent only on
+    /// `Connection: keep-alive`.
     pub http10_only: bool,
 }
 

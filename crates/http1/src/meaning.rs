@@ -46,7 +46,8 @@ struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// Options are tokens: a quotation mark joins nothing here, so that `close` is seen wherever another reader may see it.
+    /// Options are tokens: a quotation mark joins nothing here, so that `close` is seen wherever another reader may see
+    /// it.
     fn read(&mut self, value: &[u8]) {
         for option in value.split(|&byte| byte == b',').map(trim) {
             self.close |= option.eq_ignore_ascii_case(b"close");
@@ -145,8 +146,8 @@ fn may_look_alike(name: &str) -> bool {
     )
 }
 
-/// Whether a field is called like one that frames, but for what stands between, before and behind the words: `Content_Length`, which a
-/// gateway to CGI takes for the real one (RFC 3875, 4.1.18), or `Transfer--Encoding`.
+/// Whether a field is called like one that frames, but for what stands between, before and behind the words:
+/// `Content_Length`, which a gateway to CGI takes for the real one (RFC 3875, 4.1.18), or `Transfer--Encoding`.
 fn looks_alike(name: &str) -> bool {
     const FRAMING: [(&str, [&str; 2]); 2] =
         [("Content-Length", ["content", "length"]), ("Transfer-Encoding", ["transfer", "encoding"])];
@@ -218,7 +219,8 @@ fn why_not_chunked(headers: &[Header<'_>]) -> RefusalReason {
     if ends_in_chunked { RefusalReason::UnknownTransferCoding } else { RefusalReason::BadTransferCoding }
 }
 
-/// A token, perhaps with parameters (RFC 9112, 7), of which chunked has none. Empty members are not let pass here, nor quoted strings.
+/// A token, perhaps with parameters (RFC 9112, 7), of which chunked has none. Empty members are not let pass here, nor
+/// quoted strings.
 fn is_coding(coding: &[u8]) -> bool {
     let mut parts = coding.split(|&byte| byte == b';');
     let name = parts.next().unwrap_or_default();

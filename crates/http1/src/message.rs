@@ -121,7 +121,8 @@ pub struct RequestHead<'a, 'f> {
     pub target: Target<'a>,
     /// The version that the client speaks.
     pub version: Version,
-    /// The authority that the request is for: that of an absolute target, else the Host field. None only in HTTP/1.0 (an empty Host is refused).
+    /// The authority that the request is for: that of an absolute target, else the Host field. None only in HTTP/1.0
+    /// (an empty Host is refused).
     pub authority: Option<&'a str>,
     /// The field section.
     pub fields: Fields<'a, 'f>,
@@ -129,8 +130,8 @@ pub struct RequestHead<'a, 'f> {
     pub framing: Framing,
     /// The client waits for 100 (Continue) before it sends the content.
     pub expects_continue: bool,
-    /// The client would go on with one of the protocols of Upgrade (RFC 9110, 7.8). Never with content: whether that would be read by the
-    /// old protocol or the new one must not be a question.
+    /// The client would go on with one of the protocols of Upgrade (RFC 9110, 7.8). Never with content: whether that
+    /// would be read by the old protocol or the new one must not be a question.
     pub asks_upgrade: bool,
 }
 
@@ -150,7 +151,8 @@ pub struct ResponseHead<'a, 'f> {
 }
 
 impl RequestHead<'_, '_> {
-    /// Whether [`crate::Progress::Content`] and [`crate::Progress::End`] will follow. If not, the message is complete with its head.
+    /// Whether [`crate::Progress::Content`] and [`crate::Progress::End`] will follow. If not, the message is complete
+    /// with its head.
     #[must_use]
     pub fn has_content(&self) -> bool {
         !matches!(self.framing, Framing::None | Framing::Length(0))
@@ -164,7 +166,8 @@ impl ResponseHead<'_, '_> {
         !matches!(self.framing, Framing::None | Framing::Length(0))
     }
 
-    /// The length that the fields tell, also where no content follows because the request was HEAD or the status is 304.
+    /// The length that the fields tell, also where no content follows because the request was HEAD or the status
+    /// is 304.
     #[must_use]
     pub fn announced_bytes(&self) -> Option<u64> {
         let mut lengths = self.fields.all("Content-Length");

@@ -69,7 +69,8 @@ reasons! {
     TargetTooLong => 414, "The request target is too long.";
     /// The form of the target is none of the four, or not the one that the method needs (RFC 9112, 3.2).
     BadTargetForm => 400, "The request target has a form that its method does not allow.";
-    /// The authority of an absolute target, or the target of CONNECT, is not a host and port (RFC 9112, 3.2.2 and 3.2.3).
+    /// The authority of an absolute target, or the target of CONNECT, is not a host and port (RFC 9112, 3.2.2 and
+    /// 3.2.3).
     BadTargetAuthority => 400, "The authority in the request target is not a host with an optional port.";
     /// The version is not `HTTP/` digit `.` digit (RFC 9112, 2.3).
     BadVersion => 400, "The version must be HTTP/1.0 or HTTP/1.1.";
@@ -119,7 +120,8 @@ reasons! {
     BadTransferCoding => 400, "The Transfer-Encoding field must be: chunked.";
     /// A coding other than chunked (RFC 9112, 6.1).
     UnknownTransferCoding => 501, "This server knows no transfer coding but chunked.";
-    /// A field that some readers take for Content-Length or Transfer-Encoding, such as `Content_Length` (RFC 9112, 11.2).
+    /// A field that some readers take for Content-Length or Transfer-Encoding, such as `Content_Length` (RFC 9112,
+    /// 11.2).
     LookalikeField => 400, "A field name differs from Content-Length or Transfer-Encoding in its separators only.";
     /// Content-Type lines that contradict each other (RFC 9110, 8.3).
     SeveralContentTypes => 400, "The request has different Content-Type fields.";

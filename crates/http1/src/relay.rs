@@ -1,7 +1,8 @@
 //! Messages that are passed on: which fields concern one connection only, and how the others are written anew.
 //!
-//! Nothing of the sender's framing is passed on. A field line is written from its name and its value, and what frames a message or
-//! manages its connection is written by this crate from what it has understood (RFC 9110, 7.6.1; RFC 9112, 11.2).
+//! Nothing of the sender's framing is passed on. A field line is written from its name and its value, and what frames a
+//! message or manages its connection is written by this crate from what it has understood (RFC 9110, 7.6.1; RFC 9112,
+//! 11.2).
 
 use crate::fields::{is_sendable, push_checked_line, push_field_line};
 use crate::head::split_field_line;
@@ -37,8 +38,8 @@ impl<'a, 'f> Fields<'a, 'f> {
         self.list("TE").any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
     }
 
-    /// Whether the trailers of this message may be passed on. Connection can name them too (RFC 9110, 7.6.1), and its names are not at hand any
-    /// more when they come: so where it names one that would be passed on, all are left out.
+    /// Whether the trailers of this message may be passed on. Connection can name them too (RFC 9110, 7.6.1), and its
+    /// names are not at hand any more when they come: so where it names one that would be passed on, all are left out.
     #[must_use]
     pub fn keep_trailers(self) -> bool {
         let names = self.all("Connection").flat_map(|value| value.split(|&byte| byte == b',')).map(trim);
@@ -47,8 +48,8 @@ impl<'a, 'f> Fields<'a, 'f> {
 }
 
 impl HopByHop<'_, '_> {
-    /// Whether a field of this name is one. Also what frames a message, which is written anew, and Trailer: it depends on
-    /// the framing whether trailers can be passed on.
+    /// Whether a field of this name is one. Also what frames a message, which is written anew, and Trailer: it depends
+    /// on the framing whether trailers can be passed on.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
@@ -64,8 +65,8 @@ impl HopByHop<'_, '_> {
         is_known || (self.names_fields && self.is_named(name))
     }
 
-    /// Options are tokens: a quotation mark joins nothing here, so that no reader sees more names than are removed. What tells of loops nobody can have
-    /// removed (RFC 8586, 2).
+    /// Options are tokens: a quotation mark joins nothing here, so that no reader sees more names than are removed.
+    /// What tells of loops nobody can have removed (RFC 8586, 2).
     #[cold]
     fn is_named(&self, name: &str) -> bool {
         if name.eq_ignore_ascii_case("CDN-Loop") {
@@ -114,8 +115,8 @@ impl<'o> FieldWriter<'o> {
         self.out.extend_from_slice(block.as_bytes());
     }
 
-    /// Passes on the fields of another message: those that are not [hop-by-hop](HopByHop) and that `keeps` says yes to. They were checked
-    /// when they were received.
+    /// Passes on the fields of another message: those that are not [hop-by-hop](HopByHop) and that `keeps` says yes to.
+    /// They were checked when they were received.
     pub fn relay(&mut self, fields: Fields<'_, '_>, keeps: impl Fn(&str) -> bool) {
         let hop_by_hop = fields.hop_by_hop();
         self.out.reserve(FIELDS_BYTES);
@@ -126,14 +127,16 @@ impl<'o> FieldWriter<'o> {
         }
     }
 
-    /// Announces the trailers that the fields of another message announce (RFC 9110, 6.6.2), as far as they will be [relayed](crate::LastChunk::relay).
+    /// Announces the trailers that the fields of another message announce (RFC 9110, 6.6.2), as far as they will be
+    /// [relayed](crate::LastChunk::relay).
     pub fn announce_trailers(&mut self, fields: Fields<'_, '_>) {
         if let Some(names) = announced(fields.list("Trailer")).filter(|_| fields.keep_trailers()) {
             push_checked_line(self.out, "Trailer", &names);
         }
     }
 
-    /// Says who has passed the message on, and in which version it came (RFC 9110, 7.6.3). What cannot be said is left out.
+    /// Says who has passed the message on, and in which version it came (RFC 9110, 7.6.3). What cannot be said is left
+    /// out.
     pub fn via(&mut self, version: Version, name: &str) {
         let start = self.out.len();
         self.out.extend_from_slice(match version {

@@ -1,8 +1,9 @@
 //! Fields behind the content (RFC 9110, 6.5): which may stand there, and how those of others are passed on.
 //!
-//! By the time a trailer comes, its message has been framed, routed, allowed and interpreted. Whoever merges it into the head nevertheless (some do)
-//! would let a client add to that what the head was judged without. So names that can only be an attack are refused, and of the rest nothing is
-//! passed on that RFC 9110, 6.5.1, keeps for heads, that a proxy vouches for, or that somebody could take for another name.
+//! By the time a trailer comes, its message has been framed, routed, allowed and interpreted. Whoever merges it into
+//! the head nevertheless (some do) would let a client add to that what the head was judged without. So names that can
+//! only be an attack are refused, and of the rest nothing is passed on that RFC 9110, 6.5.1, keeps for heads, that a
+//! proxy vouches for, or that somebody could take for another name.
 
 use crate::fields::push_checked_line;
 use crate::{Field, Fields};
@@ -76,7 +77,8 @@ const LEFT_OUT_PREFIXES: [&str; 14] = [
 /// The digest of a content is known behind it (RFC 9530, 2).
 const ALLOWED: &str = "content-digest";
 
-/// Whether a field of this name tells some caches other than Cache-Control tells all: targeted cache control (RFC 9213, 2.2).
+/// Whether a field of this name tells some caches other than Cache-Control tells all: targeted cache control (RFC 9213,
+/// 2.2).
 #[must_use]
 pub fn is_targeted_cache_control(name: &str) -> bool {
     const SUFFIX: &[u8] = b"-cache-control";
@@ -100,7 +102,8 @@ pub(crate) fn is_relayed(name: &str) -> bool {
     is_plain && (!is_left_out || name == ALLOWED)
 }
 
-/// The members of a Trailer field (RFC 9110, 6.6.2) that announce what will be passed on, as one value; none if there is none.
+/// The members of a Trailer field (RFC 9110, 6.6.2) that announce what will be passed on, as one value; none if there
+/// is none.
 pub(crate) fn announced<'a>(members: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
     let names = members.filter_map(|name| std::str::from_utf8(name).ok()).filter(|name| is_relayed(name));
     let names: Vec<&str> = names.collect();

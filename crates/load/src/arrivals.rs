@@ -1,12 +1,13 @@
-//! What is due in an open loop, and who takes it: one queue for all shards, so that nothing depends on how many there are.
+//! What is due in an open loop, and who takes it: one queue for all shards, so that nothing depends on how many there
+//! are.
 //!
-//! A shard with a free connection takes the next arrival **before** it is due and keeps the connection for it; so each arrival wakes
-//! one shard, and a shard without a free connection takes none. What comes due while no connection is free waits here, in the
-//! order of its numbers, as ranges of numbers and not as requests: a backlog of a million costs a few bytes. Past the bound
-//! arrivals are dropped, and counted.
+//! A shard with a free connection takes the next arrival **before** it is due and keeps the connection for it; so each
+//! arrival wakes one shard, and a shard without a free connection takes none. What comes due while no connection is
+//! free waits here, in the order of its numbers, as ranges of numbers and not as requests: a backlog of a million costs
+//! a few bytes. Past the bound arrivals are dropped, and counted.
 //!
-//! The queue does not run by itself: whoever asks moves it on to the present first. Between two questions arrivals only come and none
-//! is taken, so the result is the same as if each had been put in at its own instant.
+//! The queue does not run by itself: whoever asks moves it on to the present first. Between two questions arrivals only
+//! come and none is taken, so the result is the same as if each had been put in at its own instant.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -27,7 +27,8 @@ pub struct StatusSet(Vec<RangeInclusive<u16>>);
 #[derive(Clone, Debug)]
 pub struct Needle {
     finder: Finder<'static>,
-    /// For each length of a matched beginning, the longest shorter beginning that is also its end (Knuth, Morris, Pratt).
+    /// For each length of a matched beginning, the longest shorter beginning that is also its end (Knuth, Morris,
+    /// Pratt).
     fallback: Vec<u32>,
 }
 
@@ -156,7 +157,8 @@ impl Needle {
         self.finder.needle().is_empty()
     }
 
-    /// The next piece; whether the bytes have now been seen. `matched` bytes of the beginning stand at the end of what came before.
+    /// The next piece; whether the bytes have now been seen. `matched` bytes of the beginning stand at the end of what
+    /// came before.
     ///
     /// The fast search does the piece itself; the automaton does only the seams between pieces.
     fn feed(&self, matched: &mut u32, bytes: &[u8]) -> bool {

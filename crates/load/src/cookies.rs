@@ -1,8 +1,8 @@
 //! A user's cookies (RFC 6265, as far as a load needs it).
 //!
 //! All targets of a run have one host, so a cookie is kept by its name and path. Not as a browser does: without a Path
-//! attribute a cookie counts for the whole host, and `Secure` is not looked at, because the systems under test stand behind plain
-//! connections here.
+//! attribute a cookie counts for the whole host, and `Secure` is not looked at, because the systems under test stand
+//! behind plain connections here.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! How the value of a variable is written where it stands: as it is, as a part of a URL, as the inside of a JSON string.
+//! How the value of a variable is written where it stands: as it is, as a part of a URL, as the inside of a JSON
+//! string.
 
 use std::io::Write;
 

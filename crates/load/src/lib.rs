@@ -1,5 +1,5 @@
-//! The load generator: a closed loop of users who ask, wait for the answer, think, and ask again; an open loop of requests that come by
-//! a schedule; and scenarios of several steps in either.
+//! The load generator: a closed loop of users who ask, wait for the answer, think, and ask again; an open loop of
+//! requests that come by a schedule; and scenarios of several steps in either.
 //!
 //! ```text
 //!   Settings ──check──► Plan ──► Run (shared: numbers of requests, what is due, intervals, progress)
@@ -19,13 +19,15 @@
 //! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
 //! | `outcome`, `text`, `figures`, `csv`, `bench` | the result |
 //!
-//! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer before it and
-//! the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response time* due → done, *lateness* the part of due → sent
-//! that is the generator's doing; connecting is timed apart. Times are
-//! kept in histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram at its limit.
+//! Each request has four instants: **due** (by the schedule; in a closed loop when it could be sent, after the answer
+//! before it and the time to think), **sent**, **first byte** and **done**. *Service time* is sent → done, *response
+//! time* due → done, *lateness* the part of due → sent that is the generator's doing; connecting is timed apart. Times
+//! are kept in histograms, never as samples. Errors are counted by kind, never dropped; a time-out enters the histogram
+//! at its limit.
 //!
-//! This crate knows no sockets, clocks, threads and files: it is a [node](breme_node::Node), so that it can be run against a simulated
-//! server from a seed. It does not resolve names and does not know how long its own thread was busy; both are told to it.
+//! This crate knows no sockets, clocks, threads and files: it is a [node](breme_node::Node), so that it can be run
+//! against a simulated server from a seed. It does not resolve names and does not know how long its own thread was
+//! busy; both are told to it.
 
 mod arrivals;
 mod bench;

@@ -184,8 +184,9 @@ impl Plan {
         self.requests.first().map(|request| request.method_name().to_owned()).unwrap_or_default()
     }
 
-    /// Whether connections are opened before there is a request for them: so that none waits for a handshake which later ones
-    /// do not have. Where each request has a connection of its own, the handshake is a part of what its user waits for.
+    /// Whether connections are opened before there is a request for them: so that none waits for a handshake which
+    /// later ones do not have. Where each request has a connection of its own, the handshake is a part of what its user
+    /// waits for.
     pub(crate) const fn connects_ahead(&self) -> bool {
         let is_new_for_each = match &self.settings.scenarios {
             Some(scenarios) => scenarios.has_new_connections(),

@@ -1,7 +1,8 @@
 //! Requests, built once.
 //!
-//! A request without placeholders is one string of bytes for the whole run. One with placeholders is encoded once with markers in
-//! their places and cut apart there, so that the rules of encoding stay in `http1` and a send only joins pieces.
+//! A request without placeholders is one string of bytes for the whole run. One with placeholders is encoded once with
+//! markers in their places and cut apart there, so that the rules of encoding stay in `http1` and a send only joins
+//! pieces.
 
 use breme_base::Instant;
 use breme_http1::{FieldBlock, Method, RequestEncoder, Version};
@@ -168,8 +169,8 @@ impl Request {
     }
 }
 
-/// What a server sent once must not become a part of the head's structure: in the target it is encoded where it must be, and in
-/// a field its control bytes become spaces.
+/// What a server sent once must not become a part of the head's structure: in the target it is encoded where it must
+/// be, and in a field its control bytes become spaces.
 fn render_in_head(placeholder: &Placeholder, place: Place, inputs: &mut Inputs<'_>, out: &mut Vec<u8>) {
     let Placeholder::Variable(index, Encoding::Plain) = placeholder else {
         return placeholder.render(inputs, out);

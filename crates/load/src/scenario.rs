@@ -1,7 +1,8 @@
 //! Scenarios: users that do several steps, as they are read from a file.
 //!
-//! A file is checked and compiled once. Steps and groups of steps become a flat list of operations with jumps back, so that where a
-//! session is in its scenario is one number and a few counters. What a session itself keeps is in `session`.
+//! A file is checked and compiled once. Steps and groups of steps become a flat list of operations with jumps back, so
+//! that where a session is in its scenario is one number and a few counters. What a session itself keeps is in
+//! `session`.
 
 mod compile;
 mod file;
@@ -24,7 +25,8 @@ use crate::variables::Variables;
 pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Scenarios {
-    /// Reads a file. `think` is for steps and scenarios that name no time to think; `variables` take the place of the file's.
+    /// Reads a file. `think` is for steps and scenarios that name no time to think; `variables` take the place of the
+    /// file's.
     ///
     /// # Errors
     /// At the first thing that is wrong, with its place.

@@ -1,14 +1,14 @@
 //! When requests are due in an open loop: a pure function of the seed and the number of the request.
 //!
-//! The rate over time is a chain of straight lines; its integral from the beginning is the **position**: how many requests are due
-//! until then, as a real number. Number `k` of an even schedule is due where the position is `k`; those of a Poisson process are due
-//! where the positions of a Poisson process of rate 1 are (a process of any rate is one of rate 1 on another time axis). So one
-//! function, from position to time, does every combination in closed form, and what is due does not depend on who asks, when, or
-//! from how many threads.
+//! The rate over time is a chain of straight lines; its integral from the beginning is the **position**: how many
+//! requests are due until then, as a real number. Number `k` of an even schedule is due where the position is `k`;
+//! those of a Poisson process are due where the positions of a Poisson process of rate 1 are (a process of any rate is
+//! one of rate 1 on another time axis). So one function, from position to time, does every combination in closed form,
+//! and what is due does not depend on who asks, when, or from how many threads.
 //!
-//! The Poisson process of rate 1 is cut into cells of [`CELL`]. What lies in a cell follows from the seed and the number of the cell
-//! alone: steps that are exponentially distributed, from the cell's beginning to its end (the process has no memory, so a cell needs to know nothing of
-//! the one before).
+//! The Poisson process of rate 1 is cut into cells of [`CELL`]. What lies in a cell follows from the seed and the
+//! number of the cell alone: steps that are exponentially distributed, from the cell's beginning to its end (the
+//! process has no memory, so a cell needs to know nothing of the one before).
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ pub const STAGE_COUNT_MAX: usize = 1_000;
 /// The highest rate, per second.
 pub const RATE_MAX: f64 = 1e8;
 
-/// The mean number of arrivals in a cell of the Poisson process: few enough that a cell is soon drawn, enough that cells are few.
+/// The mean number of arrivals in a cell of the Poisson process: few enough that a cell is soon drawn, enough that
+/// cells are few.
 const CELL: f64 = 32.0;
 /// Tells the stream of the arrivals from the other uses of the run's seed.
 const ARRIVALS_STREAM: u64 = 0xA5A5_0000_0000_0001;
@@ -99,7 +100,8 @@ impl Pace {
 
 /// The instants of all arrivals, in nanoseconds from the beginning of the run.
 ///
-/// It is asked for numbers and for instants in rising order only; so for a Poisson process it need not begin anew each time.
+/// It is asked for numbers and for instants in rising order only; so for a Poisson process it need not begin anew each
+/// time.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     rates: Rates,
@@ -189,8 +191,8 @@ impl Rates {
         line.start_position + since * (line.rate + line.slope * since / 2.0)
     }
 
-    /// The first instant after which the position is above this one; none if it never is. (Where the rate is 0 for a while, an
-    /// arrival at the edge is due behind the pause, as it would be at the beginning.)
+    /// The first instant after which the position is above this one; none if it never is. (Where the rate is 0 for a
+    /// while, an arrival at the edge is due behind the pause, as it would be at the beginning.)
     fn nanos_at(&self, position: f64) -> Option<u64> {
         let place = self.lines.partition_point(|line| line.start_position <= position).max(1) - 1;
         let line = self.lines[place];
@@ -198,7 +200,8 @@ impl Rates {
             return None; // of several lines that begin here, this is the last
         }
         let rest = position - line.start_position;
-        // The root of rate·t + slope·t²/2 = rest, in the form that loses no digits; rounding may put it beyond the line's end.
+        // The root of rate·t + slope·t²/2 = rest, in the form that loses no digits; rounding may put it beyond the
+        // line's end.
         let root = (line.rate * line.rate + 2.0 * line.slope * rest).max(0.0).sqrt();
         let since = if rest > 0.0 { (2.0 * rest / (line.rate + root)).min(line.length_s) } else { 0.0 };
         since.is_finite().then(|| ((line.start_s + since) * NANOS_PER_SECOND).round() as u64)

@@ -1,8 +1,8 @@
 //! The run interval by interval; of a second each, unless the user says otherwise.
 //!
-//! Each shard keeps the histograms of the current interval only and hands them in when it is over; here the shards' intervals are
-//! put together, so that an interval's quantiles are those of all its requests. That is one lock an interval for each shard, and
-//! the memory does not grow with the run: after [`ROWS_MAX`] rows, two become one.
+//! Each shard keeps the histograms of the current interval only and hands them in when it is over; here the shards'
+//! intervals are put together, so that an interval's quantiles are those of all its requests. That is one lock an
+//! interval for each shard, and the memory does not grow with the run: after [`ROWS_MAX`] rows, two become one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use serde::Serialize;
 
 /// Rows that are kept: an hour of seconds; a longer run has rows of 2, 4, 8 … intervals.
 pub const ROWS_MAX: usize = 3_600;
-/// Intervals that wait for a shard which has not handed in its part. Past it they are closed without it, and its part counts in a later one.
+/// Intervals that wait for a shard which has not handed in its part. Past it they are closed without it, and its part
+/// counts in a later one.
 const PENDING_MAX: usize = 16;
 
 /// A row of the time series.
@@ -46,7 +47,8 @@ pub struct Row {
     pub response_p99_ns: u64,
     /// The longest response time.
     pub response_max_ns: u64,
-    /// Mean time for which an answer waited for the generator: from when it was there until it was read. Part of no other time.
+    /// Mean time for which an answer waited for the generator: from when it was there until it was read. Part of no
+    /// other time.
     pub held_mean_ns: f64,
     /// The longest of these.
     pub held_max_ns: u64,

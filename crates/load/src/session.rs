@@ -1,7 +1,7 @@
 //! One session: where a user is in a scenario, and what it knows.
 //!
-//! A user has one at a time and keeps its memory for the next, so that a session that begins allocates nothing after the first.
-//! Everything random in it follows from the run's seed and the session's number.
+//! A user has one at a time and keeps its memory for the next, so that a session that begins allocates nothing after
+//! the first. Everything random in it follows from the run's seed and the session's number.
 
 use std::time::Duration;
 

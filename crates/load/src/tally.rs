@@ -1,4 +1,5 @@
-//! What one shard counts. Nothing is dropped: every request that was begun is answered, failed by some kind, or unfinished.
+//! What one shard counts. Nothing is dropped: every request that was begun is answered, failed by some kind, or
+//! unfinished.
 
 use std::time::Duration;
 
@@ -62,7 +63,8 @@ pub enum ErrorKind {
     Assertion,
     /// It was answered, but what the scenario was to take out of the answer was not there; its session ended.
     Capture,
-    /// It was due and never begun: too many waited for a connection already, or it was waiting when the run ended. Open loop only.
+    /// It was due and never begun: too many waited for a connection already, or it was waiting when the run ended. Open
+    /// loop only.
     Dropped,
     /// It could not be sent before its deadline, and so was not sent. Open loop only.
     Shed,

@@ -28,7 +28,8 @@ impl Target {
         Self { url: url.to_owned(), ..Self::default() }
     }
 
-    /// Reads a file of targets: a URL, or `METHOD URL [content]`, on each line. Empty lines and lines that begin with `#` do not count.
+    /// Reads a file of targets: a URL, or `METHOD URL [content]`, on each line. Empty lines and lines that begin with
+    /// `#` do not count.
     ///
     /// # Errors
     /// If it names no target, too many, or is no text.

@@ -100,8 +100,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Compiles a text that is a template only if it holds one of the placeholders, as in a field or content: there braces are
-    /// common (JSON), and a text without placeholders is taken as it stands.
+    /// Compiles a text that is a template only if it holds one of the placeholders, as in a field or content: there
+    /// braces are common (JSON), and a text without placeholders is taken as it stands.
     ///
     /// # Errors
     /// As [`Template::parse`], if there is a placeholder.
@@ -121,8 +121,8 @@ impl Template {
         }
     }
 
-    /// Compiles a text in which only braces around a name (and what may follow it) mean something: `{"a": {seq}}` is JSON with a
-    /// placeholder. A name that is not known is a fault all the same; `{{name}}` stands for `{name}`.
+    /// Compiles a text in which only braces around a name (and what may follow it) mean something: `{"a": {seq}}` is
+    /// JSON with a placeholder. A name that is not known is a fault all the same; `{{name}}` stands for `{name}`.
     pub(crate) fn parse_lenient(text: &[u8], names: Names<'_>) -> Result<Self, TemplateError> {
         let mut template = Self::default();
         let mut position = 0;
@@ -156,7 +156,8 @@ impl Template {
         }
     }
 
-    /// What stands in braces: a placeholder, a variable of a session, or a variable of the run, whose value takes its place.
+    /// What stands in braces: a placeholder, a variable of a session, or a variable of the run, whose value takes its
+    /// place.
     fn push_named(&mut self, name: &str, names: Names<'_>) -> Result<(), String> {
         let placeholder = match names {
             Names::None => Placeholder::parse_known(name)?,

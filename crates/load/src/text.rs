@@ -1,7 +1,7 @@
 //! The result as text for a person at a terminal.
 //!
-//! First the question whether it may be believed, and the rate; then the distribution, a row for each quantile and a column for each
-//! kind of time, each with the unit that fits it; then what went wrong.
+//! First the question whether it may be believed, and the rate; then the distribution, a row for each quantile and a
+//! column for each kind of time, each with the unit that fits it; then what went wrong.
 
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! Values with a name that the user gives to a whole run: `--var page=index`.
 //!
-//! In a scenario they take the place of the file's own variables of that name, or add to them, and so are drawn once for each
-//! session. Elsewhere they are a part of each template that names them; a value without placeholders costs nothing there.
+//! In a scenario they take the place of the file's own variables of that name, or add to them, and so are drawn once
+//! for each session. Elsewhere they are a part of each template that names them; a value without placeholders costs
+//! nothing there.
 
 use crate::template::{Names, Template};
 

@@ -1,5 +1,5 @@
-//! Zipf's law: of N things, the k-th most popular is asked for in proportion to k^-s. Page popularity is like this, and no
-//! cache can be judged by requests that are spread evenly.
+//! Zipf's law: of N things, the k-th most popular is asked for in proportion to k^-s. Page popularity is like this, and
+//! no cache can be judged by requests that are spread evenly.
 
 use breme_base::Random;
 

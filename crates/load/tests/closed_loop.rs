@@ -38,7 +38,8 @@ fn at(duration: Duration) -> Instant {
     Instant::from_nanos(1_000) + duration
 }
 
-/// `N = X·(R + Z + H)`: every instant of a user's life is in one of the times (response, thinking, waiting for the generator), pipelined or not.
+/// `N = X·(R + Z + H)`: every instant of a user's life is in one of the times (response, thinking, waiting for the
+/// generator), pipelined or not.
 #[test]
 fn no_time_of_a_user_is_lost() {
     for (depth, think_ms, late_ms) in [(1, 0, 0), (1, 0, 3), (16, 0, 3), (1, 5, 0), (1, 5, 3)] {
@@ -145,7 +146,8 @@ fn a_request_that_takes_too_long_enters_the_times_at_its_limit() {
         _ => ok("x").after(MILLISECOND),
     });
     let outcome = world.finish();
-    // The second and third, sent with the first, are too late at 50 ms; the fourth was sent 1 ms later and goes with them.
+    // The second and third, sent with the first, are too late at 50 ms; the fourth was sent 1 ms later and goes with
+    // them.
     assert_eq!((error(&outcome, "timeout"), error(&outcome, "aborted")), (2, 1));
     assert_eq!((outcome.requests.issued, outcome.requests.answered, outcome.requests.failed), (9, 6, 3));
     assert_close(outcome.service_time.max_ns, 50 * MILLISECOND);

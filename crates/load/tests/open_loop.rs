@@ -98,7 +98,8 @@ fn what_waits_for_a_connection_counts_from_its_due_instant() {
 
 #[test]
 fn an_answer_counts_from_when_it_came_and_not_from_when_the_node_was_called() {
-    // The only connection is free after 4 ms and known to be after 7, so that the second of two requests that are due every 5 ms is late.
+    // The only connection is free after 4 ms and known to be after 7, so that the second of two requests that are due
+    // every 5 ms is late.
     let mut world = World::new(open(200.0, SECOND, 1), 1, |_| ok("x").after(4 * MILLISECOND));
     world.called_late = 3 * MILLISECOND;
     let outcome = world.finish();

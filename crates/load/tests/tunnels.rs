@@ -1,4 +1,5 @@
-//! Servers with TLS behind a proxy: each connection begins with a tunnel. In virtual time, where TLS is nothing but its outcome.
+//! Servers with TLS behind a proxy: each connection begins with a tunnel. In virtual time, where TLS is nothing but its
+//! outcome.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 

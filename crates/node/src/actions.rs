@@ -76,8 +76,8 @@ pub struct FileRange {
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// Send what is queued, end the sending, and read the peer's rest into nothing for a bounded time and amount, so that
-    /// what was sent is not destroyed by a reset (RFC 9112, 9.6).
+    /// Send what is queued, end the sending, and read the peer's rest into nothing for a bounded time and amount, so
+    /// that what was sent is not destroyed by a reset (RFC 9112, 9.6).
     Graceful,
     /// At once, by a reset; what is queued is lost.
     Abort,
@@ -131,15 +131,16 @@ impl Actions {
         &mut self.bytes
     }
 
-    /// Sends a shared segment without copying it. Up to [`COPIED_BYTES_MAX`], appending to [`Actions::send`] is cheaper.
+    /// Sends a shared segment without copying it. Up to [`COPIED_BYTES_MAX`], appending to [`Actions::send`] is
+    /// cheaper.
     pub fn send_shared(&mut self, connection: ConnectionId, segment: Bytes) {
         if !segment.is_empty() {
             self.log.push(Action::SendShared(connection, segment));
         }
     }
 
-    /// Sends on what was lent for this call: `part` of all that `received` holds, as the driver lent it. A short part, or one that does not lie in
-    /// it, is copied.
+    /// Sends on what was lent for this call: `part` of all that `received` holds, as the driver lent it. A short part,
+    /// or one that does not lie in it, is copied.
     pub fn send_received(&mut self, connection: ConnectionId, received: &[u8], part: &[u8]) {
         match place_in(received, part) {
             Some(range) if part.len() > COPIED_BYTES_MAX => self.log.push(Action::SendReceived(connection, range)),
@@ -179,10 +180,11 @@ impl Actions {
         self.log.push(Action::Connect(ticket, endpoint));
     }
 
-    /// Begins TLS on a connection that was opened without it, behind what was sent and received so far: at the end of a tunnel that was asked for in the
-    /// clear (RFC 9110, 9.3.6). The outcome comes to [`crate::Node::handle_connected`] with `ticket`; until then nothing may be sent. Every byte that came
-    /// must have been taken, since what is left would be no part of the handshake. When it fails, the connection is gone, and its end is told
-    /// besides. So it is when the connection is closed before.
+    /// Begins TLS on a connection that was opened without it, behind what was sent and received so far: at the end of a
+    /// tunnel that was asked for in the clear (RFC 9110, 9.3.6). The outcome comes to [`crate::Node::handle_connected`]
+    /// with `ticket`; until then nothing may be sent. Every byte that came must have been taken, since what is left
+    /// would be no part of the handshake. When it fails, the connection is gone, and its end is told besides. So it is
+    /// when the connection is closed before.
     pub fn secure(&mut self, connection: ConnectionId, ticket: ConnectTicket, client: TlsClientId) {
         self.log.push(Action::Secure(connection, ticket, client));
     }

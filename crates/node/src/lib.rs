@@ -12,31 +12,33 @@
 //!
 //! The shape is that of completion, which readiness can imitate, not the reverse:
 //!
-//! - **Receiving.** The driver lends bytes for one call. The node says how many it took. The rest waits in
-//!   the driver and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the
-//!   node [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
+//! - **Receiving.** The driver lends bytes for one call. The node says how many it took. The rest waits in the driver
+//!   and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the node
+//!   [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
 //!   keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call.
-//! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared segments,
-//!   file ranges, and parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the call returns; all that one call produced for a connection leaves in one
-//!   system call where the kernel allows. What the kernel does not take stays in the driver's queue of that connection. While that
-//!   queue is long, an *accepted* connection is lent no more bytes: a peer that does not read its answers may not ask for more. A
-//!   connection that the node *opened* is always lent: were both sides to wait until their queues are empty, neither would ever
-//!   read. A node that must hold back a peer it connected to [pauses](Actions::pause) that connection.
-//! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when the
-//!   node itself asked for the end. After [`Actions::close`] nothing more is lent.
-//! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can be earlier
-//!   ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of
-//!   events; [`Node::handle_deadline`] comes at that instant or a little later.
-//! - **Crowds.** Only the driver sees who has connected and cannot be let in; only the node knows which of its clients have nothing under
-//!   way. So the driver tells when a crowd begins and ends ([`Node::handle_crowded`]), and the node lets go whom it can spare.
+//! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared
+//!   segments, file ranges, and parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the
+//!   call returns; all that one call produced for a connection leaves in one system call where the kernel allows. What
+//!   the kernel does not take stays in the driver's queue of that connection. While that queue is long, an *accepted*
+//!   connection is lent no more bytes: a peer that does not read its answers may not ask for more. A connection that
+//!   the node *opened* is always lent: were both sides to wait until their queues are empty, neither would ever read. A
+//!   node that must hold back a peer it connected to [pauses](Actions::pause) that connection.
+//! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when
+//!   the node itself asked for the end. After [`Actions::close`] nothing more is lent.
+//! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can
+//!   be earlier ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of events;
+//!   [`Node::handle_deadline`] comes at that instant or a little later.
+//! - **Crowds.** Only the driver sees who has connected and cannot be let in; only the node knows which of its clients
+//!   have nothing under way. So the driver tells when a crowd begins and ends ([`Node::handle_crowded`]), and the node
+//!   lets go whom it can spare.
 //!
-//! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node can
-//! [wake](Actions::wake) another shard's.
+//! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node
+//! can [wake](Actions::wake) another shard's.
 
 //!
-//! A node never sees TLS. [`Node::handle_accepted`] and [`Node::handle_connected`] come when the handshake is done, and a connection
-//! whose handshake fails was never there for the node that accepts it; the one that opens it is told why. Only who has asked for a tunnel on a
-//! connection says where TLS begins on it: [`Actions::secure`].
+//! A node never sees TLS. [`Node::handle_accepted`] and [`Node::handle_connected`] come when the handshake is done, and
+//! a connection whose handshake fails was never there for the node that accepts it; the one that opens it is told why.
+//! Only who has asked for a tunnel on a connection says where TLS begins on it: [`Actions::secure`].
 
 mod actions;
 mod identity;
@@ -49,7 +51,8 @@ use breme_base::Instant;
 pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
 pub use tls::{Handshake, TlsClientId, TlsFailure};
 
-/// How late [`Node::handle_deadline`] may come where a node does not ask for more: the kernel's waiting is by the millisecond.
+/// How late [`Node::handle_deadline`] may come where a node does not ask for more: the kernel's waiting is by the
+/// millisecond.
 pub const DEADLINE_SLACK: Duration = Duration::from_millis(1);
 
 /// A deterministic state machine over connections. See the crate's documentation for the rules.
@@ -93,34 +96,38 @@ pub trait Node {
     /// Another shard, or somebody outside, sent a wake-up with this message.
     fn handle_woken(&mut self, _now: Instant, _message: u64, _actions: &mut Actions) {}
 
-    /// Connections wait that nobody can serve as long as those that are open stay; or (`is_crowded` is false) none does any more.
+    /// Connections wait that nobody can serve as long as those that are open stay; or (`is_crowded` is false) none does
+    /// any more.
     ///
-    /// A server then lets clients that have nothing under way stay for a short time only. It may be told of a crowd a moment late, or not
-    /// of one that was over soon; it is never told the same twice in a row, and the first word is that of a beginning.
+    /// A server then lets clients that have nothing under way stay for a short time only. It may be told of a crowd a
+    /// moment late, or not of one that was over soon; it is never told the same twice in a row, and the first word is
+    /// that of a beginning.
     fn handle_crowded(&mut self, _now: Instant, _is_crowded: bool, _actions: &mut Actions) {}
 
-    /// The program is to end: finish what was accepted, close what is idle, start nothing new. The listeners are
-    /// closed already. The driver returns when the last connection is gone (or at its own limit of time), or at [`Actions::exit`].
+    /// The program is to end: finish what was accepted, close what is idle, start nothing new. The listeners are closed
+    /// already. The driver returns when the last connection is gone (or at its own limit of time), or at
+    /// [`Actions::exit`].
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions);
 
     /// When the node wants [`Node::handle_deadline`] next.
     ///
-    /// If it has passed when a call returns, the driver makes the call again, with a new reading of the clock and without waiting in
-    /// between (but not for ever: connections have their turn).
+    /// If it has passed when a call returns, the driver makes the call again, with a new reading of the clock and
+    /// without waiting in between (but not for ever: connections have their turn).
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether it matters when bytes [came](Received::came), and not only when the driver has got round to them. Then the kernel is asked to
-    /// stamp them, on connections that the node opens.
+    /// Whether it matters when bytes [came](Received::came), and not only when the driver has got round to them. Then
+    /// the kernel is asked to stamp them, on connections that the node opens.
     ///
-    /// If such a node also lets its deadline be late, it gets what has come until then together with it, and is not woken for each arrival.
+    /// If such a node also lets its deadline be late, it gets what has come until then together with it, and is not
+    /// woken for each arrival.
     fn times_arrivals(&self) -> bool {
         false
     }
 
-    /// How late [`Node::handle_deadline`] may come without harm. The driver asks once, after [`Node::handle_started`]; below
-    /// [`DEADLINE_SLACK`] it waits with the kernel's finest timers. It never comes early.
+    /// How late [`Node::handle_deadline`] may come without harm. The driver asks once, after [`Node::handle_started`];
+    /// below [`DEADLINE_SLACK`] it waits with the kernel's finest timers. It never comes early.
     fn deadline_slack(&self) -> Duration {
         DEADLINE_SLACK
     }
@@ -133,7 +140,8 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
     /// The peer has ended its sending after these bytes (it may still receive).
     pub ended: bool,
-    /// When the last of the bytes came: the instant of the call, or before it where the driver [knows](Node::times_arrivals).
+    /// When the last of the bytes came: the instant of the call, or before it where the driver
+    /// [knows](Node::times_arrivals).
     pub came: Instant,
 }
 

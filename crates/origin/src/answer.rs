@@ -1,4 +1,5 @@
-//! An answer that is decided but not yet sent. It owns all it needs, so it can wait: for the end of the request's content, or for a delay.
+//! An answer that is decided but not yet sent. It owns all it needs, so it can wait: for the end of the request's
+//! content, or for a delay.
 
 use std::sync::Arc;
 

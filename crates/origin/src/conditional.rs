@@ -1,7 +1,8 @@
 //! Conditional requests (RFC 9110, 13): is what the client has still good?
 //!
-//! The order of 13.2.2 is in [`evaluate`]: If-Match, else If-Unmodified-Since; then If-None-Match, else If-Modified-Since. A date that
-//! cannot be read, or that stands there twice, is no condition (13.1.3). If-Range decides about ranges alone.
+//! The order of 13.2.2 is in [`evaluate`]: If-Match, else If-Unmodified-Since; then If-None-Match, else
+//! If-Modified-Since. A date that cannot be read, or that stands there twice, is no condition (13.1.3). If-Range
+//! decides about ranges alone.
 
 use std::time::UNIX_EPOCH;
 
@@ -65,7 +66,8 @@ pub(crate) fn evaluate(conditions: &Conditions<'_>, validators: &Validators) -> 
     if unchanged { Verdict::NotModified } else { Verdict::Proceed }
 }
 
-/// Whether a Range field counts: If-Range names exactly this representation, by a strong tag or by its exact date (13.1.5).
+/// Whether a Range field counts: If-Range names exactly this representation, by a strong tag or by its exact date
+/// (13.1.5).
 pub(crate) fn if_range_holds(value: &[u8], validators: &Validators) -> bool {
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
         return only_tag(value).is_some_and(|tag| strong_match(tag, validators));
@@ -101,7 +103,8 @@ mod tests {
         Validators { weak: true, ..validators() }
     }
 
-    /// `conditions` as field lines in short: `m` If-Match, `n` If-None-Match, `s` If-Modified-Since, `u` If-Unmodified-Since.
+    /// `conditions` as field lines in short: `m` If-Match, `n` If-None-Match, `s` If-Modified-Since, `u`
+    /// If-Unmodified-Since.
     fn verdict(conditions: &[(char, &'static str)], validators: &Validators) -> Verdict {
         let mut parsed = Conditions::default();
         for &(kind, value) in conditions {

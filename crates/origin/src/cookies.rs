@@ -1,7 +1,7 @@
 //! The Cookie field as a server reads it (RFC 6265, 4.2): pairs, separated by semicolons, in the order that was sent.
 //!
-//! A pair without `=` or without a name is not a cookie and is passed over. Quotes belong to the value. Several field lines are read
-//! one after another: HTTP/1.1 clients send one, but intermediaries may have split it.
+//! A pair without `=` or without a name is not a cookie and is passed over. Quotes belong to the value. Several field
+//! lines are read one after another: HTTP/1.1 clients send one, but intermediaries may have split it.
 
 /// One cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

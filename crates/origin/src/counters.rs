@@ -37,7 +37,8 @@ pub(crate) struct ShardCounts {
 }
 
 impl ShardCounts {
-    /// An answer that was handed over completely; before its last byte leaves, so that a client that has it will find it counted.
+    /// An answer that was handed over completely; before its last byte leaves, so that a client that has it will find
+    /// it counted.
     pub(crate) fn count_answer(&self, status: u16, version: Option<Version>) {
         let class = usize::from(status / 100).saturating_sub(2).min(CLASS_COUNT - 1);
         let version = match version {

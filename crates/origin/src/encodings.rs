@@ -1,8 +1,9 @@
-//! Precompressed siblings (`a.css.br` beside `a.css`) and the Accept-Encoding field that chooses among them (RFC 9110, 12.5.3).
+//! Precompressed siblings (`a.css.br` beside `a.css`) and the Accept-Encoding field that chooses among them (RFC 9110,
+//! 12.5.3).
 //!
 //! The highest weight wins; among equals the smallest file. A client that names no coding gets the file itself. A
-//! client that refuses even that (`identity;q=0`) with nothing else to offer gets it too, which 12.5.3 permits: an answer that
-//! can most likely be read is of more use than a 406.
+//! client that refuses even that (`identity;q=0`) with nothing else to offer gets it too, which 12.5.3 permits: an
+//! answer that can most likely be read is of more use than a 406.
 
 /// A content coding for which a site may hold siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
-//! What is known of one name of the site: its representations with their field lines built once, or that there is nothing.
+//! What is known of one name of the site: its representations with their field lines built once, or that there is
+//! nothing.
 //!
-//! An entry is immutable but for three marks. It remembers everything that was looked at to make it ([`Probe`]: the file, its
-//! compressed siblings, the index files that were tried), so that "has anything changed?" is answered by looking at the same again.
+//! An entry is immutable but for three marks. It remembers everything that was looked at to make it ([`Probe`]: the
+//! file, its compressed siblings, the index files that were tried), so that "has anything changed?" is answered by
+//! looking at the same again.
 
 mod reading;
 mod representation;

@@ -1,13 +1,15 @@
 //! Requests that came before, byte for byte, with their whole answers.
 //!
-//! A shard keeps the heads that came last ([`FamiliarRequests`]) with what they were answered, head and content in one piece, and gives it again
-//! without reading or writing anything anew. Only the date in it is set, once a second. Measured in instructions of this program on `events`
-//! (callgrind; reading anew → repeating): 13 bytes 4,935 → 1,919, 16 of them pipelined 3,427 → 437 each, a file of 10 kB 5,597 → 1,865. A head that never
-//! came before costs some 340 more than without this table.
+//! A shard keeps the heads that came last ([`FamiliarRequests`]) with what they were answered, head and content in one
+//! piece, and gives it again without reading or writing anything anew. Only the date in it is set, once a second.
+//! Measured in instructions of this program on `events` (callgrind; reading anew → repeating): 13 bytes 4,935 → 1,919,
+//! 16 of them pipelined 3,427 → 437 each, a file of 10 kB 5,597 → 1,865. A head that never came before costs some 340
+//! more than without this table.
 //!
-//! Nothing is decided here. A head becomes familiar after it was judged and answered the usual way; from then on its answer stands for as long as
-//! the usual way would say the same: while the file's entry is [believed](crate::FileCacheLimits::trusted_for). Whoever asks when that is over goes the
-//! usual way, which looks whether the file has changed.
+//! Nothing is decided here. A head becomes familiar after it was judged and answered the usual way; from then on its
+//! answer stands for as long as the usual way would say the same: while the file's entry is
+//! [believed](crate::FileCacheLimits::trusted_for). Whoever asks when that is over goes the usual way, which looks
+//! whether the file has changed.
 
 use std::sync::Arc;
 
@@ -20,8 +22,8 @@ use crate::date::DateLine;
 use crate::entry::Entry;
 use crate::file_cache::FileCache;
 
-/// A request whose answer is longer, with its head, does not become familiar: such ones leave with a system call of their own, beside which this would not
-/// be seen.
+/// A request whose answer is longer, with its head, does not become familiar: such ones leave with a system call of
+/// their own, beside which this would not be seen.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 /// Heads that are kept at most; each has one place.
 const SLOTS: usize = 1024;

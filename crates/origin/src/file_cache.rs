@@ -1,12 +1,13 @@
-//! What is known of the site's names, kept within bounds and shared by all shards; and what each shard used last, without a lock.
+//! What is known of the site's names, kept within bounds and shared by all shards; and what each shard used last,
+//! without a lock.
 //!
 //! ```text
 //!   target as sent ─► Recent (one shard, no lock, no decoding) ─► Store (all shards) ─► Root (system calls)
 //! ```
 //!
-//! An entry is believed for [`trusted_for`](crate::FileCacheLimits::trusted_for); then the next request that wants it looks whether
-//! anything has changed. When the store lets go of an entry or replaces it, it marks it, so that a shard which still has it in
-//! its recent ones asks the store again.
+//! An entry is believed for [`trusted_for`](crate::FileCacheLimits::trusted_for); then the next request that wants it
+//! looks whether anything has changed. When the store lets go of an entry or replaces it, it marks it, so that a shard
+//! which still has it in its recent ones asks the store again.
 //!
 //! The store lets go by second chance: the oldest entry goes, unless it was used since it was last looked at.
 
@@ -244,8 +245,8 @@ impl Shelf {
 
 /// A shard's view of the site: what it used last, by the target as it was sent.
 ///
-/// A table of a fixed size, in which a new entry takes the place of another one. It holds only files in memory: names without any cannot push
-/// them out, and what is open is counted exactly by the store.
+/// A table of a fixed size, in which a new entry takes the place of another one. It holds only files in memory: names
+/// without any cannot push them out, and what is open is counted exactly by the store.
 #[derive(Debug)]
 pub(crate) struct Recent {
     hasher: FixedState,
@@ -322,7 +323,8 @@ impl Recent {
         ways[way] = Some(Slot { hash, path: path.into(), name: name.into(), entry: entry.clone() });
     }
 
-    /// Lets go of what the store let go of, every now and then: this is what keeps the memory of all shards within bounds.
+    /// Lets go of what the store let go of, every now and then: this is what keeps the memory of all shards within
+    /// bounds.
     fn sweep(&mut self, cache: &FileCache) {
         if !cache.is_sweep_due(&mut self.swept_at) {
             return;

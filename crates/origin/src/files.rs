@@ -11,7 +11,8 @@ use crate::conditional::{Conditions, Verdict, evaluate, if_range_holds};
 use crate::encodings;
 use crate::entry::{Entry, Representation, SiteFile, StoredBody, line};
 
-/// Fields of a request that can change how a file is answered, found in one pass, so that most requests pay for that alone.
+/// Fields of a request that can change how a file is answered, found in one pass, so that most requests pay for that
+/// alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Present {
     conditions: bool,

@@ -1,7 +1,8 @@
 //! The origin server: the files of a site, fixed answers for a laboratory, and visitors who are counted.
 //!
-//! [`Site`] holds what all shards share; it makes one [`Origin`] for each, which is a [node](breme_node::Node). It must not know
-//! sockets, clocks, threads or the paths of the operating system: bytes and instants come from its driver, files from a [`Root`].
+//! [`Site`] holds what all shards share; it makes one [`Origin`] for each, which is a [node](breme_node::Node). It must
+//! not know sockets, clocks, threads or the paths of the operating system: bytes and instants come from its driver,
+//! files from a [`Root`].
 //!
 //! ```text
 //!   node ──► router ──► lab                               fixed answers

@@ -19,7 +19,8 @@ pub(crate) fn of_name(name: &str) -> &'static str {
     TABLE.binary_search_by_key(&ending.as_str(), |&(known, _)| known).map_or(UNKNOWN, |index| TABLE[index].1)
 }
 
-/// Whether a compressed sibling could be smaller: most media are compressed already, and looking costs three system calls.
+/// Whether a compressed sibling could be smaller: most media are compressed already, and looking costs three system
+/// calls.
 pub(crate) fn is_compressible(media_type: &str) -> bool {
     match media_type.split_once('/') {
         Some(("image", kind)) => matches!(kind, "svg+xml" | "bmp" | "vnd.microsoft.icon"),

@@ -134,8 +134,8 @@ impl Node for Origin {
         }
     }
 
-    /// Who asks for nothing counts as idle from the moment at which it connected: browsers open spare connections, and whoever holds a place
-    /// without a word would else hold it the longest.
+    /// Who asks for nothing counts as idle from the moment at which it connected: browsers open spare connections, and
+    /// whoever holds a place without a word would else hold it the longest.
     fn handle_crowded(&mut self, now: Instant, is_crowded: bool, _actions: &mut Actions) {
         let limits = &self.shared.settings.limits;
         let [before, after] = [self.is_crowded, is_crowded].map(|is_crowded| limits.idle_patience(is_crowded));
@@ -290,8 +290,8 @@ impl Turn<'_> {
             return self.expect_content(head, reaction);
         }
         if head.has_content() {
-            // RFC 9110, 9.3.1: it means nothing, and may be an attempt to hide a request from somebody in front. So nothing of it is
-            // waited for or read, and nothing behind it is taken for a request.
+            // RFC 9110, 9.3.1: it means nothing, and may be an attempt to hide a request from somebody in front. So
+            // nothing of it is waited for or read, and nothing behind it is taken for a request.
             self.connection.http.close_after_this();
         }
         match reaction {
@@ -304,8 +304,8 @@ impl Turn<'_> {
         }
     }
 
-    /// A request with content is answered when all of it has come, so that malformed content is refused as such. But a client that
-    /// asks first is answered at once, and nobody waits for content that is not wanted and long.
+    /// A request with content is answered when all of it has come, so that malformed content is refused as such. But a
+    /// client that asks first is answered at once, and nobody waits for content that is not wanted and long.
     fn expect_content(&mut self, head: &RequestHead<'_, '_>, reaction: Reaction) {
         let length = match head.framing {
             Framing::Length(length) => Some(length),

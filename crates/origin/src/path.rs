@@ -1,9 +1,9 @@
 //! From a request target's path to the name of a file below the site's root.
 //!
-//! The path is decoded **once**, checked, and written again in one canonical form: no empty segment, no `.`, no
-//! leading slash; a slash at the end means "the directory". What no file of a site is ever called is refused here, before the
-//! operating system is asked; that nothing leaves the root is then the [`Root`](crate::Root)'s duty as well, so
-//! that two independent fences must fail.
+//! The path is decoded **once**, checked, and written again in one canonical form: no empty segment, no `.`, no leading
+//! slash; a slash at the end means "the directory". What no file of a site is ever called is refused here, before the
+//! operating system is asked; that nothing leaves the root is then the [`Root`](crate::Root)'s duty as well, so that
+//! two independent fences must fail.
 //!
 //! | in the path | verdict |
 //! |---|---|
@@ -98,8 +98,8 @@ const fn is_forbidden(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7F || byte == b'\\'
 }
 
-/// The path of a canonical name as it stands in a URL: `/a%20b/`. Begins with exactly one slash, so that it can never be
-/// read as another authority (`//elsewhere/`).
+/// The path of a canonical name as it stands in a URL: `/a%20b/`. Begins with exactly one slash, so that it can never
+/// be read as another authority (`//elsewhere/`).
 pub(crate) fn url_path(name: &str) -> String {
     let mut path = String::with_capacity(name.len() + 1);
     path.push('/');

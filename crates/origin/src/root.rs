@@ -45,7 +45,8 @@ pub enum Content {
     Memory(Bytes),
 }
 
-/// One version of one file: if nothing of this changed, the content did not change either, as far as the file system can tell.
+/// One version of one file: if nothing of this changed, the content did not change either, as far as the file system
+/// can tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The file system.
@@ -56,7 +57,8 @@ pub struct Stamp {
     pub length: u64,
     /// Last change of the content: nanoseconds since 1970.
     pub modified_ns: i128,
-    /// Last change of content or attributes. Tells a file that was replaced by one with the same date (`cp -p`, `touch -d`).
+    /// Last change of content or attributes. Tells a file that was replaced by one with the same date (`cp -p`,
+    /// `touch -d`).
     pub changed_ns: i128,
 }
 

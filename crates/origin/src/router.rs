@@ -116,7 +116,8 @@ impl Router<'_> {
         if delay.is_zero() { Reaction::Answer(answer) } else { Reaction::Delay(answer, delay) }
     }
 
-    /// Tells a visitor how many requests carried this visitor's cookie. Whoever counts too can see that nobody else has the same one.
+    /// Tells a visitor how many requests carried this visitor's cookie. Whoever counts too can see that nobody else has
+    /// the same one.
     fn own_count(&self, head: &RequestHead<'_, '_>) -> Answer {
         let told = |count: u64| Answer { lines: Lines::Json, ..Answer::report(format!("{{\"requests\":{count}}}\n")) };
         match self.visit(head) {
@@ -168,8 +169,8 @@ impl Router<'_> {
         site_name(path, self.shared.settings.hidden).map_or_else(PathError::status, |_| 404)
     }
 
-    /// To the same name with its slash. The new path is written from the canonical name: it begins with one slash and can lead to no
-    /// other host.
+    /// To the same name with its slash. The new path is written from the canonical name: it begins with one slash and
+    /// can lead to no other host.
     fn moved(&self, path: &str, query: Option<&str>) -> Answer {
         let Ok(name) = site_name(path, self.shared.settings.hidden) else { return Answer::error(404) };
         let query = query.map_or(String::new(), |query| format!("?{query}"));

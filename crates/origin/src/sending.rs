@@ -1,5 +1,5 @@
-//! From an answer to the driver's actions: what is small is copied behind its head and leaves with it in one piece; what is large is
-//! handed over without being touched.
+//! From an answer to the driver's actions: what is small is copied behind its head and leaves with it in one piece;
+//! what is large is handed over without being touched.
 
 use breme_http1::{Content, FieldBlock, Framing, ResponseWriter, ServerConnection};
 use breme_node::{Actions, COPIED_BYTES_MAX, ConnectionId};
@@ -12,7 +12,8 @@ use crate::entry::line;
 pub(crate) const PATTERN_BATCH_BYTES: u64 = 1024 * 1024;
 const PATTERN_LINE: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-\n";
 
-/// The content of `/bytes/N`: lines of 64 characters, over and over, so that a client can tell from any place what must stand there.
+/// The content of `/bytes/N`: lines of 64 characters, over and over, so that a client can tell from any place what must
+/// stand there.
 pub(crate) static PATTERN: [u8; 64 * 1024] = pattern();
 
 const fn pattern() -> [u8; 64 * 1024] {

@@ -30,13 +30,14 @@ pub struct Settings {
     pub generated_bytes_max: u64,
     /// The longest delay of `/delay/MS`; past it 400.
     pub delay_max: Duration,
-    /// Content that a POST gets back is held until it has all come, so that content which turns out malformed is refused, up to this
-    /// many bytes; past it the answer begins and the content streams through.
+    /// Content that a POST gets back is held until it has all come, so that content which turns out malformed is
+    /// refused, up to this many bytes; past it the answer begins and the content streams through.
     pub echo_held_bytes_max: usize,
-    /// When the program is to end, idle connections stay open so long, since a request may already be on its way; it is answered with
-    /// `Connection: close`. Zero closes at once.
+    /// When the program is to end, idle connections stay open so long, since a request may already be on its way; it is
+    /// answered with `Connection: close`. Zero closes at once.
     pub stopping_linger: Duration,
-    /// Listeners whose connections nobody can read on the way: cookies that are given there are sent back to such ones only (RFC 6265, 4.1.2.5).
+    /// Listeners whose connections nobody can read on the way: cookies that are given there are sent back to such ones
+    /// only (RFC 6265, 4.1.2.5).
     pub secured_listeners: Vec<ListenerId>,
     /// For the boundary of multipart answers and for hash tables. Draw it from the operating system.
     pub seed: u64,

@@ -1,14 +1,17 @@
 //! Who comes again: a cookie for each new visitor, and how many requests each has made.
 //!
-//! The server that study 4 measured gave its visitors one of 256 ids and used them again, so that two people could share one. Here:
+//! The server that study 4 measured gave its visitors one of 256 ids and used them again, so that two people could
+//! share one. Here:
 //!
-//! - An id is 128 random bits from the operating system. It is given out once; nothing is ever derived from a counter that could wrap or
-//!   restart.
-//! - The cookie carries an HMAC of the id (SHA-256, cut to 128 bits), so a made-up id is not adopted: its sender gets a new one.
+//! - An id is 128 random bits from the operating system. It is given out once; nothing is ever derived from a counter
+//!   that could wrap or restart.
+//! - The cookie carries an HMAC of the id (SHA-256, cut to 128 bits), so a made-up id is not adopted: its sender gets a
+//!   new one.
 //! - What is given over TLS is `Secure`: it does not come back over a connection that others can read.
 //! - A count is 64 bits wide and stays at its largest value.
-//! - The table is bounded. When it is full, the visitor who was not seen for the longest is forgotten. **Its id is not given to
-//!   anybody else**; if it comes back with its cookie it keeps the id, and its count begins again at 1. How many were forgotten is told.
+//! - The table is bounded. When it is full, the visitor who was not seen for the longest is forgotten. **Its id is not
+//!   given to anybody else**; if it comes back with its cookie it keeps the id, and its count begins again at 1. How
+//!   many were forgotten is told.
 //!
 //! ```text
 //!   Cookie: breme-visitor=<id, 32 hex digits>.<mac, 32 hex digits>
@@ -29,7 +32,8 @@ const COOKIE_MAX_AGE_SECONDS: u32 = 400 * 24 * 3600;
 pub const VISITOR_KEY_BYTES_MIN: usize = 16;
 /// Visitors that the report names.
 const REPORTED_MAX: usize = 100;
-/// Tables with a lock each, so that shards seldom wait for each other. Small bounds get one table, so that the bound is exact.
+/// Tables with a lock each, so that shards seldom wait for each other. Small bounds get one table, so that the bound is
+/// exact.
 const TABLE_COUNT: usize = 16;
 const TABLE_VISITORS_MIN: usize = 1024;
 
@@ -83,8 +87,8 @@ impl Visitors {
         Ok(Self { mac: Hmac::new(&block.into()), random, tables })
     }
 
-    /// Counts a request with these values of the cookie; the first that is good is the visitor's. What a new one is given over a connection
-    /// that is secured must not come back over another.
+    /// Counts a request with these values of the cookie; the first that is good is the visitor's. What a new one is
+    /// given over a connection that is secured must not come back over another.
     pub(crate) fn visit<'a>(&self, values: impl Iterator<Item = &'a [u8]>, is_secured: bool) -> Visit {
         for value in values {
             if let Some(count) = self.count_known(value) {

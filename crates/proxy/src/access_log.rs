@@ -69,7 +69,8 @@ pub enum Ending {
     ClientGone,
     /// The client's request was cut off, late or against the rules: those of HTTP, or the proxy's own (403, 405, 429).
     ClientFailed,
-    /// There was no answer, or it broke off: the upstream could not be reached, ended the connection, was late, or broke the protocol.
+    /// There was no answer, or it broke off: the upstream could not be reached, ended the connection, was late, or
+    /// broke the protocol.
     UpstreamFailed,
     /// The program came to its end.
     Stopped,

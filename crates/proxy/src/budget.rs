@@ -1,11 +1,13 @@
 //! How many requests may be sent a second time, to the same upstream or to another.
 //!
-//! One retry saves a request; when everything fails, retries make two requests of each and keep down what would come up again. So they are bounded
-//! by a share of the requests that go upstream: each puts a part of a retry into a bucket that all shards share, each retry takes a whole one.
-//! A little is put in with time, so that seldom requests have retries too, and little is saved up, so that a good hour does not pay for a storm. (Finagle
-//! and gRPC bound retries in the same way, Envoy by the requests that are outstanding.)
+//! One retry saves a request; when everything fails, retries make two requests of each and keep down what would come up
+//! again. So they are bounded by a share of the requests that go upstream: each puts a part of a retry into a bucket
+//! that all shards share, each retry takes a whole one. A little is put in with time, so that seldom requests have
+//! retries too, and little is saved up, so that a good hour does not pay for a storm. (Finagle and gRPC bound retries
+//! in the same way, Envoy by the requests that are outstanding.)
 //!
-//! A request costs nothing for it: how many there were is looked up where the shards have counted them, when somebody wants to retry.
+//! A request costs nothing for it: how many there were is looked up where the shards have counted them, when somebody
+//! wants to retry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,8 +45,8 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// Takes a retry, if there is one; if not, that is counted. `requests`: so many have gone out so far, each counted once; `percent` of them may be repeated (0:
-    /// all of them).
+    /// Takes a retry, if there is one; if not, that is counted. `requests`: so many have gone out so far, each counted
+    /// once; `percent` of them may be repeated (0: all of them).
     pub(crate) fn take(&self, now: Instant, percent: u32, requests: impl FnOnce() -> u64) -> bool {
         if percent == 0 {
             return true;

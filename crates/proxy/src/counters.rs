@@ -110,7 +110,8 @@ pub struct ProxyCounts {
     pub bytes_upstream: u64,
     /// Bytes of content that went to clients, and of tunnels.
     pub bytes_downstream: u64,
-    /// From a request sent to the head of its answer: a histogram by [`UPSTREAM_TIME_BOUNDS`], not cumulative; the last bucket has no bound.
+    /// From a request sent to the head of its answer: a histogram by [`UPSTREAM_TIME_BOUNDS`], not cumulative; the last
+    /// bucket has no bound.
     pub upstream_times: Vec<Bucket>,
     /// The sum of these times, in seconds.
     pub upstream_seconds: f64,
@@ -288,7 +289,8 @@ impl Counters {
         }
     }
 
-    /// Requests that have gone out to upstreams, or could not since no connection was to be had: each once, however often it was tried.
+    /// Requests that have gone out to upstreams, or could not since no connection was to be had: each once, however
+    /// often it was tried.
     pub(crate) fn requests_upstream(&self) -> u64 {
         let again = self.sum(|shard| &shard.retries) + self.sum(|shard| &shard.second_choices);
         let connects = self.sum(|shard| &shard.connects) + self.sum(|shard| &shard.connects_failed);
@@ -328,7 +330,8 @@ mod tests {
     fn a_request_counts_once_however_often_it_is_tried() {
         let counters = Counters::default();
         let counts = [counters.add_shard(), counters.add_shard()];
-        // One went out on a connection that had ended, and then on a new one; one could be sent to the second upstream only; one to none.
+        // One went out on a connection that had ended, and then on a new one; one could be sent to the second upstream
+        // only; one to none.
         [&counts[0].reuses, &counts[0].retries, &counts[1].connects].into_iter().for_each(Count::add);
         [&counts[0].connects_failed, &counts[0].second_choices, &counts[0].connects].into_iter().for_each(Count::add);
         counts[1].connects_failed.add();

@@ -1,4 +1,5 @@
-//! The calendar, asked a hundred times a second at most; and the Date field, written once for each second and not for each answer.
+//! The calendar, asked a hundred times a second at most; and the Date field, written once for each second and not for
+//! each answer.
 
 use breme_base::{Instant, UnixMillis, UnixSeconds, WallClock};
 use breme_http1::http_date;

@@ -1,16 +1,18 @@
 //! Whom a trusted proxy asks for, by its word (RFC 7239; X-Forwarded-For).
 //!
-//! Each proxy writes the address that it has seen behind those that it was told. So the list is read from its end: proxies that are trusted are passed
-//! over, and the first address that is nobody's whom we trust is the client. What stands before it is that client's own word, and may be
-//! invented. Nor may it change how what is behind it reads: a quotation mark that the client begins and does not end would make one text of both. So quoted
-//! strings are looked for from the end too.
+//! Each proxy writes the address that it has seen behind those that it was told. So the list is read from its end:
+//! proxies that are trusted are passed over, and the first address that is nobody's whom we trust is the client. What
+//! stands before it is that client's own word, and may be invented. Nor may it change how what is behind it reads: a
+//! quotation mark that the client begins and does not end would make one text of both. So quoted strings are looked for
+//! from the end too.
 
 use std::net::{IpAddr, SocketAddr};
 
 use breme_http1::Fields;
 
-/// The client that is named; none if nobody is, or somebody without an address. X-Forwarded-For counts before Forwarded, if both are there:
-/// proxies that write but one mostly write that one, and pass the other on as it came, from anybody.
+/// The client that is named; none if nobody is, or somebody without an address. X-Forwarded-For counts before
+/// Forwarded, if both are there: proxies that write but one mostly write that one, and pass the other on as it came,
+/// from anybody.
 pub(crate) fn named_client(fields: Fields<'_, '_>, is_trusted: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
     let has_list = fields.first("X-Forwarded-For").is_some();
     let lines: Vec<&[u8]> = fields.all(if has_list { "X-Forwarded-For" } else { "Forwarded" }).collect();
@@ -33,7 +35,8 @@ fn address_of_element(element: &[u8]) -> Option<IpAddr> {
     address(unquoted.unwrap_or(value))
 }
 
-/// The parts of a text, trimmed and without empty ones, the last one first. What separates them does not do so in a quoted string.
+/// The parts of a text, trimmed and without empty ones, the last one first. What separates them does not do so in a
+/// quoted string.
 fn parts_from_the_end(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     let parts = std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
 //! The proxy as a node: forward and reverse, on every driver.
 //!
-//! A [`Proxy`] is what all shards share: settings, the choice of upstreams, the resolver, the log. [`Proxy::node`] makes the node of one shard,
-//! which a driver carries; [`Proxy::counts`] tells what all of them have counted.
+//! A [`Proxy`] is what all shards share: settings, the choice of upstreams, the resolver, the log. [`Proxy::node`]
+//! makes the node of one shard, which a driver carries; [`Proxy::counts`] tells what all of them have counted.
 
 mod access_log;
 mod budget;

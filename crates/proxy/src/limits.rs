@@ -1,13 +1,13 @@
 //! What each client may take: connections at a time, and requests a second.
 //!
-//! A client is an address; of IPv6 the first 64 bits, since whoever has one such address has all of its network's. What is known of clients
-//! stands in a bounded table that all shards share, cut into parts with a lock each. A client that has no connection and whose debt
-//! is paid is the same as one that was never seen, so it can be forgotten, and is when a part is full. If a part is full of
-//! others, new clients are not limited: a limit for each of 65,536 clients at once is no defence any more, and refusing strangers would help
-//! an attacker.
+//! A client is an address; of IPv6 the first 64 bits, since whoever has one such address has all of its network's. What
+//! is known of clients stands in a bounded table that all shards share, cut into parts with a lock each. A client that
+//! has no connection and whose debt is paid is the same as one that was never seen, so it can be forgotten, and is when
+//! a part is full. If a part is full of others, new clients are not limited: a limit for each of 65,536 clients at once
+//! is no defence any more, and refusing strangers would help an attacker.
 //!
-//! Rates are kept as one instant for each client, the *theoretical arrival time* of the generic cell rate algorithm (ITU-T I.371): the
-//! instant at which its bucket will be full again.
+//! Rates are kept as one instant for each client, the *theoretical arrival time* of the generic cell rate algorithm
+//! (ITU-T I.371): the instant at which its bucket will be full again.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,8 +1,9 @@
 //! How the proxy knows a request that has come through it before (RFC 9110, 7.6.3; RFC 8586).
 //!
-//! What it sends upstream carries a mark that is this process's alone: in Via, behind its name, and in CDN-Loop if it is to say that. Proxies on the way may
-//! drop Via, and many are told to; CDN-Loop is for loops only and is to be left alone by all. Whoever does not see what goes upstream cannot know the
-//! mark, so no client can have its own requests, or another's, taken for a loop.
+//! What it sends upstream carries a mark that is this process's alone: in Via, behind its name, and in CDN-Loop if it
+//! is to say that. Proxies on the way may drop Via, and many are told to; CDN-Loop is for loops only and is to be left
+//! alone by all. Whoever does not see what goes upstream cannot know the mark, so no client can have its own requests,
+//! or another's, taken for a loop.
 
 use std::hash::BuildHasher;
 
@@ -39,8 +40,8 @@ impl LoopMarks {
         Ok(Self { via, says_via: identity.via, parameter, line })
     }
 
-    /// Whether this proxy is among those through which the request came. Nobody else can know the mark, so wherever it stands in a line is the place: what
-    /// others have written around it must not hide it.
+    /// Whether this proxy is among those through which the request came. Nobody else can know the mark, so wherever it
+    /// stands in a line is the place: what others have written around it must not hide it.
     pub(crate) fn are_in(&self, fields: Fields<'_, '_>) -> bool {
         let stands =
             |name: &str, mark: &str| fields.all(name).any(|line| memmem::find(line, mark.as_bytes()).is_some());
@@ -57,7 +58,8 @@ impl LoopMarks {
     }
 }
 
-/// A host with an optional port, or a token. What a host may hold besides, as commas, would be read as something else in a list.
+/// A host with an optional port, or a token. What a host may hold besides, as commas, would be read as something else
+/// in a list.
 fn is_name(text: &str) -> bool {
     is_authority(text) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:[]".contains(&byte))
 }

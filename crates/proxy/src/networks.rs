@@ -45,8 +45,8 @@ impl Network {
     }
 }
 
-/// Whether anybody on the Internet may be meant by an address: neither this machine, nor this network, nor a group, nor nobody.
-/// What embeds an IPv4 address is judged by that one (RFC 4291, 2.5.5; RFC 6052; RFC 3056; RFC 4380).
+/// Whether anybody on the Internet may be meant by an address: neither this machine, nor this network, nor a group, nor
+/// nobody. What embeds an IPv4 address is judged by that one (RFC 4291, 2.5.5; RFC 6052; RFC 3056; RFC 4380).
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),

@@ -7,9 +7,9 @@
 //!                    receives requests             receives answers
 //! ```
 //!
-//! An **exchange** is one request on its way to its answer. It joins a client to a server for that time, and outlives neither: when its answer is
-//! complete the server goes to the pool and the client may ask again. No other path leads from one to the other, so the answers of
-//! two clients cannot be mixed.
+//! An **exchange** is one request on its way to its answer. It joins a client to a server for that time, and outlives
+//! neither: when its answer is complete the server goes to the pool and the client may ask again. No other path leads
+//! from one to the other, so the answers of two clients cannot be mixed.
 //!
 //! | file | what |
 //! |---|---|

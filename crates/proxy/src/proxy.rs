@@ -44,8 +44,9 @@ impl Proxy {
         self.in_force.shared().renewed(settings.clone(), None).map(drop)
     }
 
-    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]; and another cache, if there is one, which must be
-    /// [the same with other settings](Cache::with_settings). The mode stays what it is, but for its rules.
+    /// Takes other settings, which hold in a shard from when it is woken with [`Proxy::RENEWED`]; and another cache, if
+    /// there is one, which must be [the same with other settings](Cache::with_settings). The mode stays what it is, but
+    /// for its rules.
     ///
     /// # Errors
     /// When they cannot work; then nothing changes.

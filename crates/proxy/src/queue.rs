@@ -1,9 +1,9 @@
 //! Requests that wait because every upstream has as many as it may have, in the order in which they came.
 //!
-//! One queue for all shards. Where a request ends, the one that waits first is woken, in its own shard, and looks for a place. Only when it has
-//! found one does it leave, and wakes the next; so the queue also empties when many places come at once (an upstream that is well
-//! again), and a wake-up that is lost is made good by the next one. Nobody who comes later passes it: while somebody waits, new requests join
-//! behind.
+//! One queue for all shards. Where a request ends, the one that waits first is woken, in its own shard, and looks for a
+//! place. Only when it has found one does it leave, and wakes the next; so the queue also empties when many places come
+//! at once (an upstream that is well again), and a wake-up that is lost is made good by the next one. Nobody who comes
+//! later passes it: while somebody waits, new requests join behind.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -61,7 +61,8 @@ impl Queue {
         }
     }
 
-    /// Who is to be woken now. Those who are over their time (or whose shard is no more) do not keep the others waiting.
+    /// Who is to be woken now. Those who are over their time (or whose shard is no more) do not keep the others
+    /// waiting.
     pub(crate) fn first(&self, now: Instant) -> Option<Waiter> {
         // Either this sees who has joined, or who joins sees the place that was given back before this.
         fence(Ordering::SeqCst);

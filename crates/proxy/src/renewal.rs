@@ -1,4 +1,5 @@
-//! Other settings while nodes work: what all shards share is made anew, and each shard takes it when it is woken with [`RENEWED`].
+//! Other settings while nodes work: what all shards share is made anew, and each shard takes it when it is woken with
+//! [`RENEWED`].
 //!
 //! So a request costs nothing for it, and no call of a node sees two settings.
 

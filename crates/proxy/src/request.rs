@@ -1,7 +1,7 @@
 //! What an upstream is told: the request, written anew.
 //!
-//! Host by the rule; fields that concern the client's connection left out; Via and CDN-Loop continued; what the client says of those before it kept only if it is
-//! trusted (RFC 7239, 8.1). The rest is passed on as it came.
+//! Host by the rule; fields that concern the client's connection left out; Via and CDN-Loop continued; what the client
+//! says of those before it kept only if it is trusted (RFC 7239, 8.1). The rest is passed on as it came.
 
 use breme_balance::OwnCookie;
 use breme_http1::{FieldBlock, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
@@ -113,7 +113,8 @@ pub(crate) fn end(upstream_host: Option<&str>, out: &mut Vec<u8>) {
     writer.end();
 }
 
-/// Puts the cache's conditions in the place of the client's in a head that was [written](write) before it was known that there would be any.
+/// Puts the cache's conditions in the place of the client's in a head that was [written](write) before it was known
+/// that there would be any.
 pub(crate) fn replace_conditions(request: &mut Vec<u8>, conditions: &FieldBlock) {
     const LINE_END: &[u8] = b"\r\n";
     let mut kept = Vec::with_capacity(request.len() + conditions.as_bytes().len());
@@ -145,14 +146,15 @@ fn framing(head: &RequestHead<'_, '_>) -> Framing {
     }
 }
 
-/// Whether an upstream may take the name for one that begins so: applications are given both `-` and `_` as `_` (RFC 3875, 4.1.18).
+/// Whether an upstream may take the name for one that begins so: applications are given both `-` and `_` as `_` (RFC
+/// 3875, 4.1.18).
 fn begins(name: &str, prefix: &str) -> bool {
     let is_alike = |(own, known): (u8, u8)| own.eq_ignore_ascii_case(&known) || (own == b'_' && known == b'-');
     name.len() >= prefix.len() && name.bytes().zip(prefix.bytes()).all(is_alike)
 }
 
-/// Whether it is a line by which a client speaks for others. Of one that is not trusted it is not passed on; what is said in its place follows from the
-/// target and from the client's address.
+/// Whether it is a line by which a client speaks for others. Of one that is not trusted it is not passed on; what is
+/// said in its place follows from the target and from the client's address.
 pub(crate) fn is_for_others(name: &str) -> bool {
     const ADDRESS: &str = "X-Real-IP";
     let is_address = name.len() == ADDRESS.len() && begins(name, ADDRESS);
@@ -219,7 +221,8 @@ fn scheme(is_secured: bool) -> &'static str {
     if is_secured { "https" } else { "http" }
 }
 
-/// What an upstream is told of a client that nobody vouches for, but for its address: the same for all that ask in the same words.
+/// What an upstream is told of a client that nobody vouches for, but for its address: the same for all that ask in the
+/// same words.
 #[derive(Debug)]
 pub(crate) struct OwnLines {
     /// Of the element of Forwarded, what stands behind the address; none: it is not said.
@@ -229,7 +232,8 @@ pub(crate) struct OwnLines {
 }
 
 impl OwnLines {
-    /// `authority` was checked when it was received. An IPv6 address and a host with a port must be quoted (RFC 7239, 4).
+    /// `authority` was checked when it was received. An IPv6 address and a host with a port must be quoted (RFC 7239,
+    /// 4).
     pub(crate) fn of(identity: &Identity, authority: Option<&str>, is_secured: bool) -> Self {
         let scheme = scheme(is_secured);
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use breme_node::ShardId;
 
-/// Who asked, and how to be told: its node is woken with this message when the answer can be [fetched](Resolver::fetch).
+/// Who asked, and how to be told: its node is woken with this message when the answer can be
+/// [fetched](Resolver::fetch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Requester {
     /// The shard to wake.
@@ -52,7 +53,8 @@ impl fmt::Display for ResolveError {
 
 impl std::error::Error for ResolveError {}
 
-/// Finds the addresses of hosts. It must never block: an answer that is not at hand is [asked](Resolution::Asked) for elsewhere.
+/// Finds the addresses of hosts. It must never block: an answer that is not at hand is [asked](Resolution::Asked) for
+/// elsewhere.
 pub trait Resolver: Send + Sync {
     /// The addresses of `host` (a name, or an address without brackets), each with `port`.
     fn resolve(&self, host: &str, port: u16, requester: Requester) -> Resolution;

@@ -20,27 +20,32 @@ pub struct Settings {
     pub pool: Pool,
     /// What the proxy says of itself and of the client.
     pub identity: Identity,
-    /// So often is a request sent again that is idempotent, has no content, and whose connection ended before any byte of an answer.
+    /// So often is a request sent again that is idempotent, has no content, and whose connection ended before any byte
+    /// of an answer.
     pub retries_max: u8,
-    /// So many of a hundred requests that went out may be sent again, to the same upstream or to another (and ten a second in any case); 0: all.
+    /// So many of a hundred requests that went out may be sent again, to the same upstream or to another (and ten a
+    /// second in any case); 0: all.
     pub retry_percent_max: u32,
-    /// Pass on requests to speak another protocol on the connection (`Upgrade`, as for WebSocket); if not, the field is removed.
+    /// Pass on requests to speak another protocol on the connection (`Upgrade`, as for WebSocket); if not, the field is
+    /// removed.
     pub upgrades: bool,
-    /// A client that ends its sending while it waits for an answer is taken for one that has left. If not, it may still read: it may have ended only its
-    /// half of the connection.
+    /// A client that ends its sending while it waits for an answer is taken for one that has left. If not, it may still
+    /// read: it may have ended only its half of the connection.
     pub abort_on_close: bool,
     /// What each client may take of the proxy.
     pub clients: ClientLimits,
     /// Requests that wait while every upstream has as many as it may have.
     pub queue: QueueSettings,
-    /// Bytes of one exchange that wait in the proxy for a peer that is slower, in each direction; past it the faster one is held back. The driver
-    /// holds them and says when there are too many: its settings must say the same (`send_queue_high_bytes`).
+    /// Bytes of one exchange that wait in the proxy for a peer that is slower, in each direction; past it the faster
+    /// one is held back. The driver holds them and says when there are too many: its settings must say the same
+    /// (`send_queue_high_bytes`).
     pub relay_bytes_max: usize,
     /// The listeners that speak TLS: the scheme of what comes there is `https`.
     pub secured_listeners: Vec<ListenerId>,
     /// Requests with a field of this name have nothing to do with the cache.
     pub cache_bypass_header: Option<String>,
-    /// Networks (`10.0.0.0/8`) whose members may let stored answers go, by the method PURGE; empty: the method is passed on.
+    /// Networks (`10.0.0.0/8`) whose members may let stored answers go, by the method PURGE; empty: the method is
+    /// passed on.
     pub purge_from: Vec<String>,
     /// For everything random.
     pub seed: u64,
@@ -69,10 +74,12 @@ pub enum HostRule {
     Fixed(String),
 }
 
-/// Where clients of a forward proxy may go. A proxy that goes anywhere is a tool for attacks, so everything inside is refused unless allowed.
+/// Where clients of a forward proxy may go. A proxy that goes anywhere is a tool for attacks, so everything inside is
+/// refused unless allowed.
 #[derive(Clone, Debug)]
 pub struct ForwardRules {
-    /// Hosts that may be asked: `example.org`, `*.example.org`, an address, a network (`10.0.0.0/8`); empty: all that are public.
+    /// Hosts that may be asked: `example.org`, `*.example.org`, an address, a network (`10.0.0.0/8`); empty: all that
+    /// are public.
     pub hosts_allowed: Vec<String>,
     /// Ports of `http://` targets.
     pub ports_allowed: Vec<u16>,
@@ -98,7 +105,8 @@ impl Default for ForwardRules {
 pub struct Times {
     /// From the end of the request to the end of the answer's head; past it 504.
     pub head: Duration,
-    /// Longest silence of an upstream inside an answer's content, or in taking the request's; past it the exchange is ended.
+    /// Longest silence of an upstream inside an answer's content, or in taking the request's; past it the exchange is
+    /// ended.
     pub between_bytes: Duration,
     /// From the head of the request to the end of its answer; 0: any.
     pub total: Duration,
@@ -147,7 +155,8 @@ pub struct Identity {
     pub forwarded: bool,
     /// … with `X-Forwarded-For`, `-Host` and `-Proto`.
     pub x_forwarded: bool,
-    /// Networks (`10.0.0.0/8`) whose members' own Forwarded fields are kept and continued; those of all others are replaced.
+    /// Networks (`10.0.0.0/8`) whose members' own Forwarded fields are kept and continued; those of all others are
+    /// replaced.
     pub trusted: Vec<String>,
 }
 
@@ -165,7 +174,8 @@ impl Default for Identity {
 }
 
 /// What each client may take of the proxy; 0: any. A client is an address, of IPv6 a network of 64 bits. Those who are
-/// [trusted](Identity::trusted) ask for others: their connections are not limited, and their requests count for those whom they name.
+/// [trusted](Identity::trusted) ask for others: their connections are not limited, and their requests count for those
+/// whom they name.
 #[derive(Clone, Debug, Default)]
 pub struct ClientLimits {
     /// Connections at a time; past it new ones are closed at once.
@@ -176,8 +186,8 @@ pub struct ClientLimits {
     pub burst: u32,
 }
 
-/// Requests that wait while every upstream has as many as [it may have](breme_balance::GroupSettings::outstanding_max), in all shards
-/// together.
+/// Requests that wait while every upstream has as many as [it may have](breme_balance::GroupSettings::outstanding_max),
+/// in all shards together.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
     /// So many wait; past it 503. 0: none.

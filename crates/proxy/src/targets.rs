@@ -1,5 +1,5 @@
-//! Where clients of a forward proxy may go. The name is judged first and the addresses that it led to once more, because a name says
-//! nothing about where it leads (DNS rebinding).
+//! Where clients of a forward proxy may go. The name is judged first and the addresses that it led to once more,
+//! because a name says nothing about where it leads (DNS rebinding).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use breme_node::TlsClientId;
 
-/// The driver's clients of TLS, by the names of upstreams. Copies share it, and it may grow while requests come: a name must be here before the
-/// balancer chooses it.
+/// The driver's clients of TLS, by the names of upstreams. Copies share it, and it may grow while requests come: a name
+/// must be here before the balancer chooses it.
 #[derive(Clone, Debug, Default)]
 pub struct TlsNames(Arc<ArcSwap<HashMap<String, TlsClientId>>>);
 

@@ -135,8 +135,8 @@ fn the_route_of_an_applications_cookie_is_followed() {
 /// What a client may ask: its cookies, and the lines of them that the upstream sees.
 type Cookies = (Vec<String>, Vec<String>);
 
-/// Requests and answers in an order of no meaning, again and again: what is familiar is passed on as what is not, where the balancer says. A copy of the
-/// balancer is asked the same.
+/// Requests and answers in an order of no meaning, again and again: what is familiar is passed on as what is not, where
+/// the balancer says. A copy of the balancer is asked the same.
 fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64, network: Network) -> [u64; 2] {
     let addresses = "127.0.0.1:1".parse().unwrap();
     let list = (0..2).map(|number| upstream_at(&format!("up{number}.example:80"), addresses)).collect();
@@ -171,7 +171,8 @@ fn play_again_and_again(settings: &GroupSettings, cookies: &[Cookies], seed: u64
             None => answer.clone(),
         };
         let upstream = &mut upstreams[usize::from(*choice.name == *"up1.example:80")];
-        // The order of the fields is that of the request, but for Cookie when a part of it was taken out: then it comes last.
+        // The order of the fields is that of the request, but for Cookie when a part of it was taken out: then it comes
+        // last.
         *upstream = std::mem::take(upstream).expect(request(seen)).send(answer);
         script = script.send(text(request(own))).expect(text(got));
     }

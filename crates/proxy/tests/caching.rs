@@ -165,7 +165,8 @@ fn a_thousand_simultaneous_misses_are_one_request_upstream() {
     let answer = origin(FRESH, &content);
     let (first, rest) = answer.split_at(answer.len() - 6_000);
     let upstream = Acts::new().expect(GET).wait(seconds(5)).send(first).wait(seconds(3)).send(rest);
-    // The content comes in two pieces, seconds apart. The age is that at the head, with the time for which it was on its way.
+    // The content comes in two pieces, seconds apart. The age is that at the head, with the time for which it was on
+    // its way.
     let counts = play(clients, vec![upstream]);
     assert_eq!((counts.connects, counts.cache_misses, counts.cache_collapsed), (1, 1, CLIENTS as u64 - 1));
 }
@@ -472,8 +473,8 @@ fn a_field_of_the_users_choice_leads_past_the_cache() {
     assert_eq!(counts.cache_bypassed, 1);
 }
 
-/// The content of a request that is answered early or out of memory is read to its end, or the connection ends: what stands in it is never taken
-/// for a request (CVE-2025-4366).
+/// The content of a request that is answered early or out of memory is read to its end, or the connection ends: what
+/// stands in it is never taken for a request (CVE-2025-4366).
 #[test]
 fn content_of_a_request_is_never_a_request() {
     let smuggled = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -490,8 +491,8 @@ fn content_of_a_request_is_never_a_request() {
     play(vec![client], vec![upstream]);
 }
 
-/// The answer to a POST that is the target itself is what a GET gets afterwards, with the content of that POST never in the way; and what was
-/// asked for before a change of it is not stored (RFC 9110, 9.3.3; RFC 9111, 4.4).
+/// The answer to a POST that is the target itself is what a GET gets afterwards, with the content of that POST never in
+/// the way; and what was asked for before a change of it is not stored (RFC 9110, 9.3.3; RFC 9111, 4.4).
 #[test]
 fn an_answer_to_post_is_stored_unless_something_changed_meanwhile() {
     let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nGET /";
@@ -597,7 +598,8 @@ fn failure(status: &str, error: &str, told: &str) -> String {
     head(&[&format!("HTTP/1.1 {status}"), &length, DATE, kind, "Cache-Control: no-store", error]) + told
 }
 
-/// Followers that go away leave no trace, by a reset or, where that is said, by the end of their sending; the others have the answer.
+/// Followers that go away leave no trace, by a reset or, where that is said, by the end of their sending; the others
+/// have the answer.
 #[test]
 fn followers_may_leave() {
     for (seed, abort_on_close) in (0..8).map(|seed| (seed, seed % 2 == 0)) {
@@ -618,7 +620,8 @@ fn followers_may_leave() {
     }
 }
 
-/// Whether it comes from upstream, out of the store, as a part, as a 304, or while another one fetches it; and by its key it is purged all the same.
+/// Whether it comes from upstream, out of the store, as a part, as a 304, or while another one fetches it; and by its
+/// key it is purged all the same.
 #[test]
 fn keys_that_are_for_this_cache_alone_go_out_to_nobody() {
     let settings =

@@ -119,7 +119,8 @@ fn fetch(address: std::net::SocketAddr, request: &str, content_bytes: usize) -> 
     }
 }
 
-/// Forty clients on four shards, on the pool of threads each on a shard of its own: whoever is not the first follows, or finds it stored.
+/// Forty clients on four shards, on the pool of threads each on a shard of its own: whoever is not the first follows,
+/// or finds it stored.
 #[test]
 fn requests_on_all_shards_are_one_request_upstream() {
     const CLIENTS: usize = 40;

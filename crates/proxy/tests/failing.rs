@@ -1,5 +1,5 @@
-//! An upstream that has the request and gives no answer, and many shards whose clients wait for that answer: it is asked twice at most, however late
-//! each shard learns of it.
+//! An upstream that has the request and gives no answer, and many shards whose clients wait for that answer: it is
+//! asked twice at most, however late each shard learns of it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -86,7 +86,8 @@ fn failed() -> String {
 #[test]
 fn those_who_wait_on_many_shards_ask_once_more_between_them() {
     seeds(60, |seed| {
-        // Each shard turns to what has happened up to a fifth of a second late: longer than upstream needs to fail again.
+        // Each shard turns to what has happened up to a fifth of a second late: longer than upstream needs to fail
+        // again.
         let network =
             Network { lateness: Times::between(Duration::ZERO, Duration::from_millis(200)), ..Network::calm() };
         let mut simulation = Simulation::new(seed, network);

@@ -1,4 +1,5 @@
-//! Requests and answers that repeat, byte for byte: what is passed on for the tenth must be what was passed on for the first.
+//! Requests and answers that repeat, byte for byte: what is passed on for the tenth must be what was passed on for the
+//! first.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 

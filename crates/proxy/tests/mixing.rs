@@ -1,4 +1,5 @@
-//! Many clients, many upstream connections, a network that loses and breaks: whoever gets an answer gets the one to the own question.
+//! Many clients, many upstream connections, a network that loses and breaks: whoever gets an answer gets the one to the
+//! own question.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 

@@ -64,7 +64,8 @@ fn who_came_first_is_served_first() {
     assert_eq!((counts.requests_queued, counts.queue_length, counts.reuses), (3, 0, 3));
 }
 
-/// A client that ends its sending may still read: it keeps its place. Where it is said that it is gone then, it does not.
+/// A client that ends its sending may still read: it keeps its place. Where it is said that it is gone then, it does
+/// not.
 #[test]
 fn who_ends_its_sending_keeps_its_place_unless_that_means_leaving() {
     let waits = |number: u32| client(number).wait(SECOND / 10).finish();

@@ -1,5 +1,6 @@
-//! Byte for byte: what a client sends, what its upstream is sent, and back. Each story is played on a calm network and then on many
-//! that cut it anywhere, hold it up and let it through in small pieces: the bytes that arrive must be the same.
+//! Byte for byte: what a client sends, what its upstream is sent, and back. Each story is played on a calm network and
+//! then on many that cut it anywhere, hold it up and let it through in small pieces: the bytes that arrive must be the
+//! same.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
@@ -40,7 +41,8 @@ fn answers(acts: Acts, request: &str, answer: &str) -> Acts {
     acts.expect(request).send(answer)
 }
 
-/// One exchange: what the client sends and gets, and what the upstream gets and sends. Both connections serve another one behind it.
+/// One exchange: what the client sends and gets, and what the upstream gets and sends. Both connections serve another
+/// one behind it.
 fn one_exchange(sent: &str, passed: &str, answered: &str, got: &str) {
     everywhere(
         || {

@@ -185,7 +185,8 @@ impl AccessLog for AskedFor {
     }
 }
 
-/// Behind a balancer the log tells of its clients; those who are not trusted tell of nobody. Also of hits that take the short way.
+/// Behind a balancer the log tells of its clients; those who are not trusted tell of nobody. Also of hits that take the
+/// short way.
 #[test]
 fn the_log_is_told_whom_a_trusted_client_asks_for() {
     let client: IpAddr = "198.51.100.7".parse().unwrap();

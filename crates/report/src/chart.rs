@@ -1,8 +1,8 @@
 //! Charts: options for Apache ECharts, with the words and the table that say the same.
 //!
-//! The options hold no code: where ECharts wants a function, they name one of those in `assets/report.js` (`"@lin:s"`). Colours are the
-//! custom properties of `assets/report.css`, so that light, dark and paper are a matter of style alone. Foreign names never stand where
-//! the script looks for functions, nor where ECharts looks for markup.
+//! The options hold no code: where ECharts wants a function, they name one of those in `assets/report.js` (`"@lin:s"`).
+//! Colours are the custom properties of `assets/report.css`, so that light, dark and paper are a matter of style alone.
+//! Foreign names never stand where the script looks for functions, nor where ECharts looks for markup.
 //!
 //! A logarithmic axis is a linear one over logarithms: so ticks can be 1, 2, 5 where a decade is too much.
 

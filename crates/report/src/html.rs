@@ -1,10 +1,11 @@
 //! A run as one page that opens offline.
 //!
-//! Everything is inside the file: style, script, charts, data. The page forbids itself every request and every script but its own two
-//! (by their digests), so that nothing that a subject printed can ever run. All text goes through maud, which escapes it; the charts'
-//! data stand in a block of JSON without a single `<`.
+//! Everything is inside the file: style, script, charts, data. The page forbids itself every request and every script
+//! but its own two (by their digests), so that nothing that a subject printed can ever run. All text goes through maud,
+//! which escapes it; the charts' data stand in a block of JSON without a single `<`.
 //!
-//! The order is that of a reader's questions: what is the answer, how sure is it, what was seen, may it be believed, how was it made.
+//! The order is that of a reader's questions: what is the answer, how sure is it, what was seen, may it be believed,
+//! how was it made.
 
 mod comparisons;
 mod distributions;

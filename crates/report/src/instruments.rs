@@ -1,7 +1,7 @@
 //! What the instruments saw during the trials, in as much room as a page has.
 //!
-//! Samples come by the million in a long run and are folded into a few bins of each trial as they come, so the room that a report needs
-//! depends on the number of trials and not on their length. What lies between trials is left out.
+//! Samples come by the million in a long run and are folded into a few bins of each trial as they come, so the room
+//! that a report needs depends on the number of trials and not on their length. What lies between trials is left out.
 
 mod csv;
 
@@ -133,8 +133,9 @@ impl Instruments {
 
     /// Takes a sample; one that is no number, or lies in no trial, changes nothing.
     ///
-    /// The instant alone does not tell the trial: a run may go on after the machine, and with it its clock, has begun anew. Nor does the
-    /// number: a trial that was interrupted has left samples under the number of the one that was run in its place.
+    /// The instant alone does not tell the trial: a run may go on after the machine, and with it its clock, has begun
+    /// anew. Nor does the number: a trial that was interrupted has left samples under the number of the one that was
+    /// run in its place.
     pub fn add(&mut self, row: &InstrumentRow<'_>) {
         let Some(&window) = self.windows.get(&row.trial) else { return };
         let offset_ns = row.at_ns.checked_sub(window.start_ns).filter(|offset_ns| *offset_ns <= window.length_ns);

@@ -14,8 +14,9 @@
 //!  instruments ──► Instruments ────┴──► Run ──► html, markdown, text, json, …
 //! ```
 //!
-//! Nothing is judged here: every number that is held against another comes out of the judgement, so that all outputs say the same. This
-//! crate knows no file and no clock. All text of a run is foreign (a subject may print anything): it is escaped for each output in one place.
+//! Nothing is judged here: every number that is held against another comes out of the judgement, so that all outputs
+//! say the same. This crate knows no file and no clock. All text of a run is foreign (a subject may print anything): it
+//! is escaped for each output in one place.
 
 mod chart;
 mod distribution;

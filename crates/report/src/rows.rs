@@ -1,7 +1,7 @@
 //! A run for programs: JSON and rows.
 //!
-//! Rows are wide and plain: one header line, a point as decimal sign, base units (seconds, bytes, shares of one) with the unit in the
-//! column's name, an empty field for what is not known.
+//! Rows are wide and plain: one header line, a point as decimal sign, base units (seconds, bytes, shares of one) with
+//! the unit in the column's name, an empty field for what is not known.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -12,8 +12,8 @@ use crate::distribution::decode;
 use crate::run::Run;
 use crate::words;
 
-/// The run as JMeter's log, a row for each request of the steady parts of all trials that count. A record knows the times of all
-/// requests together and how many went wrong, not which: these are spread evenly over the times.
+/// The run as JMeter's log, a row for each request of the steady parts of all trials that count. A record knows the
+/// times of all requests together and how many went wrong, not which: these are spread evenly over the times.
 ///
 /// # Errors
 /// What `out` says.
@@ -67,8 +67,8 @@ fn spread(times: &Histogram, count: u64) -> Histogram {
     chosen
 }
 
-/// The run as Go's benchmarks print theirs: a line for each workload of each trial that counts, so that trials of one combination are
-/// the repetitions of one benchmark.
+/// The run as Go's benchmarks print theirs: a line for each workload of each trial that counts, so that trials of one
+/// combination are the repetitions of one benchmark.
 #[must_use]
 pub fn go_bench(run: &Run<'_>) -> String {
     let mut out = Vec::new();

@@ -119,7 +119,8 @@ pub(crate) const fn purpose(purpose: &Purpose) -> &'static str {
     }
 }
 
-/// Foreign text in one line: what would break the line, move a terminal's cursor or turn the direction of reading is replaced.
+/// Foreign text in one line: what would break the line, move a terminal's cursor or turn the direction of reading is
+/// replaced.
 pub(crate) fn one_line(text: &str) -> String {
     without_escapes(text)
         .chars()

@@ -47,7 +47,8 @@ impl Page {
     }
 }
 
-/// Of each chart: its place, how many marks its data ask for, how many its drawing has, and whether it goes past its place.
+/// Of each chart: its place, how many marks its data ask for, how many its drawing has, and whether it goes past its
+/// place.
 const MARKS: &str = "(() => {
     const charts = JSON.parse(document.getElementById('run').textContent).charts;
     return [...document.querySelectorAll('.plot')].map((plot) => {

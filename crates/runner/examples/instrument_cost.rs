@@ -1,5 +1,5 @@
-//! What the instruments themselves cost: ten processes (or as many as are named), sampled once a second (or as often as is said), with a
-//! control group and without.
+//! What the instruments themselves cost: ten processes (or as many as are named), sampled once a second (or as often as
+//! is said), with a control group and without.
 //!
 //! `cargo run --release -p breme-runner --example instrument_cost [SECONDS [SAMPLES_PER_SECOND [PROCESSES]]]`
 

@@ -1,5 +1,5 @@
-//! Single requests to a subject: is it ready, empty its cache, what does it count. Rare and small, so a blocking client with
-//! time limits does; the load never comes from here.
+//! Single requests to a subject: is it ready, empty its cache, what does it count. Rare and small, so a blocking client
+//! with time limits does; the load never comes from here.
 
 use std::net::IpAddr;
 use std::sync::Arc;

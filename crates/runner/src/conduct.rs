@@ -1,8 +1,8 @@
 //! The conduct of an experiment: trial after trial, each into the journal before the next.
 //!
-//! What is still to be done follows from the plan and the journal alone, so going on with a run that was killed is the same as
-//! beginning one: the trials that are in the journal are passed over. That holds for the trials that are run again at the end of their block
-//! ([`Attempts`]) and for the time that was spent.
+//! What is still to be done follows from the plan and the journal alone, so going on with a run that was killed is the
+//! same as beginning one: the trials that are in the journal are passed over. That holds for the trials that are run
+//! again at the end of their block ([`Attempts`]) and for the time that was spent.
 
 mod casting;
 mod generator;
@@ -86,7 +86,8 @@ impl From<JournalError> for RunFault {
 /// Runs what is left of a plan. `recorded` are the trials that the journal has already.
 ///
 /// # Errors
-/// When the journal cannot be written or the instruments cannot be read. A subject that fails ends its own trial only, and is in its record.
+/// When the journal cannot be written or the instruments cannot be read. A subject that fails ends its own trial only,
+/// and is in its record.
 pub fn conduct(
     plan: &Plan,
     recorded: Vec<TrialRecord>,

@@ -9,8 +9,9 @@
 //! report.html
 //! ```
 //!
-//! So a run may be killed at any instant: the trials that are over are there, the one that was under way is run again. Only the last
-//! line can be damaged by an interrupted write; it is dropped, and said so. Damage anywhere else is not ours, and is an error.
+//! So a run may be killed at any instant: the trials that are over are there, the one that was under way is run again.
+//! Only the last line can be damaged by an interrupted write; it is dropped, and said so. Damage anywhere else is not
+//! ours, and is an error.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};

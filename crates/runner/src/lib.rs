@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! It knows no HTTP but what a client library does for it, and nothing of what an experiment shows. Linux only: other systems can neither keep nor
-//! measure processes like this.
+//! It knows no HTTP but what a client library does for it, and nothing of what an experiment shows. Linux only: other
+//! systems can neither keep nor measure processes like this.
 #![cfg(target_os = "linux")]
 
 mod asking;

@@ -24,9 +24,9 @@ pub struct GeneratorPlace {
 
 /// Gives the `allowed` processors (ascending) to subjects and generators.
 ///
-/// Those who name theirs get them. The rest is shared out to those who leave it open: with two processors or more, subjects and generators
-/// have none in common; with three or more, the foreground has one that no background load disturbs; each subject gets
-/// some of its own where there are enough.
+/// Those who name theirs get them. The rest is shared out to those who leave it open: with two processors or more,
+/// subjects and generators have none in common; with three or more, the foreground has one that no background load
+/// disturbs; each subject gets some of its own where there are enough.
 ///
 /// # Errors
 /// When a processor is named that is not allowed.

@@ -1,6 +1,7 @@
 //! Which versions of their programs the subjects of a plan are: what is compared in a year must be known by then.
 //!
-//! Programs are asked only if it is known how they tell it and that they then end: to start an unknown one "just to see" might start a server.
+//! Programs are asked only if it is known how they tell it and that they then end: to start an unknown one "just to
+//! see" might start a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! What is to happen when: the heart of virtual time. What is due at the same instant happens in the order in which it was arranged.
+//! What is to happen when: the heart of virtual time. What is due at the same instant happens in the order in which it
+//! was arranged.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;

@@ -1,4 +1,5 @@
-//! Calling nodes, and carrying out what they ask for. A node is called only from the loop, never from within another call.
+//! Calling nodes, and carrying out what they ask for. A node is called only from the loop, never from within another
+//! call.
 
 use breme_base::{Instant, nanos};
 use breme_node::{Action, Actions, Close, CloseReason, ConnectionId, Log};
@@ -219,7 +220,8 @@ impl Simulation {
         Some(end)
     }
 
-    /// The end that an id names, and a note of what is asked; none, and no note, if the id is stale or the connection closed.
+    /// The end that an id names, and a note of what is asked; none, and no note, if the id is stale or the connection
+    /// closed.
     pub(crate) fn open_end(&mut self, shard_index: usize, id: ConnectionId, what: What) -> Option<EndIndex> {
         let end = self.shards[shard_index].table.end(id)?;
         if self.end(end).phase != Phase::Open {

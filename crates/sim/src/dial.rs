@@ -1,4 +1,5 @@
-//! Connecting: the attempt travels to the listener, the answer back; the server may hear of the connection before the client does, or after.
+//! Connecting: the attempt travels to the listener, the answer back; the server may hear of the connection before the
+//! client does, or after.
 
 use std::net::SocketAddr;
 use std::time::Duration;

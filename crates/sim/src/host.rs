@@ -95,7 +95,8 @@ impl ShardState {
     }
 }
 
-/// The connections of a shard. An index is used again as soon as it is free, so that a node that uses a stale id is caught early.
+/// The connections of a shard. An index is used again as soon as it is free, so that a node that uses a stale id is
+/// caught early.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     slots: Vec<Slot>,

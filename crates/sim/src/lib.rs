@@ -1,8 +1,9 @@
-//! A driver without sockets: nodes in a world of virtual time, in which everything that a network does is drawn from one seed.
+//! A driver without sockets: nodes in a world of virtual time, in which everything that a network does is drawn from
+//! one seed.
 //!
 //! The same nodes that work on threads or on readiness work here, by the same contract (`breme-node`); but a run of
-//! minutes takes milliseconds, segments are cut and joined anywhere, windows are small, readers slow, connections refused, reset and
-//! silenced, and a failure comes again whenever its seed is played again.
+//! minutes takes milliseconds, segments are cut and joined anywhere, windows are small, readers slow, connections
+//! refused, reset and silenced, and a failure comes again whenever its seed is played again.
 //!
 //! ```text
 //!   seed ──► Random ──┬── delays, cuts, windows, rates, short reads, lateness
@@ -14,10 +15,11 @@
 //!           calls.rs          wire.rs              wire.rs
 //! ```
 //!
-//! It knows no HTTP and no role, opens nothing and reads no clock (of files, it reads the ranges that a node sends). It is stricter than
-//! the other drivers: a node that takes more than it was lent, sends after it has finished its sending, or wakes a
-//! shard that is not there, ends the run with a panic that names it. A run in which nothing is due while somebody still waits, or
-//! that does not end, is reported ([`Stuck`]). When a test fails while its [`Simulation`] is alive, the last events are printed.
+//! It knows no HTTP and no role, opens nothing and reads no clock (of files, it reads the ranges that a node sends). It
+//! is stricter than the other drivers: a node that takes more than it was lent, sends after it has finished its
+//! sending, or wakes a shard that is not there, ends the run with a panic that names it. A run in which nothing is due
+//! while somebody still waits, or that does not end, is reported ([`Stuck`]). When a test fails while its
+//! [`Simulation`] is alive, the last events are printed.
 //!
 //! | preset | what it shows |
 //! |---|---|
@@ -28,7 +30,8 @@
 //!
 //! # Example
 //!
-//! A test of a client against a server is a closure that builds a world from a seed, runs it, and asserts on the nodes that come back:
+//! A test of a client against a server is a closure that builds a world from a seed, runs it, and asserts on the nodes
+//! that come back:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -65,7 +68,8 @@
 //! });
 //! ```
 //!
-//! [`seeds`] prints the seed that fails. `BREME_SIM_SEED=17 cargo test …` plays that seed alone, `BREME_SIM_SEEDS=5000` plays more.
+//! [`seeds`] prints the seed that fails. `BREME_SIM_SEED=17 cargo test …` plays that seed alone, `BREME_SIM_SEEDS=5000`
+//! plays more.
 
 mod agenda;
 mod calls;

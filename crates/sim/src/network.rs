@@ -1,4 +1,5 @@
-//! What the simulated network is like. Every figure is a range, from which each connection, segment or event draws its own.
+//! What the simulated network is like. Every figure is a range, from which each connection, segment or event draws its
+//! own.
 
 use std::time::Duration;
 
@@ -31,7 +32,8 @@ impl Times {
     }
 }
 
-/// A range of amounts, both ends included. Drawn so that small ones are as frequent as large ones (evenly by magnitude).
+/// A range of amounts, both ends included. Drawn so that small ones are as frequent as large ones (evenly by
+/// magnitude).
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
     /// The smallest.
@@ -53,7 +55,8 @@ impl Amounts {
         Self { low: amount, high: amount }
     }
 
-    /// Doubles from the low end a random number of times, then draws between: whole numbers only, so that every machine draws alike.
+    /// Doubles from the low end a random number of times, then draws between: whole numbers only, so that every machine
+    /// draws alike.
     pub(crate) fn draw(self, random: &mut Random) -> u64 {
         let doublings = u64::from((self.high / self.low.max(1)).max(1).ilog2());
         let floor = self.low.max(1) << random.below(doublings + 1);
@@ -100,7 +103,8 @@ pub struct Network {
     pub delay: Times,
     /// Where segments are cut.
     pub cuts: Cuts,
-    /// How much of one direction is on its way or waits unread at the receiver; then the sender's queue grows. Drawn for each direction.
+    /// How much of one direction is on its way or waits unread at the receiver; then the sender's queue grows. Drawn
+    /// for each direction.
     pub window_bytes: Amounts,
     /// How many directions are slow, as a probability.
     pub slow: f64,
@@ -154,7 +158,8 @@ impl Network {
         }
     }
 
-    /// Everything arrives, but cut anywhere, at any time, through small windows, to slow readers. Nothing is lost: what fails here is wrong.
+    /// Everything arrives, but cut anywhere, at any time, through small windows, to slow readers. Nothing is lost: what
+    /// fails here is wrong.
     #[must_use]
     pub fn rough() -> Self {
         Self {

@@ -8,12 +8,13 @@ pub const ONE_SEED: &str = "BREME_SIM_SEED";
 /// Plays so many seeds, in place of the number in the test.
 pub const SEED_COUNT: &str = "BREME_SIM_SEEDS";
 
-/// Calls `play` with the seeds from 0 up to `count`, unless the environment says otherwise ([`ONE_SEED`], [`SEED_COUNT`]).
+/// Calls `play` with the seeds from 0 up to `count`, unless the environment says otherwise ([`ONE_SEED`],
+/// [`SEED_COUNT`]).
 ///
 /// # Panics
 ///
-/// With the panic of the first seed that fails, after having printed the seed and how to play it again; and if the environment holds something
-/// that is not a number.
+/// With the panic of the first seed that fails, after having printed the seed and how to play it again; and if the
+/// environment holds something that is not a number.
 pub fn seeds(count: u64, mut play: impl FnMut(u64)) {
     let read = |name: &str| std::env::var(name).ok();
     let planned = plan(count, read(ONE_SEED).as_deref(), read(SEED_COUNT).as_deref());

@@ -87,8 +87,9 @@ impl Simulation {
         }
     }
 
-    /// Adds a server of `shard_count` nodes behind one listener (`ListenerId(0)`), whose address [`Simulation::address`] tells.
-    /// It works until all clients have exited, or until it is [stopped](Simulation::stop_at).
+    /// Adds a server of `shard_count` nodes behind one listener (`ListenerId(0)`), whose address
+    /// [`Simulation::address`] tells. It works until all clients have exited, or until it is
+    /// [stopped](Simulation::stop_at).
     pub fn serve<N: Node + 'static>(
         &mut self,
         name: &str,
@@ -98,7 +99,8 @@ impl Simulation {
         self.add(name, shard_count, node, true)
     }
 
-    /// Adds a client: a host without a listener. The run goes on until each of its nodes has [exited](breme_node::Actions::exit).
+    /// Adds a client: a host without a listener. The run goes on until each of its nodes has
+    /// [exited](breme_node::Actions::exit).
     pub fn client<N: Node + 'static>(
         &mut self,
         name: &str,
@@ -152,8 +154,8 @@ impl Simulation {
         self.agenda.arrange(at, Event::Stop { host_index: host.index });
     }
 
-    /// Lets a crowd at a server begin or end at an instant: from then on its nodes believe that others wait whom nobody can serve. Here nobody
-    /// does; what it does to those who are served is what is simulated.
+    /// Lets a crowd at a server begin or end at an instant: from then on its nodes believe that others wait whom nobody
+    /// can serve. Here nobody does; what it does to those who are served is what is simulated.
     pub fn crowd_at<N>(&mut self, server: Host<N>, at: Instant, is_crowded: bool) {
         self.agenda.arrange(at, Event::Crowd { host_index: server.index, is_crowded });
     }
@@ -177,7 +179,8 @@ impl Simulation {
     ///
     /// # Panics
     ///
-    /// If a node breaks the contract: takes more than it was lent, sends after it has finished, wakes a shard that is not there.
+    /// If a node breaks the contract: takes more than it was lent, sends after it has finished, wakes a shard that is
+    /// not there.
     pub fn run(&mut self) -> Result<Summary, Stuck> {
         while !self.is_over() {
             self.summary.step_count += 1;

@@ -121,7 +121,8 @@ impl fmt::Display for Trace {
     }
 }
 
-/// A hash that is the same on every machine and in every release of the compiler, which the standard one does not promise.
+/// A hash that is the same on every machine and in every release of the compiler, which the standard one does not
+/// promise.
 #[derive(Debug, Default)]
 struct Digest {
     state: u64,

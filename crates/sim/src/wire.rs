@@ -1,4 +1,5 @@
-//! Bytes on their way: from the queue through the window, over the wire, into the inbox, and to the node; and how a connection ends.
+//! Bytes on their way: from the queue through the window, over the wire, into the inbox, and to the node; and how a
+//! connection ends.
 
 use std::time::Duration;
 

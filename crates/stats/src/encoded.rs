@@ -1,7 +1,8 @@
 //! A histogram as one line of text, for records that are kept as JSON.
 //!
-//! It is HdrHistogram's compressed V2 encoding in base64, as it stands in each line of an `.hlog`: so what a record holds can be
-//! read by the other tools of that family too, and a distribution of a hundred thousand requests takes about a kilobyte.
+//! It is HdrHistogram's compressed V2 encoding in base64, as it stands in each line of an `.hlog`: so what a record
+//! holds can be read by the other tools of that family too, and a distribution of a hundred thousand requests takes
+//! about a kilobyte.
 
 use std::fmt;
 

@@ -1,12 +1,14 @@
 //! Many questions that nobody asked beforehand: Benjamini and Hochberg's correction.
 //!
-//! Who looks at forty comparisons wants to know that what is called a difference is one, and not that there is no single error among
-//! forty, which is what [`holm`](crate::holm()) promises at the price of finding little. This procedure keeps the share of wrong ones among those
-//! that are found at the level on average. Where nothing differs at all, each find is wrong, so that the chance of any is kept as Holm keeps it; where much
-//! differs, each find makes the next one easier.
+//! Who looks at forty comparisons wants to know that what is called a difference is one, and not that there is no
+//! single error among forty, which is what [`holm`](crate::holm()) promises at the price of finding little. This
+//! procedure keeps the share of wrong ones among those that are found at the level on average. Where nothing differs at
+//! all, each find is wrong, so that the chance of any is kept as Holm keeps it; where much differs, each find makes the
+//! next one easier.
 //!
-//! Y. Benjamini, Y. Hochberg: *Controlling the false discovery rate*, J. R. Statist. Soc. B 57 (1995) 289–300. Measures of the same trials go together,
-//! which does it no harm (Y. Benjamini, D. Yekutieli, Ann. Statist. 29 (2001) 1165–1188).
+//! Y. Benjamini, Y. Hochberg: *Controlling the false discovery rate*, J. R. Statist. Soc. B 57 (1995) 289–300. Measures
+//! of the same trials go together, which does it no harm (Y. Benjamini, D. Yekutieli, Ann. Statist. 29 (2001)
+//! 1165–1188).
 
 use crate::chances::{ascending, cleaned};
 

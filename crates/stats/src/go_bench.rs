@@ -1,7 +1,8 @@
 //! Results as Go's benchmarks print them, so that `benchstat` can compare them.
 //!
-//! A line is a name, a number of operations and pairs of value and unit. Several lines of one name are repetitions: `benchstat old.txt new.txt`
-//! compares files of some ten lines each. Lines `Unit …` tell it which direction is good; `key: value` lines describe what follows.
+//! A line is a name, a number of operations and pairs of value and unit. Several lines of one name are repetitions:
+//! `benchstat old.txt new.txt` compares files of some ten lines each. Lines `Unit …` tell it which direction is good;
+//! `key: value` lines describe what follows.
 
 use std::io::{self, Write};
 

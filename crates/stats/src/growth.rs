@@ -6,17 +6,20 @@
 //! | Amdahl's | λN / (1 + σ(N−1)) | a share σ of the work waits in one queue: the rate has a ceiling, λ/σ |
 //! | universal | λN / (1 + σ(N−1) + κN(N−1)) | and each exchange with all others costs κ: past a peak, more users get less done |
 //!
-//! Parameters stay within what they mean: λ > 0, 0 ≤ σ ≤ 1, κ ≥ 0. A free fit to noisy data gives a negative contention, which explains
-//! nothing and predicts nonsense. For given σ and κ the best λ is known in closed form, so the fit is a search in a rectangle: a
-//! grid finds the valley (the sum of squares may have more than one), then damped steps (Levenberg, Marquardt) on λ, σ and κ, cut off
-//! at the bounds, go down to its bottom. It needs no starting values and always ends at the same place.
+//! Parameters stay within what they mean: λ > 0, 0 ≤ σ ≤ 1, κ ≥ 0. A free fit to noisy data gives a negative
+//! contention, which explains nothing and predicts nonsense. For given σ and κ the best λ is known in closed form, so
+//! the fit is a search in a rectangle: a grid finds the valley (the sum of squares may have more than one), then damped
+//! steps (Levenberg, Marquardt) on λ, σ and κ, cut off at the bounds, go down to its bottom. It needs no starting
+//! values and always ends at the same place.
 //!
-//! More parameters always fit better. Which law the data support is said by AICc ([`Fit::aicc`]): the smaller the better, and a
-//! difference below 2 is none. It wants data: it is known only where there are at least three levels more than parameters, and with seven
-//! it rarely believes in a peak. So every trial should be a level of its own, rather than the mean of several.
+//! More parameters always fit better. Which law the data support is said by AICc ([`Fit::aicc`]): the smaller the
+//! better, and a difference below 2 is none. It wants data: it is known only where there are at least three levels more
+//! than parameters, and with seven it rarely believes in a peak. So every trial should be a level of its own, rather
+//! than the mean of several.
 //!
-//! N. J. Gunther: *Guerrilla Capacity Planning*, Springer 2007, chapters 4 to 6. G. M. Amdahl, AFIPS 30 (1967) 483–485. C. M. Hurvich,
-//! C.-L. Tsai: *Regression and time series model selection in small samples*, Biometrika 76 (1989) 297–307.
+//! N. J. Gunther: *Guerrilla Capacity Planning*, Springer 2007, chapters 4 to 6. G. M. Amdahl, AFIPS 30 (1967) 483–485.
+//! C. M. Hurvich, C.-L. Tsai: *Regression and time series model selection in small samples*, Biometrika 76 (1989)
+//! 297–307.
 
 /// What was measured at one number of users.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +28,8 @@ pub struct Level {
     pub x: f64,
     /// The rate.
     pub y: f64,
-    /// How much it counts: 1 ÷ the variance of `y` over the repetitions, or 1 for all. Only the ratios of weights matter.
+    /// How much it counts: 1 ÷ the variance of `y` over the repetitions, or 1 for all. Only the ratios of weights
+    /// matter.
     pub weight: f64,
 }
 
@@ -101,8 +105,8 @@ impl Fit {
 
 /// The law with the parameters that fit best (weighted least squares).
 ///
-/// None if there are fewer levels with different `x` than parameters, if a number is not finite, an `x` or a weight not positive, or if the
-/// rates do not add up to more than nothing.
+/// None if there are fewer levels with different `x` than parameters, if a number is not finite, an `x` or a weight not
+/// positive, or if the rates do not add up to more than nothing.
 #[must_use]
 pub fn fit(law: Law, levels: &[Level]) -> Option<Fit> {
     let levels = usable(levels)?;
@@ -126,8 +130,8 @@ pub fn fit(law: Law, levels: &[Level]) -> Option<Fit> {
     })
 }
 
-/// Each law that the levels suffice for, and the index of the one that they support: the smallest AICc; where it differs by less than 2
-/// from that of a simpler law, the simpler.
+/// Each law that the levels suffice for, and the index of the one that they support: the smallest AICc; where it
+/// differs by less than 2 from that of a simpler law, the simpler.
 #[must_use]
 pub fn compare(levels: &[Level]) -> (Vec<Fit>, Option<usize>) {
     let fits: Vec<Fit> = Law::ALL.into_iter().filter_map(|law| fit(law, levels)).collect();
@@ -328,8 +332,8 @@ mod tests {
     const SDM91: [(f64, f64); 7] =
         [(1.0, 64.9), (18.0, 995.9), (36.0, 1652.4), (72.0, 1853.2), (108.0, 1828.9), (144.0, 1775.0), (216.0, 1702.2)];
 
-    /// The R package `usl` 3.0 prints for it alpha = 0.0277285, beta = 0.0001044, gamma = 89.9952330 and a residual standard error of 82.8
-    /// on 4 degrees of freedom.
+    /// The R package `usl` 3.0 prints for it alpha = 0.0277285, beta = 0.0001044, gamma = 89.9952330 and a residual
+    /// standard error of 82.8 on 4 degrees of freedom.
     #[test]
     fn agrees_with_the_published_fit_of_sdm91() {
         let fit = fit(Law::Universal, &levels(&SDM91)).unwrap();

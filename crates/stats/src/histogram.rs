@@ -119,14 +119,15 @@ impl Histogram {
         self.counts().stdev()
     }
 
-    /// The time that `quantile` (0 to 1) of the samples do not pass: the smallest recorded time whose cumulative count reaches
-    /// `ceil(quantile × count)`, rounded up to three digits. 0 if there is no sample.
+    /// The time that `quantile` (0 to 1) of the samples do not pass: the smallest recorded time whose cumulative count
+    /// reaches `ceil(quantile × count)`, rounded up to three digits. 0 if there is no sample.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
         self.counts().value_at_quantile(quantile).min(self.max())
     }
 
-    /// Each of several quantiles, in one pass: a curve of a hundred of them costs what two cost by [`Self::quantile`]. They must not fall.
+    /// Each of several quantiles, in one pass: a curve of a hundred of them costs what two cost by [`Self::quantile`].
+    /// They must not fall.
     #[must_use]
     pub fn quantiles(&self, ascending: &[f64]) -> Vec<u64> {
         let counts = self.counts();

@@ -1,8 +1,8 @@
 //! Several questions at once: Holm's correction.
 //!
-//! Who asks twenty questions of pure noise at 5 % gets one wrong "yes" on average. Holm's step-down procedure keeps the chance
-//! of any wrong "yes" among all of them at the level, whatever they have to do with each other, and finds more than
-//! Bonferroni's.
+//! Who asks twenty questions of pure noise at 5 % gets one wrong "yes" on average. Holm's step-down procedure keeps the
+//! chance of any wrong "yes" among all of them at the level, whatever they have to do with each other, and finds more
+//! than Bonferroni's.
 //!
 //! S. Holm: *A simple sequentially rejective multiple test procedure*, Scand. J. Statist. 6 (1979) 65–70.
 

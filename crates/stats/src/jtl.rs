@@ -1,9 +1,11 @@
-//! `.jtl`: JMeter's result log as CSV, for its listeners, its report generator (`jmeter -g`) and the tools of build servers.
+//! `.jtl`: JMeter's result log as CSV, for its listeners, its report generator (`jmeter -g`) and the tools of build
+//! servers.
 //!
-//! The log has a row for each request, as JMeter writes it. (It also knows rows that stand for many, with `SampleCount`, but its
-//! report generator takes each of these for one request.) The rows are made from the histograms of an interval, so how many there
-//! are, how long they took and which of them went wrong is as it was measured, to a millisecond; where in its interval a request lay is
-//! not known, and they are spread over it; time and time to the first byte are paired by their rank.
+//! The log has a row for each request, as JMeter writes it. (It also knows rows that stand for many, with
+//! `SampleCount`, but its report generator takes each of these for one request.) The rows are made from the histograms
+//! of an interval, so how many there are, how long they took and which of them went wrong is as it was measured, to a
+//! millisecond; where in its interval a request lay is not known, and they are spread over it; time and time to the
+//! first byte are paired by their rank.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Histograms of times, the files in which they are kept, what a few repetitions show, and what a system should do by theory.
+//! Histograms of times, the files in which they are kept, what a few repetitions show, and what a system should do by
+//! theory.
 //!
 //! | part | what it is |
 //! |---|---|

@@ -1,12 +1,14 @@
 //! How many more blocks would tell.
 //!
-//! "Undecided" is of use only with what to do about it. If the estimate and the scatter stay as they are, the interval narrows
-//! with the root of the number of blocks; so many are asked for that it would then be clear of the bound with a chance
-//! of [`CHANCE`]. The scatter is the mean difference between two values (Gini's), which one outlier moves less than it
-//! moves a standard deviation. Few blocks know their own centre badly, so this is the order of magnitude, not a promise: whoever adds
-//! the blocks and judges again by the same rule looks twice at the same data, and a plan should say so.
+//! "Undecided" is of use only with what to do about it. If the estimate and the scatter stay as they are, the interval
+//! narrows with the root of the number of blocks; so many are asked for that it would then be clear of the bound with a
+//! chance of [`CHANCE`]. The scatter is the mean difference between two values (Gini's), which one outlier moves less
+//! than it moves a standard deviation. Few blocks know their own centre badly, so this is the order of magnitude, not a
+//! promise: whoever adds the blocks and judges again by the same rule looks twice at the same data, and a plan should
+//! say so.
 //!
-//! G. E. Noether: *Sample size determination for some common nonparametric tests*, J. Am. Stat. Assoc. 82 (1987) 645–647.
+//! G. E. Noether: *Sample size determination for some common nonparametric tests*, J. Am. Stat. Assoc. 82 (1987)
+//! 645–647.
 
 use std::f64::consts::PI;
 
@@ -23,8 +25,8 @@ pub const MORE_BLOCKS_MAX: u32 = 200;
 ///
 /// Values and bound are on the scale on which the interval is made: for ratios, their logarithms.
 ///
-/// None if the centre lies at the bound, if it would take more than [`MORE_BLOCKS_MAX`], if there are fewer than two values, or
-/// where [`hodges_lehmann`] gives none.
+/// None if the centre lies at the bound, if it would take more than [`MORE_BLOCKS_MAX`], if there are fewer than two
+/// values, or where [`hodges_lehmann`] gives none.
 #[must_use]
 pub fn more_blocks(values: &[f64], bound: f64, confidence: f64) -> Option<u32> {
     let now = hodges_lehmann(values, confidence)?;

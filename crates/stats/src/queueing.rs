@@ -1,19 +1,22 @@
-//! What queueing theory says about a closed system: exact mean value analysis, bounds, and the interactive response-time law.
+//! What queueing theory says about a closed system: exact mean value analysis, bounds, and the interactive
+//! response-time law.
 //!
-//! N users think for Z seconds and then need D_k seconds of each station k (its *demand*: its busy time ÷ the answers given).
-//! From these few numbers follows the rate and the response time for any N, without a fit: so demands that were measured at two low
-//! levels predict where the system bends, and the prediction can be wrong, which is what makes it worth something. It assumes
-//! what such networks assume (Baskett and others, 1975): the demands do not change with the load, and whoever waits holds no other station.
-//! Locks, a cache that warms up, and garbage collection break that.
+//! N users think for Z seconds and then need D_k seconds of each station k (its *demand*: its busy time ÷ the answers
+//! given). From these few numbers follows the rate and the response time for any N, without a fit: so demands that were
+//! measured at two low levels predict where the system bends, and the prediction can be wrong, which is what makes it
+//! worth something. It assumes what such networks assume (Baskett and others, 1975): the demands do not change with the
+//! load, and whoever waits holds no other station. Locks, a cache that warms up, and garbage collection break that.
 //!
-//! The method is Reiser and Lavenberg's: an arriving user sees the queue as it is with one user less. For stations with several servers it
-//! also needs the chance that a station is empty, which their recursion takes as 1 − all other chances: digits cancel, and past
-//! some twenty users of a busy station it turns negative (Chandy and Sauer, 1980). Here it is the quotient of two normalisation constants,
-//! by Buzen's convolution: sums of positive numbers, kept as logarithms. So no digits are lost up to [`USERS_MAX`].
+//! The method is Reiser and Lavenberg's: an arriving user sees the queue as it is with one user less. For stations with
+//! several servers it also needs the chance that a station is empty, which their recursion takes as 1 − all other
+//! chances: digits cancel, and past some twenty users of a busy station it turns negative (Chandy and Sauer, 1980).
+//! Here it is the quotient of two normalisation constants, by Buzen's convolution: sums of positive numbers, kept as
+//! logarithms. So no digits are lost up to [`USERS_MAX`].
 //!
-//! M. Reiser, S. S. Lavenberg: *Mean-value analysis of closed multichain queuing networks*, J. ACM 27 (1980) 313–322. J. P. Buzen:
-//! *Computational algorithms for closed queueing networks with exponential servers*, Comm. ACM 16 (1973) 527–531. E. D. Lazowska, J. Zahorjan,
-//! G. S. Graham, K. C. Sevcik: *Quantitative System Performance* (1984), chapters 3, 5, 6.
+//! M. Reiser, S. S. Lavenberg: *Mean-value analysis of closed multichain queuing networks*, J. ACM 27 (1980) 313–322.
+//! J. P. Buzen: *Computational algorithms for closed queueing networks with exponential servers*, Comm. ACM 16 (1973)
+//! 527–531. E. D. Lazowska, J. Zahorjan, G. S. Graham, K. C. Sevcik: *Quantitative System Performance* (1984), chapters
+//! 3, 5, 6.
 
 /// The most users: the work grows with their square.
 pub const USERS_MAX: u32 = 2_000;
@@ -80,8 +83,8 @@ pub fn interactive_users(rate: f64, response_s: f64, think_s: f64) -> f64 {
 
 /// The system with 1, 2, … `users_max` users.
 ///
-/// None if a number is negative or not finite, all are zero, a station has no server, or a bound is exceeded ([`USERS_MAX`],
-/// [`STATIONS_MAX`], [`SERVERS_MAX`]).
+/// None if a number is negative or not finite, all are zero, a station has no server, or a bound is exceeded
+/// ([`USERS_MAX`], [`STATIONS_MAX`], [`SERVERS_MAX`]).
 #[must_use]
 pub fn exact_mva(stations: &[Station], think_s: f64, users_max: u32) -> Option<Vec<Population>> {
     if !is_usable(stations, think_s) || users_max > USERS_MAX {
@@ -257,7 +260,8 @@ mod tests {
         (left - right).abs() <= relative * right.abs().max(1e-12)
     }
 
-    /// R. Jain: *The Art of Computer Systems Performance Analysis* (1991), example 34.2: a processor and two disks, Z = 4 s.
+    /// R. Jain: *The Art of Computer Systems Performance Analysis* (1991), example 34.2: a processor and two disks, Z =
+    /// 4 s.
     #[test]
     fn agrees_with_jain() {
         let table = exact_mva(&stations(&[(2.0, 1), (3.0, 1), (1.0, 1)]), 4.0, 20).unwrap();

@@ -2,15 +2,16 @@
 //!
 //! Two stored runs have no blocks in common, so there is nothing to pair. The estimate is the median of all differences
 //! between a value of one and a value of the other; its interval holds every shift that the rank-sum test (Mann and
-//! Whitney, Wilcoxon) does not reject. It asks that the two distributions have the same shape, and for nothing else. What both
-//! runs shared on their day (a busy neighbour) is in the difference and not in the interval: that is why runs that are to
-//! be compared should be one run with blocks.
+//! Whitney, Wilcoxon) does not reject. It asks that the two distributions have the same shape, and for nothing else.
+//! What both runs shared on their day (a busy neighbour) is in the difference and not in the interval: that is why runs
+//! that are to be compared should be one run with blocks.
 //!
-//! The distribution is exact while each side has at most [`EXACT_MAX`] values, then normal with the correction for continuity. Ties count
-//! against a difference on both sides, which makes the interval wider, never narrower.
+//! The distribution is exact while each side has at most [`EXACT_MAX`] values, then normal with the correction for
+//! continuity. Ties count against a difference on both sides, which makes the interval wider, never narrower.
 //!
-//! H. B. Mann, D. R. Whitney: *On a test of whether one of two random variables is stochastically larger than the other*,
-//! Ann. Math. Stat. 18 (1947) 50–60. M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*, 3rd ed. (2014), 4.2, 4.3.
+//! H. B. Mann, D. R. Whitney: *On a test of whether one of two random variables is stochastically larger than the
+//! other*, Ann. Math. Stat. 18 (1947) 50–60. M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical
+//! Methods*, 3rd ed. (2014), 4.2, 4.3.
 
 use crate::normal;
 use crate::signed_rank::{Estimate, is_usable, median_of_sorted};
@@ -46,7 +47,8 @@ pub fn ratio(first: &[f64], second: &[f64], confidence: f64) -> Option<Estimate>
 
 /// How likely so large a shift, in either direction, is if there is none (two-sided).
 ///
-/// Where there is more than one pair, the interval of [`shift`] leaves 0 out exactly if this is at most 1 − its [`Estimate::confidence`].
+/// Where there is more than one pair, the interval of [`shift`] leaves 0 out exactly if this is at most 1 − its
+/// [`Estimate::confidence`].
 #[must_use]
 pub fn rank_sum_p(first: &[f64], second: &[f64]) -> Option<f64> {
     let differences = differences(first, second)?;
@@ -102,9 +104,9 @@ fn normal_at_most(first: f64, second: f64, count: f64) -> f64 {
 
 /// P(U = u) for u from 0 to `last`, exactly.
 ///
-/// The orders of m and n values in which u pairs stand the one way are the partitions of u into at most m parts of at most n, and their
-/// numbers the coefficients of the Gaussian binomial: the product of (1 − q^(n+i)) ÷ (1 − q^i) for i from 1 to m. Whole numbers, so
-/// that nothing is rounded before the division; 100 over 50 is below 2^97.
+/// The orders of m and n values in which u pairs stand the one way are the partitions of u into at most m parts of at
+/// most n, and their numbers the coefficients of the Gaussian binomial: the product of (1 − q^(n+i)) ÷ (1 − q^i) for i
+/// from 1 to m. Whole numbers, so that nothing is rounded before the division; 100 over 50 is below 2^97.
 fn probabilities(first: usize, second: usize, last: usize) -> Vec<f64> {
     let mut orders = vec![0_i128; last + 1];
     orders[0] = 1;

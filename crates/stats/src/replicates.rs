@@ -1,10 +1,12 @@
 //! What running one arm twice in each block is good for.
 //!
-//! The second trial tells how much two trials of the very same thing differ (A/A), and it makes the arm's own figure better: the
-//! [`geometric_mean`] of the two varies less. What remains is to say how far a difference must lie from 1 to be more than that noise.
+//! The second trial tells how much two trials of the very same thing differ (A/A), and it makes the arm's own figure
+//! better: the [`geometric_mean`] of the two varies less. What remains is to say how far a difference must lie from 1
+//! to be more than that noise.
 //!
-//! The farther end of the 95 % interval of A/A would be a floor that swallows what should be found: it is wider than the interval of
-//! the comparison itself. The farther end of its **50 %** interval is enough. Found by simulation, 20,000 experiments of 10 blocks each, in %:
+//! The farther end of the 95 % interval of A/A would be a floor that swallows what should be found: it is wider than
+//! the interval of the comparison itself. The farther end of its **50 %** interval is enough. Found by simulation,
+//! 20,000 experiments of 10 blocks each, in %:
 //!
 //! | | interval only | and past the 50 % end | and past the 95 % end |
 //! |---|---|---|---|
@@ -16,15 +18,16 @@
 //! | nothing there: a quarter of the trials 20 to 80 % slower, one trial each | 5.0 | 2.5 | 0.5 |
 //! | the same, one arm twice | **6.1** | 2.9 | 0.4 |
 //!
-//! The bold figure is why the floor is not left out: the mean of two trials against one is not symmetric where outliers lie on one side only,
-//! which the signed-rank test asks for. With 20 blocks it would be 7.1 (4.6 with the floor).
+//! The bold figure is why the floor is not left out: the mean of two trials against one is not symmetric where outliers
+//! lie on one side only, which the signed-rank test asks for. With 20 blocks it would be 7.1 (4.6 with the floor).
 
 use crate::signed_rank::paired_ratio;
 
 /// How sure the A/A interval is whose farther end is the floor.
 pub const FLOOR_CONFIDENCE: f64 = 0.5;
 
-/// The figure of an arm that was run several times in a block. None if there is none, or one is not positive and finite.
+/// The figure of an arm that was run several times in a block. None if there is none, or one is not positive and
+/// finite.
 #[must_use]
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let is_usable = |&value: &f64| value > 0.0 && value.is_finite();
@@ -34,8 +37,8 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     Some((values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
 }
 
-/// How far a ratio must lie from 1 (this or more, or its reciprocal or less) to be more than the noise between trials of the same thing: from 1
-/// on. `pairs` are the two trials of each block.
+/// How far a ratio must lie from 1 (this or more, or its reciprocal or less) to be more than the noise between trials
+/// of the same thing: from 1 on. `pairs` are the two trials of each block.
 ///
 /// None where [`paired_ratio`] gives none.
 #[must_use]

@@ -1,10 +1,10 @@
 //! What a few paired blocks show: the Hodges–Lehmann estimate with its signed-rank interval.
 //!
-//! Blocks on a shared machine are few, and their errors are not normal: a neighbour takes the processor for half a block. So
-//! the mean with Student's interval is the wrong tool. The median of all pairwise (Walsh) averages is nearly as
-//! precise where the errors are normal (95 %) and is not moved by an outlier; the interval that belongs to it comes from
-//! Wilcoxon's signed-rank test turned around: it holds every shift that the test does not reject. It asks only that
-//! the differences are independent and symmetric about their centre, and it is exact for any number of them.
+//! Blocks on a shared machine are few, and their errors are not normal: a neighbour takes the processor for half a
+//! block. So the mean with Student's interval is the wrong tool. The median of all pairwise (Walsh) averages is nearly
+//! as precise where the errors are normal (95 %) and is not moved by an outlier; the interval that belongs to it comes
+//! from Wilcoxon's signed-rank test turned around: it holds every shift that the test does not reject. It asks only
+//! that the differences are independent and symmetric about their centre, and it is exact for any number of them.
 //!
 //! J. L. Hodges, E. L. Lehmann: *Estimates of location based on rank tests*, Ann. Math. Stat. 34 (1963) 598–611.
 //! M. Hollander, D. A. Wolfe, E. Chicken: *Nonparametric Statistical Methods*, 3rd ed. (2014), 3.2 and 3.3.
@@ -44,8 +44,8 @@ pub fn hodges_lehmann(values: &[f64], confidence: f64) -> Option<Estimate> {
     })
 }
 
-/// The ratio of two things that were measured in each block: first ÷ second. It is judged on the logarithms, so that the
-/// ratio turned around has the interval turned around.
+/// The ratio of two things that were measured in each block: first ÷ second. It is judged on the logarithms, so that
+/// the ratio turned around has the interval turned around.
 ///
 /// None where [`hodges_lehmann`] gives none, or when a value is not positive.
 #[must_use]
@@ -61,23 +61,25 @@ pub fn paired_ratio(pairs: &[(f64, f64)], confidence: f64) -> Option<Estimate> {
 
 /// How likely values at least so far from 0, on either side, are if their centre is 0 (two-sided).
 ///
-/// It is the level at which the interval begins to hold 0: of two values or more, the interval of [`hodges_lehmann`] leaves 0 out exactly
-/// if this is at most 1 − its [`Estimate::confidence`]. Averages that are 0 speak for neither side, so that zeros and ties make it larger and
-/// never smaller. None where [`hodges_lehmann`] gives none.
+/// It is the level at which the interval begins to hold 0: of two values or more, the interval of [`hodges_lehmann`]
+/// leaves 0 out exactly if this is at most 1 − its [`Estimate::confidence`]. Averages that are 0 speak for neither
+/// side, so that zeros and ties make it larger and never smaller. None where [`hodges_lehmann`] gives none.
 #[must_use]
 pub fn signed_rank_p(values: &[f64]) -> Option<f64> {
     let (below, above) = averages_beside(values, 0.0)?;
     Some((2.0 * at_most(values.len(), below.min(above))).min(1.0))
 }
 
-/// How likely values so far below `bound` are if their centre is at `bound` or above it (one-sided): small if they are below.
+/// How likely values so far below `bound` are if their centre is at `bound` or above it (one-sided): small if they are
+/// below.
 #[must_use]
 pub fn signed_rank_p_below(values: &[f64], bound: f64) -> Option<f64> {
     let (_, above) = averages_beside(values, bound)?;
     Some(at_most(values.len(), above))
 }
 
-/// How likely values so far above `bound` are if their centre is at `bound` or below it (one-sided): small if they are above.
+/// How likely values so far above `bound` are if their centre is at `bound` or below it (one-sided): small if they are
+/// above.
 #[must_use]
 pub fn signed_rank_p_above(values: &[f64], bound: f64) -> Option<f64> {
     let (below, _) = averages_beside(values, bound)?;
@@ -178,8 +180,8 @@ mod tests {
         (left - right).abs() < 1e-9
     }
 
-    /// Hamilton's depression scores before and after a tranquilliser: Hollander and Wolfe, table 3.1, and the example of R's
-    /// `wilcox.test(x, y, paired = TRUE, conf.int = TRUE)`.
+    /// Hamilton's depression scores before and after a tranquilliser: Hollander and Wolfe, table 3.1, and the example
+    /// of R's `wilcox.test(x, y, paired = TRUE, conf.int = TRUE)`.
     #[test]
     fn agrees_with_the_textbook() {
         // In thousandths.

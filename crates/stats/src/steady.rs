@@ -1,21 +1,24 @@
 //! Where a trial's steady part begins, and whether there is one.
 //!
-//! A server that warms up, leaks or changes its mind in the middle has no figure that could be compared: 43 % of the programs that
-//! Barrett and others ran never came to rest. So a trial is cut first and examined then.
+//! A server that warms up, leaks or changes its mind in the middle has no figure that could be compared: 43 % of the
+//! programs that Barrett and others ran never came to rest. So a trial is cut first and examined then.
 //!
-//! 1. **Cut.** MSER-5: leave out what makes the standard error of the rest least, by means of five values; never more than half.
-//! 2. **Another level?** The sum of deviations from the mean wanders off where the level is another. Its widest excursion over a stretch of
-//!    at least a sixth is held against what noise does (Kuiper's form of CUSUM: a step is a stretch that ends at the edge). Shorter
-//!    disturbances are dips, and dips belong to what is measured.
-//! 3. **A drift?** The slope of a line, for leaks. MSER hides half of a leak by cutting it off, so a rest whose slope is still that of the whole
-//!    is no rest.
+//! 1. **Cut.** MSER-5: leave out what makes the standard error of the rest least, by means of five values; never more
+//!    than half.
+//! 2. **Another level?** The sum of deviations from the mean wanders off where the level is another. Its widest
+//!    excursion over a stretch of at least a sixth is held against what noise does (Kuiper's form of CUSUM: a step is a
+//!    stretch that ends at the edge). Shorter disturbances are dips, and dips belong to what is measured.
+//! 3. **A drift?** The slope of a line, for leaks. MSER hides half of a leak by cutting it off, so a rest whose slope
+//!    is still that of the whole is no rest.
 //!
-//! Both tests draw values far from the median (five deviations) in to there, so that a freeze or a heavy tail has no more say than others. Both
-//! count neighbours that are alike as less than one: the residuals around the change that is tested give the correlation of
-//! neighbours, corrected for the fit (Kendall), and with it the deviation of a mean (autoregression of the first order). And a change below
-//! [`CHANGE_MIN`] of the mean is none, however sure it is. Nothing is drawn at random: the same series always gets the same answer.
+//! Both tests draw values far from the median (five deviations) in to there, so that a freeze or a heavy tail has no
+//! more say than others. Both count neighbours that are alike as less than one: the residuals around the change that is
+//! tested give the correlation of neighbours, corrected for the fit (Kendall), and with it the deviation of a mean
+//! (autoregression of the first order). And a change below [`CHANGE_MIN`] of the mean is none, however sure it is.
+//! Nothing is drawn at random: the same series always gets the same answer.
 //!
-//! Measured by seeded simulation, in % of series called [`Steadiness::NeverSteady`] (the tests hold bounds around these):
+//! Measured by seeded simulation, in % of series called [`Steadiness::NeverSteady`] (the tests hold bounds around
+//! these):
 //!
 //! | series | 30 values | 60 | 120 | 300 |
 //! |---|---|---|---|---|
@@ -33,12 +36,14 @@
 //! | a leak of 20 %, noise 5 % autocorrelated (0.7) | 34 | 53 | 81 | 95 |
 //! | a leak of 50 %, noise 5 % autocorrelated | 88 | 98 | 100 | 100 |
 //!
-//! So a trial should have 60 values or more: 30 hide a step of twice their noise every other time. Freezes are known as such when some three of
-//! their periods are seen. A warm-up that is over by half of the time is cut off, and the rest judged steady, in 98 to 100 %.
+//! So a trial should have 60 values or more: 30 hide a step of twice their noise every other time. Freezes are known as
+//! such when some three of their periods are seen. A warm-up that is over by half of the time is cut off, and the rest
+//! judged steady, in 98 to 100 %.
 //!
-//! K. P. White: *An effective truncation heuristic for bias reduction in simulation output*, Simulation 69 (1997) 323–334. E. Barrett and
-//! others: *Virtual machine warmup blows hot and cold*, OOPSLA 2017. N. H. Kuiper: *Tests concerning random points on a circle*, Proc. KNAW A 63
-//! (1960) 38–47. M. G. Kendall: *Note on bias in the estimation of autocorrelation*, Biometrika 41 (1954) 403–404.
+//! K. P. White: *An effective truncation heuristic for bias reduction in simulation output*, Simulation 69 (1997)
+//! 323–334. E. Barrett and others: *Virtual machine warmup blows hot and cold*, OOPSLA 2017. N. H. Kuiper: *Tests
+//! concerning random points on a circle*, Proc. KNAW A 63 (1960) 38–47. M. G. Kendall: *Note on bias in the estimation
+//! of autocorrelation*, Biometrika 41 (1954) 403–404.
 
 use crate::signed_rank::median_of_sorted;
 
@@ -125,8 +130,8 @@ impl Change {
     }
 }
 
-/// How many values to leave out: those without which the squared standard error is least, by means of five values, or of fewer where
-/// there are few.
+/// How many values to leave out: those without which the squared standard error is least, by means of five values, or
+/// of fewer where there are few.
 fn warm_up(values: &[f64]) -> usize {
     let size = (values.len() / 20).clamp(1, 5);
     let batches: Vec<f64> = values.chunks_exact(size).map(mean).collect();
@@ -146,7 +151,8 @@ fn warm_up(values: &[f64]) -> usize {
     best.1 * size
 }
 
-/// Deviations at which noise no longer explains another level: a Brownian bridge has so wide an excursion in 2 of 100 cases.
+/// Deviations at which noise no longer explains another level: a Brownian bridge has so wide an excursion in 2 of 100
+/// cases.
 const LEVEL_LIMIT: f64 = 1.9;
 /// Standard errors at which noise no longer explains a slope.
 const DRIFT_LIMIT: f64 = 3.2;

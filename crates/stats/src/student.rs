@@ -1,11 +1,12 @@
 //! Student's test: how likely a mean so far from a bound is by chance.
 //!
-//! Ranks know the signs and the order of a few values and nothing else, so six of them can never be surer than one in 64, however far they
-//! lie from the bound. Where many questions are asked at once that is not sure enough, and the size of the values must speak: here it
-//! does, at the price of assuming that their mean is normal. With heavier tails the test is on the safe side.
+//! Ranks know the signs and the order of a few values and nothing else, so six of them can never be surer than one in
+//! 64, however far they lie from the bound. Where many questions are asked at once that is not sure enough, and the
+//! size of the values must speak: here it does, at the price of assuming that their mean is normal. With heavier tails
+//! the test is on the safe side.
 //!
-//! Student: *The probable error of a mean*, Biometrika 6 (1908) 1–25. The distribution for whole degrees of freedom: Abramowitz and Stegun,
-//! 26.7.3 and 26.7.4.
+//! Student: *The probable error of a mean*, Biometrika 6 (1908) 1–25. The distribution for whole degrees of freedom:
+//! Abramowitz and Stegun, 26.7.3 and 26.7.4.
 
 use std::f64::consts::FRAC_2_PI;
 
@@ -73,7 +74,8 @@ mod tests {
         assert!((outside(6.868_827, 5) - 0.001).abs() < 1e-8);
     }
 
-    /// Student's own example: the hours of sleep gained by ten patients with two drugs (t = 4.0621, p = 0.002833 two-sided).
+    /// Student's own example: the hours of sleep gained by ten patients with two drugs (t = 4.0621, p = 0.002833
+    /// two-sided).
     #[test]
     fn agrees_with_the_first_example() {
         let gained = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];

@@ -1,5 +1,5 @@
-//! Children that cannot be left behind. What a bench starts must end with it, also when it panics or is killed: a forgotten
-//! server would take the processor from every later measurement.
+//! Children that cannot be left behind. What a bench starts must end with it, also when it panics or is killed: a
+//! forgotten server would take the processor from every later measurement.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,9 +18,9 @@ pub struct Confinement {
     pub control_groups: Vec<OwnedFd>,
 }
 
-/// Lets `command` start as the leader of a session of its own, so that Ctrl-C does not reach it and a signal to its process group
-/// reaches all that it starts; on `cpus` only, if any are named; and, on Linux, be killed when **the thread that
-/// starts it** ends in any way.
+/// Lets `command` start as the leader of a session of its own, so that Ctrl-C does not reach it and a signal to its
+/// process group reaches all that it starts; on `cpus` only, if any are named; and, on Linux, be killed when **the
+/// thread that starts it** ends in any way.
 ///
 /// Starting fails if the session, the processors or the wish to be killed is refused.
 pub fn confine<'a>(command: &'a mut Command, cpus: &[usize]) -> &'a mut Command {
@@ -57,8 +57,8 @@ pub fn confine_within(command: &mut Command, confinement: Confinement) -> &mut C
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes system calls and nothing else; it allocates nothing, takes no lock and touches no
-    // memory but its own copies of `set` and `confinement`, which it does not drop.
+    // SAFETY: between fork and exec the closure makes system calls and nothing else; it allocates nothing, takes no
+    // lock and touches no memory but its own copies of `set` and `confinement`, which it does not drop.
     unsafe { command.pre_exec(prepare) }
 }
 
@@ -78,8 +78,8 @@ fn limit(resource: rustix::process::Resource, most: Option<u64>) -> io::Result<(
     }
 }
 
-/// Makes this process the parent of every descendant whose own parent ends, so that none gets out of its sight: not by a fork, not by
-/// a session of its own.
+/// Makes this process the parent of every descendant whose own parent ends, so that none gets out of its sight: not by
+/// a fork, not by a session of its own.
 ///
 /// # Errors
 /// Where the system does not offer it.

@@ -38,7 +38,8 @@ impl Clock {
         self.translated(instant, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// What another clock, which shows `shown` now, shows at `instant`: that is usually a little before now, and may lie ahead of it.
+    /// What another clock, which shows `shown` now, shows at `instant`: that is usually a little before now, and may
+    /// lie ahead of it.
     fn translated(&self, instant: Instant, shown: Duration) -> Duration {
         let now = self.now();
         (shown + instant.since(now)).saturating_sub(now.since(instant))

@@ -1,8 +1,9 @@
-//! Files below one folder, out of which no name leads: not by `..`, not by a link, not by one that is made while we look.
+//! Files below one folder, out of which no name leads: not by `..`, not by a link, not by one that is made while we
+//! look.
 //!
-//! On Linux one call does it: `openat2` with `RESOLVE_BENEATH` (since 5.6). Elsewhere, or where a sandbox forbids that call, each
-//! part of a name is opened by itself and no link is followed. What is neither a regular file nor a directory is refused, and opening never
-//! waits (`O_NONBLOCK`: a FIFO without a writer would).
+//! On Linux one call does it: `openat2` with `RESOLVE_BENEATH` (since 5.6). Elsewhere, or where a sandbox forbids that
+//! call, each part of a name is opened by itself and no link is followed. What is neither a regular file nor a
+//! directory is refused, and opening never waits (`O_NONBLOCK`: a FIFO without a writer would).
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -74,7 +75,8 @@ impl From<Errno> for RootError {
     fn from(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Self::NotFound,
-            // XDEV: RESOLVE_BENEATH says no. LOOP: a link that is not to be followed, or leads round in circles. NXIO: a socket.
+            // XDEV: RESOLVE_BENEATH says no. LOOP: a link that is not to be followed, or leads round in circles. NXIO:
+            // a socket.
             Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO => Self::Forbidden,
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::NoResources,
             other => Self::Failed(other.into()),
@@ -83,8 +85,8 @@ impl From<Errno> for RootError {
 }
 
 impl SiteRoot {
-    /// Opens the folder. With `follow_links`, symbolic links are followed as long as they stay beneath it (only where the kernel can
-    /// check that; else never).
+    /// Opens the folder. With `follow_links`, symbolic links are followed as long as they stay beneath it (only where
+    /// the kernel can check that; else never).
     ///
     /// # Errors
     /// When it cannot be opened, is not a folder, or may not be listed.

@@ -1,8 +1,9 @@
-//! When the kernel received bytes. That is before whoever waits for them has woken: on a virtual machine 15 to 60 µs before.
+//! When the kernel received bytes. That is before whoever waits for them has woken: on a virtual machine 15 to 60 µs
+//! before.
 //!
-//! The stamps are of the calendar's clock, which may be set while a program runs. How far it is from the monotonic one is looked at whenever
-//! stamps are to be read; where that has changed, what was stamped before is not known any more, and the stamps of that time are not
-//! believed.
+//! The stamps are of the calendar's clock, which may be set while a program runs. How far it is from the monotonic one
+//! is looked at whenever stamps are to be read; where that has changed, what was stamped before is not known any more,
+//! and the stamps of that time are not believed.
 
 use std::io;
 use std::num::NonZeroI64;
@@ -112,7 +113,8 @@ mod linux {
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_BYTES as _;
-        // SAFETY: the message names the buffer and the room for control messages, with their lengths; both outlive the call.
+        // SAFETY: the message names the buffer and the room for control messages, with their lengths; both outlive the
+        // call.
         let count = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, 0) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         let mut bytes = [0; CONTROL_BYTES];
@@ -128,8 +130,8 @@ mod linux {
     #[allow(clippy::useless_conversion, reason = "on some machines these have 32 bits")]
     pub(crate) fn stamp_in(control: &[u8]) -> Option<Stamp> {
         let control: &[u8; CONTROL_BYTES] = control.try_into().ok()?;
-        // SAFETY: the length of both is checked to be that of a header and a time, plain numbers of which every value is valid; nothing
-        // is said about where they lie, so they are read as they may lie anywhere.
+        // SAFETY: the length of both is checked to be that of a header and a time, plain numbers of which every value
+        // is valid; nothing is said about where they lie, so they are read as they may lie anywhere.
         let (header, time) = unsafe {
             let start = control.as_ptr();
             (

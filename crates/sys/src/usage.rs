@@ -50,9 +50,9 @@ pub fn cpu_time_of_ended_children() -> CpuTime {
 #[cfg(target_os = "linux")]
 const PROCESS_NUMBER_MAX: libc::pid_t = 1 << 22;
 
-/// CPU time of another process, all its threads together, those that ended too: to the nanosecond, where `/proc/PID/stat`
-/// counts in ticks of 10 ms and the sum over `/proc/PID/task` forgets ended threads. Of a thread that runs at this
-/// moment the kernel may not have counted the last tick yet; ask while the process waits.
+/// CPU time of another process, all its threads together, those that ended too: to the nanosecond, where
+/// `/proc/PID/stat` counts in ticks of 10 ms and the sum over `/proc/PID/task` forgets ended threads. Of a thread that
+/// runs at this moment the kernel may not have counted the last tick yet; ask while the process waits.
 ///
 /// # Errors
 /// When there is no such process.

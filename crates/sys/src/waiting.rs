@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Waits until there is something to read from `source`, or until `timeout` has passed; whether there is. It never returns early
-/// without a reason: what interrupts it is an error.
+/// Waits until there is something to read from `source`, or until `timeout` has passed; whether there is. It never
+/// returns early without a reason: what interrupts it is an error.
 ///
-/// For an epoll instance "something to read" is an event that has not been fetched. Unlike `epoll_wait` this knows nanoseconds.
+/// For an epoll instance "something to read" is an event that has not been fetched. Unlike `epoll_wait` this knows
+/// nanoseconds.
 ///
 /// # Errors
 /// What the kernel says, also when a signal came.
@@ -18,7 +19,8 @@ pub fn wait_until_readable(source: &impl AsRawFd, timeout: Duration) -> io::Resu
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(timeout.subsec_nanos()),
     };
-    // SAFETY: both pointers are to values that outlive the call, the count is that of `watched`, and no mask of signals is given.
+    // SAFETY: both pointers are to values that outlive the call, the count is that of `watched`, and no mask of signals
+    // is given.
     #[allow(unsafe_code)]
     let ready = unsafe { libc::ppoll(&raw mut watched, 1, &raw const timeout, std::ptr::null()) };
     if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready > 0) }
@@ -35,7 +37,8 @@ pub fn wait_until_readable(source: &impl AsRawFd, timeout: Duration) -> io::Resu
     if ready < 0 { Err(io::Error::last_os_error()) } else { Ok(ready > 0) }
 }
 
-/// Lets the timers of the calling thread end when they should, and not up to 50 µs later so that the kernel can put several together.
+/// Lets the timers of the calling thread end when they should, and not up to 50 µs later so that the kernel can put
+/// several together.
 ///
 /// # Errors
 /// What the kernel says.

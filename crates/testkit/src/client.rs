@@ -1,7 +1,7 @@
 //! The client of the suite: plays scripts, each on a connection of its own, and says what went otherwise than written.
 //!
-//! It holds no more than a driver lends it: what a script does not expect yet stays with the driver. That puts the contract's rules of
-//! retained bytes and resuming to work in every case.
+//! It holds no more than a driver lends it: what a script does not expect yet stays with the driver. That puts the
+//! contract's rules of retained bytes and resuming to work in every case.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,7 +17,8 @@ use bytes::Bytes;
 use crate::script::Step;
 use crate::{Content, Gate, Script, Surroundings};
 
-/// A node that connects, plays its scripts side by side, and exits when all are over, when one has failed, or when its patience ends.
+/// A node that connects, plays its scripts side by side, and exits when all are over, when one has failed, or when its
+/// patience ends.
 pub struct Client {
     stage: Stage,
     plays: Vec<Play>,

@@ -1,5 +1,5 @@
-//! What is sent and expected. Large contents are a pattern, computed from the position: nothing has to be kept to compare
-//! with, and a byte that is lost, doubled or out of place cannot be hidden by one that happens to be equal.
+//! What is sent and expected. Large contents are a pattern, computed from the position: nothing has to be kept to
+//! compare with, and a byte that is lost, doubled or out of place cannot be hidden by one that happens to be equal.
 
 use breme_base::Random;
 use bytes::Bytes;
@@ -69,7 +69,8 @@ impl Content {
         bytes.into()
     }
 
-    /// The place in `bytes` of the first that is not what stands from position `from` on. The content's end counts as a difference.
+    /// The place in `bytes` of the first that is not what stands from position `from` on. The content's end counts as a
+    /// difference.
     #[must_use]
     pub fn first_difference(&self, from: u64, bytes: &[u8]) -> Option<usize> {
         let mut expected = Vec::with_capacity(bytes.len());

@@ -1,8 +1,8 @@
 //! Nodes to test drivers with, and the **suite** that every driver passes.
 //!
-//! The contract of `breme-node` is kept by several drivers: threads, readiness, completion, and the simulation. They are worth
-//! having only if a node cannot tell them apart. So the cases are written once, here, with all their assertions, and each
-//! driver only says how it runs a server node and a client node ([`World`]).
+//! The contract of `breme-node` is kept by several drivers: threads, readiness, completion, and the simulation. They
+//! are worth having only if a node cannot tell them apart. So the cases are written once, here, with all their
+//! assertions, and each driver only says how it runs a server node and a client node ([`World`]).
 //!
 //! ```text
 //!   suite::all()        one Case = server node + client scripts + what must hold afterwards
@@ -14,14 +14,15 @@
 //!           World       threads · events · uring · sim
 //! ```
 //!
-//! This crate knows no driver, no sockets and no HTTP. A driver's test file is some ten lines: an implementation of [`World`], and
+//! This crate knows no driver, no sockets and no HTTP. A driver's test file is some ten lines: an implementation of
+//! [`World`], and
 //!
 //! ```text
 //! breme_testkit::suite_tests!(MyWorld::new());
 //! ```
 //!
-//! which makes one test of each case. [`Watched`] is of use beyond the suite: around a role in a simulation, it shows whether a failure is
-//! the driver's.
+//! which makes one test of each case. [`Watched`] is of use beyond the suite: around a role in a simulation, it shows
+//! whether a failure is the driver's.
 
 mod answering;
 mod client;

@@ -8,8 +8,8 @@ use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Rece
 
 use crate::{Content, Gate};
 
-/// Pauses every connection as soon as it is accepted, and looks at a gate from time to time. When that is open, it takes everything,
-/// compares it, and answers `ok` at its end.
+/// Pauses every connection as soon as it is accepted, and looks at a gate from time to time. When that is open, it
+/// takes everything, compares it, and answers `ok` at its end.
 #[derive(Debug)]
 pub struct Reluctant {
     gate: Gate,
@@ -87,7 +87,8 @@ impl Node for Reluctant {
     }
 }
 
-/// Takes nothing until it has a whole line or the end, but says `.` each time it is lent something; then it answers with all of it.
+/// Takes nothing until it has a whole line or the end, but says `.` each time it is lent something; then it answers
+/// with all of it.
 ///
 /// The peer can so send the next bytes when it knows that those before were lent and left.
 #[derive(Debug, Default)]

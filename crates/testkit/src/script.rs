@@ -207,7 +207,8 @@ impl Script {
         self.then(Step::StopServer)
     }
 
-    /// Asks for everything that can be asked on connections of this client that are closed already: all must be ignored.
+    /// Asks for everything that can be asked on connections of this client that are closed already: all must be
+    /// ignored.
     #[must_use]
     pub fn use_stale_ids(self) -> Self {
         self.then(Step::UseStaleIds)

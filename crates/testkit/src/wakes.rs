@@ -8,8 +8,8 @@ use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Rece
 /// Tells a shard to exit.
 const EXIT: u64 = u64::MAX;
 
-/// Shard 0 wakes shard 1 many times in one call; when all have arrived, shard 1 wakes the next, and so on around the ring; the last
-/// wake-up comes back to shard 0, which lets all exit.
+/// Shard 0 wakes shard 1 many times in one call; when all have arrived, shard 1 wakes the next, and so on around the
+/// ring; the last wake-up comes back to shard 0, which lets all exit.
 #[derive(Debug)]
 pub struct Wakes {
     shard: Shard,

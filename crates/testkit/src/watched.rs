@@ -1,4 +1,5 @@
-//! The contract's rules for drivers, checked at every call: whatever a case is about, a driver that breaks one is found.
+//! The contract's rules for drivers, checked at every call: whatever a case is about, a driver that breaks one is
+//! found.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -18,9 +18,10 @@ pub trait World {
 
     /// Runs a server, and a client that is told where it is.
     ///
-    /// 1. Starts `shape.server_shards` server nodes behind **one** listener (`ListenerId(0)`); a driver that serves one connection per
-    ///    thread starts at least `shape.connections`.
-    /// 2. Starts `shape.client_shards` client nodes, without listeners, and waits until each of them has exited. They bound their own time.
+    /// 1. Starts `shape.server_shards` server nodes behind **one** listener (`ListenerId(0)`); a driver that serves one
+    ///    connection per thread starts at least `shape.connections`.
+    /// 2. Starts `shape.client_shards` client nodes, without listeners, and waits until each of them has exited. They
+    ///    bound their own time.
     /// 3. Stops the server (unless [`Surroundings::stop_server`] has done it already) and waits for its end.
     /// 4. Hands back all nodes.
     fn run<S, C>(
@@ -39,9 +40,11 @@ pub trait World {
 pub struct Limits {
     /// The most bytes that are lent in one call.
     pub lent_bytes_max: usize,
-    /// More than fits into everything between two nodes, so that a sender must see a long queue. On real sockets, 32 MiB.
+    /// More than fits into everything between two nodes, so that a sender must see a long queue. On real sockets, 32
+    /// MiB.
     pub bulk_bytes: u64,
-    /// After this time, in the world's own, a script that does not get on is given up. A fail-safe: no passing case waits for it.
+    /// After this time, in the world's own, a script that does not get on is given up. A fail-safe: no passing case
+    /// waits for it.
     pub patience: Duration,
 }
 

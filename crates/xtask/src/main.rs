@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `cargo xtask demo` | builds in release, carries out an experiment with `breme site` and nginx, prints its answer |
 //! | `cargo xtask test` | installs what the tests need, then runs every check and every test |
-//! | `cargo xtask check` | format, lints, arrows between crates, tests; installs nothing |
+//! | `cargo xtask check` | format, width of prose, arrows between crates, lints, tests; installs nothing |
 //! | `cargo xtask bench [NAME…]` | some questions or all: ours against the peer of the goal, on the terminal |
 //! | `cargo xtask peers [NAME…]` | all questions about all peers; writes `docs/PEERS.md` |
 //! | `cargo xtask packages` | installs everything that tests, benches and studies hold breme against |
@@ -14,6 +14,7 @@ mod packages;
 mod steps;
 mod suite;
 mod tests_run;
+mod width;
 
 use std::process::{Command, ExitCode};
 
@@ -41,9 +42,11 @@ fn main() -> ExitCode {
             .and_then(|()| suite::install(&target())),
         "check" => check(),
         "arrows" => arrows::check(),
+        "width" => width::check(),
         "help" | "--help" | "-h" => {
             println!(
-                "usage: cargo xtask demo | test | check | arrows | packages | bench [NAME…] | peers [NAME…]   (bench --help, peers --help)"
+                "usage: cargo xtask demo | test | check | arrows | width | packages | bench [NAME…] | peers [NAME…]   \
+                 (bench --help, peers --help)"
             );
             return ExitCode::SUCCESS;
         }
@@ -61,9 +64,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Format, lints, arrows, tests: in the order in which they are cheap.
+/// Format, width, arrows, lints, tests: in the order in which they are cheap.
 fn check() -> Outcome {
     step("format", cargo(&["fmt", "--all", "--check"]))?;
+    width::check()?;
     arrows::check()?;
     step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     tests_run::run()

@@ -27,8 +27,8 @@ pub(crate) const PEERS: &[Package] = &[
     Package { name: "python3", has: "python3", service: None },
 ];
 
-/// What the tests need besides: a browser that looks at the reports, servers of other makes behind the proxy, and what the suite of the
-/// caches is installed and run with.
+/// What the tests need besides: a browser that looks at the reports, servers of other makes behind the proxy, and what
+/// the suite of the caches is installed and run with.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
     APACHE,
@@ -65,8 +65,8 @@ pub(crate) fn install(packages: &[Package]) -> Outcome {
     Ok(())
 }
 
-/// A service that came with a package takes a port and the processor of the measurements. Only those that were installed just
-/// now are stopped: one that was there before is somebody's.
+/// A service that came with a package takes a port and the processor of the measurements. Only those that were
+/// installed just now are stopped: one that was there before is somebody's.
 fn keep_down(service: &str) {
     for (program, arguments) in [("service", [service, "stop"]), ("update-rc.d", [service, "disable"])] {
         // Where the program lacks nothing could have started the service either.

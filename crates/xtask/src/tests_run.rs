@@ -1,4 +1,5 @@
-//! Runs every test and closes with one line that counts them all, since `cargo test` prints a summary for each of its binaries.
+//! Runs every test and closes with one line that counts them all, since `cargo test` prints a summary for each of its
+//! binaries.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

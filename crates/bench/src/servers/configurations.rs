@@ -1,5 +1,6 @@
-//! How the peers are configured: as their manuals advise for many small answers, with one worker, without an access log, and with
-//! no end to a connection's requests. What a peer could do better with other settings is a fault of this file: correct it here.
+//! How the peers are configured: as their manuals advise for many small answers, with one worker, without an access
+//! log, and with no end to a connection's requests. What a peer could do better with other settings is a fault of this
+//! file: correct it here.
 
 use std::fmt::Write;
 use std::fs;
@@ -41,7 +42,8 @@ pub(super) fn command(kind: Kind, place: &Place<'_>) -> Result<Command, String> 
     Ok(command)
 }
 
-/// When less than a sixteenth of its table is free, nginx closes idle connections: so it gets a larger one. A proxy has two for each client.
+/// When less than a sixteenth of its table is free, nginx closes idle connections: so it gets a larger one. A proxy has
+/// two for each client.
 fn nginx(place: &Place<'_>, http: &str) -> String {
     let folder = place.folder.display();
     let sides = if place.upstream.is_some() { 2 } else { 1 };

@@ -11,7 +11,8 @@ pub(crate) enum Kind {
     Lighttpd,
     /// Apache with the event module and one process of many threads.
     Apache,
-    /// What stands behind proxies that keep answers: nginx, whose answers may be kept for a day, and which counts its requests.
+    /// What stands behind proxies that keep answers: nginx, whose answers may be kept for a day, and which counts its
+    /// requests.
     Origin,
     /// `breme proxy`, one thread.
     BremeProxy(Store),

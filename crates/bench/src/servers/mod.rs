@@ -1,5 +1,6 @@
-//! Servers under test: each with one worker, on a free port of the loopback address, on the server's processor, and ended with
-//! its value. Proxies have an origin behind them, on the generator's processor: the proxy alone is what is measured.
+//! Servers under test: each with one worker, on a free port of the loopback address, on the server's processor, and
+//! ended with its value. Proxies have an origin behind them, on the generator's processor: the proxy alone is what is
+//! measured.
 
 mod configurations;
 mod kind;
@@ -111,8 +112,9 @@ impl Server {
         suite.map(str::to_owned).ok_or_else(|| format!("openssl s_client on {} printed:\n{printed}", self.address))
     }
 
-    /// What stands behind a proxy, on the generator's processor. Behind one that only relays it is the cheapest server that there is here, for all
-    /// proxies alike: otherwise that processor would be the limit, and a proxy that waits half of its time costs more for each request.
+    /// What stands behind a proxy, on the generator's processor. Behind one that only relays it is the cheapest server
+    /// that there is here, for all proxies alike: otherwise that processor would be the limit, and a proxy that waits
+    /// half of its time costs more for each request.
     fn start_origin(workbench: &Workbench, proxy: Kind, connections: usize) -> Result<Self, String> {
         if proxy.keeps_answers() {
             let origin = Subject { kind: Kind::Origin, tls: false };

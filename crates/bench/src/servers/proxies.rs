@@ -1,5 +1,6 @@
-//! How the proxies among the peers are configured, and the origin behind all of them, ours included: one worker, no access log, connections
-//! to the origin that stay, buffers that hold a whole answer. What a peer could do better with other settings is a fault of this file.
+//! How the proxies among the peers are configured, and the origin behind all of them, ours included: one worker, no
+//! access log, connections to the origin that stay, buffers that hold a whole answer. What a peer could do better with
+//! other settings is a fault of this file.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -18,14 +19,15 @@ const OBJECTS_MAX: u64 = 2_000_000;
 /// Requests that Varnish's pool serves at a time without waiting for a new thread: the load's connections and some.
 const VARNISH_THREADS: usize = 200;
 
-/// Measured when each was full of objects of 1,000 bytes with a limit of 477 MiB, by its own count: `breme proxy` held 525 MB, Varnish 837 MB, since
-/// that counts neither its index nor what allocating rounds up.
+/// Measured when each was full of objects of 1,000 bytes with a limit of 477 MiB, by its own count: `breme proxy` held
+/// 525 MB, Varnish 837 MB, since that counts neither its index nor what allocating rounds up.
 pub(super) const HELD_BY_BREME: Held = Held { beside: 8, of_thousand: 1_034 };
 const HELD_BY_VARNISH: Held = Held { beside: 12, of_thousand: 1_650 };
 /// It keeps its answers in files.
 const HELD_BY_NGINX: Held = Held { beside: 0, of_thousand: 1_000 };
 
-/// The server behind the proxies: nginx, with answers that a cache may keep, and a count of the requests that came to it.
+/// The server behind the proxies: nginx, with answers that a cache may keep, and a count of the requests that came to
+/// it.
 pub(super) fn origin(place: &Place<'_>) -> String {
     let Place { address, .. } = place;
     let pages = place.pages.display();
@@ -64,9 +66,9 @@ fn nginx_cache(place: &Place<'_>, store: Store) -> (String, String) {
     (zone, String::from("proxy_cache store;"))
 }
 
-/// `http-reuse always`: any idle connection to the origin will do, since none has failed here. It keeps idle ones only while fewer descriptors
-/// are open than a share of what it may have, a quarter by default: a limit that fits the load would make it open one for each request,
-/// at three times the cost. Splicing is for answers that are larger.
+/// `http-reuse always`: any idle connection to the origin will do, since none has failed here. It keeps idle ones only
+/// while fewer descriptors are open than a share of what it may have, a quarter by default: a limit that fits the load
+/// would make it open one for each request, at three times the cost. Splicing is for answers that are larger.
 pub(super) fn haproxy(place: &Place<'_>) -> Result<String, String> {
     let Place { address, .. } = place;
     let upstream = upstream(place)?;
@@ -88,8 +90,8 @@ pub(super) fn varnish(place: &Place<'_>) -> Result<String, String> {
     Ok(format!("vcl 4.1;\nbackend origin {{ .host = \"{host}\"; .port = \"{port}\"; }}\n"))
 }
 
-/// One pool of threads, since there is one processor. Its log in memory cannot be left out, and nobody reads it here: the part that nobody
-/// would miss is masked. The jail would change the user, who may not write to the folder.
+/// One pool of threads, since there is one processor. Its log in memory cannot be left out, and nobody reads it here:
+/// the part that nobody would miss is masked. The jail would change the user, who may not write to the folder.
 pub(super) fn varnish_flags(command: &mut Command, place: &Place<'_>, store: Store) {
     let mebibytes = store.limit(HELD_BY_VARNISH).unwrap_or(0);
     let threads = VARNISH_THREADS + CONNECTIONS_SPARE;

@@ -1,7 +1,8 @@
 //! What a role lets those who run it ask and do at `--admin`, besides what every server answers there.
 //!
-//! Whoever reaches the address may look. To change anything one must show the token (RFC 6750), and where no token is set nothing can be
-//! changed: an address that only this machine can reach is still within reach of every program on it, and of every page in a browser.
+//! Whoever reaches the address may look. To change anything one must show the token (RFC 6750), and where no token is
+//! set nothing can be changed: an address that only this machine can reach is still within reach of every program on
+//! it, and of every page in a browser.
 
 use std::fmt;
 use std::path::Path;
@@ -107,7 +108,8 @@ impl Token {
         Ok(token.to_vec())
     }
 
-    /// Whether the value of an Authorization field shows the token. The time that it takes tells nothing of how much of it is right.
+    /// Whether the value of an Authorization field shows the token. The time that it takes tells nothing of how much of
+    /// it is right.
     pub fn check(&self, authorization: Option<&[u8]>) -> Result<(), Page> {
         let Some(token) = &self.0 else {
             return Err(Page::fault(

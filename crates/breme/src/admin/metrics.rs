@@ -56,7 +56,8 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
-    /// Times in seconds, sorted into buckets; each has its upper bound and how many fell into it and into none before it.
+    /// Times in seconds, sorted into buckets; each has its upper bound and how many fell into it and into none before
+    /// it.
     pub fn histogram(&mut self, name: &str, help: &str, buckets: &[(f64, u64)], sum: f64) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
         let count = buckets.iter().map(|(_, count)| count).sum();

@@ -1,7 +1,7 @@
 //! The node that answers at `--admin`: few pages, few connections, and no client that can keep others out.
 //!
-//! There are [`CONNECTIONS_KEPT`] places. Who comes when all are taken gets that of the one who has been silent for the longest: a scraper
-//! sends its request at once, and so is served however many sit there and say nothing.
+//! There are [`CONNECTIONS_KEPT`] places. Who comes when all are taken gets that of the one who has been silent for the
+//! longest: a scraper sends its request at once, and so is served however many sit there and say nothing.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Standard output of the commands that tell a result: who no longer reads it (`| head`) has seen enough, and that is no failure.
+//! Standard output of the commands that tell a result: who no longer reads it (`| head`) has seen enough, and that is
+//! no failure.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 

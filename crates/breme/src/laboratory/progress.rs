@@ -12,7 +12,8 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 
 /// How often the time is drawn anew.
 const TICK: Duration = Duration::from_secs(1);
-/// Requests answered in a second, as long as nobody has seen how many are: the time that is left is then known from the first trial.
+/// Requests answered in a second, as long as nobody has seen how many are: the time that is left is then known from the
+/// first trial.
 const ANSWERED_PER_SECOND: u32 = 3_000;
 /// The longest part of what a subject printed that is shown.
 const PRINTED_CHARACTERS_MAX: usize = 1_000;
@@ -72,8 +73,8 @@ impl Drop for Show {
     }
 }
 
-/// A search does not know beforehand how many trials it needs. Until one of the trials behind those that are `done` is over, the time left is that of the
-/// plan.
+/// A search does not know beforehand how many trials it needs. Until one of the trials behind those that are `done` is
+/// over, the time left is that of the plan.
 fn bar(trials: u64, done: u64, estimate: Duration) -> ProgressBar {
     let bar = if trials > 0 { ProgressBar::new(trials) } else { ProgressBar::new_spinner() };
     bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -1,4 +1,5 @@
-//! This program's own servers, as experiments may use them: read from the very definitions of their flags, so that the two cannot differ.
+//! This program's own servers, as experiments may use them: read from the very definitions of their flags, so that the
+//! two cannot differ.
 
 use std::any::TypeId;
 use std::path::PathBuf;

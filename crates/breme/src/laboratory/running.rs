@@ -120,7 +120,8 @@ fn plan_in_short(path: &Path, plan: &Plan) -> String {
     text + "\n"
 }
 
-/// How fast requests are answered nobody knows before: what two rates that servers often have would make of it tells its magnitude.
+/// How fast requests are answered nobody knows before: what two rates that servers often have would make of it tells
+/// its magnitude.
 fn time_in_short(estimate: Estimate) -> String {
     let known = HumanDuration(estimate.known);
     if estimate.requests == 0 {

@@ -32,7 +32,8 @@ pub struct Args {
     #[arg(required_unless_present_any = ["targets", "scenario"], conflicts_with = "targets")]
     url: Option<String>,
 
-    /// File of scenarios (TOML): users that do several steps, with captures, checks and think times; schemas/scenario.schema.json
+    /// File of scenarios (TOML): users that do several steps, with captures, checks and think times;
+    /// schemas/scenario.schema.json
     #[arg(long, value_name = "FILE", conflicts_with = "targets")]
     scenario: Option<PathBuf>,
 
@@ -56,7 +57,8 @@ pub struct Args {
     #[arg(short, long, value_name = "N", value_parser = units::size)]
     threads: Option<usize>,
 
-    /// Driver: uring (io_uring), events (epoll, kqueue), threads, or auto: uring where the kernel offers it, else events
+    /// Driver: uring (io_uring), events (epoll, kqueue), threads, or auto: uring where the kernel offers it, else
+    /// events
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub driver: DriverChoice,
 
@@ -68,7 +70,8 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "N", value_parser = units::count)]
     requests: Option<u64>,
 
-    /// End when told so, by SIGTERM, SIGINT or the end of standard input if that is a pipe: a regular end, with exit status 0
+    /// End when told so, by SIGTERM, SIGINT or the end of standard input if that is a pipe: a regular end, with exit
+    /// status 0
     #[arg(long, conflicts_with_all = ["duration", "requests"])]
     until_stopped: bool,
 
@@ -80,7 +83,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", requires = "requests", conflicts_with_all = ["rate", "stages"], value_parser = units::duration)]
     over: Option<Duration>,
 
-    /// Open loop: so many requests (with --scenario, new sessions) a second for all connections together (100, 0.5, 20k)
+    /// Open loop: so many requests (with --scenario, new sessions) a second for all connections together (100, 0.5,
+    /// 20k)
     #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate)]
     rate: Option<f64>,
 
@@ -88,8 +92,8 @@ pub struct Args {
     #[arg(long, value_name = "KIND", default_value = "even", value_parser = ["even", "poisson"])]
     arrivals: String,
 
-    /// Open loop whose rate changes, from -R or 0 on: TIME:RATE goes there in a straight line, TIME@RATE has it all the time
-    /// (10s:100,1m@100,30s:0); the stages are also the duration
+    /// Open loop whose rate changes, from -R or 0 on: TIME:RATE goes there in a straight line, TIME@RATE has it all the
+    /// time (10s:100,1m@100,30s:0); the stages are also the duration
     #[arg(long, value_name = "STAGE,…", value_delimiter = ',', value_parser = units::stage)]
     stages: Vec<Stage>,
 
@@ -105,7 +109,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     deadline: Option<Duration>,
 
-    /// Open loop, or users who think: so long before something is to be sent its thread no longer sleeps [default: 50us, at most 5 % of a processor]
+    /// Open loop, or users who think: so long before something is to be sent its thread no longer sleeps [default:
+    /// 50us, at most 5 % of a processor]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     spin: Option<Duration>,
 
@@ -169,8 +174,8 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Write the result to a file too, by its ending: .json, .csv (per interval), .steps.csv (scenarios), .hlog (HdrHistogram log), .hgrm,
-    /// .jtl (JMeter; a row for each request), .bench.txt (benchstat); repeatable
+    /// Write the result to a file too, by its ending: .json, .csv (per interval), .steps.csv (scenarios), .hlog
+    /// (HdrHistogram log), .hgrm, .jtl (JMeter; a row for each request), .bench.txt (benchstat); repeatable
     #[arg(short, long, value_name = "FILE")]
     pub output: Vec<PathBuf>,
 
@@ -202,7 +207,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
     pub(super) key: Option<PathBuf>,
 
-    /// Make every handshake a full one; else connections go on with the sessions of earlier ones, as those of browsers do
+    /// Make every handshake a full one; else connections go on with the sessions of earlier ones, as those of browsers
+    /// do
     #[arg(long, help_heading = "TLS")]
     pub(super) no_tls_resumption: bool,
 
@@ -360,7 +366,8 @@ impl Args {
         Ok(())
     }
 
-    /// How long before a deadline the threads no longer sleep: it makes up for the time that waking takes, where that costs little.
+    /// How long before a deadline the threads no longer sleep: it makes up for the time that waking takes, where that
+    /// costs little.
     pub(super) fn spin(&self, plan: &Plan) -> Duration {
         let distance = self.thread_count(plan) as f64 / plan.timer_rate().max(f64::MIN_POSITIVE);
         let affordable = Duration::try_from_secs_f64(distance * SPIN_SHARE_MAX).unwrap_or(Duration::MAX);

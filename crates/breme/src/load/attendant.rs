@@ -1,5 +1,5 @@
-//! Watches over a run from outside its threads: shows the progress on a terminal and turns signals, and the end of standard
-//! input where that is wanted, into a stop.
+//! Watches over a run from outside its threads: shows the progress on a terminal and turns signals, and the end of
+//! standard input where that is wanted, into a stop.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -119,8 +119,8 @@ impl Watch {
         self.interruption
     }
 
-    /// The first signal asks the shards to end, a second one ends them at once. A run that was to go on until it is stopped is not
-    /// interrupted by the first.
+    /// The first signal asks the shards to end, a second one ends them at once. A run that was to go on until it is
+    /// stopped is not interrupted by the first.
     fn heed_signals(&mut self) {
         let is_regular = self.run.plan().settings().until_stopped;
         for signal in self.signals.pending() {

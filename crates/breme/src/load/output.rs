@@ -1,7 +1,7 @@
 //! Where the result goes: standard output, and files by their ending.
 //!
-//! Files are created before the run, so that a wrong path costs no measurement. A `.hlog` is written while the run goes on, by
-//! a thread of its own: it holds every interval's histograms, which would not fit into memory for a long run.
+//! Files are created before the run, so that a wrong path costs no measurement. A `.hlog` is written while the run goes
+//! on, by a thread of its own: it holds every interval's histograms, which would not fit into memory for a long run.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -19,7 +19,8 @@ use breme_stats::{jtl, log};
 
 use crate::failure::Failure;
 
-/// Intervals that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no shard waits.
+/// Intervals that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no
+/// shard waits.
 const LOG_QUEUE_MAX: usize = 32;
 
 /// What names the format of a file.

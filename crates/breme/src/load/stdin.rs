@@ -1,7 +1,7 @@
 //! What a program that has started this one tells it by standard input: to begin, and (by its end) to stop.
 //!
-//! A pipe is closed when all who hold its other end have closed it or have died, however they died. So it is the one way of
-//! saying "stop" that also works when nobody is left to say it.
+//! A pipe is closed when all who hold its other end have closed it or have died, however they died. So it is the one
+//! way of saying "stop" that also works when nobody is left to say it.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,8 +1,8 @@
 //! The access log: a line for each exchange, written by a thread of its own.
 //!
-//! The shards only put lines into a buffer, which costs no allocation and waits for no disk. The writer takes what has come together and
-//! writes it in one go. When the disk is slower than the requests the buffer is full at some time, and lines are dropped and counted: a log
-//! must not hold back what it is about.
+//! The shards only put lines into a buffer, which costs no allocation and waits for no disk. The writer takes what has
+//! come together and writes it in one go. When the disk is slower than the requests the buffer is full at some time,
+//! and lines are dropped and counted: a log must not hold back what it is about.
 
 mod calendar;
 mod format;

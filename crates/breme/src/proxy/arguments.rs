@@ -88,8 +88,8 @@ pub struct Args {
     #[arg(long, help_heading = "What is told of the client")]
     no_via: bool,
 
-    /// Name this proxy to upstreams in CDN-Loop (RFC 8586), so that loops are known through proxies that drop Via: a host of yours, or a word
-    /// [default: it is not named]
+    /// Name this proxy to upstreams in CDN-Loop (RFC 8586), so that loops are known through proxies that drop Via: a
+    /// host of yours, or a word [default: it is not named]
     #[arg(long, value_name = "NAME", help_heading = "What is told of the client")]
     cdn_loop: Option<String>,
 
@@ -147,7 +147,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     client_connections: u32,
 
-    /// Requests of one client a second (of those behind a trusted proxy too, by X-Forwarded-For or Forwarded); past it 429; 0 = any
+    /// Requests of one client a second (of those behind a trusted proxy too, by X-Forwarded-For or Forwarded); past it
+    /// 429; 0 = any
     #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
     client_rate: u32,
 

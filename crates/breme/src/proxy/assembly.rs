@@ -1,4 +1,5 @@
-//! From the flags to a proxy, and to all that belongs to it. Nothing is bound here, so that it also serves to check flags.
+//! From the flags to a proxy, and to all that belongs to it. Nothing is bound here, so that it also serves to check
+//! flags.
 
 use std::sync::Arc;
 

@@ -126,7 +126,8 @@ fn ends(state: &UpstreamState) -> [([Label; 3], u64); 6] {
     ends.map(|(outcome, count)| (labels_and(state, outcome), count))
 }
 
-/// What it is called in the log, in messages and at the API too; a host and a port may be two upstreams, with TLS and without.
+/// What it is called in the log, in messages and at the API too; a host and a port may be two upstreams, with TLS and
+/// without.
 fn labels(state: &UpstreamState) -> [Label; 2] {
     [("upstream", state.name.to_string()), ("scheme", scheme(state).to_owned())]
 }

@@ -1,7 +1,9 @@
-//! Names of hosts, for a forward proxy: looked up by a few threads, since asking the operating system takes time, and kept for a while.
+//! Names of hosts, for a forward proxy: looked up by a few threads, since asking the operating system takes time, and
+//! kept for a while.
 //!
-//! The system does not tell how long an answer is good for, so a name is kept for a fixed time: short enough to follow a host that moves, long
-//! enough that a page with a hundred parts asks once. Names that many want at the same time are asked for once.
+//! The system does not tell how long an answer is good for, so a name is kept for a fixed time: short enough to follow
+//! a host that moves, long enough that a page with a hundred parts asks once. Names that many want at the same time are
+//! asked for once.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

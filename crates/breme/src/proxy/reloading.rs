@@ -1,8 +1,8 @@
-//! What SIGHUP reads again, while connections go on: the configuration file, the certificates of both sides and the token; and the access
-//! log gets a new file.
+//! What SIGHUP reads again, while connections go on: the configuration file, the certificates of both sides and the
+//! token; and the access log gets a new file.
 //!
-//! A file that cannot be used changes nothing. What can be chosen at the start only is told by its name, so that nobody believes that it
-//! holds now.
+//! A file that cannot be used changes nothing. What can be chosen at the start only is told by its name, so that nobody
+//! believes that it holds now.
 
 use std::path::PathBuf;
 use std::sync::Arc;

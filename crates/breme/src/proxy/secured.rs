@@ -41,7 +41,8 @@ impl Clients {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the files again, those of the machine's authorities too, for handshakes from now on. If anything cannot be used, all stays as it was.
+    /// Reads the files again, those of the machine's authorities too, for handshakes from now on. If anything cannot be
+    /// used, all stays as it was.
     pub fn reload(&self, flags: &UpstreamFlags) -> Result<(), Failure> {
         let files = client_flags(flags).read()?;
         let mut state = self.lock();

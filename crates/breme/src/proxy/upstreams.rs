@@ -1,8 +1,8 @@
-//! The upstreams of a reverse proxy as those who run it see them: a list that can be changed, names that are looked up again and again, and
-//! a word on standard error for what becomes of each.
+//! The upstreams of a reverse proxy as those who run it see them: a list that can be changed, names that are looked up
+//! again and again, and a word on standard error for what becomes of each.
 //!
-//! A name that has no address at the start is no fault: in a system that starts all at once the proxy is often there first. Nothing goes to
-//! that upstream until it has one.
+//! A name that has no address at the start is no fault: in a system that starts all at once the proxy is often there
+//! first. Nothing goes to that upstream until it has one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -170,8 +170,8 @@ impl Upstreams {
 }
 
 impl Upstreams {
-    /// Where names lead that were in no list before, as far as that can be known soon; else whoever is asked after an exchange of the whole list would
-    /// find nobody for a moment.
+    /// Where names lead that were in no list before, as far as that can be known soon; else whoever is asked after an
+    /// exchange of the whole list would find nobody for a moment.
     fn look_up_new(&self, list: &[Upstream]) -> Vec<(String, Vec<IpAddr>)> {
         let known: Vec<String> = self.shared.lock().known.keys().cloned().collect();
         let new: Vec<Upstream> = list.iter().filter(|upstream| !known.contains(&upstream.host)).cloned().collect();
@@ -209,7 +209,8 @@ impl Shared {
         }
     }
 
-    /// An upstream whose name has no address any more stays where it was: names fail more often than servers move to nowhere.
+    /// An upstream whose name has no address any more stays where it was: names fail more often than servers move to
+    /// nowhere.
     fn learn(&self, list: &[Upstream], found: BTreeMap<String, Result<Vec<IpAddr>, ResolveError>>) {
         for (host, addresses) in found {
             let Ok(addresses) = addresses else { continue };

@@ -15,12 +15,13 @@ use crate::load::units;
 /// Where and on what a server runs.
 #[derive(Debug, clap::Args)]
 pub struct ListenFlags {
-    /// Where to tell those who run it how it does: /metrics (OpenMetrics), /health, /ready; port 0 takes any that is free
+    /// Where to tell those who run it how it does: /metrics (OpenMetrics), /health, /ready; port 0 takes any that is
+    /// free
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
 
-    /// Architecture: uring (io_uring: each thread serves many connections by completion), events (by readiness: epoll, kqueue),
-    /// threads (each serves one), or auto: uring where the kernel offers it, else events
+    /// Architecture: uring (io_uring: each thread serves many connections by completion), events (by readiness: epoll,
+    /// kqueue), threads (each serves one), or auto: uring where the kernel offers it, else events
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub driver: DriverChoice,
 

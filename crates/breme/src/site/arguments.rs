@@ -21,7 +21,8 @@ pub struct Args {
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
 
-    /// Also give fixed answers for measuring: /bytes/N, /status/CODE, /delay/MS, /echo, /cookie, /counter; POST gets its content back
+    /// Also give fixed answers for measuring: /bytes/N, /status/CODE, /delay/MS, /echo, /cookie, /counter; POST gets
+    /// its content back
     #[arg(long)]
     pub lab: bool,
 

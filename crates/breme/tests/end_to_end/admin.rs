@@ -40,7 +40,8 @@ pub(crate) fn metrics(admin: SocketAddr) -> BTreeMap<String, f64> {
     samples
 }
 
-/// The same once no connection is open: a peer may see the end of its own, and the bytes before it, before the server has counted them.
+/// The same once no connection is open: a peer may see the end of its own, and the bytes before it, before the server
+/// has counted them.
 fn metrics_at_rest(admin: SocketAddr) -> BTreeMap<String, f64> {
     let begun = Instant::now();
     loop {

@@ -1,7 +1,8 @@
-//! What stands behind a proxy in the tests: real servers of several makes, each of which counts the requests that came to it.
+//! What stands behind a proxy in the tests: real servers of several makes, each of which counts the requests that came
+//! to it.
 //!
-//! A proxy and the server behind it must agree on where each request ends. Where they do not, the server sees more requests than the proxy
-//! sent, and somebody gets an answer that is not theirs.
+//! A proxy and the server behind it must agree on where each request ends. Where they do not, the server sees more
+//! requests than the proxy sent, and somebody gets an answer that is not theirs.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,6 @@
-//! The public suite of cases for HTTP caches (the npm package http-cache-tests, which `cargo xtask test` installs). Cases that we do not
-//! pass, and mean not to, stand in cache_suite_deviations.txt with the reason (docs/CACHE.md has them in groups). Exactly these must fail, on all drivers.
+//! The public suite of cases for HTTP caches (the npm package http-cache-tests, which `cargo xtask test` installs).
+//! Cases that we do not pass, and mean not to, stand in cache_suite_deviations.txt with the reason (docs/CACHE.md has
+//! them in groups). Exactly these must fail, on all drivers.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -9,8 +10,8 @@ use std::time::Instant;
 
 use crate::harness::{DRIVERS, PATIENCE, Site, free_address, run};
 
-/// Of 157 and 86 cases in this version of the suite, the newest that is published as a package. (In the newest state of its repository several of the
-/// cases below ask for something else; docs/CACHE.md has the figures of both.)
+/// Of 157 and 86 cases in this version of the suite, the newest that is published as a package. (In the newest state of
+/// its repository several of the cases below ask for something else; docs/CACHE.md has the figures of both.)
 const REQUIRED_MIN: usize = 139;
 const OPTIMAL_MIN: usize = 78;
 

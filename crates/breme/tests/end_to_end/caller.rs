@@ -1,4 +1,5 @@
-//! A client on one connection, which reads answer by answer and tells how each one ended. None of our own protocol code is in it.
+//! A client on one connection, which reads answer by answer and tells how each one ended. None of our own protocol code
+//! is in it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -36,7 +36,8 @@ fn sigterm_before_an_answer(driver: &str, delay_ms: u64) -> bool {
     let mut nothing = Vec::new();
     idle.read_to_end(&mut nothing).unwrap();
     assert!(nothing.is_empty(), "{driver}: an idle connection is just closed");
-    // The server waits for its clients' ends too; how long for those that never come is the driver's (its test `closing`).
+    // The server waits for its clients' ends too; how long for those that never come is the driver's (its test
+    // `closing`).
     drop((busy, reader, idle));
     let (status, _) = site.wait();
     assert_eq!(status.code(), Some(0), "{driver}");

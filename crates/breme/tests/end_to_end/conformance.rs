@@ -72,7 +72,8 @@ pub(crate) fn client_of(authority: &Authority) -> Arc<ClientConfig> {
     Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The client's side of TLS, by the library alone: none of our own driver is in it. An end without close_notify is an error.
+/// The client's side of TLS, by the library alone: none of our own driver is in it. An end without close_notify is an
+/// error.
 pub(crate) struct Secured {
     session: ClientConnection,
     socket: TcpStream,

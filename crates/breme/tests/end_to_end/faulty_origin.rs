@@ -1,5 +1,5 @@
-//! An origin that is at fault in every way that its clients ask for: `/KIND/NUMBER/LENGTH` names the fault, and a content that no other
-//! request has. So whoever gets a content can tell whether it is theirs, and whole.
+//! An origin that is at fault in every way that its clients ask for: `/KIND/NUMBER/LENGTH` names the fault, and a
+//! content that no other request has. So whoever gets a content can tell whether it is theirs, and whole.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,8 @@ pub(crate) struct Fate {
     pub(crate) error: bool,
     /// An answer that visibly ends too early.
     pub(crate) cut: bool,
-    /// A part of the right content: where the end of the connection is the end of the content, nobody can tell that it came too early.
+    /// A part of the right content: where the end of the connection is the end of the content, nobody can tell that it
+    /// came too early.
     pub(crate) part: bool,
 }
 
@@ -84,7 +85,8 @@ pub(crate) const FAULTS: &[Fault] = &[
         whole(to, asked, "")
     }),
     fault("says-close", CONTENT, |to, asked| whole(to, asked, "Connection: close\r\n").map(|_| false)),
-    // The connection ends just when it would be used again: a request that meets that is sent once more, on another one.
+    // The connection ends just when it would be used again: a request that meets that is sent once more, on another
+    // one.
     fault("closes-silently", CONTENT, |to, asked| whole(to, asked, "").map(|_| false)),
     // A reset may overtake what was sent before it.
     fault("resets-silently", ALL_BUT_PART, |to, asked| {
@@ -146,8 +148,8 @@ pub(crate) const FAULTS: &[Fault] = &[
     fault("length-and-chunks", ERROR, |to, asked| whole(to, asked, "Transfer-Encoding: chunked\r\n")),
     fault("endless-head", ERROR, |to, asked| whole(to, asked, &format!("X-A: {}\r\n", "a".repeat(500_000)))),
     fault("too-many-fields", ERROR, |to, asked| whole(to, asked, &"X-A: b\r\n".repeat(5_000))),
-    // What comes behind an answer that nobody asked for must reach nobody. It comes in one piece with it: later, nobody could tell it from the
-    // answer to the next request.
+    // What comes behind an answer that nobody asked for must reach nobody. It comes in one piece with it: later, nobody
+    // could tell it from the answer to the next request.
     fault("two-answers", CONTENT, |to, asked| {
         followed(to, asked, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
     }),

@@ -23,8 +23,9 @@ struct Gate {
     changed: Condvar,
 }
 
-/// Listens for as long as the test runs. `/whole/…` is answered when the gate opens; of `/half/…` the head and half of the content go out at once,
-/// and then the connection is reset when the gate opens; `/none/…` is closed without a word when it opens.
+/// Listens for as long as the test runs. `/whole/…` is answered when the gate opens; of `/half/…` the head and half of
+/// the content go out at once, and then the connection is reset when the gate opens; `/none/…` is closed without a word
+/// when it opens.
 pub(crate) struct GatedOrigin {
     pub(crate) address: SocketAddr,
     gate: Arc<Gate>,

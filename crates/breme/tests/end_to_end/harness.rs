@@ -29,8 +29,8 @@ pub(crate) fn many_per_thread() -> impl Iterator<Item = &'static str> {
     DRIVERS.iter().copied().filter(|&driver| driver != "threads")
 }
 
-/// A server at a free port, for as long as the test runs: `serve` has each connection, on a thread of its own. What comes of it is dropped: what
-/// a peer does to its connections is its own matter.
+/// A server at a free port, for as long as the test runs: `serve` has each connection, on a thread of its own. What
+/// comes of it is dropped: what a peer does to its connections is its own matter.
 pub(crate) fn serve_each<T>(serve: impl Fn(TcpStream) -> T + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -110,8 +110,8 @@ impl Site {
         Self::start(&["--lab", "--driver", driver, "--threads", if driver == "threads" { "16" } else { "2" }])
     }
 
-    /// The same at an address that nobody else gets when this one is gone. It is gone when its process is: what io_uring holds, the kernel
-    /// gives up some time later.
+    /// The same at an address that nobody else gets when this one is gone. It is gone when its process is: what
+    /// io_uring holds, the kernel gives up some time later.
     pub(crate) fn lab_at(address: SocketAddr) -> Self {
         Self::start(&["--lab", "--driver", "events", "--threads", "2", "--listen", &address.to_string()])
     }
@@ -293,8 +293,9 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// An address where nobody listens but who is told to, for as long as the tests run: a socket that is bound to it and never listens keeps the
-/// kernel from giving it to anybody else. Who asks for it by name gets it all the same, as all servers share addresses in this way (SO_REUSEADDR).
+/// An address where nobody listens but who is told to, for as long as the tests run: a socket that is bound to it and
+/// never listens keeps the kernel from giving it to anybody else. Who asks for it by name gets it all the same, as all
+/// servers share addresses in this way (SO_REUSEADDR).
 pub(crate) fn free_address() -> SocketAddr {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
     let keeping = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
@@ -305,8 +306,8 @@ pub(crate) fn free_address() -> SocketAddr {
     address
 }
 
-/// Does it with a short time-out, which saves time, and where that fails with longer ones: a busy machine may keep anybody from being in time for
-/// the first of them, and nobody for the last one. What fails with all of them fails.
+/// Does it with a short time-out, which saves time, and where that fails with longer ones: a busy machine may keep
+/// anybody from being in time for the first of them, and nobody for the last one. What fails with all of them fails.
 pub(crate) fn with_longer_and_longer(place: &str, once: impl Fn(&str) -> Result<(), String>) {
     let mut failures = Vec::new();
     for time in ["300ms", "3s", "30s"] {

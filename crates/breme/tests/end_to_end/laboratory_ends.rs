@@ -1,4 +1,5 @@
-//! Ends of runs that nobody planned: killed, interrupted, refused, with nobody who listens. What was measured stays, and nothing else does.
+//! Ends of runs that nobody planned: killed, interrupted, refused, with nobody who listens. What was measured stays,
+//! and nothing else does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +30,8 @@ pause = "0s"
 warm_up = "none"
 "#;
 const TRIALS: usize = 12;
-/// What waits before each trial while there are as many records as the file `allowed` says; the file `held` is there for as long.
+/// What waits before each trial while there are as many records as the file `allowed` says; the file `held` is there
+/// for as long.
 const HOLDING: &str = r#"
 cd ${experiment}
 touch held
@@ -46,7 +48,8 @@ fn numbers(trials: &[Value]) -> Vec<u64> {
     trials.iter().map(|trial| trial["number"].as_u64().unwrap()).collect()
 }
 
-/// The experiment, with a hold before each trial: so that a run which a test disturbs is not over before, however slow the test is.
+/// The experiment, with a hold before each trial: so that a run which a test disturbs is not over before, however slow
+/// the test is.
 fn held() -> Laboratory {
     let reset = format!("threads = 1\nreset.hold = {{ command = [\"sh\", \"-c\", '''{HOLDING}'''] }}");
     let text = SHORT.replace("threads = 1", &reset).replace("[design]", "[design]\nreset = \"server.hold\"");

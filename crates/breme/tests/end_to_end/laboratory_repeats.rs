@@ -51,7 +51,8 @@ fn is_restless(trial: &Value) -> bool {
     trial["workloads"]["user"]["steady"]["state"] == "never-steady"
 }
 
-/// Whatever neighbours on the machine make of it: every attempt but the last was in vain, and none is missing or there twice.
+/// Whatever neighbours on the machine make of it: every attempt but the last was in vain, and none is missing or there
+/// twice.
 fn counts_once(trials: &[Value]) {
     let of = |name: &str| -> Vec<u64> { trials.iter().map(|trial| trial[name].as_u64().unwrap()).collect() };
     assert_eq!(of("repeat"), (0..trials.len() as u64).collect::<Vec<_>>());

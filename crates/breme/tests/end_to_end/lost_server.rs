@@ -5,7 +5,8 @@ use std::process::{Child, Stdio};
 
 use crate::harness::{Signal, Site, breme, many_per_thread, wait};
 
-/// How long a load runs. Where the machine is so slow that the server is lost at its end or behind it, the next one is longer.
+/// How long a load runs. Where the machine is so slow that the server is lost at its end or behind it, the next one is
+/// longer.
 const SECONDS: [&str; 4] = ["2", "8", "30", "90"];
 /// Answers before the server is lost.
 const ANSWERS: u64 = 100;

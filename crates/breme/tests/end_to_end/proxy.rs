@@ -138,7 +138,8 @@ fn sigterm_finishes_what_was_begun_and_the_log_has_it() {
         let mut busy = proxy.connect();
         let before = site.counter();
         busy.write_all(b"GET /delay/300 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        // The site counts what it has answered; what it holds back shows in the connections. So ask until the slow one is under way.
+        // The site counts what it has answered; what it holds back shows in the connections. So ask until the slow one
+        // is under way.
         for _ in 0..20 {
             assert_eq!(proxy.get("/bytes/1").0, 200);
         }

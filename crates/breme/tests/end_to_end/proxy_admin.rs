@@ -231,7 +231,8 @@ fn a_third_connection_is_not_served(proxy: &Site) {
     assert!(nothing.is_empty(), "a third connection is not served");
 }
 
-/// A cookie brings a client back to the upstream that served it: one of the proxy's own, or an application's with a route.
+/// A cookie brings a client back to the upstream that served it: one of the proxy's own, or an application's with a
+/// route.
 #[test]
 fn clients_come_back_by_a_cookie() {
     let sites = [Site::lab("events"), Site::lab("events")];

@@ -1,5 +1,5 @@
-//! Answers that are made to be read in two ways, through the proxy: each client gets its own answer or an error, and nobody the answer that was
-//! hidden behind another one.
+//! Answers that are made to be read in two ways, through the proxy: each client gets its own answer or an error, and
+//! nobody the answer that was hidden behind another one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -83,7 +83,8 @@ fn require_own(caller: &mut Caller, target: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The share of the cases with this number, of so many. What is wrong because somebody was late is judged once more, with more time.
+/// The share of the cases with this number, of so many. What is wrong because somebody was late is judged once more,
+/// with more time.
 fn run(driver: &str, share: usize, of: usize) -> Vec<String> {
     let attacks = Arc::new(attacks());
     let mine: Vec<usize> = (share..attacks.len()).step_by(of).collect();

@@ -1,4 +1,5 @@
-//! The cache of `breme proxy` as its users and those who run it see it. What it may store is tested where it is decided.
+//! The cache of `breme proxy` as its users and those who run it see it. What it may store is tested where it is
+//! decided.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -72,7 +73,8 @@ fn what_is_stored_is_answered_without_the_origin() {
 /// More than kernels hold of an answer that nobody reads.
 const LONG_BYTES: usize = 24 << 20;
 
-/// What it asked for first is fetched for all, at the pace of the origin and not at its own; and it gets all of it when it reads.
+/// What it asked for first is fetched for all, at the pace of the origin and not at its own; and it gets all of it when
+/// it reads.
 #[test]
 fn who_asks_first_and_does_not_read_holds_nobody_up() {
     let site = cacheable();
@@ -154,7 +156,8 @@ fn purge_is_for_those_who_may() {
     }
 }
 
-/// A file in parts, as players and downloads ask for it: what upstream sent once is not asked for again, and the parts become the whole.
+/// A file in parts, as players and downloads ask for it: what upstream sent once is not asked for again, and the parts
+/// become the whole.
 #[test]
 fn parts_of_a_file_become_the_whole() {
     const LENGTH: usize = 300_000;

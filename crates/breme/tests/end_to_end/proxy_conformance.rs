@@ -1,5 +1,5 @@
-//! Every conformance case through the proxy, with servers of several makes behind it: what must be refused is refused by the proxy itself, and
-//! proxy and server never disagree on how many requests a connection held.
+//! Every conformance case through the proxy, with servers of several makes behind it: what must be refused is refused
+//! by the proxy itself, and proxy and server never disagree on how many requests a connection held.
 
 use std::net::SocketAddr;
 
@@ -25,8 +25,8 @@ const REQUESTS_MAX: u64 = 101;
 fn as_proxied(mut case: Case) -> Case {
     let answer = |content: &str| (200, Some(content.as_bytes().to_vec()));
     let expect = match case.name {
-        // GET may have content, of no defined meaning (RFC 9110, 9.3.1). An origin that does not want it closes; a proxy passes it on as content,
-        // and what stands behind it is the next request.
+        // GET may have content, of no defined meaning (RFC 9110, 9.3.1). An origin that does not want it closes; a
+        // proxy passes it on as content, and what stands behind it is the next request.
         "a request inside the content of GET" => Expect::Served(vec![answer("012"), answer("012")]),
         "a request inside the content of HEAD" => Expect::Served(vec![answer(""), answer("012")]),
         "GET whose chunks do not come" => Expect::ServedThenClosed(vec![(400, None)]),
@@ -56,7 +56,8 @@ const fn good_before_refusal(case: &Case) -> Option<usize> {
 const LATE: [&str; 3] =
     ["GET whose content does not come", "GET whose chunks do not come", "100-continue for what is not wanted"];
 
-/// Whether the proxy may begin to pass it on and break it off: a content that is refused when it comes, or does not come.
+/// Whether the proxy may begin to pass it on and break it off: a content that is refused when it comes, or does not
+/// come.
 fn may_be_broken_off(case: &Case) -> bool {
     good_before_refusal(case).is_some() || LATE.contains(&case.name)
 }
@@ -93,7 +94,8 @@ fn judge(case: &Case, proxy: SocketAddr, delivery: Delivery, made: &mut u64) -> 
     }
 }
 
-/// All cases with one server behind the proxy, on one driver; what is wrong. Where somebody was late, it is judged once more, with more time.
+/// All cases with one server behind the proxy, on one driver; what is wrong. Where somebody was late, it is judged once
+/// more, with more time.
 fn run(backend: &Backend, driver: &str) -> Vec<String> {
     let all = [Delivery::Whole, Delivery::CutAt(60)].into_iter();
     let all = all.flat_map(|delivery| cases().into_iter().map(move |case| (case, delivery))).collect();

@@ -1,5 +1,5 @@
-//! Requests that are made to be read in two ways, through the proxy: what reaches the server behind can be read in one way only, nothing that was
-//! hidden is ever asked for, and each client gets its own answers.
+//! Requests that are made to be read in two ways, through the proxy: what reaches the server behind can be read in one
+//! way only, nothing that was hidden is ever asked for, and each client gets its own answers.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};

@@ -15,7 +15,8 @@ const CLIENTS: u64 = 12;
 const ROUNDS: u64 = 120;
 /// How long contents are.
 const LENGTHS: [usize; 7] = [0, 1, 13, 1_000, 9_000, 12_000, 150_000];
-/// An answer with more behind it than its length comes in one piece; later, nobody could tell what is behind from the next answer.
+/// An answer with more behind it than its length comes in one piece; later, nobody could tell what is behind from the
+/// next answer.
 const PIECE_BYTES_MAX: usize = 1_000;
 
 /// A request and what it is for.
@@ -62,7 +63,8 @@ impl Request {
             Heard::Answer(answered) => match answered.status {
                 200 if fate.content && answered.content == expected => Ok("content"),
                 200 if fate.part && expected.starts_with(&answered.content) => Ok("part"),
-                // What is wrong with a content that HEAD does not have, or with how it would be framed, does not matter (RFC 9112, 6.3).
+                // What is wrong with a content that HEAD does not have, or with how it would be framed, does not matter
+                // (RFC 9112, 6.3).
                 200 if self.method == "HEAD" && (fate.cut || self.fault.is_of_framing()) => Ok("head"),
                 502..=504 if may_fail && is_own(answered) => Ok("error"),
                 _ => wrong(answered),

@@ -1,4 +1,5 @@
-//! What SIGHUP reads again besides the configuration: whom upstreams are known by, who the proxy is to them, and the token.
+//! What SIGHUP reads again besides the configuration: whom upstreams are known by, who the proxy is to them, and the
+//! token.
 
 use std::fs;
 use std::process::Stdio;

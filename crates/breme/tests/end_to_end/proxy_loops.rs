@@ -1,4 +1,5 @@
-//! Proxies that ask themselves, or each other in a circle: each request ends with a clear answer, after few steps, and nothing of it stays.
+//! Proxies that ask themselves, or each other in a circle: each request ends with a clear answer, after few steps, and
+//! nothing of it stays.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -109,7 +110,8 @@ fn a_loop_is_found_when_a_proxy_is_asked_for_the_second_time() {
     }
 }
 
-/// Via may be kept to oneself, and dropped by others. What is left alone on the way, by whoever stands there, is CDN-Loop.
+/// Via may be kept to oneself, and dropped by others. What is left alone on the way, by whoever stands there, is
+/// CDN-Loop.
 #[test]
 fn a_loop_is_found_where_nobody_says_via() {
     let (_folder, token) = token_file();
@@ -154,8 +156,8 @@ fn a_forward_proxy_does_not_ask_itself_for_ever() {
     }
 }
 
-/// Nobody can know a loop whose steps do not say who they are. Then the limits and time-outs answer those who ask; what they gave up may go round
-/// on a slow machine until there is no loop any more.
+/// Nobody can know a loop whose steps do not say who they are. Then the limits and time-outs answer those who ask; what
+/// they gave up may go round on a slow machine until there is no loop any more.
 #[test]
 fn a_loop_that_cannot_be_known_is_answered_by_the_limits_and_ends_with_its_cause() {
     let (_folder, token) = token_file();
@@ -179,8 +181,8 @@ fn a_loop_that_cannot_be_known_is_answered_by_the_limits_and_ends_with_its_cause
     }
 }
 
-/// Every thread of the pool waits for an answer that only another one of them could give. Afterwards connections that wait in the pools hold
-/// threads, and would for ever: they are given up since others wait.
+/// Every thread of the pool waits for an answer that only another one of them could give. Afterwards connections that
+/// wait in the pools hold threads, and would for ever: they are given up since others wait.
 #[test]
 fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     let (_folder, token) = token_file();
@@ -201,8 +203,8 @@ fn a_circle_that_uses_up_the_pool_of_threads_ends_by_the_time_outs() {
     require_loop_found_at_last(&one);
 }
 
-/// Requests that nobody waits for any more, but that stood in a queue, may come first, and a request that waits for a thread at both proxies
-/// behind them runs into its time-out.
+/// Requests that nobody waits for any more, but that stood in a queue, may come first, and a request that waits for a
+/// thread at both proxies behind them runs into its time-out.
 fn require_loop_found_at_last(proxy: &Site) {
     let begun = Instant::now();
     loop {

@@ -1,5 +1,6 @@
-//! Requests that try to change what is stored for other ones ("Practical Web Cache Poisoning", Kettle, 2018; "Your Cache Has Fallen", Nguyen et al.,
-//! 2019). The origin tells in each answer all that it was asked, and lets everything be stored.
+//! Requests that try to change what is stored for other ones ("Practical Web Cache Poisoning", Kettle, 2018; "Your
+//! Cache Has Fallen", Nguyen et al., 2019). The origin tells in each answer all that it was asked, and lets everything
+//! be stored.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,8 +12,8 @@ use crate::harness::{DRIVERS, Site, serve_each};
 /// Says past the cache what the origin answers now.
 const DIRECT: &str = "X-Direct: 1\r\n";
 
-/// An origin whose answer's content is the request, without what is said of the asking alone. `on=NAME&say=STATUS` in the target is the status if the
-/// request has that field, and `vary=NAME` what the answer varies with.
+/// An origin whose answer's content is the request, without what is said of the asking alone. `on=NAME&say=STATUS` in
+/// the target is the status if the request has that field, and `vary=NAME` what the answer varies with.
 fn mirror() -> SocketAddr {
     serve_each(reflect)
 }

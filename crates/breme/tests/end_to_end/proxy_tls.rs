@@ -1,4 +1,5 @@
-//! Attacks on a proxy through TLS: the ambiguous requests again, clients that do not go on, and upstreams whose connection is cut.
+//! Attacks on a proxy through TLS: the ambiguous requests again, clients that do not go on, and upstreams whose
+//! connection is cut.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -127,8 +128,8 @@ fn sent(origin: &Site) -> f64 {
     metrics(origin.admin.unwrap())["breme_sent_bytes_total"]
 }
 
-/// TLS on both sides: what waits for the reader waits in the kernel and in the bounded queues, not in the sessions, and others are served. The answer is
-/// right to its last byte.
+/// TLS on both sides: what waits for the reader waits in the kernel and in the bounded queues, not in the sessions, and
+/// others are served. The answer is right to its last byte.
 #[test]
 fn who_reads_a_byte_now_and_then_holds_nobody_up_under_tls() {
     let authority = Authority::new();
@@ -282,7 +283,8 @@ fn odd_wishes_in_a_handshake_harm_nobody() {
     }
 }
 
-/// Whoever can cut a connection must not make half of an answer the whole (RFC 9112, 9.8): it is visibly cut, and is not stored.
+/// Whoever can cut a connection must not make half of an answer the whole (RFC 9112, 9.8): it is visibly cut, and is
+/// not stored.
 #[test]
 fn an_upstreams_answer_that_is_cut_is_not_taken_for_whole() {
     const UNTIL_THE_END: &[u8] =

@@ -11,7 +11,8 @@ use crate::harness::{DRIVERS, Site, read_head, serve_each};
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
 const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhello";
 
-/// Listens for as long as the test runs, and tells each head, and what comes in another protocol. It switches if it `agrees`.
+/// Listens for as long as the test runs, and tells each head, and what comes in another protocol. It switches if it
+/// `agrees`.
 fn origin(agrees: bool) -> (SocketAddr, Receiver<String>) {
     let (sender, receiver) = channel();
     (serve_each(move |stream| serve(stream, agrees, &sender)), receiver)

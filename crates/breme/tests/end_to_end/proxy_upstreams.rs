@@ -1,4 +1,5 @@
-//! Upstreams that die, freeze and come again; peers that are slow; contents that are larger than the memory that may hold them.
+//! Upstreams that die, freeze and come again; peers that are slow; contents that are larger than the memory that may
+//! hold them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -99,8 +100,8 @@ fn a_client_that_reads_byte_by_byte_is_not_noticed_by_others() {
             slow.read_exact(&mut [0]).unwrap();
         }
         let grown = resident_kilobytes(&proxy).saturating_sub(before);
-        // A ring has buffers of 4 MB for all connections of a shard. Before Linux 6.17 a long answer's beginning may fill them all, and is queued, before
-        // the ring hears that there were enough.
+        // A ring has buffers of 4 MB for all connections of a shard. Before Linux 6.17 a long answer's beginning may
+        // fill them all, and is queued, before the ring hears that there were enough.
         let (rings, each) = match driver {
             "uring" => (cpus() * 4_500, if bounds_receiving() { 1_000 } else { 8_000 }),
             _ => (0, 1_000),

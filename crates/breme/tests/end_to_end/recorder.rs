@@ -1,5 +1,5 @@
-//! An origin that writes down what it is asked, and reads it as strictly as it can be read: whoever would read it in another way than this one
-//! finds nothing in it that could be.
+//! An origin that writes down what it is asked, and reads it as strictly as it can be read: whoever would read it in
+//! another way than this one finds nothing in it that could be.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! `breme load` by a schedule and with scenarios: held against the server's own counter and against what the schedule says, never
-//! against how fast this machine is.
+//! `breme load` by a schedule and with scenarios: held against the server's own counter and against what the schedule
+//! says, never against how fast this machine is.
 
 use serde_json::Value;
 

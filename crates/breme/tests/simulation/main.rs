@@ -1,7 +1,8 @@
 //! The load generator against the origin server in virtual time: both real nodes, a network made from a seed.
 //!
-//! Each seed draws a workload, the server's limits, the shards and the network's behaviour. What must hold is not a figure but a balance:
-//! nothing that was sent is unaccounted for, nothing that the server answered is lost, no content is changed.
+//! Each seed draws a workload, the server's limits, the shards and the network's behaviour. What must hold is not a
+//! figure but a balance: nothing that was sent is unaccounted for, nothing that the server answered is lost, no content
+//! is changed.
 
 #![allow(clippy::unwrap_used, reason = "a fault of the world ends the test")]
 

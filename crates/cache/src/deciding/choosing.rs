@@ -1,4 +1,5 @@
-//! What cannot be answered at once: with what is stored after all, by waiting for another request, or by asking upstream.
+//! What cannot be answered at once: with what is stored after all, by waiting for another request, or by asking
+//! upstream.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ pub enum Asked {
 }
 
 impl Cache {
-    /// What is to be done with a request that could not be answered at once, or with one that waited in vain. Who may not wait follows nobody.
+    /// What is to be done with a request that could not be answered at once, or with one that waited in vain. Who may
+    /// not wait follows nobody.
     pub(super) fn decide(
         self: &Arc<Self>,
         mut asked: Box<AskedFor>,
@@ -88,8 +90,8 @@ impl Cache {
         Answer::of(stored, &asked.kept, asked.look(moment, &self.settings), report)
     }
 
-    /// Sits down with another request that is being answered, if there is one whose answer may be for this one too; or to hear that the one after that for
-    /// which it has waited got no answer either.
+    /// Sits down with another request that is being answered, if there is one whose answer may be for this one too; or
+    /// to hear that the one after that for which it has waited got no answer either.
     fn follow(self: &Arc<Self>, shard: &Shard, asked: &AskedFor, use_: &Use, waiting: &Waiting) -> Option<Follower> {
         let may_follow = !asked.directives.restricts() && !asked.traits.has_authorization && !asked.is_for_origin;
         // A part of something long is not worth waiting for the whole.
@@ -113,7 +115,8 @@ impl Cache {
         Some(follower(before, seat).in_vain(told))
     }
 
-    /// Asks upstream. None if there is no memory to note it, or too much is noted. HEAD is noted if its answer may freshen what is stored.
+    /// Asks upstream. None if there is no memory to note it, or too much is noted. HEAD is noted if its answer may
+    /// freshen what is stored.
     fn lead(
         self: &Arc<Self>,
         shard: &mut Shard,

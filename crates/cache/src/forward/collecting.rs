@@ -13,8 +13,8 @@ use crate::storing::{Refusal, stored_lines};
 
 /// Room that is made at first for content of unknown length; it doubles then.
 const ROOM_BYTES: usize = 16 * 1024;
-/// While the memory is all in use, responses of this part of it are taken in once in e times; smaller ones more often (Berger et al., "AdaptSize",
-/// NSDI 2017).
+/// While the memory is all in use, responses of this part of it are taken in once in e times; smaller ones more often
+/// (Berger et al., "AdaptSize", NSDI 2017).
 const ADMISSION_SHARE: u64 = 128;
 
 impl Fetch {
@@ -64,8 +64,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// While there is room everything comes in. When something else has to go for it: small ones, what others wait for, and what came back soon after it
-    /// had gone.
+    /// While there is room everything comes in. When something else has to go for it: small ones, what others wait for,
+    /// and what came back soon after it had gone.
     fn is_admitted(&self, cost: u64, fill: &FillState) -> bool {
         let store = &self.cache.store;
         if !store.is_full(cost) || fill.has_followers() || self.stale.is_some() {
@@ -113,7 +113,8 @@ impl Fetch {
         self.finish(outcome, wakes);
     }
 
-    /// Puts a whole answer into the store, unless there was a purge meanwhile. Those who wait for it get it in any case: they asked before.
+    /// Puts a whole answer into the store, unless there was a purge meanwhile. Those who wait for it get it in any
+    /// case: they asked before.
     fn store(&self, stream: Stream, fill: &Arc<FillState>) -> Arc<Stored> {
         let Stream { status, lines, layout, terms, mut bytes, charge, .. } = stream;
         bytes.shrink_to_fit();
@@ -128,15 +129,16 @@ impl Fetch {
         stored
     }
 
-    /// The same for a part, together with the one that is stored for the same requests if they can be joined. That one must still be there then: what
-    /// purged it, or took its place, meant its bytes too.
+    /// The same for a part, together with the one that is stored for the same requests if they can be joined. That one
+    /// must still be there then: what purged it, or took its place, meant its bytes too.
     fn store_part(&self, new: Arc<Stored>, mut charge: Charge, terms: Terms, fill: &Arc<FillState>) -> Arc<Stored> {
         let (store, hash) = (&self.cache.store, self.asked.hash);
         let is_same = |old: &&Arc<Stored>| old.variant() == new.variant();
         let old = store.read(hash).variants(hash.place, new.key()).find(is_same).cloned();
         let joined = old.as_ref().and_then(|old| self.joined(old, &new, &mut charge, terms));
         let old = old.filter(|_| joined.is_some());
-        // Who says If-Range has the other fields already and need not be told them again (RFC 9110, 15.3.7). Others must.
+        // Who says If-Range has the other fields already and need not be told them again (RFC 9110, 15.3.7). Others
+        // must.
         let lacks_fields = joined.is_none() && self.asked.kept.has("if-range");
         let part = joined.unwrap_or(new);
         store.insert(hash, Arc::clone(&part), charge, fill.purges, |shard| {

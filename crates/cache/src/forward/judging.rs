@@ -80,7 +80,8 @@ impl Fetch {
         judge(traits, head.status, &head.fields, times, settings, random)
     }
 
-    /// The answer to a POST: it makes what is stored invalid, and may itself be what a GET gets from now on. Tells whether it is being stored.
+    /// The answer to a POST: it makes what is stored invalid, and may itself be what a GET gets from now on. Tells
+    /// whether it is being stored.
     fn take_posted(&mut self, moment: Moment, head: &ResponseHead<'_, '_>, wakes: &mut Wakes) -> bool {
         let target = &self.asked.key;
         invalidation::after(&self.cache, target, head, self.fill.as_ref());
@@ -116,8 +117,9 @@ impl Fetch {
         Answer::of(&stored, &self.asked.kept, self.asked.look(moment, self.cache.settings()), report)
     }
 
-    /// Puts the same content with new lines in the place of the old, unless that has gone meanwhile. What may no longer be stored goes, and is given to
-    /// this client only; so does what varies with something else now, since nobody knows for which of those requests its content was.
+    /// Puts the same content with new lines in the place of the old, unless that has gone meanwhile. What may no longer
+    /// be stored goes, and is given to this client only; so does what varies with something else now, since nobody
+    /// knows for which of those requests its content was.
     fn freshen(&self, stale: &Arc<Stored>, moment: Moment, head: &ResponseHead<'_, '_>) -> (Arc<Stored>, bool) {
         let lines = freshened(stale.block(), head.fields);
         let times = Times { asked: self.asked.at, received: moment };
@@ -144,8 +146,8 @@ impl Fetch {
         (fresh, is_stored)
     }
 
-    /// RFC 9111, 4.3.5: an answer to HEAD freshens what it agrees with, and what it does not agree with is out of date. Only where it was noted, so that a
-    /// purge meanwhile is known.
+    /// RFC 9111, 4.3.5: an answer to HEAD freshens what it agrees with, and what it does not agree with is out of date.
+    /// Only where it was noted, so that a purge meanwhile is known.
     fn freshen_by_head(&self, moment: Moment, head: &ResponseHead<'_, '_>) {
         let (Some(stale), Some(_)) = (&self.stale, &self.fill) else { return };
         if head.status != 200 || stale.status() != 200 || self.asked.traits.no_store {
@@ -180,7 +182,8 @@ impl Fetch {
         Some(Answer::of(&stale, &self.asked.kept, self.asked.look(moment, self.cache.settings()), report))
     }
 
-    /// What the request and the response say goes; where neither does, the settings speak, for failures that say that upstream cannot be reached.
+    /// What the request and the response say goes; where neither does, the settings speak, for failures that say that
+    /// upstream cannot be reached.
     fn may_serve(&self, stale: &Stored, now: Instant, status: Option<u16>) -> bool {
         let directives = self.asked.directives;
         if directives.no_cache
@@ -215,7 +218,8 @@ impl Fetch {
         shard.variants(self.asked.hash.place, self.asked.key.as_slice()).any(is_better)
     }
 
-    /// The answer is not for the store: those who wait are let go, and if the next answers will not be for it either, nobody waits for them.
+    /// The answer is not for the store: those who wait are let go, and if the next answers will not be for it either,
+    /// nobody waits for them.
     fn refuse(&mut self, refusal: &Refusal, now: Instant, status: u16, wakes: &mut Wakes) {
         let is_for_all = !self.asked.traits.has_authorization && !self.asked.traits.no_store && self.asked.is_plain();
         if refusal.is_lasting && is_for_all {

@@ -1,5 +1,5 @@
-//! The memory that the cache may use, in bytes: taken before anything is made, given back when it goes. So the bound is never passed, not even
-//! for a moment.
+//! The memory that the cache may use, in bytes: taken before anything is made, given back when it goes. So the bound is
+//! never passed, not even for a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

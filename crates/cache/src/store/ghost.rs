@@ -1,8 +1,8 @@
 //! What was thrown out a short while ago: fingerprints only, so that a response which comes back is known to be wanted.
 //!
-//! A table of small buckets instead of a queue and a set: each place holds a fingerprint and the number of the insertion. What is older than the
-//! table is long counts as forgotten. Eight bytes each, no allocation but the table, and that is made when the first thing goes: a store that never
-//! fills up remembers nothing.
+//! A table of small buckets instead of a queue and a set: each place holds a fingerprint and the number of the
+//! insertion. What is older than the table is long counts as forgotten. Eight bytes each, no allocation but the table,
+//! and that is made when the first thing goes: a store that never fills up remembers nothing.
 
 /// Places that one hash may have.
 const BUCKET: usize = 4;

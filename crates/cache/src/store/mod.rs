@@ -1,7 +1,7 @@
 //! The bounded store: shards by the hash of keys, one budget for all of them.
 //!
-//! A lookup takes one hash and the read lock of one shard. Whatever is put in has its bytes [reserved](Store::reserve) before; eviction goes round the shards,
-//! so that a large response does not empty a small one.
+//! A lookup takes one hash and the read lock of one shard. Whatever is put in has its bytes [reserved](Store::reserve)
+//! before; eviction goes round the shards, so that a large response does not empty a small one.
 
 mod budget;
 mod ghost;
@@ -25,7 +25,8 @@ const SHARDS_MAX: usize = 64;
 /// A shard has at least so many bytes to work with.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 
-/// See the module. `F` is what is being fetched for a shard's keys, of which the store knows nothing but that it is under the same lock.
+/// See the module. `F` is what is being fetched for a shard's keys, of which the store knows nothing but that it is
+/// under the same lock.
 #[derive(Debug)]
 pub(crate) struct Store<F> {
     shards: Box<[RwLock<Shard<F>>]>,
@@ -125,7 +126,8 @@ impl<F: Default> Store<F> {
         })
     }
 
-    /// Gives back what responses took that are no longer in the store. Their shard is still locked, so that nobody puts them in again meanwhile.
+    /// Gives back what responses took that are no longer in the store. Their shard is still locked, so that nobody puts
+    /// them in again meanwhile.
     fn settle(&self, gone: &[Arc<Stored>]) {
         for stored in gone {
             let mut bytes = stored.cost_bytes();
@@ -136,8 +138,8 @@ impl<F: Default> Store<F> {
         }
     }
 
-    /// Puts a response in, for which `charge` was reserved, if `may_stay` holds when its shard is locked, and if none of its groups was purged
-    /// since there had been `purges` of groups.
+    /// Puts a response in, for which `charge` was reserved, if `may_stay` holds when its shard is locked, and if none
+    /// of its groups was purged since there had been `purges` of groups.
     pub(crate) fn insert(
         &self,
         hash: KeyHash,
@@ -203,7 +205,8 @@ impl<F: Default> Store<F> {
         gone.len()
     }
 
-    /// Looks through all shards, one after the other: `at_shard` may do what it wants with each while it is locked, then what is meant goes.
+    /// Looks through all shards, one after the other: `at_shard` may do what it wants with each while it is locked,
+    /// then what is meant goes.
     pub(crate) fn remove_everywhere(
         &self,
         is_meant: impl Fn(&Stored) -> bool,
@@ -251,7 +254,8 @@ fn joined(first: Option<Charge>, mut second: Charge) -> Charge {
     second
 }
 
-/// A thread that panicked while it held a shard left tables that are whole: every change of them is complete before anything can panic.
+/// A thread that panicked while it held a shard left tables that are whole: every change of them is complete before
+/// anything can panic.
 fn read<F>(lock: &RwLock<Shard<F>>) -> RwLockReadGuard<'_, Shard<F>> {
     lock.read().unwrap_or_else(PoisonError::into_inner)
 }

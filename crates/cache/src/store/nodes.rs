@@ -1,7 +1,7 @@
 //! The places of stored responses in a shard, and the queues through them.
 //!
-//! Places are given out of chunks, so that growing moves nothing and what a shard's tables cost is known before. A queue is a list through the
-//! places: what leaves it early (replaced, purged) leaves nothing behind.
+//! Places are given out of chunks, so that growing moves nothing and what a shard's tables cost is known before. A
+//! queue is a list through the places: what leaves it early (replaced, purged) leaves nothing behind.
 
 use std::sync::Arc;
 

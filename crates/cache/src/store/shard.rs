@@ -1,9 +1,10 @@
-//! One shard of the store: a table from keys to responses, two queues that decide what goes when memory is needed, and the answers that are
-//! being fetched for its keys.
+//! One shard of the store: a table from keys to responses, two queues that decide what goes when memory is needed, and
+//! the answers that are being fetched for its keys.
 //!
-//! S3-FIFO (Yang et al., SOSP 2023): what is new enters the small queue, a tenth of the bytes. What was used there by the time it
-//! gets to its end moves on to the main queue; the rest goes and leaves its fingerprint. What comes back while that is remembered enters the main
-//! queue at once. At the end of the main queue, what was used goes round again with one use less. A hit changes a counter of two bits and nothing else.
+//! S3-FIFO (Yang et al., SOSP 2023): what is new enters the small queue, a tenth of the bytes. What was used there by
+//! the time it gets to its end moves on to the main queue; the rest goes and leaves its fingerprint. What comes back
+//! while that is remembered enters the main queue at once. At the end of the main queue, what was used goes round again
+//! with one use less. A hit changes a counter of two bits and nothing else.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::key::KeyHash;
 
 /// The small queue's share of a shard's bytes: one in so many.
 const SMALL_SHARE: u64 = 10;
-/// Uses in the small queue that keep a response. (The paper takes two. On requests by Zipf's law, with memory for half of the objects, two hit as
-/// often as an LRU, one half a percent more often.)
+/// Uses in the small queue that keep a response. (The paper takes two. On requests by Zipf's law, with memory for half
+/// of the objects, two hit as often as an LRU, one half a percent more often.)
 const USES_TO_STAY: u8 = 1;
 /// Places of the smallest table.
 const TABLE_MIN: usize = 16;
@@ -84,8 +85,8 @@ impl<F: Default> Shard<F> {
         (self.nodes.bytes() + self.table.allocation_size() + Ghost::bytes_for(self.ghost.capacity())) as u64
     }
 
-    /// Bytes that must be there, beside what the response itself takes, before one more can be put in. While tables are made larger, the old
-    /// ones are there too.
+    /// Bytes that must be there, beside what the response itself takes, before one more can be put in. While tables are
+    /// made larger, the old ones are there too.
     pub(super) fn growth_bytes(&self) -> u64 {
         let mut bytes = 0;
         if self.nodes.is_full() {
@@ -117,8 +118,8 @@ impl<F: Default> Shard<F> {
         }
     }
 
-    /// Puts a response in, in the place of the one for the same requests if there is one. There is room: see [`growth_bytes`](Self::growth_bytes).
-    /// What it takes the place of, and what is one variant too many, comes back.
+    /// Puts a response in, in the place of the one for the same requests if there is one. There is room: see
+    /// [`growth_bytes`](Self::growth_bytes). What it takes the place of, and what is one variant too many, comes back.
     pub(super) fn insert(&mut self, hash: KeyHash, stored: Arc<Stored>, variants_max: usize) -> Vec<Arc<Stored>> {
         let mut gone = Vec::new();
         let mut is_main = false;

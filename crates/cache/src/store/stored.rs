@@ -1,7 +1,7 @@
 //! A stored response: immutable, its fields already serialised, with holes for Age and Cache-Status.
 //!
-//! Key, variant and content lie in one piece of memory, so that an object costs three allocations: this one, its fields, its bytes. What changes
-//! on a hit is two counters; what changes otherwise says that it is over.
+//! Key, variant and content lie in one piece of memory, so that an object costs three allocations: this one, its
+//! fields, its bytes. What changes on a hit is two counters; what changes otherwise says that it is over.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
 
@@ -9,7 +9,8 @@ use breme_base::Instant;
 use breme_http1::FieldBlock;
 use bytes::Bytes;
 
-/// Hits that are remembered for eviction: two bits (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
+/// Hits that are remembered for eviction: two bits (Yang et al., "FIFO queues are all you need for cache eviction",
+/// SOSP 2023).
 const USES_MAX: u8 = 3;
 /// What an allocation costs beyond its bytes.
 const ALLOCATION_BYTES: usize = 16;
@@ -321,7 +322,8 @@ mod tests {
 
     #[test]
     fn a_stored_response_is_small() {
-        // With the two counters of Arc it is 120 bytes, which with the allocator's own eight are a whole number of its sixteens.
+        // With the two counters of Arc it is 120 bytes, which with the allocator's own eight are a whole number of its
+        // sixteens.
         assert_eq!(size_of::<Stored>(), 104);
     }
 }

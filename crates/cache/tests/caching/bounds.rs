@@ -46,8 +46,8 @@ fn lines(page: u8, seconds: u8) -> String {
     format!("Cache-Control: max-age={seconds}\nVary: Foo\nSurrogate-Key: k{}", page % 4)
 }
 
-/// Runs the steps and checks after each that the bound holds, and that nothing but what was stored last, under the same key and since the last purge
-/// of it, is ever looked up.
+/// Runs the steps and checks after each that the bound holds, and that nothing but what was stored last, under the same
+/// key and since the last purge of it, is ever looked up.
 fn run(steps: &[Step], memory_bytes: u64) {
     let mut world = World::with(Settings { lifetime_spread_percent: 0, ..Settings::new(memory_bytes) });
     // What may be found: the version that was stored last. Eviction may take it at any time.

@@ -1,5 +1,5 @@
-//! Threads that ask, fill and purge the same few pages at once: no older answer after a purge, no bytes of another page, no bound passed, and nobody
-//! is left waiting.
+//! Threads that ask, fill and purge the same few pages at once: no older answer after a purge, no bytes of another
+//! page, no bound passed, and nobody is left waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,8 @@ const ROUNDS: u64 = 1_500;
 const MEMORY_BYTES: u64 = 200_000;
 const MOMENT: Moment = Moment { now: Instant::ZERO, wall: UnixSeconds(1_600_000_000) };
 
-/// What all threads share: the cache, each page's version as its origin knows it, and up to which version purges are done.
+/// What all threads share: the cache, each page's version as its origin knows it, and up to which version purges are
+/// done.
 struct Site {
     cache: Arc<Cache>,
     versions: Vec<AtomicU64>,
@@ -110,7 +111,8 @@ impl Site {
         Self::check(page, known, bytes);
     }
 
-    /// Follows without being woken: a simple loop, so that a lost wake-up is a matter of the tests in which time is a number.
+    /// Follows without being woken: a simple loop, so that a lost wake-up is a matter of the tests in which time is a
+    /// number.
     fn follow(&self, page: u64, known: u64, mut follower: Follower, random: &mut Random) {
         loop {
             match follower.poll(MOMENT) {

@@ -50,7 +50,8 @@ fn a_response_without_validators_is_refreshed_too() {
 
 #[test]
 fn when_upstream_fails() {
-    // What the response said; the failure (a status, or none at all); whether the stale response is served after 10 and after 2000 stale seconds.
+    // What the response said; the failure (a status, or none at all); whether the stale response is served after 10 and
+    // after 2000 stale seconds.
     for (value, failure, soon, late) in [
         ("x", None, true, false),
         ("x", Some(502), true, false),

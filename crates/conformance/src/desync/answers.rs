@@ -1,7 +1,7 @@
 //! Answers that are made to be read in two ways: as one by the proxy, as two by its client, or the other way round.
 //!
-//! Behind each of them stands a second answer, which nobody asked for. Whoever gets it has been given what somebody else was to get
-//! ("response queue poisoning", Kettle, 2022).
+//! Behind each of them stands a second answer, which nobody asked for. Whoever gets it has been given what somebody
+//! else was to get ("response queue poisoning", Kettle, 2022).
 
 use super::framing::{CODINGS, is_proper, odd_lines};
 use super::pieces::{is_blank, odd_bytes, shown};
@@ -181,7 +181,8 @@ fn codings() -> Vec<AnswerAttack> {
         .collect()
 }
 
-/// A name that is a token and not the one: in an answer just another field. Servers map names of requests to variables, clients do not.
+/// A name that is a token and not the one: in an answer just another field. Servers map names of requests to variables,
+/// clients do not.
 fn is_lookalike(line: &[u8]) -> bool {
     let names = [
         "Transfer_Encoding:",

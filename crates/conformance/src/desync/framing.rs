@@ -134,7 +134,8 @@ pub(super) fn is_proper(coding: &[u8]) -> bool {
     EASY.contains(&coding)
 }
 
-/// A length and a coding, in both orders, with content for both readings: whoever heeds the one finds a hidden request where the other ends.
+/// A length and a coding, in both orders, with content for both readings: whoever heeds the one finds a hidden request
+/// where the other ends.
 fn both() -> Vec<Attack> {
     let mut attacks = Vec::new();
     for coding in CODINGS

@@ -1,4 +1,5 @@
-//! Request lines, field lines and Host, spelled so that readers disagree on what is asked, of whom, or where the head ends.
+//! Request lines, field lines and Host, spelled so that readers disagree on what is asked, of whom, or where the head
+//! ends.
 
 use super::pieces::{Attack, HIDDEN_TARGET, hidden, is_blank, odd_bytes, one_request, refused, shown};
 

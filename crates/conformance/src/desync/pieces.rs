@@ -23,7 +23,8 @@ pub enum Reading {
     Requests(usize),
 }
 
-/// Bytes that one reader or another skips, trims, or takes for the end of a line: all control bytes, space, and some that are blanks in wider sets.
+/// Bytes that one reader or another skips, trims, or takes for the end of a line: all control bytes, space, and some
+/// that are blanks in wider sets.
 pub(super) fn odd_bytes() -> impl Iterator<Item = u8> {
     (0..=0x20).chain([0x7f, 0x80, 0x85, 0xa0, 0xad, 0xff])
 }

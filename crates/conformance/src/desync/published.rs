@@ -1,6 +1,7 @@
 //! Ideas of public collections of attacks, where the lists beside this one do not have them by themselves.
 //!
-//! Each case is made here; taken over is what is done to a message, and where it was published. Not here: what needs HTTP/2, or a pause.
+//! Each case is made here; taken over is what is done to a message, and where it was published. Not here: what needs
+//! HTTP/2, or a pause.
 
 use super::pieces::{Attack, hidden, hidden_in_chunks, one_request, post, refused, shown};
 
@@ -23,8 +24,8 @@ fn chunked(name: &str, content: impl AsRef<[u8]>) -> Attack {
     refused(format!("{name}: {}", shown(content)), post("Transfer-Encoding: chunked", content))
 }
 
-/// Each byte that is no visible ASCII at each place of a line, and the same byte at two places ("smuggler" of defparam, its exhaustive and its double
-/// list). A length is beside it, which ends before what the chunks hide.
+/// Each byte that is no visible ASCII at each place of a line, and the same byte at two places ("smuggler" of defparam,
+/// its exhaustive and its double list). A length is beside it, which ends before what the chunks hide.
 fn every_byte() -> Vec<Attack> {
     let bytes = (1..=0x20).chain(0x7f..=0xff_u8);
     let lines = bytes.flat_map(|byte| {
@@ -57,7 +58,8 @@ fn every_byte() -> Vec<Attack> {
         .collect()
 }
 
-/// Letters that are left out, encoded, or have a sign above them (both "smuggler" and "http-request-smuggler"). Some are just other fields.
+/// Letters that are left out, encoded, or have a sign above them (both "smuggler" and "http-request-smuggler"). Some
+/// are just other fields.
 fn letters() -> Vec<Attack> {
     let length = format!("Content-Length: {}\r\n", hidden().len());
     let beside = |line: &[u8]| post([length.as_bytes(), line].concat(), hidden());
@@ -76,8 +78,9 @@ fn letters() -> Vec<Attack> {
     odd.into_iter().chain(other).collect()
 }
 
-/// Lines that one reader takes for a field and another for none ("http-request-smuggler" of PortSwigger: its permutations and its search for
-/// discrepancies of 2025; "HTTP Request Smuggling in 2020" by Klein). Whoever sees the field reads another request than who does not.
+/// Lines that one reader takes for a field and another for none ("http-request-smuggler" of PortSwigger: its
+/// permutations and its search for discrepancies of 2025; "HTTP Request Smuggling in 2020" by Klein). Whoever sees the
+/// field reads another request than who does not.
 fn hidden_fields() -> Vec<Attack> {
     let content = hidden();
     let length = content.len().to_string();
@@ -168,8 +171,9 @@ fn first_lines() -> Vec<Attack> {
         .collect()
 }
 
-/// What Connection names is for the next hop only, but not what the message cannot be read without: a proxy that takes it out makes content a
-/// request ("hop" of http-request-smuggler; "Abusing HTTP hop-by-hop request headers" by Davison, 2019).
+/// What Connection names is for the next hop only, but not what the message cannot be read without: a proxy that takes
+/// it out makes content a request ("hop" of http-request-smuggler; "Abusing HTTP hop-by-hop request headers" by
+/// Davison, 2019).
 fn fields_named_in_connection() -> Vec<Attack> {
     let named = [
         "Content-Length",
@@ -190,9 +194,10 @@ fn fields_named_in_connection() -> Vec<Attack> {
         .collect()
 }
 
-/// Chunks of which one reader finds the end of a line, or of a chunk, where another does not, made so that both go on to a proper end, and only one of
-/// them finds the hidden request ("Funky chunks" by Weikop, 2025: TERM.EXT, EXT.TERM, TERM.SPILL, SPILL.TERM, ONE.TWO and so on; in products
-/// CVE-2025-55315, CVE-2025-58056, CVE-2025-43859, CVE-2025-22871).
+/// Chunks of which one reader finds the end of a line, or of a chunk, where another does not, made so that both go on
+/// to a proper end, and only one of them finds the hidden request ("Funky chunks" by Weikop, 2025: TERM.EXT, EXT.TERM,
+/// TERM.SPILL, SPILL.TERM, ONE.TWO and so on; in products CVE-2025-55315, CVE-2025-58056, CVE-2025-43859,
+/// CVE-2025-22871).
 fn forked_chunks() -> Vec<Attack> {
     forked_contents().iter().map(|content| chunked("funky chunks", content)).collect()
 }
@@ -218,8 +223,8 @@ pub(super) fn forked_contents() -> Vec<String> {
     contents
 }
 
-/// Two sizes, one behind the other. With the one, the hidden request is content; with the other it stands behind the end. `zeros` are digits that may
-/// be taken for the end of the chunk before.
+/// Two sizes, one behind the other. With the one, the hidden request is content; with the other it stands behind the
+/// end. `zeros` are digits that may be taken for the end of the chunk before.
 fn fork(is_hidden_first: bool, zeros: usize) -> String {
     let short = "AAAABBBBCCCC\r\n0\r\n\r\n";
     let (inner, all) = (12, short.len() + hidden().len());
@@ -228,7 +233,8 @@ fn fork(is_hidden_first: bool, zeros: usize) -> String {
     format!("{zeros}{first:02x}\r\n{second:02x}\r\n{short}{}\r\n0\r\n\r\n", hidden())
 }
 
-/// What has been found in servers and proxies with the HTTP Garden (Kallus and Anantharaman, 2024), as far as it is not in the lists beside.
+/// What has been found in servers and proxies with the HTTP Garden (Kallus and Anantharaman, 2024), as far as it is not
+/// in the lists beside.
 fn garden() -> Vec<Attack> {
     let size = hidden().len();
     let sizes = [
@@ -299,7 +305,8 @@ fn trailer_like_a_request() -> Attack {
     one_request("a trailer like a request", post("Transfer-Encoding: chunked", content))
 }
 
-/// Methods whose content somebody does not expect ("TE.0" by Arnolfo and others, 2024; "CL.0", Kettle, 2022; T-Reqs by Jabiyev and others, 2021).
+/// Methods whose content somebody does not expect ("TE.0" by Arnolfo and others, 2024; "CL.0", Kettle, 2022; T-Reqs by
+/// Jabiyev and others, 2021).
 fn methods_with_content() -> Vec<Attack> {
     let methods = ["OPTIONS", "DELETE", "PUT", "PATCH", "PROPFIND"];
     let length = format!("Content-Length: {}", hidden().len());

@@ -1,8 +1,8 @@
 //! What a kernel that works by completion brings: mostly bytes, which go straight on to the node.
 //!
 //! A session of TLS stands in the transport, and takes its bytes from the socket. Only a transport without one is
-//! [clear](crate::transport::Transport::is_clear), so that bytes may pass by it; those of the others are kept in the socket, and received
-//! from there as if the kernel had been asked.
+//! [clear](crate::transport::Transport::is_clear), so that bytes may pass by it; those of the others are kept in the
+//! socket, and received from there as if the kernel had been asked.
 
 use breme_node::{CloseReason, ConnectionId, Node};
 use breme_sys::Stamp;

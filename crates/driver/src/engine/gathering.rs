@@ -1,8 +1,9 @@
 //! Small sends that leave together, where the port gathers them.
 //!
-//! The order of a connection's bytes is kept by one rule: it has at most one send among those that were gathered, and whatever else
-//! concerns its sending lets them leave first. What did not leave is known when that returns, and is queued before anything else is
-//! sent. With TLS that is also the order of records: what a session says by itself leaves behind what was sealed before it.
+//! The order of a connection's bytes is kept by one rule: it has at most one send among those that were gathered, and
+//! whatever else concerns its sending lets them leave first. What did not leave is known when that returns, and is
+//! queued before anything else is sent. With TLS that is also the order of records: what a session says by itself
+//! leaves behind what was sealed before it.
 
 use std::ops::Range;
 
@@ -19,8 +20,8 @@ const SEALED_BYTES_MAX: usize = 15 * 1024;
 const PIECES_MAX: usize = 4;
 
 impl<N: Node, P: Port> Engine<N, P> {
-    /// Puts a send aside, to leave with those of other connections. A connection has at most one there: the one before must have
-    /// [left](Self::send_gathered).
+    /// Puts a send aside, to leave with those of other connections. A connection has at most one there: the one before
+    /// must have [left](Self::send_gathered).
     pub(super) fn gather(&mut self, log: Log<'_>, range: Range<usize>, id: ConnectionId) -> bool {
         if !P::GATHERS || range.len() > PIECES_MAX || !range.clone().all(|index| log.is_memory(index)) {
             return false;
@@ -82,8 +83,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.handle_unsent();
     }
 
-    /// What did not leave of the sends that were gathered waits like any other. To be called when the port has submitted,
-    /// before anything else.
+    /// What did not leave of the sends that were gathered waits like any other. To be called when the port has
+    /// submitted, before anything else.
     pub(crate) fn handle_unsent(&mut self) {
         while let Some((id, unsent)) = self.port.next_unsent() {
             let Some(connection) = self.table.get_mut(id) else { continue };

@@ -1,7 +1,7 @@
 //! Handshakes of TLS: from a connection that is there to one that the node is told of.
 //!
-//! Until then the node knows nothing of it. Each handshake has a bound of time, and an end of the program waits for those that were begun, for a
-//! moment, since after a node has been told to stop nothing new may come to it.
+//! Until then the node knows nothing of it. Each handshake has a bound of time, and an end of the program waits for
+//! those that were begun, for a moment, since after a node has been told to stop nothing new may come to it.
 
 use breme_node::{
     CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, Node, TlsClientId, TlsFailure,

@@ -49,7 +49,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.end_if_broken(id);
     }
 
-    /// What receiving has left to be sent, a ticket or an answer to a change of keys, and what has not left with anything of the node's.
+    /// What receiving has left to be sent, a ticket or an answer to a change of keys, and what has not left with
+    /// anything of the node's.
     fn send_pending(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.queue.is_none() && connection.transport.pending_bytes() > 0 {

@@ -14,10 +14,11 @@ use super::poll;
 use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
 use crate::control::{Control, Counters, Stop};
 
-/// Threads that are rung at a time so that they hear of a crowd. A thread whose client is idle sleeps, and must be woken to let it go; but to
-/// wake a whole large pool for one that waits would cost those that work their processors.
+/// Threads that are rung at a time so that they hear of a crowd. A thread whose client is idle sleeps, and must be
+/// woken to let it go; but to wake a whole large pool for one that waits would cost those that work their processors.
 const CALLED_AT_A_TIME: usize = 16;
-/// After how long the next ones are rung, if the crowd is still there. Also where crowds come and go all the time, no more are woken than that.
+/// After how long the next ones are rung, if the crowd is still there. Also where crowds come and go all the time, no
+/// more are woken than that.
 const CALLING_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Acceptor {

@@ -77,7 +77,8 @@ impl Handoff {
         self.ring(idle);
     }
 
-    /// Takes a connection to serve; if there is none, the thread will be rung. `was_busy`: it has served the one that it took before.
+    /// Takes a connection to serve; if there is none, the thread will be rung. `was_busy`: it has served the one that
+    /// it took before.
     pub(super) fn take(&self, shard: ShardId, was_busy: bool) -> Option<(OwnedFd, Accepted)> {
         let mut state = lock(&self.state);
         state.idle.retain(|&idle| idle != shard);

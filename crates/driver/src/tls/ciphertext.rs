@@ -1,6 +1,7 @@
 //! Ciphertext on its way out: sealed behind what is there, sent from the front.
 
-/// Ciphertext on its way out. The memory behind its end is kept as it is, so that it need not be cleared for each record.
+/// Ciphertext on its way out. The memory behind its end is kept as it is, so that it need not be cleared for each
+/// record.
 #[derive(Debug, Default)]
 pub(crate) struct Ciphertext {
     bytes: Vec<u8>,

@@ -6,8 +6,8 @@ use breme_node::TlsClientId;
 
 use super::client::ClientTls;
 
-/// The clients of TLS that nodes may name, by their places. Copies share the list; nothing leaves it, but one may come in another's place. It is looked at when a handshake
-/// begins.
+/// The clients of TLS that nodes may name, by their places. Copies share the list; nothing leaves it, but one may come
+/// in another's place. It is looked at when a handshake begins.
 #[derive(Clone, Debug, Default)]
 pub struct TlsClients(Arc<RwLock<Vec<Arc<ClientTls>>>>);
 

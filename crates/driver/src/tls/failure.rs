@@ -5,7 +5,8 @@ use std::fmt;
 use breme_node::TlsFailure;
 use rustls::{CertificateError, Error, InvalidMessage};
 
-/// Names the cause of an error. The words of rustls are for those who write clients; a user needs to know which of a few things to mend.
+/// Names the cause of an error. The words of rustls are for those who write clients; a user needs to know which of a
+/// few things to mend.
 pub(crate) fn failure_of(error: &Error) -> TlsFailure {
     match error {
         Error::InvalidCertificate(error) => certificate_failure(error),

@@ -86,10 +86,12 @@ pub enum Validity {
 }
 
 impl Identity {
-    /// Reads PEM, of which the key may be in the same file. The server's own certificate comes first, then those that lead to an authority.
+    /// Reads PEM, of which the key may be in the same file. The server's own certificate comes first, then those that
+    /// lead to an authority.
     ///
     /// # Errors
-    /// When one of them is missing or broken, or they do not fit; nothing is assumed of the authority, the time and the names.
+    /// When one of them is missing or broken, or they do not fit; nothing is assumed of the authority, the time and the
+    /// names.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
         let chain = certificates_of(certificates)?;
         let key = key_of(key)?;

@@ -7,8 +7,8 @@
 //!   trust.rs    ┘
 //! ```
 //!
-//! The protocol is `rustls`'; here it is put to use so that a driver needs no more buffers than without it: an idle connection holds its
-//! session and nothing else.
+//! The protocol is `rustls`'; here it is put to use so that a driver needs no more buffers than without it: an idle
+//! connection holds its session and nothing else.
 
 mod ciphertext;
 mod client;

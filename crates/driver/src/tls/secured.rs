@@ -1,8 +1,9 @@
 //! A session over a socket, whether that is asked for its bytes or they are brought.
 //!
-//! What is sealed leaves in one call where the kernel takes it; what it does not take waits here, at most one call's worth. What is opened
-//! goes straight to the caller's buffer; what does not fit into it waits here, at most one receipt's worth. Both are empty, and hold no memory, while
-//! the connection is idle: the places in which records are opened and sealed belong to the thread.
+//! What is sealed leaves in one call where the kernel takes it; what it does not take waits here, at most one call's
+//! worth. What is opened goes straight to the caller's buffer; what does not fit into it waits here, at most one
+//! receipt's worth. Both are empty, and hold no memory, while the connection is idle: the places in which records are
+//! opened and sealed belong to the thread.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -205,7 +206,8 @@ impl Secured {
         SCRATCH.with_borrow_mut(|scratch| {
             let incoming = &mut scratch.incoming;
             let partial = self.session.take_partial(&mut incoming[..SEALED_BYTES_MAX]);
-            // A whole record at least, so that each call gets on. What is left of a record is shorter than one, but for a handshake's.
+            // A whole record at least, so that each call gets on. What is left of a record is shorter than one, but for
+            // a handshake's.
             let room = wanted_bytes.saturating_sub(partial).clamp(SEALED_BYTES_MAX, RECEIVE_BYTES_MAX);
             let receipt = socket.receive(&mut incoming[partial..partial + room])?;
             let (count, intake) = match receipt {
@@ -238,7 +240,8 @@ impl Secured {
         true
     }
 
-    /// Seals some of the segments, and sends what is sealed in one call. What it takes of them has left as far as the caller is concerned.
+    /// Seals some of the segments, and sends what is sealed in one call. What it takes of them has left as far as the
+    /// caller is concerned.
     pub(crate) fn send(
         &mut self,
         socket: &mut Socket,
@@ -335,7 +338,8 @@ impl Secured {
         }
     }
 
-    /// Tells the peer that nothing more comes. Returns whether that has left; if not, it is to be called again when the kernel takes more.
+    /// Tells the peer that nothing more comes. Returns whether that has left; if not, it is to be called again when the
+    /// kernel takes more.
     pub(crate) fn end_sending(&mut self, socket: &mut Socket) -> Result<bool, CloseReason> {
         self.session.end_sending(&mut self.pending).map_err(CloseReason::Tls)?;
         match self.flush(socket) {

@@ -45,8 +45,8 @@ impl ResolvesServerCert for Current {
 impl ServerTls {
     /// A server of this identity that speaks one of `protocols` (ALPN; a client may also name none).
     ///
-    /// Sessions can be resumed: by tickets, whose keys change every few hours and are lost with the process, or, by clients of TLS 1.2 that take
-    /// none, from a bounded memory.
+    /// Sessions can be resumed: by tickets, whose keys change every few hours and are lost with the process, or, by
+    /// clients of TLS 1.2 that take none, from a bounded memory.
     ///
     /// # Errors
     /// When the operating system gives no random numbers.
@@ -62,8 +62,8 @@ impl ServerTls {
         Ok(Self { config: Arc::new(config), current, plaintext_answer: Bytes::new() })
     }
 
-    /// What is said to a client that begins with a letter, and so does not speak TLS but some protocol in the clear. Without it, such
-    /// a client gets an alert.
+    /// What is said to a client that begins with a letter, and so does not speak TLS but some protocol in the clear.
+    /// Without it, such a client gets an alert.
     #[must_use]
     pub fn answering_plaintext_with(mut self, answer: impl Into<Bytes>) -> Self {
         self.plaintext_answer = answer.into();

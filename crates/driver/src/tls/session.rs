@@ -1,12 +1,13 @@
 //! One session of TLS without I/O: ciphertext in, plaintext out, and the reverse.
 //!
-//! It owns no buffers but the beginning of a record that has not come whole. The caller lends the ciphertext that it has received, which is
-//! decrypted where it lies, and a place for what is to be sent. So the same session serves a driver by readiness and one by completion.
+//! It owns no buffers but the beginning of a record that has not come whole. The caller lends the ciphertext that it
+//! has received, which is decrypted where it lies, and a place for what is to be sent. So the same session serves a
+//! driver by readiness and one by completion.
 //!
-//! - Whatever is called may leave ciphertext to be sent: a flight of the handshake, tickets, an alert. It must leave before, or together
-//!   with, what is sealed later.
-//! - The end of the peer's sending is its close_notify (RFC 8446, 6.1). An end of the connection without one is a truncation, which only
-//!   the caller can see: [`Session::has_ended`].
+//! - Whatever is called may leave ciphertext to be sent: a flight of the handshake, tickets, an alert. It must leave
+//!   before, or together with, what is sealed later.
+//! - The end of the peer's sending is its close_notify (RFC 8446, 6.1). An end of the connection without one is a
+//!   truncation, which only the caller can see: [`Session::has_ended`].
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ use super::side::{Side, Step, Traffic};
 pub(crate) const RECORD_BYTES_MAX: usize = 16 * 1024;
 /// The most ciphertext of a record with its header (RFC 5246, 6.2.3; that of TLS 1.3 is shorter).
 pub(crate) const SEALED_BYTES_MAX: usize = RECORD_BYTES_MAX + 2048 + 5;
-/// The most ciphertext that waits for its rest: a record, or the messages of a handshake, of which chains of certificates are the longest.
+/// The most ciphertext that waits for its rest: a record, or the messages of a handshake, of which chains of
+/// certificates are the longest.
 const PARTIAL_BYTES_MAX: usize = 128 * 1024;
 
 /// The session of one connection.
@@ -85,8 +87,9 @@ impl Session {
         self.side.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Gives back the beginning of a record, into the front of `buffer`, so that what is received next can be put behind it and lent with
-    /// it in one piece. Returns its length; 0 if the buffer is too short, which costs a copy later and nothing else.
+    /// Gives back the beginning of a record, into the front of `buffer`, so that what is received next can be put
+    /// behind it and lent with it in one piece. Returns its length; 0 if the buffer is too short, which costs a copy
+    /// later and nothing else.
     pub(crate) fn take_partial(&mut self, buffer: &mut [u8]) -> usize {
         let length = self.partial.len();
         // Without room for more behind it, it would be of no use there.
@@ -98,8 +101,8 @@ impl Session {
         length
     }
 
-    /// Takes ciphertext, all of it; appends what it holds to `plaintext`, and what is to be sent because of it to `out`, also
-    /// when it fails: that is an alert for the peer.
+    /// Takes ciphertext, all of it; appends what it holds to `plaintext`, and what is to be sent because of it to
+    /// `out`, also when it fails: that is an alert for the peer.
     pub(crate) fn receive(
         &mut self,
         ciphertext: &mut [u8],

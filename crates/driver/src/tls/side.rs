@@ -76,7 +76,8 @@ impl Side {
         }
     }
 
-    /// After an error: puts what rustls still has to say, an alert, into `out`. While it has, it looks at no ciphertext.
+    /// After an error: puts what rustls still has to say, an alert, into `out`. While it has, it looks at no
+    /// ciphertext.
     pub(super) fn drain(&mut self, ciphertext: &mut [u8], out: &mut Ciphertext) {
         while self.wants_write() {
             if self.step(ciphertext, &mut Vec::new(), out).1.is_err() {

@@ -15,7 +15,8 @@ use super::identity::{IdentityError, certificates_of};
 /// Whose certificates count.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Those that these authorities have signed. A certificate that stands in the list itself counts too, also if it is an authority's.
+    /// Those that these authorities have signed. A certificate that stands in the list itself counts too, also if it is
+    /// an authority's.
     Authorities(Arc<Authorities>),
     /// Everybody's: nothing is checked but that the server has the key of the certificate that it shows.
     Everybody,
@@ -29,8 +30,8 @@ pub struct Authorities {
 }
 
 impl Trust {
-    /// The authorities that this machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` are heeded); if it knows none, those of Mozilla's list of
-    /// the day on which this program was built.
+    /// The authorities that this machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` are heeded); if it knows none,
+    /// those of Mozilla's list of the day on which this program was built.
     #[must_use]
     pub fn of_system() -> Self {
         let mut roots = RootCertStore::empty();
@@ -99,7 +100,8 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let Some(Known { chain, authorities }) = &self.known else { return Ok(ServerCertVerified::assertion()) };
         match chain.verify_server_cert(certificate, others, name, ocsp_response, now) {
-            // Many laboratories have a self-signed certificate that says of itself to be an authority's. Its time has been checked by then.
+            // Many laboratories have a self-signed certificate that says of itself to be an authority's. Its time has
+            // been checked by then.
             Err(Error::InvalidCertificate(error))
                 if is_authority_as_server(&error) && authorities.certificates.contains(certificate) =>
             {

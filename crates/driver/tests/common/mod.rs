@@ -33,7 +33,8 @@ pub fn kinds() -> impl Iterator<Item = Kind> {
 /// A test that waits longer for something than this has failed. Long, since a busy machine must not fail it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An address at which nobody listens, and that nobody else gets while the tests run: a socket that is bound to it and never listens keeps it.
+/// An address at which nobody listens, and that nobody else gets while the tests run: a socket that is bound to it and
+/// never listens keeps it.
 pub fn nobody() -> SocketAddr {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
     let keeping = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();

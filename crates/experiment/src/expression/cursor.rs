@@ -98,7 +98,8 @@ impl Cursor {
         self.characters[start..self.at].iter().collect()
     }
 
-    /// A name, bare (of the characters for which `is_part` holds) or in quotes, double or single; none if neither is next.
+    /// A name, bare (of the characters for which `is_part` holds) or in quotes, double or single; none if neither is
+    /// next.
     pub(super) fn take_name(
         &mut self,
         is_part: impl Fn(char) -> bool,

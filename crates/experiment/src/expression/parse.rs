@@ -120,7 +120,8 @@ impl<'a> Parser<'a> {
         Ok(condition)
     }
 
-    /// A parenthesis may begin a condition or a sum. What is read as a sum holds no condition, so that trying it first costs little.
+    /// A parenthesis may begin a condition or a sum. What is read as a sum holds no condition, so that trying it first
+    /// costs little.
     fn single(&mut self) -> Parsed<Condition> {
         let is_open = self.cursor.peek() == Some('(');
         let start = self.cursor.at();

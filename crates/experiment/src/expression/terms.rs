@@ -12,7 +12,8 @@ pub struct Measure {
 /// What can be measured in a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Quantity {
-    /// Of a workload: `mean`, `p50`, `p99.9`, `min`, `max`, `stdev` of the response time; with `service.` before it, of the service time. Seconds.
+    /// Of a workload: `mean`, `p50`, `p99.9`, `min`, `max`, `stdev` of the response time; with `service.` before it, of
+    /// the service time. Seconds.
     Time {
         /// Of the service time.
         is_service: bool,
@@ -33,7 +34,8 @@ pub enum Quantity {
     Answered,
     /// Of a workload: `failed`: failed requests.
     Failed,
-    /// Of a subject (or, with a workload's name, of the subject that this asks): `cpu`: CPU time per answered request of all workloads. Seconds.
+    /// Of a subject (or, with a workload's name, of the subject that this asks): `cpu`: CPU time per answered request
+    /// of all workloads. Seconds.
     CpuPerRequest,
     /// Of a subject: `cpu_share`: processors used.
     CpuShare,

@@ -2,8 +2,8 @@
 
 use super::terms::{Expression, Operation, Quantity, Unit};
 
-/// How a unit is written: its name, what it is a part of, the power of ten that leads to the base unit (so that `50 ms` is exactly the
-/// number that is nearest to 0.05), and a factor for those that are no power of ten.
+/// How a unit is written: its name, what it is a part of, the power of ten that leads to the base unit (so that `50 ms`
+/// is exactly the number that is nearest to 0.05), and a factor for those that are no power of ten.
 struct Written(&'static str, Unit, i32, f64);
 
 const WRITTEN: [Written; 17] = [
@@ -32,7 +32,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     WRITTEN.iter().map(|written| written.0)
 }
 
-/// A number with a unit as they are written; `is_rate` if `/s` follows. None if there is no such unit, or no rate of it.
+/// A number with a unit as they are written; `is_rate` if `/s` follows. None if there is no such unit, or no rate of
+/// it.
 pub(super) fn read(number: &str, name: &str, is_rate: bool) -> Option<(f64, Unit)> {
     let plain = Written("", Unit::Plain, 0, 1.0);
     let Written(_, unit, power, factor) =
@@ -137,8 +138,8 @@ impl Dimension {
     }
 }
 
-/// What an expression counts; none if it is a number without a unit (which goes with rates and bytes, but not with times, where a
-/// number alone may be meant in seconds or in milliseconds).
+/// What an expression counts; none if it is a number without a unit (which goes with rates and bytes, but not with
+/// times, where a number alone may be meant in seconds or in milliseconds).
 pub(super) fn dimension(expression: &Expression) -> Option<Dimension> {
     match expression {
         Expression::Number(_, Unit::Plain) => None,

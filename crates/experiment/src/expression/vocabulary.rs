@@ -88,7 +88,8 @@ impl Vocabulary {
         Err(ExpressionError { is_left_out, ..error })
     }
 
-    /// The same for a level that stands elsewhere; the fault's column is 1 if it is about the factor, and 2 if about the level.
+    /// The same for a level that stands elsewhere; the fault's column is 1 if it is about the factor, and 2 if about
+    /// the level.
     pub(crate) fn level_elsewhere(&self, factor: &str, level: &str) -> Result<(String, String), ExpressionError> {
         self.level((factor, Stretch { start: 0, end: 1 }), (level, Stretch { start: 1, end: 2 }))
     }

@@ -1,4 +1,5 @@
-//! What is wrong with an experiment file: the place, the line itself with a mark below it, and the likely remedy. All of it at once.
+//! What is wrong with an experiment file: the place, the line itself with a mark below it, and the likely remedy. All
+//! of it at once.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! Levels of factors, filled into the parts of the file that use them.
 //!
-//! A text that is nothing but `$crowd` or `$protocol.http` becomes the level's value, with its type; `${crowd}` inside a longer text
-//! becomes its text. What `${…}` is for the runner stays. A name that is neither is a fault. `$$` at the beginning of a text is one `$`.
+//! A text that is nothing but `$crowd` or `$protocol.http` becomes the level's value, with its type; `${crowd}` inside
+//! a longer text becomes its text. What `${…}` is for the runner stays. A name that is neither is a fault. `$$` at the
+//! beginning of a text is one `$`.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,8 @@ pub(crate) const OF_SUBJECT: [&str; 3] = ["url", "port", "folder"];
 const OF_ITSELF: [&str; 2] = ["port", "folder"];
 
 impl Levels<'_> {
-    /// The part with all levels filled in; `used` takes the factors that it names. What cannot be filled in is noted and left out.
+    /// The part with all levels filled in; `used` takes the factors that it names. What cannot be filled in is noted
+    /// and left out.
     pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, book: &mut Notebook) -> Option<Node> {
         let value = match &node.value {
             Value::Text(text) => return self.fill_text(text, &node.span, used, book),
@@ -68,7 +70,8 @@ impl Levels<'_> {
         }
     }
 
-    /// A text with `${…}` in it. That of a file that was read has no place of its own; faults are then at the place that names the file.
+    /// A text with `${…}` in it. That of a file that was read has no place of its own; faults are then at the place
+    /// that names the file.
     pub(crate) fn fill_within(
         &self,
         text: &str,

@@ -38,7 +38,8 @@ pub struct File {
     pub(crate) question: Option<String>,
     /// Anything else that readers of the report should know.
     pub(crate) notes: Option<String>,
-    /// The folder from which relative paths are seen, and which `${experiment}` stands for [default: that of this file].
+    /// The folder from which relative paths are seen, and which `${experiment}` stands for [default: that of this
+    /// file].
     pub(crate) folder: Option<String>,
     /// The systems under test, by name.
     #[schemars(with = "BTreeMap<String, Subject>")]
@@ -49,7 +50,8 @@ pub struct File {
     /// What is asked, by how many, when.
     #[schemars(with = "BTreeMap<String, Workload>")]
     pub(crate) workload: Ordered<Raw>,
-    /// What is varied: the name of a factor, and its levels. `"$NAME"` stands for the level, `"$NAME.SETTING"` for one of its settings.
+    /// What is varied: the name of a factor, and its levels. `"$NAME"` stands for the level, `"$NAME.SETTING"` for one
+    /// of its settings.
     #[schemars(with = "BTreeMap<String, Factor>")]
     pub(crate) factor: Ordered<At<Raw>>,
     /// How the trials are laid out.
@@ -101,12 +103,13 @@ pub(crate) const SECTIONS: [&str; 18] = [
     "file",
 ];
 
-/// A system under test. One of breme's own servers also takes its flags, with `_` for `-`: `lab = true`, `driver = "events"`.
+/// A system under test. One of breme's own servers also takes its flags, with `_` for `-`: `lab = true`,
+/// `driver = "events"`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Subject {
-    /// `site` (breme's own origin server), `command` (any program) or `external` (it runs already, somewhere) [default: `command` if there is a
-    /// command, `external` if there is a url].
+    /// `site` (breme's own origin server), `command` (any program) or `external` (it runs already, somewhere) [default:
+    /// `command` if there is a command, `external` if there is a url].
     pub(crate) kind: Option<At<String>>,
     /// Program and arguments; `${port}` is a free port, `${folder}` the folder of the trial's files.
     pub(crate) command: Option<At<Command>>,
@@ -118,7 +121,8 @@ pub struct Subject {
     pub(crate) prepare: Vec<Command>,
     /// Environment.
     pub(crate) environment: Ordered<Text>,
-    /// Names of free ports that it wants: `${port}` is that of the name `port`, `${port.NAME}` that of another [default: port].
+    /// Names of free ports that it wants: `${port}` is that of the name `port`, `${port.NAME}` that of another
+    /// [default: port].
     pub(crate) ports: Option<Vec<At<String>>>,
     /// How it is known to be ready [default: its port accepts connections].
     pub(crate) ready: Option<At<Ready>>,
@@ -128,7 +132,8 @@ pub struct Subject {
     pub(crate) metrics: Option<At<String>>,
     /// What it may use.
     pub(crate) limits: Option<Limits>,
-    /// On which processors it runs: `auto`, `all`, or a list such as `0,2-3` [default: auto, on its own where there are enough].
+    /// On which processors it runs: `auto`, `all`, or a list such as `0,2-3` [default: auto, on its own where there are
+    /// enough].
     pub(crate) cpus: Option<At<Text>>,
     /// When it is started anew: for each `block`, for each `trial`, or `never` [default: that of the design].
     pub(crate) restart: Option<RestartText>,
@@ -221,12 +226,13 @@ pub struct Path {
     pub(crate) headers: Ordered<Text>,
 }
 
-/// A load: what is asked, by how many, when. Without `requests` and `duration` it runs in the background of those that have an end, or for
-/// the design's duration.
+/// A load: what is asked, by how many, when. Without `requests` and `duration` it runs in the background of those that
+/// have an end, or for the design's duration.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
-    /// The path or the subject that its requests take [default: `$path` if there is a factor of this name, else the only path, else the only subject].
+    /// The path or the subject that its requests take [default: `$path` if there is a factor of this name, else the
+    /// only path, else the only subject].
     pub(crate) to: Option<At<String>>,
     /// Users of a closed loop, or connections of an open one [default: 10].
     pub(crate) connections: Option<Count>,
@@ -331,18 +337,20 @@ pub struct Design {
     pub(crate) seed: Option<Count>,
     /// How long the load of a trial runs, where no workload ends it by a number of requests [default: 10s].
     pub(crate) duration: Option<At<Time>>,
-    /// What is cut off at the beginning of a trial: `auto` (found in its time series), a time, or `none` [default: auto].
+    /// What is cut off at the beginning of a trial: `auto` (found in its time series), a time, or `none` [default:
+    /// auto].
     pub(crate) warm_up: Option<At<Text>>,
     /// When subjects are started anew: for each `block`, for each `trial`, or `never` [default: block].
     pub(crate) restart: Option<RestartText>,
-    /// What is done before each trial: `SUBJECT.ACTION`; `SUBJECT.restart` is always there, `SUBJECT.cache` where a proxy has a cache.
+    /// What is done before each trial: `SUBJECT.ACTION`; `SUBJECT.restart` is always there, `SUBJECT.cache` where a
+    /// proxy has a cache.
     pub(crate) reset: OneOrMany<At<String>>,
     /// Rest before each trial [default: 500ms].
     pub(crate) pause: Option<At<Time>>,
     /// How long the whole run may take: no block begins that would not end in time.
     pub(crate) budget: Option<At<Time>>,
-    /// Whether a combination is tried twice in each block, to see how much two trials of the same differ: true (the first combination),
-    /// false, or its levels [default: true].
+    /// Whether a combination is tried twice in each block, to see how much two trials of the same differ: true (the
+    /// first combination), false, or its levels [default: true].
     #[schemars(with = "Option<SameTwice>")]
     pub(crate) aa: Option<At<Raw>>,
     /// Differences below this do not matter [default: 2 %].
@@ -432,7 +440,8 @@ pub struct Model {
     pub(crate) leave_out: OneOrMany<At<Text>>,
     /// Mean time to think, for `mva` [default: that of the workload].
     pub(crate) think: Option<Time>,
-    /// What one request costs at each station, for `mva`: `["cpu(wiki)", "cpu(edge)"]` [default: cpu of every subject that is started].
+    /// What one request costs at each station, for `mva`: `["cpu(wiki)", "cpu(edge)"]` [default: cpu of every subject
+    /// that is started].
     #[serde(default)]
     pub(crate) demands: OneOrMany<At<String>>,
 }

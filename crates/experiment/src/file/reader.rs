@@ -1,5 +1,5 @@
-//! From the tree to the types of the file. A fault knows its key, so that the rest of its table can be read without it and what else
-//! is wrong is told at the same time.
+//! From the tree to the types of the file. A fault knows its key, so that the rest of its table can be read without it
+//! and what else is wrong is told at the same time.
 
 use std::fmt;
 

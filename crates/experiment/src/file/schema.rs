@@ -1,12 +1,14 @@
-//! The schema of experiment files, for editors. Most of it follows from the types of the file and their [forms](super::forms); what neither can say stands
-//! here: `"$FACTOR"` may stand wherever a number or a boolean stands.
+//! The schema of experiment files, for editors. Most of it follows from the types of the file and their
+//! [forms](super::forms); what neither can say stands here: `"$FACTOR"` may stand wherever a number or a boolean
+//! stands.
 
 use schemars::Schema;
 use serde_json::Value as Json;
 
 use super::File;
 
-/// The published schema of experiment files, for editors. Where a number or a boolean stands, a `"$FACTOR"` may stand as well.
+/// The published schema of experiment files, for editors. Where a number or a boolean stands, a `"$FACTOR"` may stand
+/// as well.
 #[must_use]
 pub fn schema() -> Schema {
     let mut schema = schemars::schema_for!(File);

@@ -1,5 +1,5 @@
-//! The file as a tree whose every part knows where it stands. Profiles are laid over it and levels are filled into it before it is
-//! understood, and what is wrong is still told with the place at which it was written.
+//! The file as a tree whose every part knows where it stands. Profiles are laid over it and levels are filled into it
+//! before it is understood, and what is wrong is still told with the place at which it was written.
 
 use std::fmt::Write;
 
@@ -69,7 +69,8 @@ impl Table {
         }
     }
 
-    /// Lays another table over this one: tables are joined, all else is replaced. What stands below `whole` is replaced as a whole.
+    /// Lays another table over this one: tables are joined, all else is replaced. What stands below `whole` is replaced
+    /// as a whole.
     pub(crate) fn lay_over(&mut self, over: &Self, whole: &[&str]) {
         for entry in &over.entries {
             let below = self.entries.iter_mut().find(|below| below.key == entry.key);

@@ -1,6 +1,7 @@
 //! The answer to the experiment's question, in a sentence, and what it rests on.
 //!
-//! Whoever reads one line reads this one. So it says what is not known as plainly as what is, and that nothing counts where nothing does.
+//! Whoever reads one line reads this one. So it says what is not known as plainly as what is, and that nothing counts
+//! where nothing does.
 
 use crate::judge::question::Question;
 use crate::judge::words::count;
@@ -87,8 +88,8 @@ fn without_end(text: &str) -> &str {
     text.trim().trim_end_matches(['.', '!', '?'])
 }
 
-/// The search's finding, or the most telling comparison of the first measure; words before numbers among the factors, since that a larger
-/// load is slower is no news.
+/// The search's finding, or the most telling comparison of the first measure; words before numbers among the factors,
+/// since that a larger load is slower is no news.
 fn from_what_was_seen(question: &Question, judgement: &Judgement) -> String {
     if let Some(found) = judgement.searches.iter().find(|search| search.holds_at.is_some() || search.fails_at.is_some())
     {

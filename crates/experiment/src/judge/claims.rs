@@ -41,8 +41,9 @@ impl Claim {
         [self.left.measures(), self.right.measures()].concat()
     }
 
-    /// The combinations of the levels that it leaves open; one without levels if it leaves none open. A combination at which both sides
-    /// would be the same thing is left out: `mean(user) [path=cached] < mean(user)` is about the other paths.
+    /// The combinations of the levels that it leaves open; one without levels if it leaves none open. A combination at
+    /// which both sides would be the same thing is left out: `mean(user) [path=cached] < mean(user)` is about the other
+    /// paths.
     pub(crate) fn cases(&self, factors: &[Factor]) -> Vec<Levels> {
         let measured = self.measured();
         let is_open =

@@ -1,8 +1,8 @@
 //! Every pair of levels of every factor, the other factors being equal.
 //!
-//! Nobody claimed these beforehand, and there are many: of twenty of pure chance, one would be called different. So they are corrected for their
-//! number, all of an experiment together, by their false discovery rate: of those that are called different, one in twenty is not. Where
-//! nothing differs, that is the chance that anything is called so.
+//! Nobody claimed these beforehand, and there are many: of twenty of pure chance, one would be called different. So
+//! they are corrected for their number, all of an experiment together, by their false discovery rate: of those that are
+//! called different, one in twenty is not. Where nothing differs, that is the chance that anything is called so.
 
 use breme_stats::false_discovery_rates;
 
@@ -45,10 +45,12 @@ pub(crate) fn compare_levels(question: &Question, seen: &Seen, floors: &Floors) 
     (comparisons, left_out)
 }
 
-/// Takes back what so many comparisons may well find by chance. Where all blocks are the same on both sides nothing was asked.
+/// Takes back what so many comparisons may well find by chance. Where all blocks are the same on both sides nothing was
+/// asked.
 ///
-/// Ranks of six blocks cannot be less likely than 1 in 32, however large the difference is, and that is too often for many comparisons. As for hypotheses, the
-/// chances are Student's then, of the logarithms; the interval by ranks must leave "no difference" out besides.
+/// Ranks of six blocks cannot be less likely than 1 in 32, however large the difference is, and that is too often for
+/// many comparisons. As for hypotheses, the chances are Student's then, of the logarithms; the interval by ranks must
+/// leave "no difference" out besides.
 fn correct_for_number(comparisons: &mut [Comparison], confidence: f64) {
     let asks = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
     let asked: Vec<&mut Comparison> = comparisons.iter_mut().filter(|comparison| asks(&comparison.effect)).collect();

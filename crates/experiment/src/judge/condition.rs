@@ -7,8 +7,8 @@ use crate::record::{TrialEnd, TrialRecord};
 
 /// Whether the trial meets the condition; none if it does not count, or lacks what would decide it.
 ///
-/// A trial in which the subject failed meets every condition for failure: it was loaded until it broke. One in which the generator failed
-/// says nothing. It need not have come to rest: overload never does.
+/// A trial in which the subject failed meets every condition for failure: it was loaded until it broke. One in which
+/// the generator failed says nothing. It need not have come to rest: overload never does.
 #[must_use]
 pub fn is_met(condition: &Condition, record: &TrialRecord) -> Option<bool> {
     if let TrialEnd::Failed { who, .. } = &record.end {

@@ -1,7 +1,8 @@
 //! How two things differ over the blocks.
 //!
-//! Both sides are computed within each block, so that what all trials of a block have in common falls out. They are compared as a ratio, on
-//! logarithms; as a difference where a side is not positive, since a ratio to nothing has no sense.
+//! Both sides are computed within each block, so that what all trials of a block have in common falls out. They are
+//! compared as a ratio, on logarithms; as a difference where a side is not positive, since a ratio to nothing has no
+//! sense.
 
 use breme_stats::{hodges_lehmann, signed_rank_p};
 
@@ -44,7 +45,8 @@ pub(crate) fn pairs_between(seen: &Seen, expression: &Expression, left: &Levels,
     seen.blocks_of(left).filter_map(pair).collect()
 }
 
-/// What the pairs show. `equal_within` is a share, also where the effect turns out to be a difference: then it is one of the right side.
+/// What the pairs show. `equal_within` is a share, also where the effect turns out to be a difference: then it is one
+/// of the right side.
 pub(crate) fn effect_of(pairs: Vec<BlockPair>, confidence: f64, equal_within: f64) -> Effect {
     let blocks = put_together(pairs);
     let scale = scale_of(&blocks);

@@ -1,16 +1,20 @@
 //! Hypotheses: supported, refuted, practically equal, or undecided and by how much.
 //!
-//! A claim that leaves levels open must hold at each of them. Each combination is a case with its own interval; the claim is supported when
-//! every case is (an intersection–union test: no correction is needed, since the least sure case decides), and refuted when a case is,
-//! corrected for the number of cases that could have been it. Over the hypotheses of an experiment the chances are corrected by Holm.
+//! A claim that leaves levels open must hold at each of them. Each combination is a case with its own interval; the
+//! claim is supported when every case is (an intersection–union test: no correction is needed, since the least sure
+//! case decides), and refuted when a case is, corrected for the number of cases that could have been it. Over the
+//! hypotheses of an experiment the chances are corrected by Holm.
 //!
-//! Six blocks cannot answer ten questions by ranks alone: the least chance that they can give, 1 in 64, is too much for a tenth of 5 %. Where that
-//! is so, the chances that are corrected come from Student's test; the interval of the ranks must leave "no difference" out all the same.
+//! Six blocks cannot answer ten questions by ranks alone: the least chance that they can give, 1 in 64, is too much for
+//! a tenth of 5 %. Where that is so, the chances that are corrected come from Student's test; the interval of the ranks
+//! must leave "no difference" out all the same.
 //!
-//! A claim with a direction is tested in the direction in which its values lean. Only one of its two answers can be wrong, so each is held
-//! against the whole level; the interval that is shown has both ends, and must leave "no difference" out besides.
+//! A claim with a direction is tested in the direction in which its values lean. Only one of its two answers can be
+//! wrong, so each is held against the whole level; the interval that is shown has both ends, and must leave "no
+//! difference" out besides.
 //!
-//! R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300 (intersection–union).
+//! R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300
+//! (intersection–union).
 
 mod saying;
 
@@ -68,7 +72,8 @@ struct Family {
 struct Sifted<'a> {
     hypothesis: &'a Hypothesis,
     cases: Vec<SiftedCase>,
-    /// How likely its cases were if the answer towards which they lean were wrong; none if nothing in it is left to chance.
+    /// How likely its cases were if the answer towards which they lean were wrong; none if nothing in it is left to
+    /// chance.
     chance: Option<f64>,
 }
 

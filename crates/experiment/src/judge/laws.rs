@@ -1,27 +1,31 @@
 //! Operational laws: what must hold whatever the system is.
 //!
-//! In a closed loop every user is either waiting for an answer, or thinking, or has an answer that waits to be read: `N = X·(R + Z + H)` (Little; the
-//! interactive response-time law). The last part, `H`, is the generator's own: a response time ends when its answer is in the socket, and the next
-//! begins when the generator has read it. Nothing is assumed about distributions. So where the law does not hold, something was measured wrongly: times
-//! that leave something out (coordinated omission), answers that were counted twice or not at all, users that did not run.
+//! In a closed loop every user is either waiting for an answer, or thinking, or has an answer that waits to be read:
+//! `N = X·(R + Z + H)` (Little; the interactive response-time law). The last part, `H`, is the generator's own: a
+//! response time ends when its answer is in the socket, and the next begins when the generator has read it. Nothing is
+//! assumed about distributions. So where the law does not hold, something was measured wrongly: times that leave
+//! something out (coordinated omission), answers that were counted twice or not at all, users that did not run.
 //!
-//! `H` by itself is told where it is large ([`HELD_SHARE_MAX`]): users gather before the bottleneck, and where most of them wait for the generator,
-//! the rate is its own. Response times are not touched by that.
+//! `H` by itself is told where it is large ([`HELD_SHARE_MAX`]): users gather before the bottleneck, and where most of
+//! them wait for the generator, the rate is its own. Response times are not touched by that.
 //!
-//! It is not asked where the record lacks a part of a user's time: the making of connections, if each request has its own or some were lost; the
-//! think times of a scenario's steps; where users think who have several requests under way, which wait for each other; and while the load changes.
+//! It is not asked where the record lacks a part of a user's time: the making of connections, if each request has its
+//! own or some were lost; the think times of a scenario's steps; where users think who have several requests under way,
+//! which wait for each other; and while the load changes.
 //!
-//! How well it must hold follows from what the window cuts: at either end each user has one request under way, of which a part lies outside, at most
-//! the longest; the mean of `n` think times (exponential at the most) scatters by `1 ÷ √n` of itself; and a window that begins with the load begins with
-//! connecting, for which [`CONNECTING_S`] is left to each user. [`OWN_SHARE`] is for what is rounded. Measured with the three drivers of the generator at
-//! full speed (1 to 1,000 connections, up to 128 deep): the law finds 99.5 to 100.3 % of the users with `H`, and 20 to 74 % without.
+//! How well it must hold follows from what the window cuts: at either end each user has one request under way, of which
+//! a part lies outside, at most the longest; the mean of `n` think times (exponential at the most) scatters by `1 ÷ √n`
+//! of itself; and a window that begins with the load begins with connecting, for which [`CONNECTING_S`] is left to each
+//! user. [`OWN_SHARE`] is for what is rounded. Measured with the three drivers of the generator at full speed (1 to
+//! 1,000 connections, up to 128 deep): the law finds 99.5 to 100.3 % of the users with `H`, and 20 to 74 % without.
 
 use breme_stats::queueing::interactive_users;
 
 use crate::judgement::LawCheck;
 use crate::record::{Purpose, TrialRecord, WorkloadRecord};
 
-/// What may always be missing, as a share of the users: histograms round up, and windows begin at the intervals of the time series.
+/// What may always be missing, as a share of the users: histograms round up, and windows begin at the intervals of the
+/// time series.
 pub const OWN_SHARE: f64 = 0.02;
 /// How long a user may take to connect, one after another.
 const CONNECTING_S: f64 = 100e-6;

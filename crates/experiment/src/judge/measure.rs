@@ -1,7 +1,7 @@
 //! The value of a measure in one trial, or the reason why there is none.
 //!
-//! A missing value is never a zero: a trial that failed, that the generator limited or that never came to rest says nothing, and whoever
-//! wonders why a block is missing gets the reason in words.
+//! A missing value is never a zero: a trial that failed, that the generator limited or that never came to rest says
+//! nothing, and whoever wonders why a block is missing gets the reason in words.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -61,7 +61,8 @@ pub enum Trust {
     Any,
 }
 
-/// Reads the measures of one trial. Each histogram is decoded once, whatever the number of quantiles that are asked for.
+/// Reads the measures of one trial. Each histogram is decoded once, whatever the number of quantiles that are asked
+/// for.
 pub struct Reader<'a> {
     record: &'a TrialRecord,
     trust: Trust,
@@ -183,7 +184,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Subjects are watched for the whole trial, so their use is divided by the answers of the whole trial, not of its steady part.
+/// Subjects are watched for the whole trial, so their use is divided by the answers of the whole trial, not of its
+/// steady part.
 fn answered_in_trial(workload: &WorkloadRecord) -> u64 {
     let by_status: u64 = workload.statuses.values().sum();
     by_status.max(workload.answered)

@@ -1,9 +1,9 @@
 //! Models: a law is fitted to the lower levels and must foretell the higher ones.
 //!
-//! Any curve fits the points that it was fitted to. What a model is worth shows at the levels that were kept from it, so its error there is
-//! what is reported. Growth (linear, Amdahl, the Universal Scalability Law) is fitted to the rate over the number of users; a queueing model
-//! (exact mean value analysis) is not fitted at all: it takes the processor time per request as the instruments saw it at low load, and
-//! says rate and response time for every number of users.
+//! Any curve fits the points that it was fitted to. What a model is worth shows at the levels that were kept from it,
+//! so its error there is what is reported. Growth (linear, Amdahl, the Universal Scalability Law) is fitted to the rate
+//! over the number of users; a queueing model (exact mean value analysis) is not fitted at all: it takes the processor
+//! time per request as the instruments saw it at low load, and says rate and response time for every number of users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -185,7 +185,8 @@ fn prediction_error(points: &[ModelPoint]) -> Option<f64> {
     error.is_finite().then_some(error)
 }
 
-/// The laws of growth. Every trial is a point. Rates scatter by a share of themselves, so each counts with 1 ÷ the square of its level's.
+/// The laws of growth. Every trial is a point. Rates scatter by a share of themselves, so each counts with 1 ÷ the
+/// square of its level's.
 fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, String> {
     let levels: Vec<growth::Level> = ladder
         .seen_by_fit()
@@ -254,8 +255,8 @@ fn error_in_words(outcome: &ModelOutcome) -> String {
     }
 }
 
-/// Mean value analysis from the demands at the levels that it may see. What the lowest level's time holds besides is a delay without a
-/// queue: the network, the generator.
+/// Mean value analysis from the demands at the levels that it may see. What the lowest level's time holds besides is a
+/// delay without a queue: the network, the generator.
 fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, String> {
     let stations = stations_of(ladder, processors)?;
     let lowest = ladder.rungs.first().ok_or("no level counts")?;
@@ -290,7 +291,8 @@ fn at(populations: &[Population], users: f64) -> Option<&Population> {
     populations.get(index)
 }
 
-/// A station for each demand. Processor time is spent on any of the machine's processors; of anything else there is one.
+/// A station for each demand. Processor time is spent on any of the machine's processors; of anything else there is
+/// one.
 fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, String> {
     let station = |(place, demand): (usize, &Expression)| {
         let seen = ladder.seen_by_fit().filter_map(|rung| rung.demands_s[place]);

@@ -1,8 +1,9 @@
 //! The noise floor: how much two trials of the same combination differ.
 //!
-//! Chance between blocks is in every interval already. What is not in it is whatever makes two trials of the *same thing* differ each time
-//! in the same direction: a place in the order, a port, a warm disk. The A/A pair shows it. So an effect counts only if it is larger than
-//! the one that was found where there is none ([`breme_stats::noise_floor`]: the farther end of its 50 % interval).
+//! Chance between blocks is in every interval already. What is not in it is whatever makes two trials of the *same
+//! thing* differ each time in the same direction: a place in the order, a port, a warm disk. The A/A pair shows it. So
+//! an effect counts only if it is larger than the one that was found where there is none ([`breme_stats::noise_floor`]:
+//! the farther end of its 50 % interval).
 
 use breme_stats::{FLOOR_CONFIDENCE, hodges_lehmann, noise_floor};
 
@@ -40,7 +41,8 @@ impl Floors {
         (Self { of }, shown)
     }
 
-    /// What an effect on these measures must exceed: the largest floor among them; none if none was measured on this scale.
+    /// What an effect on these measures must exceed: the largest floor among them; none if none was measured on this
+    /// scale.
     pub(crate) fn of(&self, measures: &[&Measure], scale: Scale) -> Option<f64> {
         let is_involved = |expression: &Expression| matches!(expression, Expression::Measured { measure, at } if at.is_empty() && measures.contains(&measure));
         self.largest(is_involved, scale)
@@ -57,8 +59,8 @@ impl Floors {
     }
 }
 
-/// How far apart two trials of the same thing may be taken to be: a ratio of at least 1, or a difference of at least 0. Both are the farther end
-/// of an interval of [`FLOOR_CONFIDENCE`].
+/// How far apart two trials of the same thing may be taken to be: a ratio of at least 1, or a difference of at least 0.
+/// Both are the farther end of an interval of [`FLOOR_CONFIDENCE`].
 fn floor_of(effect: &Effect, scale: Scale) -> Option<f64> {
     match scale {
         Scale::Ratio => noise_floor(&effect.blocks.iter().map(|pair| (pair.left, pair.right)).collect::<Vec<_>>()),

@@ -59,8 +59,8 @@ pub struct Hypothesis {
     pub expect: String,
     /// The claim.
     pub claim: Claim,
-    /// Within what its two sides count as equal. None: the experiment's; and nothing at all for `==` between what is counted and a number
-    /// (`pass(user) == 100 %`).
+    /// Within what its two sides count as equal. None: the experiment's; and nothing at all for `==` between what is
+    /// counted and a number (`pass(user) == 100 %`).
     pub equal_within: Option<f64>,
 }
 

@@ -1,9 +1,9 @@
 //! Two runs: is the later one worse?
 //!
-//! The runs had no blocks in common, so values are not paired: each run's blocks are one sample (Hodges and Lehmann's shift of two samples
-//! on logarithms, with the interval of the rank-sum test). A gate looks at many measures at once and must not cry wolf, so the chances
-//! are corrected by Holm over all rows whose measure has a better and a worse. Whatever else differs between the runs (machine, versions,
-//! plan) is in the difference too, and is told.
+//! The runs had no blocks in common, so values are not paired: each run's blocks are one sample (Hodges and Lehmann's
+//! shift of two samples on logarithms, with the interval of the rank-sum test). A gate looks at many measures at once
+//! and must not cry wolf, so the chances are corrected by Holm over all rows whose measure has a better and a worse.
+//! Whatever else differs between the runs (machine, versions, plan) is in the difference too, and is told.
 
 use breme_stats::{Estimate, VALUES_MAX, holm, rank_sum};
 use schemars::JsonSchema;
@@ -337,7 +337,8 @@ fn few(rows: &[Drafted], rules: &CompareRules) -> Option<String> {
         .then(|| format!("each run needs {needed} blocks at least for so many comparisons, there are {blocks}"))
 }
 
-/// The fewest blocks of each run with which so many comparisons can be sure: the ranks of two samples that do not overlap.
+/// The fewest blocks of each run with which so many comparisons can be sure: the ranks of two samples that do not
+/// overlap.
 fn blocks_each_min(comparisons: usize, confidence: f64) -> usize {
     let outside = (1.0 - confidence) / comparisons.max(1) as f64;
     // 2 ÷ the number of ways to choose n of 2n.

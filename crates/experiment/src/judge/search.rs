@@ -1,17 +1,21 @@
 //! The search for a failure point: the load at which a condition is first met.
 //!
-//! Plain bisection asks each level once and believes the answer; near the point the answer is a coin, and one wrong answer early sends
-//! all later ones to the wrong place. Here every trial is a **vote** about its level, and the point is where the fewest votes are on the
-//! wrong side of it. A wrong vote is outvoted by the next ones, whenever it came. The rules, in order:
+//! Plain bisection asks each level once and believes the answer; near the point the answer is a coin, and one wrong
+//! answer early sends all later ones to the wrong place. Here every trial is a **vote** about its level, and the point
+//! is where the fewest votes are on the wrong side of it. A wrong vote is outvoted by the next ones, whenever it came.
+//! The rules, in order:
 //!
 //! 1. go up, doubling, until a trial fails; a level counts as failed when failures lead by two;
 //! 2. halve the gap (on a logarithmic scale) until it is as narrow as was asked; both ends must lead by two;
-//! 3. confirm with longer trials: the lower end holds, the upper end fails, and the lower end holds again **right after** the upper one
-//!    has failed. If it does not, the system does not recover where it held before (hysteresis), and the search goes down until it does.
+//! 3. confirm with longer trials: the lower end holds, the upper end fails, and the lower end holds again **right
+//!    after** the upper one has failed. If it does not, the system does not recover where it held before (hysteresis),
+//!    and the search goes down until it does.
 //!
-//! The search is a function of the steps so far: nothing else is remembered, so a run that was killed goes on where it was.
+//! The search is a function of the steps so far: nothing else is remembered, so a run that was killed goes on where it
+//! was.
 //!
-//! After the ideas of MLRsearch (IETF BMWG): many short trials instead of one long one, a share of them may be wrong, both bounds are kept.
+//! After the ideas of MLRsearch (IETF BMWG): many short trials instead of one long one, a share of them may be wrong,
+//! both bounds are kept.
 
 mod votes;
 

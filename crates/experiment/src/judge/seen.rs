@@ -1,7 +1,7 @@
 //! What was seen: the value of every measure in every block at every combination of levels.
 //!
-//! Two trials of one combination in one block (the A/A pair) are one observation of that block, their mean: the block is the unit of
-//! evidence, and a combination that was run twice is merely known better.
+//! Two trials of one combination in one block (the A/A pair) are one observation of that block, their mean: the block
+//! is the unit of evidence, and a combination that was run twice is merely known better.
 
 use std::collections::BTreeMap;
 

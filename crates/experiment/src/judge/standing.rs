@@ -1,7 +1,8 @@
 //! Where an interval stands: beside "no difference", inside of what counts as equal, or on both sides of something.
 //!
-//! An effect is believed when its interval is as sure as was asked, leaves "no difference" out, **and** its centre lies beyond the noise
-//! floor. Six blocks are the fewest for 95 %: with five, even signs that all agree come up by chance once in sixteen times.
+//! An effect is believed when its interval is as sure as was asked, leaves "no difference" out, **and** its centre lies
+//! beyond the noise floor. Six blocks are the fewest for 95 %: with five, even signs that all agree come up by chance
+//! once in sixteen times.
 
 use breme_stats::{more_blocks, signed_rank_p_above, signed_rank_p_below, student_p_above, student_p_below};
 
@@ -82,7 +83,8 @@ impl<'a> Standing<'a> {
         p.unwrap_or(1.0)
     }
 
-    /// How many more blocks would probably tell on which side of "no difference" it lies, or that it makes none, whichever is sooner.
+    /// How many more blocks would probably tell on which side of "no difference" it lies, or that it makes none,
+    /// whichever is sooner.
     pub(crate) fn more_blocks(&self, confidence: f64) -> Option<u32> {
         let fewest = blocks_min(confidence).saturating_sub(self.values.len() as u32);
         let beside = more_blocks(&self.values, 0.0, confidence);
@@ -140,7 +142,8 @@ pub fn blocks_min(confidence: f64) -> u32 {
 pub(crate) enum Test {
     /// Ranks: nothing is assumed about the scatter. The least chance that `n` blocks can give is 1 ÷ 2ⁿ.
     Ranks,
-    /// Student's: where even that, times the number of questions, is above the level. Then no effect could ever be called sure, however large.
+    /// Student's: where even that, times the number of questions, is above the level. Then no effect could ever be
+    /// called sure, however large.
     Student,
 }
 

@@ -41,9 +41,9 @@ fn row(question: &Question, seen: &Seen, measure: &PlanMeasure, levels: &Levels)
     }
 }
 
-/// The interval of the median: the order statistics beyond which it lies too seldom (the sign test turned around). It asks nothing of the values
-/// but that they are of one kind, and it holds the median itself, which the interval of Walsh averages need not. Of fewer than six it is all of
-/// them; a single one has no spread that could be shown.
+/// The interval of the median: the order statistics beyond which it lies too seldom (the sign test turned around). It
+/// asks nothing of the values but that they are of one kind, and it holds the median itself, which the interval of
+/// Walsh averages need not. Of fewer than six it is all of them; a single one has no spread that could be shown.
 fn interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence) / 2.0;
     let count = sorted.len();
@@ -70,7 +70,8 @@ fn is_about(figure: &PublishedFigure, measure: &PlanMeasure, levels: &Levels) ->
 mod tests {
     use super::*;
 
-    /// The table of the sign test: of 6 to 8 values the range, of 9 to 11 the second from either end, of 20 the sixth, of 50 the eighteenth.
+    /// The table of the sign test: of 6 to 8 values the range, of 9 to 11 the second from either end, of 20 the sixth,
+    /// of 50 the eighteenth.
     #[test]
     fn the_interval_is_that_of_the_sign_test() {
         for (count, place) in [(2, 1), (6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (20, 6), (50, 18), (2_000, 956)] {

@@ -101,7 +101,8 @@ fn repeated(records: &[TrialRecord]) -> Option<String> {
     ))
 }
 
-/// How many trials there are of a kind, and the most frequent reasons; of what is measured and differs by numbers alone, the first.
+/// How many trials there are of a kind, and the most frequent reasons; of what is measured and differs by numbers
+/// alone, the first.
 fn reasons(kind: &str, records: &[&TrialRecord], of: impl Fn(&TrialRecord) -> Vec<String>) -> Option<String> {
     // Status 1 and status 2 are two reasons; 4 ms and 5 ms too late are one.
     let key = |reason: &str| if kind == FAILED { reason.to_owned() } else { without_numbers(reason) };

@@ -172,10 +172,12 @@ fn saying(quantity: Option<&Quantity>, measure: &str) -> Saying {
     }
 }
 
-/// "`cached` is 3.9 times (3.7–4.1) faster than `source`": a ratio left ÷ right that is known to be none of 1, as a sentence without its end.
+/// "`cached` is 3.9 times (3.7–4.1) faster than `source`": a ratio left ÷ right that is known to be none of 1, as a
+/// sentence without its end.
 ///
-/// Of times, the faster one is named first and the ratio is that of the longer time to the shorter: 30 % faster is what takes 1 ÷ 1.3 of
-/// the time, as 3.9 times faster is what takes 1 ÷ 3.9. Of amounts, the one with more is named first if it has twice as much.
+/// Of times, the faster one is named first and the ratio is that of the longer time to the shorter: 30 % faster is what
+/// takes 1 ÷ 1.3 of the time, as 3.9 times faster is what takes 1 ÷ 3.9. Of amounts, the one with more is named first
+/// if it has twice as much.
 pub(crate) fn different(
     quantity: Option<&Quantity>,
     measure: &str,
@@ -233,7 +235,8 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// What two texts have in common that say the same with other numbers: every trial is late by its own number of milliseconds.
+/// What two texts have in common that say the same with other numbers: every trial is late by its own number of
+/// milliseconds.
 pub(crate) fn without_numbers(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for c in text.chars() {

@@ -75,14 +75,15 @@ pub enum SearchLength {
 }
 
 impl Plan {
-    /// Every combination of levels, in the order of the file; the last factor changes first. A factor that has a range is not in it.
+    /// Every combination of levels, in the order of the file; the last factor changes first. A factor that has a range
+    /// is not in it.
     #[must_use]
     pub fn combinations(&self) -> &[Vec<(String, String)>] {
         &self.combinations
     }
 
-    /// All trials of the blocks, in the order in which they are run. Inside a block every order is equally likely, and so is every
-    /// place of the second trial of the A/A pair.
+    /// All trials of the blocks, in the order in which they are run. Inside a block every order is equally likely, and
+    /// so is every place of the second trial of the A/A pair.
     #[must_use]
     pub fn trials(&self) -> Vec<TrialKey> {
         if self.has_range() {
@@ -129,8 +130,8 @@ impl Plan {
         Ok(trial)
     }
 
-    /// The plan as a file of its own: the profile is laid over it and the files that it names stand in it, so that a run can go on
-    /// whatever became of the original. Reading it gives the same plan.
+    /// The plan as a file of its own: the profile is laid over it and the files that it names stand in it, so that a
+    /// run can go on whatever became of the original. Reading it gives the same plan.
     #[must_use]
     pub fn frozen(&self) -> String {
         self.document.frozen()

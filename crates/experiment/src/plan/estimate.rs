@@ -1,5 +1,6 @@
-//! How long a run will take, as far as that can be known before it. Of a load that ends by a number of requests only the number is known, and not
-//! how fast they will be answered: so that number is told beside the time, and nothing is made up in its place.
+//! How long a run will take, as far as that can be known before it. Of a load that ends by a number of requests only
+//! the number is known, and not how fast they will be answered: so that number is told beside the time, and nothing is
+//! made up in its place.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +16,8 @@ const TRIAL_TIME: Duration = Duration::from_millis(500);
 /// What a plan says of the time that it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// Loads that end by their time or follow a schedule, users who think, rests, starting and ending. The run is not much shorter.
+    /// Loads that end by their time or follow a schedule, users who think, rests, starting and ending. The run is not
+    /// much shorter.
     pub known: Duration,
     /// Requests that have to be answered beyond that time, those of one trial after those of another.
     pub requests: u64,

@@ -157,7 +157,8 @@ fn range(entry: &Entry, table: &Table, book: &mut Notebook) -> Option<LevelRange
     }
 }
 
-/// Every combination, the last factor changing first: for each factor, the index of its level. None if there are too many.
+/// Every combination, the last factor changing first: for each factor, the index of its level. None if there are too
+/// many.
 pub(super) fn combinations(factors: &[&FactorSpec]) -> Option<Vec<Vec<usize>>> {
     let count = factors.iter().try_fold(1_usize, |count, factor| count.checked_mul(factor.levels.len()))?;
     if count > COMBINATION_COUNT_MAX {

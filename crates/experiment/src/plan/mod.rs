@@ -5,8 +5,8 @@
 //!                                    └──► hypotheses, measures, published figures, models, search
 //! ```
 //!
-//! Every combination is resolved when the file is read, so that everything that is wrong is told at once and before anything is started.
-//! What a trial needs is resolved anew when it is its turn; the same text gives the same trial.
+//! Every combination is resolved when the file is read, so that everything that is wrong is told at once and before
+//! anything is started. What a trial needs is resolved anew when it is its turn; the same text gives the same trial.
 
 mod checked;
 mod document;

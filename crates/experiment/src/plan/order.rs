@@ -1,4 +1,5 @@
-//! The order of a run: a pure function of the plan and its seed, so that a run that was interrupted goes on where it was.
+//! The order of a run: a pure function of the plan and its seed, so that a run that was interrupted goes on where it
+//! was.
 
 use breme_base::Random;
 
@@ -9,7 +10,8 @@ const ORDER_STREAM: u64 = 0xE0E0_0000_0000_0001;
 const SUBJECT_STREAM: u64 = 0xE0E0_0000_0000_0002;
 const LOAD_STREAM: u64 = 0xE0E0_0000_0000_0003;
 
-/// The trials of a block, in the order in which they are run: each combination once, and `twice` twice. Without a seed they are in the order of the file.
+/// The trials of a block, in the order in which they are run: each combination once, and `twice` twice. Without a seed
+/// they are in the order of the file.
 pub(super) fn block(block: u32, combinations: usize, twice: Option<u32>, seed: Option<u64>) -> Vec<TrialKey> {
     let count = u32::try_from(combinations).unwrap_or(u32::MAX);
     let mut order: Vec<u32> = (0..count).chain(twice).collect();

@@ -455,8 +455,8 @@ impl Questions<'_> {
     }
 }
 
-/// Rate, times and errors of those who are looked at, the rate of those behind them, and what a request costs: the subject that is asked, where
-/// that is another one at other levels, so that they can be compared; else every subject.
+/// Rate, times and errors of those who are looked at, the rate of those behind them, and what a request costs: the
+/// subject that is asked, where that is another one at other levels, so that they can be compared; else every subject.
 fn standard_measures(resolved: &Resolved, asked_count: usize) -> Vec<PlanMeasure> {
     let time = |figure| Quantity::Time { is_service: false, figure };
     let mut measures = Vec::new();

@@ -1,4 +1,5 @@
-//! Reading an experiment: all of it is looked at, in every profile and at every combination of levels, before anything is said.
+//! Reading an experiment: all of it is looked at, in every profile and at every combination of levels, before anything
+//! is said.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Trials that are run again, at the end of their block.
 //!
-//! A trial that was INVALID or never came to rest leaves a hole in its block, and a few holes make a run undecided that had the time to
-//! decide. So it is tried again. What is repeated follows from **how** a trial went and never from what it measured, or the experimenter
-//! would be choosing among results:
+//! A trial that was INVALID or never came to rest leaves a hole in its block, and a few holes make a run undecided that
+//! had the time to decide. So it is tried again. What is repeated follows from **how** a trial went and never from what
+//! it measured, or the experimenter would be choosing among results:
 //!
 //! | a trial | is run again |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | never steady, and requests failed or the subject was started anew | no: that was the subject |
 //! | failed: a subject died, hung, or could not be started | no |
 //!
-//! A subject that never comes to rest must not make a run endless: each trial is repeated [`Plan::repeats`] times at most, and a combination of
-//! which [`IN_VAIN_MAX`] repeats in a row were in vain is repeated no more until one of its trials counts. A block is over when the next has
-//! begun: nothing of it is repeated then.
+//! A subject that never comes to rest must not make a run endless: each trial is repeated [`Plan::repeats`] times at
+//! most, and a combination of which [`IN_VAIN_MAX`] repeats in a row were in vain is repeated no more until one of its
+//! trials counts. A block is over when the next has begun: nothing of it is repeated then.
 
 use std::collections::BTreeMap;
 
@@ -80,8 +80,8 @@ impl Attempts {
         self.of_block.insert(record.key(), attempt);
     }
 
-    /// The next trial of this block to be run again, if no trial may be repeated more often than `repeats_max`: the one that was least often
-    /// repeated; of these, the one that was run first.
+    /// The next trial of this block to be run again, if no trial may be repeated more often than `repeats_max`: the one
+    /// that was least often repeated; of these, the one that was run first.
     #[must_use]
     pub fn next_repeat(&self, block: u32, repeats_max: u32) -> Option<Repeat> {
         if block != self.block {

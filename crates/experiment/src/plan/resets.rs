@@ -1,5 +1,5 @@
-//! What is done to subjects before each trial: `SUBJECT.ACTION`, where the action is one that the experiment describes, one that every server
-//! of the role knows, or a restart.
+//! What is done to subjects before each trial: `SUBJECT.ACTION`, where the action is one that the experiment describes,
+//! one that every server of the role knows, or a restart.
 
 use super::resolver::Resolver;
 use super::roles::{Role, RoleReset, Standing, key_of};

@@ -1,5 +1,6 @@
-//! What it takes to fill the levels of one combination into the parts of the file: the tree, the roles, the files that it names, and a book for all that
-//! is wrong. The parts themselves (`subject`, `workload`, `request`, `resolve`) are methods of it, each in its own file.
+//! What it takes to fill the levels of one combination into the parts of the file: the tree, the roles, the files that
+//! it names, and a book for all that is wrong. The parts themselves (`subject`, `workload`, `request`, `resolve`) are
+//! methods of it, each in its own file.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

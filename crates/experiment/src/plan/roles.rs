@@ -1,4 +1,5 @@
-//! This program's own servers as subjects: which there are, and which flags they take. The binary knows; the plan checks.
+//! This program's own servers as subjects: which there are, and which flags they take. The binary knows; the plan
+//! checks.
 
 use crate::file::fault::{Notebook, Span};
 use crate::file::tree::{Entry, Table, Value};
@@ -102,8 +103,9 @@ impl Role {
         arguments
     }
 
-    /// The token of a server with these arguments: the experiment's own before one that is drawn, and that only where a reset needs it
-    /// which the experiment does not describe itself. A configuration file may name another; no flag of ours may win over that.
+    /// The token of a server with these arguments: the experiment's own before one that is drawn, and that only where a
+    /// reset needs it which the experiment does not describe itself. A configuration file may name another; no flag of
+    /// ours may win over that.
     pub(super) fn token(&self, arguments: &[String], described: &[(String, ResetAction)]) -> AdminToken {
         if let Some(path) = value_of(TOKEN_FILE, arguments) {
             return AdminToken::File(path.to_owned());

@@ -1,4 +1,5 @@
-//! A workload of the file becomes the arguments of `breme load`, and what the runner and the judge must know of it besides.
+//! A workload of the file becomes the arguments of `breme load`, and what the runner and the judge must know of it
+//! besides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Experiments without a machine: a subject whose true times are known, noise of several kinds, and the records of its trials.
+//! Experiments without a machine: a subject whose true times are known, noise of several kinds, and the records of its
+//! trials.
 
 use std::collections::BTreeMap;
 
@@ -165,8 +166,8 @@ impl Experiment {
         self.run_restless(seed, truth_s, 0, |_, _| 0.0)
     }
 
-    /// The same where trials do not come to rest with a chance that depends on their levels and on their own error (the logarithm of a factor), and
-    /// are run again at the end of their block, by the rule of the laboratory.
+    /// The same where trials do not come to rest with a chance that depends on their levels and on their own error (the
+    /// logarithm of a factor), and are run again at the end of their block, by the rule of the laboratory.
     pub fn run_restless(
         &self,
         seed: u64,

@@ -97,7 +97,8 @@ fn quantile(errors: &mut [f64], share: f64) -> f64 {
     errors[((errors.len() - 1) as f64 * share) as usize]
 }
 
-/// A subject whose chance to fail grows with the load over some 10 %, and which fails once in twenty trials for no reason of its own.
+/// A subject whose chance to fail grows with the load over some 10 %, and which fails once in twenty trials for no
+/// reason of its own.
 #[test]
 fn noise_is_survived_where_plain_bisection_is_not() {
     let question = question(1.0, 4_096.0, false);

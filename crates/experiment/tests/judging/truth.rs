@@ -103,8 +103,8 @@ fn hypotheses_get_the_verdict_of_the_arithmetic() {
     assert!(right >= 40 * expectations.len() * 98 / 100, "{right}");
 }
 
-/// Eight claims at their very limit, judged together, by ranks (12 blocks) and by Student's test (6): the chance that any is called wrong is
-/// kept.
+/// Eight claims at their very limit, judged together, by ranks (12 blocks) and by Student's test (6): the chance that
+/// any is called wrong is kept.
 #[test]
 fn many_hypotheses_together_are_wrong_no_more_often_than_one() {
     let levels: Vec<String> = (0..9).map(|index| format!("v{index}")).collect();

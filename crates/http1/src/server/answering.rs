@@ -27,9 +27,9 @@ impl ServerConnection {
         }
     }
 
-    /// Begins the response: status line and the fields of framing and connection. `framing` is `Length`, `Chunked` (becomes
-    /// close-delimited for an HTTP/1.0 client) or `None` (no content: no length for 204, 304 and HEAD, else a length of 0).
-    /// `date` is the Date field's value, as [`http_date`](crate::http_date) writes it.
+    /// Begins the response: status line and the fields of framing and connection. `framing` is `Length`, `Chunked`
+    /// (becomes close-delimited for an HTTP/1.0 client) or `None` (no content: no length for 204, 304 and HEAD, else a
+    /// length of 0). `date` is the Date field's value, as [`http_date`](crate::http_date) writes it.
     ///
     /// Only for a request that was received and not yet answered, with a final status (200 to 999).
     pub fn respond<'o>(
@@ -58,7 +58,8 @@ impl ServerConnection {
         ResponseWriter { connection: self, fields: FieldWriter::resume(out) }
     }
 
-    /// Begins an interim response (1xx other than 101). None if the client would not understand it, or the final response was begun.
+    /// Begins an interim response (1xx other than 101). None if the client would not understand it, or the final
+    /// response was begun.
     pub fn interim<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> Option<FieldWriter<'o>> {
         debug_assert!((100..200).contains(&status) && status != 101, "interim: {status} is not an interim status");
         if self.exchange.is_http10 || self.answering != Answering::Due {
@@ -69,9 +70,9 @@ impl ServerConnection {
         Some(FieldWriter::resume(out))
     }
 
-    /// Begins the response with which this connection ceases to be one of HTTP: 101 to a request that
-    /// [asked for it](crate::RequestHead::asks_upgrade), or 2xx to CONNECT. What comes behind the request and what is sent behind this
-    /// head are the caller's.
+    /// Begins the response with which this connection ceases to be one of HTTP: 101 to a request that [asked for
+    /// it](crate::RequestHead::asks_upgrade), or 2xx to CONNECT. What comes behind the request and what is sent behind
+    /// this head are the caller's.
     pub fn begin_tunnel<'o>(&mut self, status: u16, out: &'o mut Vec<u8>) -> FieldWriter<'o> {
         debug_assert_eq!(self.answering, Answering::Due, "begin_tunnel: no request waits for an answer");
         push_status_line(out, status, false);
@@ -110,8 +111,8 @@ impl ServerConnection {
         }
     }
 
-    /// A client that waits for 100 may or may not send its content after another answer (RFC 9110, 10.1.1), and much unwanted
-    /// content costs more than a new connection.
+    /// A client that waits for 100 may or may not send its content after another answer (RFC 9110, 10.1.1), and much
+    /// unwanted content costs more than a new connection.
     fn decide_close(&mut self) {
         let Exchange { continue_due, rest_is_long, .. } = self.exchange;
         self.close |= self.receiving == Receiving::Content && (continue_due || rest_is_long);
@@ -143,8 +144,8 @@ impl ServerConnection {
         }
     }
 
-    /// Passes on a trailer of a chunked response behind its last [chunk](Self::chunk). Behind content that ends with the connection there is
-    /// no place for one.
+    /// Passes on a trailer of a chunked response behind its last [chunk](Self::chunk). Behind content that ends with
+    /// the connection there is no place for one.
     pub fn relay_trailer(&mut self, trailer: Field<'_>, out: &mut Vec<u8>) {
         match self.answering {
             Answering::Chunked => self.exchange.last_chunk.relay(trailer, out),
@@ -201,8 +202,8 @@ impl ServerConnection {
         }
     }
 
-    /// From now on answers say `Connection: close` (the server is stopping). A response whose head was begun before ends
-    /// the connection too, although it could not say so any more.
+    /// From now on answers say `Connection: close` (the server is stopping). A response whose head was begun before
+    /// ends the connection too, although it could not say so any more.
     pub fn close_after_this(&mut self) {
         self.close = true;
         if self.receiving == Receiving::Draining {

@@ -10,10 +10,10 @@ use crate::trailers::LastChunk;
 ///   receive ─► Head ─► (Content)* ─► End ─► respond … ─► receive the next
 /// ```
 ///
-/// Answers leave in the order of the requests because the next head is not read before the answer
-/// to this one is complete (`receive` says [`Progress::Blocked`](super::Progress::Blocked) and takes nothing). An answer may begin before the request's
-/// content has come. Content goes on to be reported until the answer is complete; what is left of it then is read into nothing,
-/// or the connection is closed.
+/// Answers leave in the order of the requests because the next head is not read before the answer to this one is
+/// complete (`receive` says [`Progress::Blocked`](super::Progress::Blocked) and takes nothing). An answer may begin
+/// before the request's content has come. Content goes on to be reported until the answer is complete; what is left of
+/// it then is read into nothing, or the connection is closed.
 #[derive(Debug, Default)]
 pub struct ServerConnection {
     // Small: it exists once for each idle connection. A test holds it to 64 bytes.
@@ -113,8 +113,8 @@ impl ServerConnection {
         self.answering != Answering::Nothing
     }
 
-    /// Whether the client sees that the answer under way is cut short if the connection ends now (RFC 9112, 8): its length or its last
-    /// chunk is missing. Of an answer that lasts until the connection ends, only a reset can tell.
+    /// Whether the client sees that the answer under way is cut short if the connection ends now (RFC 9112, 8): its
+    /// length or its last chunk is missing. Of an answer that lasts until the connection ends, only a reset can tell.
     #[must_use]
     pub fn answer_tells_its_end(&self) -> bool {
         matches!(self.answering, Answering::Length | Answering::Chunked)

@@ -22,7 +22,8 @@ pub enum Progress<'a, 'f> {
     },
     /// A request's head.
     Head {
-        /// The head. If it [has content](RequestHead::has_content), `Content` and `End` follow; else the request is complete.
+        /// The head. If it [has content](RequestHead::has_content), `Content` and `End` follow; else the request is
+        /// complete.
         head: RequestHead<'a, 'f>,
         /// Bytes used.
         taken: usize,
@@ -48,7 +49,8 @@ pub enum Progress<'a, 'f> {
     },
     /// The answer to the request before is not complete; nothing is used.
     Blocked,
-    /// The connection is over: the peer ended between two requests, or the last answer said `close`. Close it gracefully.
+    /// The connection is over: the peer ended between two requests, or the last answer said `close`. Close it
+    /// gracefully.
     Over,
 }
 

@@ -1,15 +1,16 @@
 //! Exchanges that are the same as one before, byte for byte.
 //!
-//! The same bytes have the same meaning wherever nothing that came before them on the connection changes it. Who has kept the head of a request that was
-//! judged here, and its answer, may then give that answer again without reading the head anew. This file says when that holds, and
-//! takes the connection past such an exchange as if it had read and answered it.
+//! The same bytes have the same meaning wherever nothing that came before them on the connection changes it. Who has
+//! kept the head of a request that was judged here, and its answer, may then give that answer again without reading the
+//! head anew. This file says when that holds, and takes the connection past such an exchange as if it had read and
+//! answered it.
 
 use super::connection::{Answering, Exchange, Receiving, ServerConnection};
 use crate::{Framing, Limits, RequestHead, Version};
 
 impl ServerConnection {
-    /// Whether what the next request means follows from its bytes alone: nothing of it was seen, the exchange before is complete, and
-    /// neither that one nor the number of requests makes the next one the connection's last.
+    /// Whether what the next request means follows from its bytes alone: nothing of it was seen, the exchange before is
+    /// complete, and neither that one nor the number of requests makes the next one the connection's last.
     #[inline]
     #[must_use]
     pub fn may_repeat(&self, limits: &Limits) -> bool {
@@ -21,9 +22,10 @@ impl ServerConnection {
             && self.request_count.saturating_add(1) < limits.requests_max
     }
 
-    /// Notes an exchange that was not read and answered here: its request stands byte for byte in the input, was received before on a
-    /// connection that [might repeat](Self::may_repeat) it, with the same limits, was [repeatable](RequestHead::is_repeatable), and left that
-    /// connection able to repeat it again; its answer is what was answered then, but for the date. Only while this connection may repeat.
+    /// Notes an exchange that was not read and answered here: its request stands byte for byte in the input, was
+    /// received before on a connection that [might repeat](Self::may_repeat) it, with the same limits, was
+    /// [repeatable](RequestHead::is_repeatable), and left that connection able to repeat it again; its answer is what
+    /// was answered then, but for the date. Only while this connection may repeat.
     #[inline]
     pub fn repeat_exchange(&mut self) {
         debug_assert!(self.receiving == Receiving::Head && self.answering == Answering::Nothing && !self.close);
@@ -33,8 +35,8 @@ impl ServerConnection {
 
 /// The two halves of an exchange, for those whose answer is not at hand when the request comes.
 impl ServerConnection {
-    /// Notes a request that was not read here; as [`repeat_exchange`](Self::repeat_exchange), but its answer is to follow. Not for HEAD, nor
-    /// for CONNECT.
+    /// Notes a request that was not read here; as [`repeat_exchange`](Self::repeat_exchange), but its answer is to
+    /// follow. Not for HEAD, nor for CONNECT.
     #[inline]
     pub fn repeat_request(&mut self) {
         debug_assert!(self.receiving == Receiving::Head && self.answering == Answering::Nothing && !self.close);
@@ -45,8 +47,8 @@ impl ServerConnection {
         self.receiving = Receiving::Complete;
     }
 
-    /// Whether the bytes of an answer follow from its status, fields and content alone: the request is complete, its method and version do not
-    /// change how it is answered, and the connection stays.
+    /// Whether the bytes of an answer follow from its status, fields and content alone: the request is complete, its
+    /// method and version do not change how it is answered, and the connection stays.
     #[inline]
     #[must_use]
     pub fn may_repeat_answer(&self) -> bool {
@@ -56,8 +58,9 @@ impl ServerConnection {
             && !(self.close || self.http10_only || is_head || is_connect || is_http10)
     }
 
-    /// Notes an answer that was not written here, to its last byte: its bytes are those that were written to another request on a connection
-    /// that [might repeat](Self::may_repeat_answer) them. Only while this connection may repeat them.
+    /// Notes an answer that was not written here, to its last byte: its bytes are those that were written to another
+    /// request on a connection that [might repeat](Self::may_repeat_answer) them. Only while this connection may repeat
+    /// them.
     #[inline]
     pub fn repeat_answer(&mut self) {
         debug_assert!(self.may_repeat_answer());
@@ -66,7 +69,8 @@ impl ServerConnection {
 }
 
 impl RequestHead<'_, '_> {
-    /// Whether the request is complete with its head, and in the version that all clients speak: only such ones are worth remembering.
+    /// Whether the request is complete with its head, and in the version that all clients speak: only such ones are
+    /// worth remembering.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.version == Version::Http11 && self.framing == Framing::None && !self.expects_continue

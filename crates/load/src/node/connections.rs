@@ -20,7 +20,8 @@ pub const PAUSE_MIN: Duration = Duration::from_millis(50);
 pub const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A shard tries a dead target no more often than this.
 pub const PAUSE_SPACING: Duration = Duration::from_millis(1);
-/// A server that announced the end of a connection is left this long to end it, so that the port stays busy on its side, not here.
+/// A server that announced the end of a connection is left this long to end it, so that the port stays busy on its
+/// side, not here.
 pub const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// The driver knows one server: that of the plan.
@@ -161,8 +162,8 @@ impl Load {
         self.open_count -= 1;
     }
 
-    /// The last answer said that the connection ends with it. The requests behind it were not processed (RFC 9112, 9.6): they go
-    /// out again on the next connection.
+    /// The last answer said that the connection ends with it. The requests behind it were not processed (RFC 9112,
+    /// 9.6): they go out again on the next connection.
     pub(super) fn close_announced(
         &mut self,
         now: Instant,

@@ -126,7 +126,7 @@ impl Load {
         }
     }
 
-    // ---- receiving ----------------------------------------------------------------------------------------------------------
+    // receiving
 
     /// Reads what has come, answer by answer. Tells how much was taken.
     pub(super) fn read(

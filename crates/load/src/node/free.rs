@@ -8,8 +8,8 @@ use breme_base::Instant;
 use crate::arrivals::{Arrival, Queue};
 use crate::run::Run;
 
-/// Where arrivals follow each other closely, a shard wakes for those together that come due within this time: waking costs more than
-/// sending.
+/// Where arrivals follow each other closely, a shard wakes for those together that come due within this time: waking
+/// costs more than sending.
 pub const TOGETHER_MAX: Duration = Duration::from_micros(30);
 /// That is where they are at most so far apart.
 const CLOSE: Duration = Duration::from_micros(25);

@@ -1,11 +1,13 @@
 //! The open loop: arrivals take free users when they are due.
 //!
-//! A shard with a free user takes the next arrival out of the run's [queue](crate::arrivals) ahead of time, and the user is kept for
-//! it. When it is due, its request is sent; one in each call, so that the instant of the call is that of the send. What comes due while no
-//! user of any shard is free waits in the queue; a user that becomes free takes the oldest at once.
+//! A shard with a free user takes the next arrival out of the run's [queue](crate::arrivals) ahead of time, and the
+//! user is kept for it. When it is due, its request is sent; one in each call, so that the instant of the call is that
+//! of the send. What comes due while no user of any shard is free waits in the queue; a user that becomes free takes
+//! the oldest at once.
 //!
-//! Before the schedule begins all connections are opened, for at most [`OPENING_MAX`]: else the first requests would be the only
-//! ones to wait for a handshake. Where each request has a connection of its own, it is opened when the request is due.
+//! Before the schedule begins all connections are opened, for at most [`OPENING_MAX`]: else the first requests would be
+//! the only ones to wait for a handshake. Where each request has a connection of its own, it is opened when the request
+//! is due.
 
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ pub const OPENING_MAX: Duration = Duration::from_secs(1);
 const SHED_PER_CALL: usize = 1_024;
 
 impl Load {
-    // ---- the beginning ------------------------------------------------------------------------------------------------------
+    // the beginning
 
     pub(super) fn begin_opening(&mut self, now: Instant) -> Instant {
         let epoch = self.run.begin_opening(now);
@@ -45,7 +47,7 @@ impl Load {
         }
     }
 
-    // ---- free users ---------------------------------------------------------------------------------------------------------
+    // free users
 
     /// The user has done what it had to do, or some of it: it may take an arrival.
     pub(super) fn become_free(&mut self, now: Instant, index: u32, actions: &mut Actions) {
@@ -131,11 +133,12 @@ impl Load {
         has_place && !user.window.is_full() && !user.in_session()
     }
 
-    // ---- arrivals -----------------------------------------------------------------------------------------------------------
+    // arrivals
 
     /// Begins the next arrival if it is due and a user is free for it, and takes the one after it.
     ///
-    /// At most one in each call, since its instant is that of the call. If the next is due as well, so is the node's deadline.
+    /// At most one in each call, since its instant is that of the call. If the next is due as well, so is the node's
+    /// deadline.
     #[inline]
     pub(super) fn dispatch(&mut self, now: Instant, actions: &mut Actions) {
         if self.open.is_some() && self.phase == Phase::Running && now < self.window_ends {
@@ -286,7 +289,7 @@ impl Load {
         }
     }
 
-    // ---- the end ------------------------------------------------------------------------------------------------------------
+    // the end
 
     /// Nothing more will come: who has nothing outstanding is done.
     fn retire_free(&mut self, now: Instant, actions: &mut Actions) {

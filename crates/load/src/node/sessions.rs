@@ -1,7 +1,8 @@
 //! Sessions: users that go through the steps of a scenario.
 //!
-//! A user in a session has work of its own, in an open loop too: the next step, after its time to think. A step that gets no answer, or
-//! whose answer lacks what is to be taken from it, ends the session; one that is not as expected does not.
+//! A user in a session has work of its own, in an open loop too: the next step, after its time to think. A step that
+//! gets no answer, or whose answer lacks what is to be taken from it, ends the session; one that is not as expected
+//! does not.
 
 use breme_base::Instant;
 

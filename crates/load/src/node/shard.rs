@@ -53,8 +53,9 @@ pub struct Load {
     pub(crate) window_ends: Instant,
     pub(crate) tally: Tally,
     pub(super) interval: Interval,
-    /// Times of those requests of the interval that left when they were due and whose answer came in one piece: they are response time,
-    /// service time and time to the first byte at once, and so most requests are recorded once and not three times.
+    /// Times of those requests of the interval that left when they were due and whose answer came in one piece: they
+    /// are response time, service time and time to the first byte at once, and so most requests are recorded once and
+    /// not three times.
     pub(super) prompt: Histogram,
     /// Which interval of the run it is, from 0.
     pub(super) interval_index: u64,

@@ -1,6 +1,8 @@
-//! Tunnels through a proxy to a server with TLS: the proxy is asked for one on each new connection (RFC 9110, 9.3.6), and TLS begins at its end.
+//! Tunnels through a proxy to a server with TLS: the proxy is asked for one on each new connection (RFC 9110, 9.3.6),
+//! and TLS begins at its end.
 //!
-//! All of it is a part of opening the connection: what a user waits for and what is told of it begin with the connection to the proxy.
+//! All of it is a part of opening the connection: what a user waits for and what is told of it begin with the
+//! connection to the proxy.
 
 use breme_base::Instant;
 use breme_http1::{ClientConnection, ClientProgress, FieldStorage, Method};

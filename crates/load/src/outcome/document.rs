@@ -28,8 +28,8 @@ pub struct Outcome {
     pub started_at_unix_s: u64,
     /// The same in nanoseconds.
     pub started_at_unix_ns: u64,
-    /// When the run began, by the monotonic clock (`CLOCK_MONOTONIC`) that all its instants are read from: so that what another process
-    /// of this machine has measured can be laid over it.
+    /// When the run began, by the monotonic clock (`CLOCK_MONOTONIC`) that all its instants are read from: so that what
+    /// another process of this machine has measured can be laid over it.
     pub started_at_monotonic_ns: u64,
     /// Whether the numbers say something about the server. If not, `invalid_reasons` say why.
     pub valid: bool,
@@ -41,13 +41,13 @@ pub struct Outcome {
     pub interrupted: bool,
     /// From the beginning to the last answer, or to the instant from which nothing new was sent, whichever came first.
     pub elapsed_ns: u64,
-    /// Of an open loop: requests (with a scenario, sessions) that were due, per second. A closed loop has no schedule: it offers
-    /// what it sends.
+    /// Of an open loop: requests (with a scenario, sessions) that were due, per second. A closed loop has no schedule:
+    /// it offers what it sends.
     pub offered_rate: f64,
     /// Answers per second.
     pub achieved_rate: f64,
-    /// How long requests waited for the generator: from the instant at which they were due, and a connection was free, to
-    /// their sending. Part of the response time, and no fault of the server.
+    /// How long requests waited for the generator: from the instant at which they were due, and a connection was free,
+    /// to their sending. Part of the response time, and no fault of the server.
     pub lateness: Lateness,
     /// What came of the schedule; none for a closed loop.
     pub open_loop: Option<OpenLoopSummary>,
@@ -55,7 +55,8 @@ pub struct Outcome {
     pub generator: GeneratorUse,
     /// Requests, by what became of them.
     pub requests: Requests,
-    /// Errors by kind, those that happened. `status` and `assertion` are of answered requests, the others of failed ones.
+    /// Errors by kind, those that happened. `status` and `assertion` are of answered requests, the others of failed
+    /// ones.
     pub errors: BTreeMap<String, u64>,
     /// Answers by status.
     pub statuses: BTreeMap<String, u64>,

@@ -26,7 +26,8 @@ pub struct ScenarioSummary {
     pub failed: u64,
     /// Sessions under way at the end.
     pub unfinished: u64,
-    /// From the instant at which the first request was due to the last answer, with the time to think, of sessions that did all steps.
+    /// From the instant at which the first request was due to the last answer, with the time to think, of sessions that
+    /// did all steps.
     pub session_time: TimeSummary,
 }
 

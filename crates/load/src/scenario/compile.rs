@@ -1,5 +1,5 @@
-//! From the file as it was read to [`Scenarios`]: names are looked up, templates and checks are compiled, groups of steps become jumps.
-//! What is wrong is told with its place.
+//! From the file as it was read to [`Scenarios`]: names are looked up, templates and checks are compiled, groups of
+//! steps become jumps. What is wrong is told with its place.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

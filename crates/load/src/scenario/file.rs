@@ -35,13 +35,15 @@ use toml::Spanned;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Where the requests go: http://HOST[:PORT], and a beginning that all paths have in common. A URL on the command line takes its place.
+    /// Where the requests go: http://HOST[:PORT], and a beginning that all paths have in common. A URL on the command
+    /// line takes its place.
     #[schemars(with = "Option<String>")]
     pub(crate) base: Option<Spanned<String>>,
-    /// `kept`: sessions that follow each other on a connection share it, as those of a proxy in front of many people do [default].
-    /// `new`: each session opens a connection of its own, and closes it at its end.
+    /// `kept`: sessions that follow each other on a connection share it, as those of a proxy in front of many people do
+    /// [default]. `new`: each session opens a connection of its own, and closes it at its end.
     pub(crate) connection: Option<ConnectionUse>,
-    /// Values that a session has from its beginning. A text may hold placeholders, which are drawn once for each session.
+    /// Values that a session has from its beginning. A text may hold placeholders, which are drawn once for each
+    /// session.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) variables: BTreeMap<Spanned<String>, Spanned<String>>,

@@ -128,7 +128,8 @@ pub(crate) fn push_number(number: u64, out: &mut Vec<u8>) {
     let _ = write!(out, "{number}");
 }
 
-/// Six bits a character; the two letters that stand twice in the alphabet are drawn again, so that all are equally likely.
+/// Six bits a character; the two letters that stand twice in the alphabet are drawn again, so that all are equally
+/// likely.
 fn push_random(length: usize, random: &mut Random, out: &mut Vec<u8>) {
     let end = out.len() + length;
     out.reserve(length);

@@ -1,8 +1,8 @@
 //! Looking at what belongs to a name, with minutes of what was there.
 //!
-//! **Young files.** A file may change twice within one tick of the file system's clock, and then nothing tells the second version from the first.
-//! So as long as a file changed less than [`YOUNG_SECONDS`] before it was read, its tag is weak (RFC 9110, 8.8.1), its date is not a
-//! strong validator (8.8.2.2), and its entry is made anew at every check.
+//! **Young files.** A file may change twice within one tick of the file system's clock, and then nothing tells the
+//! second version from the first. So as long as a file changed less than [`YOUNG_SECONDS`] before it was read, its tag
+//! is weak (RFC 9110, 8.8.1), its date is not a strong validator (8.8.2.2), and its entry is made anew at every check.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,8 @@ use crate::media_types;
 use crate::root::{Content, OpenError, Opened, Root, Stamp};
 use crate::settings::Settings;
 
-/// How long after its last change a file may still change unnoticed. The coarsest clocks of file systems tick in two seconds.
+/// How long after its last change a file may still change unnoticed. The coarsest clocks of file systems tick in two
+/// seconds.
 const YOUNG_SECONDS: u64 = 2;
 /// How often a file that changes while it is read is read again, before it is sent from where it is.
 const READ_ATTEMPTS_MAX: usize = 3;

@@ -9,8 +9,9 @@ use crate::counters::Source;
 use crate::familiar::{Answered, Moment};
 
 impl Turn<'_> {
-    /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no place in a
-    /// request's bytes is regarded here as it is on the usual way: the connection's state and limits, and what is counted.
+    /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no
+    /// place in a request's bytes is regarded here as it is on the usual way: the connection's state and limits, and
+    /// what is counted.
     #[inline]
     pub(super) fn repeat(&mut self, input: &[u8]) -> Option<usize> {
         if self.is_stopping || !self.connection.http.may_repeat(&self.shared.settings.limits) {

@@ -211,7 +211,8 @@ impl Turn<'_> {
         self.node.counts.bytes_downstream.add_many(bytes.len() as u64);
     }
 
-    /// Passes a trailer on to a client that has said that it takes them. The cache keeps none: who reads a stored answer gets it without.
+    /// Passes a trailer on to a client that has said that it takes them. The cache keeps none: who reads a stored
+    /// answer gets it without.
     fn pass_trailer(&mut self, key: ExchangeKey, trailer: Field<'_>) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
@@ -340,7 +341,8 @@ enum AnswerStep {
     Failed,
 }
 
-/// The last lines of an answer's head that brings the balancer's cookie. It is this client's alone: a cache in front of us must not give it to others.
+/// The last lines of an answer's head that brings the balancer's cookie. It is this client's alone: a cache in front of
+/// us must not give it to others.
 pub(super) fn write_affinity(cookie: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Set-Cookie: ");
     out.extend_from_slice(cookie.as_bytes());

@@ -163,7 +163,8 @@ impl Turn<'_> {
         let Some(client) = self.node.clients.get(client_key.index()) else { return Ok(()) };
         let accepts_trailers =
             self.node.exchanges.get(key.index()).is_some_and(|exchange| exchange.asked.accepts_trailers);
-        // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was left out.
+        // What is stored is found by the authority without what has no meaning in it, so upstream must not see what was
+        // left out.
         let scheme = self.shared.role.scheme_of(head.target, client.is_secured);
         let normalised = head
             .authority
@@ -175,7 +176,8 @@ impl Turn<'_> {
             Role::Reverse { host: HostRule::Upstream, .. } => None,
             Role::Reverse { host: HostRule::Keep, .. } | Role::Forward { .. } => asked,
         };
-        // What upstream is told must follow from the key: of what a forward proxy is asked, that is the target's scheme, however it was reached.
+        // What upstream is told must follow from the key: of what a forward proxy is asked, that is the target's
+        // scheme, however it was reached.
         let is_secured = scheme == Scheme::Https;
         let asker = Asker { address: &client.address, is_secured, is_trusted: client.is_trusted };
         let with_upgrade = self.shared.settings.upgrades && head.asks_upgrade && !asks_for_http2(head.fields);
@@ -259,7 +261,8 @@ impl Asked {
     }
 }
 
-/// What Max-Forwards is to be behind this proxy; none if that stays as it is. Only TRACE and OPTIONS count hops (RFC 9110, 7.6.2).
+/// What Max-Forwards is to be behind this proxy; none if that stays as it is. Only TRACE and OPTIONS count hops (RFC
+/// 9110, 7.6.2).
 fn hops_left(head: &RequestHead<'_, '_>) -> Result<Option<u64>, Failure> {
     if !matches!(head.method, Method::Trace | Method::Options) {
         return Ok(None);

@@ -13,8 +13,8 @@
 //!   any end ─────────► leave                     complete or not, once for each exchange: what was not completed is given up here
 //! ```
 //!
-//! An exchange may go on without its client (others read what it fetches), and one may never have had a client (a refresh in the background).
-//! How followers read is in `following`.
+//! An exchange may go on without its client (others read what it fetches), and one may never have had a client (a
+//! refresh in the background). How followers read is in `following`.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ use crate::request::is_for_others;
 use crate::shared::{Role, Shared};
 
 impl Turn<'_> {
-    /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a cache none becomes it.
+    /// Whether there is a cache. Requests that are [familiar](super::familiar) pass none of these hooks, so with a
+    /// cache none becomes it.
     pub(super) fn has_cache(&self) -> bool {
         self.shared.cache.is_some()
     }
@@ -280,7 +281,8 @@ impl Turn<'_> {
 }
 
 impl Role {
-    /// How the target is reached: by a forward proxy as the client wrote it; by a reverse one as the client has reached that.
+    /// How the target is reached: by a forward proxy as the client wrote it; by a reverse one as the client has reached
+    /// that.
     pub(super) fn scheme_of(&self, target: Target<'_>, is_secured: bool) -> Scheme {
         let is_https = match (self, target) {
             (Self::Forward { .. }, Target::Absolute { scheme, .. }) => scheme.eq_ignore_ascii_case("https"),

@@ -70,7 +70,8 @@ impl Turn<'_> {
         self.client(key).map_or(0, |client| client.http.request_count())
     }
 
-    /// Whether what has come may be read now. Content must have somewhere to go; a whole request must be answered before the next.
+    /// Whether what has come may be read now. Content must have somewhere to go; a whole request must be answered
+    /// before the next.
     fn may_read(&mut self, key: ClientKey) -> bool {
         let Some(client) = self.client(key) else { return false };
         let is_content = client.http.awaiting_content();
@@ -233,8 +234,9 @@ impl Turn<'_> {
         self.close_client(key, Close::Graceful);
     }
 
-    /// Others begin to wait for the places of those who are connected, or none does any more. Who asks for nothing counts as idle from the moment
-    /// at which it connected: browsers open spare connections, and whoever holds a place without a word would else hold it the longest.
+    /// Others begin to wait for the places of those who are connected, or none does any more. Who asks for nothing
+    /// counts as idle from the moment at which it connected: browsers open spare connections, and whoever holds a place
+    /// without a word would else hold it the longest.
     pub(super) fn handle_crowd(&mut self, is_crowded: bool) {
         let limits = &self.shared.settings.limits;
         let was_crowded = std::mem::replace(&mut self.node.is_crowded, is_crowded);
@@ -324,8 +326,8 @@ impl Turn<'_> {
 }
 
 impl super::tables::Client {
-    /// Whether another step may find something: bytes, the end of a content, or the end of the connection, which the client or an answer of the
-    /// proxy's own may have brought.
+    /// Whether another step may find something: bytes, the end of a content, or the end of the connection, which the
+    /// client or an answer of the proxy's own may have brought.
     fn wants_another_step(&self, ended: bool) -> bool {
         let is_over = ended || self.http.will_close();
         self.has_pending || self.http.awaiting_content() || (is_over && self.exchange.is_none())

@@ -107,8 +107,9 @@ impl Turn<'_> {
         self.go_on(client);
     }
 
-    /// A part of an answer is out, and its rest will never be: nothing may come behind it. Whole answers that were sent before it must arrive,
-    /// which a reset can prevent; but where only a reset cannot be taken for the answer's end, it must be one.
+    /// A part of an answer is out, and its rest will never be: nothing may come behind it. Whole answers that were sent
+    /// before it must arrive, which a reset can prevent; but where only a reset cannot be taken for the answer's end,
+    /// it must be one.
     pub(super) fn cut_answer(&mut self, client: ClientKey) {
         self.node.counts.answers_cut.add();
         let tells = self.client(client).is_some_and(|client| client.http.answer_tells_its_end());

@@ -1,12 +1,13 @@
 //! Requests that came before, byte for byte, and what was written for them.
 //!
-//! The answer to what was asked before begins with the same words until its date changes. So a shard keeps the heads of requests that came last
-//! ([`FamiliarRequests`]) with what was sent upstream for each, and the head of the last answer to it with what the client was told.
-//! Measured in instructions of this program on `events` (callgrind; reading anew → repeating): 16,900 → 5,400 for a request of 13 bytes and its
-//! answer.
+//! The answer to what was asked before begins with the same words until its date changes. So a shard keeps the heads of
+//! requests that came last ([`FamiliarRequests`]) with what was sent upstream for each, and the head of the last answer
+//! to it with what the client was told. Measured in instructions of this program on `events` (callgrind; reading anew →
+//! repeating): 16,900 → 5,400 for a request of 13 bytes and its answer.
 //!
-//! Nothing is decided here. A head becomes familiar after it was judged and written the usual way, if nothing but its bytes had a say in that; what
-//! has no place in its bytes (the client's address, its connection, the choice of an upstream) is regarded each time.
+//! Nothing is decided here. A head becomes familiar after it was judged and written the usual way, if nothing but its
+//! bytes had a say in that; what has no place in its bytes (the client's address, its connection, the choice of an
+//! upstream) is regarded each time.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use super::notes::Noted;
 use super::tables::{Asked, KnownKey};
 use crate::request::OwnLines;
 
-/// Heads that are kept at most; each has one place, and nothing that is known of it is longer than heads may be. Clients that say who they are (by a cookie)
-/// have heads of their own, so there is a place for many of them.
+/// Heads that are kept at most; each has one place, and nothing that is known of it is longer than heads may be.
+/// Clients that say who they are (by a cookie) have heads of their own, so there is a place for many of them.
 const SLOTS: usize = 1024;
 
 /// A shard's familiar requests.

@@ -1,8 +1,9 @@
 //! Exchanges that read what another one fetches.
 //!
-//! Nobody polls: the cache says whom to wake, and the message leads here. A follower whose answer is not for it, or that has waited for too long, goes upstream
-//! with the request that was written when it began to wait. Where there is no answer, it is told so with the one that was asked, or the next one
-//! (`breme_cache::Fault`): if each asked for itself, an upstream that is down would be asked as often as there are clients, or these would wait for one another.
+//! Nobody polls: the cache says whom to wake, and the message leads here. A follower whose answer is not for it, or
+//! that has waited for too long, goes upstream with the request that was written when it began to wait. Where there is
+//! no answer, it is told so with the one that was asked, or the next one (`breme_cache::Fault`): if each asked for
+//! itself, an upstream that is down would be asked as often as there are clients, or these would wait for one another.
 
 use breme_cache::{Asked, Followed, Follower, Reading, StreamedHead};
 use breme_http1::Framing;

@@ -1,8 +1,9 @@
 //! Active checks: the first shard asks the upstreams how they are, each time over a connection of its own.
 //!
-//! What is due when, and what a result means, is the balancer's ([`breme_balance::Group::checks_due`]). Here are the connections. A check
-//! is one GET with `Connection: close`; the status decides, and the content is not waited for. Checks have nothing in common with exchanges but
-//! the table of owners: neither pool nor counters see them, so that a check can say that an upstream takes new connections.
+//! What is due when, and what a result means, is the balancer's ([`breme_balance::Group::checks_due`]). Here are the
+//! connections. A check is one GET with `Connection: close`; the status decides, and the content is not waited for.
+//! Checks have nothing in common with exchanges but the table of owners: neither pool nor counters see them, so that a
+//! check can say that an upstream takes new connections.
 
 use std::time::Duration;
 

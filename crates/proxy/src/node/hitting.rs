@@ -13,9 +13,9 @@ use super::tables::ClientKey;
 use super::turn::Turn;
 
 impl Turn<'_> {
-    /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no place in a request's
-    /// bytes is regarded here as it is on the usual way: the connection's state and limits, what is counted, and the log. Where each
-    /// request is to be counted by its client, there is no short way.
+    /// Answers the request with which `input` begins, if it is familiar, and tells how many bytes it took. What has no
+    /// place in a request's bytes is regarded here as it is on the usual way: the connection's state and limits, what
+    /// is counted, and the log. Where each request is to be counted by its client, there is no short way.
     #[inline]
     pub(super) fn repeat_stored(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         let shared = self.shared;
@@ -69,7 +69,8 @@ impl Turn<'_> {
         self.given = Some(Given { standing: standing.clone(), status: answer.status(), sent, content });
     }
 
-    /// Makes a request familiar that was just answered out of the store, if it came before and its connection goes on. `bytes` are its head's.
+    /// Makes a request familiar that was just answered out of the store, if it came before and its connection goes on.
+    /// `bytes` are its head's.
     pub(super) fn learn_stored(&mut self, key: ClientKey, head: &RequestHead<'_, '_>, bytes: &[u8]) {
         let Some(given) = self.given.take() else { return };
         let shared = self.shared;

@@ -1,8 +1,8 @@
-//! What the access log is told: of a request when it comes, of what became of it when that is over, and of what was refused before it was a
-//! request.
+//! What the access log is told: of a request when it comes, of what became of it when that is over, and of what was
+//! refused before it was a request.
 //!
-//! What stands in a request's bytes is the same for all that have the same bytes. So it is shared, and [familiar](super::familiar) requests
-//! need not be read anew to be logged.
+//! What stands in a request's bytes is the same for all that have the same bytes. So it is shared, and
+//! [familiar](super::familiar) requests need not be read anew to be logged.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

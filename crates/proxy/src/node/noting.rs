@@ -30,7 +30,8 @@ impl Turn<'_> {
         });
     }
 
-    /// What was never a request: it is against the rules, too long, or did not come in time. `input` is what has come of it.
+    /// What was never a request: it is against the rules, too long, or did not come in time. `input` is what has come
+    /// of it.
     pub(super) fn record_refused(&mut self, client: ClientKey, input: &[u8], status: u16, sent_bytes: u64) {
         let notes = self.notes_of(client, |_| Noted::of_refused(input));
         if let (Some(notes), Some(log)) = (notes, &self.shared.access_log) {

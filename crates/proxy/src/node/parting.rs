@@ -1,10 +1,12 @@
 //! A slow client parts from what is fetched for it.
 //!
-//! Whoever asks first for what is to be stored has it fetched, for the store and for all who ask meanwhile. If that client does not read as fast as it comes,
-//! its exchange becomes two: one goes on fetching at upstream's pace, and the client reads what is collected at its own, as [followers](super::following) do.
-//! Otherwise one client that reads a byte a second could hold all who want the same.
+//! Whoever asks first for what is to be stored has it fetched, for the store and for all who ask meanwhile. If that
+//! client does not read as fast as it comes, its exchange becomes two: one goes on fetching at upstream's pace, and the
+//! client reads what is collected at its own, as [followers](super::following) do. Otherwise one client that reads a
+//! byte a second could hold all who want the same.
 //!
-//! Only where the length is known: what is not may grow too long for the store, and then it goes at the pace of who asked first.
+//! Only where the length is known: what is not may grow too long for the store, and then it goes at the pace of who
+//! asked first.
 
 use breme_cache::Waiter;
 
@@ -13,7 +15,8 @@ use super::tables::{Exchange, ExchangeKey, Route, Stage, Way};
 use super::turn::Turn;
 
 impl Turn<'_> {
-    /// Parts an exchange's client from what is fetched, if it can read on without it. Tells what the client's exchange is now.
+    /// Parts an exchange's client from what is fetched, if it can read on without it. Tells what the client's exchange
+    /// is now.
     pub(super) fn part_from_fetch(&mut self, key: ExchangeKey) -> ExchangeKey {
         let number = self.node.exchange_count.wrapping_add(1);
         let reading_key = ExchangeKey::of(self.node.exchanges.vacant_key());

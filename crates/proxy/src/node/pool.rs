@@ -1,7 +1,8 @@
 //! Connections to upstreams that wait for their next request.
 //!
-//! The one that came last is taken first: the others may grow old and be closed, so that there are never many more than are needed. Only what is
-//! provably clean comes in: its last answer was complete, it may stay, and no byte came behind it. What does come while it waits ends it.
+//! The one that came last is taken first: the others may grow old and be closed, so that there are never many more than
+//! are needed. Only what is provably clean comes in: its last answer was complete, it may stay, and no byte came behind
+//! it. What does come while it waits ends it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,7 +1,8 @@
-//! `PURGE URL` on the proxy's own listeners: what is stored of the URL goes. Most caches know this method, and none has written it down.
+//! `PURGE URL` on the proxy's own listeners: what is stored of the URL goes. Most caches know this method, and none has
+//! written it down.
 //!
-//! It is the proxy's business only where somebody may use it; else it is a method like any other, and passed on. Who may is known by the address
-//! of the connection, which nobody can write into a field.
+//! It is the proxy's business only where somebody may use it; else it is a method like any other, and passed on. Who
+//! may is known by the address of the connection, which nobody can write into a field.
 
 use breme_cache::Purge;
 use breme_http1::{Framing, Method, RequestHead};

@@ -9,8 +9,8 @@ use super::turn::Turn;
 use crate::access_log::Ending;
 
 impl Turn<'_> {
-    /// The request is against the rules, or late. What was sent upstream of it is not a request either. `input` is what has come and was not
-    /// understood, as far as it is known.
+    /// The request is against the rules, or late. What was sent upstream of it is not a request either. `input` is what
+    /// has come and was not understood, as far as it is known.
     #[cold]
     pub(super) fn refuse(&mut self, key: ClientKey, refusal: Refusal, input: &[u8]) {
         self.shared.counters.count_refusal(refusal.reason);

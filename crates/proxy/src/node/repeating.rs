@@ -1,4 +1,5 @@
-//! The turn's short way: [familiar](super::familiar) requests go upstream as they did before, and their answers come back as they did.
+//! The turn's short way: [familiar](super::familiar) requests go upstream as they did before, and their answers come
+//! back as they did.
 
 use std::sync::Arc;
 
@@ -59,7 +60,8 @@ impl Turn<'_> {
         Some(taken)
     }
 
-    /// Makes a request familiar that was judged and written just now, if nothing but its bytes had a say in that and it came before.
+    /// Makes a request familiar that was judged and written just now, if nothing but its bytes had a say in that and it
+    /// came before.
     pub(super) fn learn_request(
         &mut self,
         key: ExchangeKey,
@@ -101,8 +103,8 @@ impl Turn<'_> {
         );
     }
 
-    /// Passes a whole answer on whose head came before, if it is one. Tells how many bytes it took, and whether the server's connection can
-    /// carry further requests.
+    /// Passes a whole answer on whose head came before, if it is one. Tells how many bytes it took, and whether the
+    /// server's connection can carry further requests.
     #[inline]
     pub(super) fn repeat_answer(
         &mut self,
@@ -145,8 +147,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Makes the head of an answer familiar: `bytes` are those that came, and from `start` on stands in the client's buffer what was told, at its end
-    /// the balancer's cookie, if it is `set_affinity`.
+    /// Makes the head of an answer familiar: `bytes` are those that came, and from `start` on stands in the client's
+    /// buffer what was told, at its end the balancer's cookie, if it is `set_affinity`.
     pub(super) fn learn_answer(
         &mut self,
         server_key: ServerKey,

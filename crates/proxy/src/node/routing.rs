@@ -1,4 +1,5 @@
-//! Who is asked: one of a reverse proxy's upstreams by the balancer's choice, or the host that a forward proxy's client names.
+//! Who is asked: one of a reverse proxy's upstreams by the balancer's choice, or the host that a forward proxy's client
+//! names.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

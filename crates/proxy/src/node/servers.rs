@@ -103,8 +103,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The connection was idle too long, and the server ended it when the request came: nothing of an answer has come, and asking twice does
-    /// no harm. Returns whether the request is on its way again.
+    /// The connection was idle too long, and the server ended it when the request came: nothing of an answer has come,
+    /// and asking twice does no harm. Returns whether the request is on its way again.
     pub(super) fn ask_again(&mut self, key: ExchangeKey) -> bool {
         let retries_max = self.shared.settings.retries_max;
         let Some(exchange) = self.exchange(key) else { return false };

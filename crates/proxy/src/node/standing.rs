@@ -2,10 +2,11 @@
 //! [`familiar`](super::familiar).)
 //!
 //! A shard keeps the heads that came last ([`FamiliarRequests`]) with their answers, and gives these again without
-//! reading the head, asking the cache or writing fields anew; only Age and Cache-Status are, once a second. Nothing is decided here: a head becomes
-//! familiar after it was answered the usual way, and its answer is given only while it [stands](Standing::stands): fresh, in the store, and nothing newer beside
-//! it. So a purge, a replacement and an end are seen with the very next request. Nor is anything written that other shards read: hits are told to the
-//! store once a second.
+//! reading the head, asking the cache or writing fields anew; only Age and Cache-Status are, once a second. Nothing is
+//! decided here: a head becomes familiar after it was answered the usual way, and its answer is given only while it
+//! [stands](Standing::stands): fresh, in the store, and nothing newer beside it. So a purge, a replacement and an end
+//! are seen with the very next request. Nor is anything written that other shards read: hits are told to the store once
+//! a second.
 //!
 //! Content that is long is not kept here but shared with the store.
 
@@ -88,8 +89,8 @@ impl StandingAnswers {
         Self { requests: FamiliarRequests::new(seed, BYTES_MAX), swept: Instant::ZERO }
     }
 
-    /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's age. What a client says for others
-    /// may choose the answer if it is trusted.
+    /// The request with which `input` begins, if it is familiar and its answer still stands. Its answer has today's
+    /// age. What a client says for others may choose the answer if it is trusted.
     #[inline]
     pub(super) fn find(
         &mut self,
@@ -110,8 +111,8 @@ impl StandingAnswers {
         Some(request)
     }
 
-    /// Whether a request that is not familiar should become it. What comes into the store is asked for here first, on one shard or another; so this is
-    /// where memory is given back that the store has let go.
+    /// Whether a request that is not familiar should become it. What comes into the store is asked for here first, on
+    /// one shard or another; so this is where memory is given back that the store has let go.
     pub(super) fn is_wanted(&mut self, head: &[u8], now: Instant) -> bool {
         if now.since(self.swept) >= SWEPT_EVERY {
             self.swept = now;

@@ -1,5 +1,6 @@
-//! A caching proxy between visitors who ask in every way and an origin whose pages change: whatever the network does, nobody gets what is not
-//! the page, is somebody else's, or is older than its origin, a change through the proxy or a purge allows.
+//! A caching proxy between visitors who ask in every way and an origin whose pages change: whatever the network does,
+//! nobody gets what is not the page, is somebody else's, or is older than its origin, a change through the proxy or a
+//! purge allows.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 

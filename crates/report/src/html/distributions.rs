@@ -1,7 +1,8 @@
 //! Response times, all of them: quantile curves of the combinations, laid over each other.
 //!
-//! The axis is that of HdrHistogram's plots: each step to the right is a tenth of the requests above. So the tail, which a mean hides, takes
-//! most of the picture. The curve of a combination is that of all its trials that count, put together.
+//! The axis is that of HdrHistogram's plots: each step to the right is a tenth of the requests above. So the tail,
+//! which a mean hides, takes most of the picture. The curve of a combination is that of all its trials that count, put
+//! together.
 
 use std::collections::BTreeMap;
 

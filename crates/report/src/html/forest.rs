@@ -1,5 +1,5 @@
-//! Effects as a forest plot: each with its interval and its blocks, against "no difference", the zone of what does not matter, and the
-//! noise floor.
+//! Effects as a forest plot: each with its interval and its blocks, against "no difference", the zone of what does not
+//! matter, and the noise floor.
 
 use breme_experiment::judgement::{Effect, Scale, Verdict};
 use serde_json::{Value, json};

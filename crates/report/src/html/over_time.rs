@@ -1,7 +1,9 @@
-//! Each trial over its time: rate, errors, response times, and the instruments; one trial at a time, chosen by the reader.
+//! Each trial over its time: rate, errors, response times, and the instruments; one trial at a time, chosen by the
+//! reader.
 //!
-//! The script draws these from plain columns of numbers. A page has room for so many points (`POINTS_MAX`, `VALUES_MAX`): in a run of
-//! many trials neighbouring rows are put together, rates by their mean, tails by their largest.
+//! The script draws these from plain columns of numbers. A page has room for so many points (`POINTS_MAX`,
+//! `VALUES_MAX`): in a run of many trials neighbouring rows are put together, rates by their mean, tails by their
+//! largest.
 
 use breme_experiment::record::{SeriesRow, TrialRecord};
 use maud::{Markup, html};

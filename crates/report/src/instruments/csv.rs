@@ -1,7 +1,8 @@
 //! `instruments.csv`, the file that lies beside a run's journal, as samples.
 //!
-//! CPU time and switches stand there as they add up; the page shows how fast they grow, so each is held against the line before of the
-//! same process. A line that cannot be read is left out: the file of a run that was killed may end in the middle of one.
+//! CPU time and switches stand there as they add up; the page shows how fast they grow, so each is held against the
+//! line before of the same process. A line that cannot be read is left out: the file of a run that was killed may end
+//! in the middle of one.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};

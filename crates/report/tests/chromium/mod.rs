@@ -1,4 +1,5 @@
-//! A headless Chromium, driven over a pair of pipes (the DevTools protocol), so that no port is opened and nothing is waited for by the clock.
+//! A headless Chromium, driven over a pair of pipes (the DevTools protocol), so that no port is opened and nothing is
+//! waited for by the clock.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Which processors each subject and each generator of an experiment has.
 //!
-//! It is worked out over **all** subjects of the plan, not over those of one trial: a subject that stands through several trials keeps its
-//! processors, whichever trial happened to start it.
+//! It is worked out over **all** subjects of the plan, not over those of one trial: a subject that stands through
+//! several trials keeps its processors, whichever trial happened to start it.
 
 use breme_experiment::trial::{Cpus, TrialSpec};
 

@@ -1,5 +1,5 @@
-//! A generator: `breme load` in a process of its own, so that it has its own processors, is watched by the same instruments as the
-//! subjects, and takes nothing with it when it fails.
+//! A generator: `breme load` in a process of its own, so that it has its own processors, is watched by the same
+//! instruments as the subjects, and takes nothing with it when it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! The subjects that stand ready, from trial to trial.
 //!
-//! A subject is started when a trial first needs it and stands until its time is over: for its block, for its trial, or for the run. One
-//! that has died, or that another level wants otherwise (`driver = "$driver"`), is started anew, and with it all that know its address.
+//! A subject is started when a trial first needs it and stands until its time is over: for its block, for its trial, or
+//! for the run. One that has died, or that another level wants otherwise (`driver = "$driver"`), is started anew, and
+//! with it all that know its address.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! The time that a run has spent, and whether its budget has room for more.
 //!
-//! Each record tells what its trial took of the run's time, so that a run which goes on knows what was spent before. What a trial took that was killed
-//! is in no record, and neither is the time in which nobody ran anything.
+//! Each record tells what its trial took of the run's time, so that a run which goes on knows what was spent before.
+//! What a trial took that was killed is in no record, and neither is the time in which nobody ran anything.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! What a generator tells of its run: the JSON of `breme load --json`, as far as a record needs it.
 //!
-//! It is read as any other tool would read it (`schemas/load.schema.json`), so that the laboratory and the generator stay joined by a
-//! published format alone.
+//! It is read as any other tool would read it (`schemas/load.schema.json`), so that the laboratory and the generator
+//! stay joined by a published format alone.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! The part of a trial that counts, and what was measured in it.
 //!
-//! The generator writes a histogram for each short interval. Here its log is read twice, one interval at a time, so that a week's trial
-//! needs no more memory than a second's: first for where the steady part begins, then to put together the histograms from there on.
+//! The generator writes a histogram for each short interval. Here its log is read twice, one interval at a time, so
+//! that a week's trial needs no more memory than a second's: first for where the steady part begins, then to put
+//! together the histograms from there on.
 
 use std::fs::File;
 use std::io::BufReader;

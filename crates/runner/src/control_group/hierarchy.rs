@@ -13,7 +13,8 @@ use super::limits;
 
 /// What limits need.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
-/// The run's own folder begins with it; the process namespace, the number of the laboratory's process and a count follow.
+/// The run's own folder begins with it; the process namespace, the number of the laboratory's process and a count
+/// follow.
 const PREFIX: &str = "breme-";
 
 /// Where groups may be made.
@@ -133,7 +134,8 @@ impl Hierarchy {
 }
 
 impl RunFolders {
-    /// The nearest place from ours upwards that hands the controllers down; else the nearest at all, which still holds processes together.
+    /// The nearest place from ours upwards that hands the controllers down; else the nearest at all, which still holds
+    /// processes together.
     fn take_unified(&mut self, tree: &Tree, refusals: &mut Vec<String>) {
         let mut best: Option<(PathBuf, Vec<&'static str>)> = None;
         for place in tree.own.ancestors().take_while(|place| place.starts_with(&tree.mount)) {
@@ -192,8 +194,8 @@ fn make_group(run: &Path, name: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The run's own folder in `place`, if it may be made and processes may be moved into it (which needs the right to write to the
-/// place's own list too; cgroups(7), delegation containment).
+/// The run's own folder in `place`, if it may be made and processes may be moved into it (which needs the right to
+/// write to the place's own list too; cgroups(7), delegation containment).
 fn make_run(place: &Path) -> Result<PathBuf, String> {
     let refused = |what: &Path, error| format!("{}: {error}", what.display());
     clear_away(place);
@@ -271,7 +273,8 @@ fn tree(line: &str, membership: &str) -> Option<Tree> {
         return None;
     }
     let own = own_path(controllers.as_deref(), membership)?;
-    // What is mounted may be a part of the tree (a container); then our path counts from the tree's root, not from the mount.
+    // What is mounted may be a part of the tree (a container); then our path counts from the tree's root, not from the
+    // mount.
     let below = own.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
     let own = mount.join(below.trim_start_matches('/'));
     Some(Tree { mount, own, controllers })
@@ -333,7 +336,8 @@ mod tests {
         );
     }
 
-    /// A tree of version 2 whose controllers are handed down, made of plain files; version 1 beside it, which is then not asked.
+    /// A tree of version 2 whose controllers are handed down, made of plain files; version 1 beside it, which is then
+    /// not asked.
     fn delegated(controllers: &[&'static str]) -> (tempfile::TempDir, Hierarchy) {
         let folder = tempfile::tempdir().unwrap();
         let [unified, separate] = ["unified", "pids"].map(|name| folder.path().join(name));

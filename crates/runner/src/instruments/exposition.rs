@@ -1,12 +1,13 @@
-//! What a server exposes under `/metrics`: the text formats of Prometheus and OpenMetrics, as far as values are concerned.
+//! What a server exposes under `/metrics`: the text formats of Prometheus and OpenMetrics, as far as values are
+//! concerned.
 //!
 //! ```text
 //! # TYPE requests counter
 //! requests_total{code="200"} 1027 1395066363000
 //! ```
 //!
-//! Written here, because the libraries that read it keep everything (help texts, exemplars) and pass over what they do not
-//! understand; here an endpoint that is something else is noticed.
+//! Written here, because the libraries that read it keep everything (help texts, exemplars) and pass over what they do
+//! not understand; here an endpoint that is something else is noticed.
 
 use std::collections::BTreeMap;
 

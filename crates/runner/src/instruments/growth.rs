@@ -1,8 +1,9 @@
 //! Whether something grows without end: memory that leaks.
 //!
-//! Every server grows when its first connections come, and levels off. A leak does not: it grows in each quarter of the trial, and in the last as
-//! it did before. What grows by less than [`RISE_MIN_BYTES`] in a trial, or by [`RISE_MIN_SHARE`], may be anything. A cache that fills looks the same;
-//! so this is something to be told, and no verdict.
+//! Every server grows when its first connections come, and levels off. A leak does not: it grows in each quarter of the
+//! trial, and in the last as it did before. What grows by less than [`RISE_MIN_BYTES`] in a trial, or by
+//! [`RISE_MIN_SHARE`], may be anything. A cache that fills looks the same; so this is something to be told, and no
+//! verdict.
 
 /// Fewer samples have no quarters.
 const SAMPLES_MIN: usize = 8;

@@ -100,8 +100,8 @@ impl MachineSample {
     }
 }
 
-/// CPU time of all processes that this one has not started, as far as they can be seen. When one of them ends its time goes to its parent, so
-/// that the sum never shrinks but by what a parent does not want to know.
+/// CPU time of all processes that this one has not started, as far as they can be seen. When one of them ends its time
+/// goes to its parent, so that the sum never shrinks but by what a parent does not want to know.
 pub(super) fn time_of_others_ns() -> u64 {
     let me = std::process::id();
     let all = everyone();

@@ -1,4 +1,5 @@
-//! All processes of a subject or a generator together: who belongs to it now, and what all of them have used, those that have ended too.
+//! All processes of a subject or a generator together: who belongs to it now, and what all of them have used, those
+//! that have ended too.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,7 +177,8 @@ impl Members {
             next.descriptors_share = next.descriptors_share.max(share);
         }
         next.uptime_s = self.uptime().as_secs_f64();
-        // A process that ends between two looks takes a part of a tick with it; what was used does not become less by that.
+        // A process that ends between two looks takes a part of a tick with it; what was used does not become less by
+        // that.
         next.cpu_user_ns = as_ns(user).max(self.used.cpu_user_ns);
         next.cpu_system_ns = as_ns(system).max(self.used.cpu_system_ns);
         next.switches_voluntary = switches.voluntary.max(self.used.switches_voluntary);
@@ -185,8 +187,9 @@ impl Members {
         next
     }
 
-    /// User and system. A control group counts exactly what all that were ever in it have used. Without one it is what the living have used,
-    /// and what they and the keeper know of children that have ended: whose parent ends is the keeper's child, so none is forgotten.
+    /// User and system. A control group counts exactly what all that were ever in it have used. Without one it is what
+    /// the living have used, and what they and the keeper know of children that have ended: whose parent ends is the
+    /// keeper's child, so none is forgotten.
     fn cpu(&self, table: &[Stat], buffer: &mut Vec<u8>) -> (Duration, Duration) {
         let by_group = self
             .group_cpu

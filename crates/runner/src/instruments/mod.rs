@@ -49,7 +49,8 @@ pub use rows::HEADER;
 pub const INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest interval: below it the instruments would cost what they are to measure.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
-/// How long a trial's beginning and its end wait for the subjects' own counters: for an answer that is under way, and for the one that counts.
+/// How long a trial's beginning and its end wait for the subjects' own counters: for an answer that is under way, and
+/// for the one that counts.
 const COUNTERS_WITHIN: Duration = Duration::from_secs(2 * scraper::ANSWER_WITHIN.as_secs() + 1);
 
 /// A subject's counters, or why they could not be read.
@@ -119,7 +120,8 @@ impl Instruments {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Watches a subject, in place of one of the same name: its processes if it has some here, and its counters if it shows them.
+    /// Watches a subject, in place of one of the same name: its processes if it has some here, and its counters if it
+    /// shows them.
     ///
     /// # Errors
     /// When no thread can be started.

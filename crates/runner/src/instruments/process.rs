@@ -1,5 +1,5 @@
-//! One process, watched with descriptors that stay open: less than half the cost of opening its files each time, and never another process that
-//! has got its number.
+//! One process, watched with descriptors that stay open: less than half the cost of opening its files each time, and
+//! never another process that has got its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -153,8 +153,8 @@ impl Switches {
     }
 }
 
-/// The sockets that listen in our network namespace, as their links are called: `socket:[123]`. This is the dearest of all questions: the kernel
-/// walks through its table of connections, empty as it may be, which takes milliseconds.
+/// The sockets that listen in our network namespace, as their links are called: `socket:[123]`. This is the dearest of
+/// all questions: the kernel walks through its table of connections, empty as it may be, which takes milliseconds.
 pub(super) fn listening_sockets() -> BTreeSet<String> {
     let files = ["tcp", "tcp6"].map(|name| fs::File::open(format!("/proc/self/net/{name}")));
     files.into_iter().flatten().flat_map(|file| listening_in(BufReader::new(file))).collect()

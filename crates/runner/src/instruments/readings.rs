@@ -117,8 +117,8 @@ impl Readings {
         &self.faults
     }
 
-    /// What was used from one instant to another (monotonic clock). Counts at an instant between two samples are taken from the line
-    /// between them; at the trial's own ends there are samples.
+    /// What was used from one instant to another (monotonic clock). Counts at an instant between two samples are taken
+    /// from the line between them; at the trial's own ends there are samples.
     #[must_use]
     pub fn window(&self, from_ns: u64, to_ns: u64) -> Window {
         let of = |is_generator| {
@@ -145,9 +145,9 @@ impl Readings {
         }
     }
 
-    /// Two measurements that can both be too small: what other processes say of themselves during the whole trial (not all can be seen from within
-    /// a container), and what the machine counted for programs that was not ours (a kernel may count work for our packets as the machine's interrupts,
-    /// and as our time, too). The larger one counts.
+    /// Two measurements that can both be too small: what other processes say of themselves during the whole trial (not
+    /// all can be seen from within a container), and what the machine counted for programs that was not ours (a kernel
+    /// may count work for our packets as the machine's interrupts, and as our time, too). The larger one counts.
     fn foreign_share(&self, from: &MachineSample, to: &MachineSample, total: f64) -> f64 {
         let programs = |sample: &MachineSample| sample.user_ns + sample.system_ns;
         let ours: u64 = self.watched.values().map(|readings| readings.cpu_within(from.at_ns, to.at_ns)).sum();

@@ -7,8 +7,9 @@
 //! | `metric` | subject, a space, series | `value`, when it has changed |
 //! | `machine` | name of a value | `value` |
 //!
-//! Times and counts add up from the beginning of what they belong to, so that no line is needed to understand the next. Every sample of
-//! a trial's first [hour](DENSE_NS) is written, after that one in [ten seconds](SPARSE_NS): a week of ten processes is some 130 MB and not 1.2 GB.
+//! Times and counts add up from the beginning of what they belong to, so that no line is needed to understand the next.
+//! Every sample of a trial's first [hour](DENSE_NS) is written, after that one in [ten seconds](SPARSE_NS): a week of
+//! ten processes is some 130 MB and not 1.2 GB.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -46,7 +47,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Behind what is there already; half a line, the last that a killed run wrote, is ended, so that it does not spoil the next one.
+    /// Behind what is there already; half a line, the last that a killed run wrote, is ended, so that it does not spoil
+    /// the next one.
     pub(super) fn append(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).create(true).append(true).open(path)?;
         if file.metadata()?.len() == 0 {

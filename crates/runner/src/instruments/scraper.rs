@@ -1,4 +1,5 @@
-//! Reads a subject's `/metrics` on a thread of its own, so that one that answers slowly, or not at all, delays no other sample.
+//! Reads a subject's `/metrics` on a thread of its own, so that one that answers slowly, or not at all, delays no other
+//! sample.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Samples of one thing during a trial, in bounded memory: when there are too many, every second one is dropped, and from then on every
-//! second one is kept. The first and the last are always there.
+//! Samples of one thing during a trial, in bounded memory: when there are too many, every second one is dropped, and
+//! from then on every second one is kept. The first and the last are always there.
 
 /// The most samples that are kept.
 const SAMPLES_MAX: usize = 4_096;
@@ -8,7 +8,8 @@ const SAMPLES_MAX: usize = 4_096;
 pub(super) trait Sample: Clone {
     /// On the monotonic clock.
     fn at_ns(&self) -> u64;
-    /// What was counted, a `share` (0 to 1) of the way from `earlier` to `later`; what was held, as it was at the nearer one.
+    /// What was counted, a `share` (0 to 1) of the way from `earlier` to `later`; what was held, as it was at the
+    /// nearer one.
     fn between(earlier: &Self, later: &Self, share: f64) -> Self;
 }
 

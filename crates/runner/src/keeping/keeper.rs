@@ -224,8 +224,8 @@ impl Keeper {
         self.stopping = Some(Stopping { signal, kill_at: Instant::now() + within, told: BTreeSet::new() });
     }
 
-    /// Asks the process groups of its children to end: that of the program, and those of daemons that it has left. What loses its parent
-    /// by that is a child of the keeper then, and gets the signal too.
+    /// Asks the process groups of its children to end: that of the program, and those of daemons that it has left. What
+    /// loses its parent by that is a child of the keeper then, and gets the signal too.
     fn tell_to_stop(&mut self) {
         let Some(stopping) = &mut self.stopping else { return };
         let me = std::process::id();

@@ -1,4 +1,5 @@
-//! What the laboratory and a keeper tell each other: one JSON value a line, over a pair of sockets that is the keeper's standard input.
+//! What the laboratory and a keeper tell each other: one JSON value a line, over a pair of sockets that is the keeper's
+//! standard input.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -37,8 +38,8 @@ pub(super) enum Report {
     Started { pid: u32 },
     /// It could not be started.
     Failed { errno: Option<i32>, what: String },
-    /// The program has ended: its exit code, or the signal that ended it. A program that has ended well and left processes behind (a
-    /// daemon) has ended when those have.
+    /// The program has ended: its exit code, or the signal that ended it. A program that has ended well and left
+    /// processes behind (a daemon) has ended when those have.
     Ended { code: Option<i32>, signal: Option<i32>, out_of_memory_kills: u64 },
     /// No process is left; what all of them used.
     Gone { cpu_user_us: u64, cpu_system_us: u64 },

@@ -6,12 +6,14 @@
 //!        └────────────────────────────────────────┘
 //! ```
 //!
-//! Each program has a keeper: a small process of our own between it and the laboratory. The keeper adopts every orphan below it
-//! (PR_SET_CHILD_SUBREAPER), so that whatever forks, changes its session or loses its parent stays its descendant. When the laboratory
-//! says so, or **ends in any way** (the kernel closes the keeper's channel, also after `kill -9`), it kills all of them and waits until
-//! none is left. Where there is a control group, one write kills all at once; without it the keeper walks through `/proc`.
+//! Each program has a keeper: a small process of our own between it and the laboratory. The keeper adopts every orphan
+//! below it (PR_SET_CHILD_SUBREAPER), so that whatever forks, changes its session or loses its parent stays its
+//! descendant. When the laboratory says so, or **ends in any way** (the kernel closes the keeper's channel, also after
+//! `kill -9`), it kills all of them and waits until none is left. Where there is a control group, one write kills all
+//! at once; without it the keeper walks through `/proc`.
 //!
-//! PR_SET_PDEATHSIG alone would not do: it reaches the program and none of its workers. It is set all the same, in case that the keeper itself is killed.
+//! PR_SET_PDEATHSIG alone would not do: it reaches the program and none of its workers. It is set all the same, in case
+//! that the keeper itself is killed.
 
 mod ending;
 mod keeper;

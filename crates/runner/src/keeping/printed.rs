@@ -1,5 +1,5 @@
-//! What a program prints, within bounds: into a file that begins anew when it is full (the one before is kept), and its beginning and end
-//! in memory, for messages.
+//! What a program prints, within bounds: into a file that begins anew when it is full (the one before is kept), and its
+//! beginning and end in memory, for messages.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};

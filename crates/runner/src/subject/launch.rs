@@ -70,8 +70,8 @@ impl Launcher {
         Self { keeper, own_program, hierarchy, cancelled: Arc::default(), asker: Asker::new() }
     }
 
-    /// Starts a subject in this folder, which is made if it is not there, on these processors, and waits until it is ready. Its texts
-    /// may use the names of `others`.
+    /// Starts a subject in this folder, which is made if it is not there, on these processors, and waits until it is
+    /// ready. Its texts may use the names of `others`.
     ///
     /// # Errors
     /// Says what lacks, what the subject printed, or what was seen of it instead of readiness.

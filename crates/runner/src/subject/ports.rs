@@ -1,5 +1,6 @@
-//! Free ports. Between being found free and being taken by the subject a port could be taken by somebody else; so they are looked
-//! for where the kernel gives none away by itself (below the range of outgoing connections), and no port is given out twice.
+//! Free ports. Between being found free and being taken by the subject a port could be taken by somebody else; so they
+//! are looked for where the kernel gives none away by itself (below the range of outgoing connections), and no port is
+//! given out twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

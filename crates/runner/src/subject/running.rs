@@ -101,7 +101,8 @@ impl Subject {
         self.kept.as_ref().map(Kept::printed).unwrap_or_default()
     }
 
-    /// Asks it to end, and kills what is left of it when its time is over. How it ended; nothing if it runs somewhere else.
+    /// Asks it to end, and kills what is left of it when its time is over. How it ended; nothing if it runs somewhere
+    /// else.
     ///
     /// # Errors
     /// When a process is left that could not be killed.

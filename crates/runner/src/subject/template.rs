@@ -1,6 +1,8 @@
-//! `${port}`, `${folder}`, `${wiki.url}`: what is known only when the subjects run, put into the texts of an experiment.
+//! `${port}`, `${folder}`, `${wiki.url}`: what is known only when the subjects run, put into the texts of an
+//! experiment.
 //!
-//! What stands for what is said in [`breme_experiment::placeholder`]; here are the values, and messages for names that have none.
+//! What stands for what is said in [`breme_experiment::placeholder`]; here are the values, and messages for names that
+//! have none.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! The token that must be shown at the admin address of one of our own servers to change something there, such as what its cache keeps.
+//! The token that must be shown at the admin address of one of our own servers to change something there, such as what
+//! its cache keeps.
 //!
-//! Whoever knows it can change the system under test, so nobody else learns it: it stands neither in the plan nor on a command line, nor in
-//! anything that a run leaves. A token that is drawn here is another one for each start. The server reads it from a file that is only for this
-//! user, and that is gone once it has been read.
+//! Whoever knows it can change the system under test, so nobody else learns it: it stands neither in the plan nor on a
+//! command line, nor in anything that a run leaves. A token that is drawn here is another one for each start. The
+//! server reads it from a file that is only for this user, and that is gone once it has been read.
 
 use std::fmt::{self, Write};
 use std::fs::{self, File};

@@ -54,7 +54,8 @@ const WAIT_FOR_GO: &str = "while [ ! -e go ]; do sleep 0.01; done;";
 fn the_time_of_processes_that_ended_is_not_lost() {
     for launcher in launchers() {
         let bench = Bench::new();
-        // Twelve short-lived children, each with some 20 ms of work, most of which no sample sees; waited for by a child that ends too.
+        // Twelve short-lived children, each with some 20 ms of work, most of which no sample sees; waited for by a
+        // child that ends too.
         let work = "python3 -c 'import time\nwhile time.process_time() < 0.05: pass'";
         let text =
             format!("echo ready; {WAIT_FOR_GO} (for i in 1 2 3 4; do {work}; done); touch done; exec sleep 1000");

@@ -59,7 +59,8 @@ fn a_fork_bomb_is_bounded_and_cleared_away() {
 
 #[test]
 fn a_bomb_that_nothing_bounds_is_cleared_away_too() {
-    // Without control groups, by walking through /proc: some dozen processes that go on forking and leave their sessions.
+    // Without control groups, by walking through /proc: some dozen processes that go on forking and leave their
+    // sessions.
     let folder = tempfile::tempdir().unwrap();
     let text = "
         echo $$ >> pids

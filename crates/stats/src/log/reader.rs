@@ -12,12 +12,15 @@ use super::interval::Interval;
 use crate::Histogram;
 use crate::encoded::BASE64;
 
-/// The longest line that is read. The histograms of this crate take at most 400 kB of it; those of other writers may be finer.
+/// The longest line that is read. The histograms of this crate take at most 400 kB of it; those of other writers may be
+/// finer.
 pub const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The intervals of a log, in the order of its lines; those with different tags that cover the same time stand one after another.
+/// The intervals of a log, in the order of its lines; those with different tags that cover the same time stand one
+/// after another.
 ///
-/// A log whose writer was killed may end within a line: such a line is left out, and [`Reader::cut_at`] tells where it began.
+/// A log whose writer was killed may end within a line: such a line is left out, and [`Reader::cut_at`] tells where it
+/// began.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -110,8 +113,8 @@ impl<R: BufRead> Reader<R> {
         self.wanted.is_none_or(has)
     }
 
-    /// When the log was started, by the calendar: the time since 1970-01-01 00:00:00 UTC. Known with the first interval, if the
-    /// writer has told it.
+    /// When the log was started, by the calendar: the time since 1970-01-01 00:00:00 UTC. Known with the first
+    /// interval, if the writer has told it.
     #[must_use]
     pub const fn started(&self) -> Option<Duration> {
         self.started

@@ -91,7 +91,8 @@ fn a_difference_of_five_percent_is_found_in_nine_of_ten() {
     }
 }
 
-/// With one trial of each arm it is just below where nothing is shared (88 and 91 % of 20,000), and far above where half is.
+/// With one trial of each arm it is just below where nothing is shared (88 and 91 % of 20,000), and far above where
+/// half is.
 #[test]
 fn single_trials_find_it_nearly_as_often() {
     for (noise, least) in [(Noise::Normal, 0.86), (Noise::HalfShared, 0.98)] {
@@ -129,7 +130,8 @@ fn intervals_hold_the_truth() {
     }
 }
 
-/// Two stored runs have no blocks in common; what each run shares in itself is not seen, so only independent noise is promised.
+/// Two stored runs have no blocks in common; what each run shares in itself is not seen, so only independent noise is
+/// promised.
 #[test]
 fn unpaired_runs_keep_their_level_and_find_differences() {
     for noise in [Noise::Normal, Noise::LogNormal, Noise::HeavyTails, Noise::Outliers] {

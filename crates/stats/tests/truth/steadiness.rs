@@ -1,4 +1,5 @@
-//! Whether the steady part is found where there is one, and refused where there is none: the table of the module's text.
+//! Whether the steady part is found where there is one, and refused where there is none: the table of the module's
+//! text.
 
 use breme_base::Random;
 use breme_stats::steady::{Change, Steadiness, find_steady};

@@ -1,5 +1,5 @@
-//! The buffers that a ring receives into. The kernel takes the next one when bytes have come, so that an idle connection
-//! needs none.
+//! The buffers that a ring receives into. The kernel takes the next one when bytes have come, so that an idle
+//! connection needs none.
 
 use std::cell::Cell;
 use std::io;
@@ -104,17 +104,17 @@ impl Arena {
     fn give(&self, buffer: u16) {
         let tail = self.tail.get();
         let entries = self.memory.as_ptr().cast::<BufRingEntry>();
-        // SAFETY: the mapping begins with `count` entries, `count` is a power of two, and the mask keeps the index below it. The
-        // kernel reads an entry only when the tail, stored below, has passed it; this one lies behind the tail, and there are no
-        // more buffers than entries, so the kernel is not reading it.
+        // SAFETY: the mapping begins with `count` entries, `count` is a power of two, and the mask keeps the index
+        // below it. The kernel reads an entry only when the tail, stored below, has passed it; this one lies behind the
+        // tail, and there are no more buffers than entries, so the kernel is not reading it.
         let entry = unsafe { &mut *entries.add(usize::from(tail & (self.count - 1))) };
         entry.set_addr(self.buffer(buffer) as u64);
         entry.set_len(self.buffer_bytes as u32);
         entry.set_bid(buffer);
         let tail = tail.wrapping_add(1);
         self.tail.set(tail);
-        // SAFETY: the tail lies in the first entry, where none of the setters above writes; it is aligned, and both sides
-        // use it as an atomic. Release: the kernel sees the entry no later than the tail.
+        // SAFETY: the tail lies in the first entry, where none of the setters above writes; it is aligned, and both
+        // sides use it as an atomic. Release: the kernel sees the entry no later than the tail.
         unsafe { AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut()).store(tail, Ordering::Release) };
     }
 }
@@ -136,8 +136,8 @@ impl Drop for Arena {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         if !self.is_leaked.get() {
-            // SAFETY: the mapping is ours, whole; the ring that knew it has ended and has nothing in flight (else it has
-            // marked it as leaked), and no lease is left, since each holds a reference to this value.
+            // SAFETY: the mapping is ours, whole; the ring that knew it has ended and has nothing in flight (else it
+            // has marked it as leaked), and no lease is left, since each holds a reference to this value.
             let unmapped = unsafe { munmap(self.memory.as_ptr().cast(), self.mapped_bytes) };
             debug_assert!(unmapped.is_ok());
         }
@@ -149,9 +149,10 @@ impl Deref for Lease {
 
     #[allow(unsafe_code)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the kernel has filled `length` bytes of this buffer behind `start` (what lies before them came with the
-        // completion, too, and both were checked against the length of the buffer) and does not touch it again until it is given
-        // back, which happens when this value is dropped. The memory was zeroed when it was mapped, so it is initialised.
+        // SAFETY: the kernel has filled `length` bytes of this buffer behind `start` (what lies before them came with
+        // the completion, too, and both were checked against the length of the buffer) and does not touch it again
+        // until it is given back, which happens when this value is dropped. The memory was zeroed when it was mapped,
+        // so it is initialised.
         unsafe { std::slice::from_raw_parts(self.arena.buffer(self.buffer).add(self.start), self.length) }
     }
 }

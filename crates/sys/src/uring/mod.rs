@@ -9,8 +9,8 @@
 //! | bytes to send, copied or shared | during one submission | a send never waits ([`Ring::send`]): it has left, or its rest is told, when the submission returns; until then the ring holds them |
 //! | addresses to connect to | during one submission | the kernel copies them when it takes the wish |
 //!
-//! So closing a connection never waits for its memory. The end of a ring cancels what is in flight and waits for it before
-//! the buffers are freed; if that fails, they are leaked, since a leak is the smaller evil.
+//! So closing a connection never waits for its memory. The end of a ring cancels what is in flight and waits for it
+//! before the buffers are freed; if that fails, they are leaked, since a leak is the smaller evil.
 //!
 //! A wish names a descriptor by its number, and the kernel looks the number up when the wish is submitted. Therefore a
 //! descriptor that wishes may name is closed through [`Ring::close`], which waits for that moment: otherwise a wish

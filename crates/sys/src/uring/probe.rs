@@ -1,5 +1,5 @@
-//! Whether this kernel, in this process's surroundings, offers what [`Ring`] needs. It is tried, not read from a version: a
-//! container's filter or a setting of the machine may forbid what the kernel could do.
+//! Whether this kernel, in this process's surroundings, offers what [`Ring`] needs. It is tried, not read from a
+//! version: a container's filter or a setting of the machine may forbid what the kernel could do.
 
 use std::fs;
 use std::io::{self, Read};

@@ -29,8 +29,8 @@ use super::buffers::Arena;
 use super::completion::{Completion, Key, Operation, Tag, Unsent, Watched};
 use super::outbox::{Outbox, Placed};
 
-/// The most bytes that [`Ring::send`] and [`Ring::send_shared`] take. Even copied they cost less than a system call of their own: 8 % of all CPU
-/// time for a file of 10 kB.
+/// The most bytes that [`Ring::send`] and [`Ring::send_shared`] take. Even copied they cost less than a system call of
+/// their own: 8 % of all CPU time for a file of 10 kB.
 pub const SEND_BYTES_MAX: usize = 16 * 1024;
 
 /// See the module. It stays on the thread that made it.
@@ -55,7 +55,8 @@ pub struct Ring {
     knows_instants: bool,
     /// After how many bytes a receive ends; none where the kernel cannot be told.
     receive_bytes: Option<u32>,
-    /// How much room receipts with stamps keep for these; boxed, since the kernel may look at it as long as one is in flight.
+    /// How much room receipts with stamps keep for these; boxed, since the kernel may look at it as long as one is in
+    /// flight.
     room_for_stamps: Box<libc::msghdr>,
 }
 
@@ -69,8 +70,9 @@ impl Ring {
         let mut uring = setup(sizes)?;
         let receive_bytes = knows_limits(&mut uring).then_some(sizes.receive_bytes);
         let arena = Arena::new(sizes.buffers, sizes.buffer_bytes)?;
-        // SAFETY: the arena begins with `count` entries and lives longer than the registration: it is unmapped when its last
-        // reference is dropped, one of which this ring holds until the end of `drop`, where the group is unregistered.
+        // SAFETY: the arena begins with `count` entries and lives longer than the registration: it is unmapped when its
+        // last reference is dropped, one of which this ring holds until the end of `drop`, where the group is
+        // unregistered.
         unsafe {
             uring.submitter().register_buf_ring_with_flags(arena.entries_address(), arena.count(), BUFFERS, 0)?;
         }
@@ -100,8 +102,8 @@ impl Ring {
         self.wish(entry, Operation::Accept, key);
     }
 
-    /// Receives whatever comes, until the end, a failure, a lack of buffers, or until it is cancelled; where [receiving is
-    /// bounded](Ring::bounds_receiving), also until so many bytes have come.
+    /// Receives whatever comes, until the end, a failure, a lack of buffers, or until it is cancelled; where [receiving
+    /// is bounded](Ring::bounds_receiving), also until so many bytes have come.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, key: Key) {
         let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), BUFFERS).build();
         self.wish(limit(entry, self.receive_bytes.unwrap_or(0)), Operation::Receive, key);
@@ -113,14 +115,16 @@ impl Ring {
         self.receive_bytes.is_some()
     }
 
-    /// Receives once, into one buffer: where much comes, no more may come at a time than somebody wants, and receiving is not bounded.
+    /// Receives once, into one buffer: where much comes, no more may come at a time than somebody wants, and receiving
+    /// is not bounded.
     pub fn receive_once(&mut self, socket: BorrowedFd<'_>, key: Key) {
         // No address and no length: those of the buffer that the kernel chooses.
         let receive = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), 0).buf_group(BUFFERS);
         self.wish(receive.build().flags(squeue::Flags::BUFFER_SELECT), Operation::Receive, key);
     }
 
-    /// Receives again and again on a socket that [stamps](crate::stamp_arrivals): the [`Lease`](super::Lease) says when its bytes came.
+    /// Receives again and again on a socket that [stamps](crate::stamp_arrivals): the [`Lease`](super::Lease) says when
+    /// its bytes came.
     pub fn receive_with_stamps(&mut self, socket: BorrowedFd<'_>, key: Key) {
         let message = &raw const *self.room_for_stamps;
         let entry = opcode::RecvMsgMulti::new(Fd(socket.as_raw_fd()), message, BUFFERS).build();
@@ -148,9 +152,10 @@ impl Ring {
         self.wish(entry, Operation::Watch(watched), key);
     }
 
-    /// Sends a copy of `pieces`, one behind the other, with the next submission, if the socket takes them then: it does not wait for room. What has not
-    /// left is told by [`Ring::next_unsent`] when that submission has returned, and **nothing else may be sent on this socket before**.
-    /// Returns whether it was taken: not if there are too many bytes, or too many sends in this submission.
+    /// Sends a copy of `pieces`, one behind the other, with the next submission, if the socket takes them then: it does
+    /// not wait for room. What has not left is told by [`Ring::next_unsent`] when that submission has returned, and
+    /// **nothing else may be sent on this socket before**. Returns whether it was taken: not if there are too many
+    /// bytes, or too many sends in this submission.
     #[must_use]
     pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, pieces: &[&[u8]]) -> bool {
         if pieces.iter().map(|piece| piece.len()).sum::<usize>() > SEND_BYTES_MAX {
@@ -173,8 +178,8 @@ impl Ring {
     }
 
     fn send_placed(&mut self, socket: BorrowedFd<'_>, placed: &Placed) {
-        // Not waiting makes the kernel be done with the bytes when the submission returns. Wanting all makes a short send a failure,
-        // which is told, while a success is skipped (io_uring_enter(2); the probe makes sure of it).
+        // Not waiting makes the kernel be done with the bytes when the submission returns. Wanting all makes a short
+        // send a failure, which is told, while a success is skipped (io_uring_enter(2); the probe makes sure of it).
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_WAITALL;
         let send = opcode::Send::new(Fd(socket.as_raw_fd()), placed.address, placed.length);
         let entry = send.flags(flags).build().flags(squeue::Flags::SKIP_SUCCESS);
@@ -200,15 +205,16 @@ impl Ring {
         self.push(entry.user_data(Tag::Ignored.to_bits()));
     }
 
-    /// Closes a descriptor with the next submission, behind the wishes so far, which name it by its number. What is in flight keeps
-    /// it open until it is cancelled.
+    /// Closes a descriptor with the next submission, behind the wishes so far, which name it by its number. What is in
+    /// flight keeps it open until it is cancelled.
     pub fn close(&mut self, descriptor: OwnedFd) {
         let entry = opcode::Close::new(Fd(descriptor.as_raw_fd())).build().flags(squeue::Flags::SKIP_SUCCESS);
         self.push(entry.user_data(Tag::Ignored.to_bits()));
         self.closing.push(descriptor);
     }
 
-    /// A send that did not leave as a whole. These must be asked for after each submission, before anything else is sent.
+    /// A send that did not leave as a whole. These must be asked for after each submission, before anything else is
+    /// sent.
     pub fn next_unsent(&mut self) -> Option<Unsent> {
         self.unsent.pop_front()
     }
@@ -263,8 +269,9 @@ impl Ring {
 
     #[allow(unsafe_code)]
     fn push_now(&mut self, entry: &squeue::Entry) -> bool {
-        // SAFETY: what the entries of this ring point to lives long enough: bytes to send and addresses until the submission has
-        // returned (`enter` clears them only then), buffers to receive into as long as the arena, the room for stamps as long as the ring.
+        // SAFETY: what the entries of this ring point to lives long enough: bytes to send and addresses until the
+        // submission has returned (`enter` clears them only then), buffers to receive into as long as the arena, the
+        // room for stamps as long as the ring.
         unsafe { self.uring.submission().push(entry) }.is_ok()
     }
 }

@@ -38,8 +38,8 @@ pub fn run<W: World>(name: &str, world: &W) {
     case.run(world);
 }
 
-/// Lists the cases once, for [`all`] and for `suite_tests!`. The dollar sign is handed in because a macro that is made by a macro cannot
-/// be written with its own.
+/// Lists the cases once, for [`all`] and for `suite_tests!`. The dollar sign is handed in because a macro that is made
+/// by a macro cannot be written with its own.
 macro_rules! cases {
     ($dollar:tt $($module:ident: $($name:ident)*;)*) => {
         /// All cases.

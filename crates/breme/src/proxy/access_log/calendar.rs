@@ -16,7 +16,8 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// So many seconds after the beginning of 1970. Years begin in March here, so that the day that is not always there is a year's last.
+    /// So many seconds after the beginning of 1970. Years begin in March here, so that the day that is not always there
+    /// is a year's last.
     pub(super) fn of(unix_seconds: u64) -> Self {
         const CYCLE_DAYS: u64 = 146_097; // of 400 years
         let day = unix_seconds / DAY_SECONDS + 719_468; // since 0000-03-01

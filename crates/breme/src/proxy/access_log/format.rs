@@ -1,8 +1,9 @@
 //! The two forms of a line: the combined one that every tool for logs reads, and JSON.
 //!
-//! What clients send can hold anything. In the combined form a quotation mark, a backslash and every byte that is not printable ASCII are
-//! written as `\xHH`, so that nobody can forge a line or move a terminal's cursor. JSON has its own escapes, and the control characters that it leaves as
-//! they are (U+007F to U+009F, which some terminals obey) are written in the same way.
+//! What clients send can hold anything. In the combined form a quotation mark, a backslash and every byte that is not
+//! printable ASCII are written as `\xHH`, so that nobody can forge a line or move a terminal's cursor. JSON has its own
+//! escapes, and the control characters that it leaves as they are (U+007F to U+009F, which some terminals obey) are
+//! written in the same way.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -17,7 +18,8 @@ use serde_json::Serializer;
 
 use super::calendar::Moment;
 
-/// The form of a line: as Apache and nginx write it, with the cache's status, the upstream and two times behind it; or an object.
+/// The form of a line: as Apache and nginx write it, with the cache's status, the upstream and two times behind it; or
+/// an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     Combined,
@@ -35,7 +37,8 @@ impl Format {
     }
 }
 
-/// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT" "CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`
+/// `CLIENT - - [TIME] "METHOD TARGET VERSION" STATUS BYTES "REFERER" "USER-AGENT"`, and then ours:
+/// `"CACHE-STATUS" UPSTREAM UPSTREAM-SECONDS SECONDS ENDING`.
 fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     push_address(client(exchange), out);
     out.extend_from_slice(b" - - [");
@@ -67,7 +70,8 @@ fn write_combined(exchange: &Exchange<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(exchange.ending.as_str().as_bytes());
 }
 
-/// Behind a balancer that is trusted, whom that names; as nginx does with `real_ip`, and not the balancer in every line.
+/// Behind a balancer that is trusted, whom that names; as nginx does with `real_ip`, and not the balancer in every
+/// line.
 fn client(exchange: &Exchange<'_>) -> IpAddr {
     exchange.asked_for.unwrap_or(exchange.client.ip())
 }

@@ -20,18 +20,18 @@ const SEPARATOR: char = '.';
 
 #[derive(Debug, clap::Args)]
 pub struct BalancingFlags {
-    /// Which upstream is asked: one after another; the one with the fewest requests outstanding; of two at random the one that is likely
-    /// to answer first; or always the same one for a URL
+    /// Which upstream is asked: one after another; the one with the fewest requests outstanding; of two at random the
+    /// one that is likely to answer first; or always the same one for a URL
     #[arg(long, value_name = "RULE", default_value = "round-robin", value_enum, help_heading = BALANCING)]
     policy: PolicyName,
 
-    /// A client comes back to the upstream that served it: insert:COOKIE gives it a cookie of the proxy's own; follow:COOKIE reads the route
-    /// behind the last dot of an application's cookie (follow:COOKIE:! behind the last !)
+    /// A client comes back to the upstream that served it: insert:COOKIE gives it a cookie of the proxy's own;
+    /// follow:COOKIE reads the route behind the last dot of an application's cookie (follow:COOKIE:! behind the last !)
     #[arg(long, value_name = "HOW", value_parser = stickiness, help_heading = BALANCING)]
     affinity: Option<Stickiness>,
 
-    /// Key of the cookies of insert:COOKIE, so that they stay good after a restart and at other proxies; at least 16 bytes
-    /// [default: a new one each time]
+    /// Key of the cookies of insert:COOKIE, so that they stay good after a restart and at other proxies; at least 16
+    /// bytes [default: a new one each time]
     #[arg(long, value_name = "FILE", help_heading = BALANCING)]
     affinity_key_file: Option<PathBuf>,
 
@@ -59,7 +59,8 @@ pub struct BalancingFlags {
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = BALANCING)]
     slow_start: Duration,
 
-    /// Failures in a row for which an upstream is left out (an answer of --eject-status, no connection, none in time); 0 = never
+    /// Failures in a row for which an upstream is left out (an answer of --eject-status, no connection, none in time);
+    /// 0 = never
     #[arg(long, value_name = "N", default_value = "5", help_heading = BALANCING)]
     eject_after: u32,
 

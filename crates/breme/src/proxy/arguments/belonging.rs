@@ -1,5 +1,5 @@
-//! Flags that mean nothing without another one. A `--health-interval` without `--health-path` would check nothing, and nobody would notice;
-//! so it is refused.
+//! Flags that mean nothing without another one. A `--health-interval` without `--health-path` would check nothing, and
+//! nobody would notice; so it is refused.
 //!
 //! A flag counts as given where its value is not the default: a file that `--print-config` wrote has all of them.
 

@@ -54,16 +54,18 @@ pub struct CachingFlags {
     #[arg(long, value_name = "NAME", value_parser = field_name, default_value = "CDN-Cache-Control", help_heading = HEADING)]
     cache_control_field: Vec<String>,
 
-    /// What stands in the names of cookies that say who somebody is: an answer that varies with such a cookie is not kept; repeatable
+    /// What stands in the names of cookies that say who somebody is: an answer that varies with such a cookie is not
+    /// kept; repeatable
     #[arg(long, value_name = "WORD", default_values = ["sess", "sid", "token", "auth", "login"], help_heading = HEADING)]
     cache_session_cookie: Vec<String>,
 
-    /// A cookie that no answer depends on, whatever Vary says: those who differ by it share what is kept; `_ga*` is all that begin with _ga;
-    /// repeatable [default: that of --affinity insert]
+    /// A cookie that no answer depends on, whatever Vary says: those who differ by it share what is kept; `_ga*` is all
+    /// that begin with _ga; repeatable [default: that of --affinity insert]
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
     pub cache_ignore_cookie: Vec<String>,
 
-    /// Whoever connects from this network may let stored answers go by `PURGE URL`; repeatable [default: nobody; the method is passed on]
+    /// Whoever connects from this network may let stored answers go by `PURGE URL`; repeatable [default: nobody; the
+    /// method is passed on]
     #[arg(long, value_name = "NET", help_heading = HEADING)]
     pub purge_from: Vec<String>,
 }

@@ -6,7 +6,8 @@ const HEADING: &str = "Forward proxy";
 
 #[derive(Debug, clap::Args)]
 pub struct ForwardFlags {
-    /// Only these hosts: example.org, *.example.org, an address, a network (10.0.0.0/8); repeatable [default: all that are public]
+    /// Only these hosts: example.org, *.example.org, an address, a network (10.0.0.0/8); repeatable [default: all that
+    /// are public]
     #[arg(long, value_name = "HOST", help_heading = HEADING)]
     allow_host: Vec<String>,
 

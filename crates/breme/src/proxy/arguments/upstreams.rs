@@ -11,8 +11,8 @@ use crate::serving::at_least_one;
 
 #[derive(Debug, clap::Args)]
 pub struct UpstreamFlags {
-    /// A server to ask: http://HOST:PORT or https://HOST:PORT; repeatable; ,weight=N behind it gives it a larger share, ,route=NAME is what
-    /// --affinity follow calls it
+    /// A server to ask: http://HOST:PORT or https://HOST:PORT; repeatable; ,weight=N behind it gives it a larger share,
+    /// ,route=NAME is what --affinity follow calls it
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<Upstream>,
 
@@ -28,7 +28,8 @@ pub struct UpstreamFlags {
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Upstreams")]
     pub retries: u8,
 
-    /// Of a hundred requests so many may be sent again, or go to another upstream, since one failed (and 10 a second in any case); 0 = all
+    /// Of a hundred requests so many may be sent again, or go to another upstream, since one failed (and 10 a second in
+    /// any case); 0 = all
     #[arg(long, value_name = "PERCENT", default_value = "20", help_heading = "Upstreams")]
     pub retry_budget: u32,
 
@@ -36,7 +37,8 @@ pub struct UpstreamFlags {
     #[arg(long, help_heading = "Upstreams")]
     pub no_upgrades: bool,
 
-    /// Give a request up when its client ends its side of the connection before the answer has begun (it may only have ended its sending)
+    /// Give a request up when its client ends its side of the connection before the answer has begun (it may only have
+    /// ended its sending)
     #[arg(long, help_heading = "Upstreams")]
     pub abort_on_close: bool,
 
@@ -52,7 +54,8 @@ pub struct UpstreamFlags {
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Upstreams")]
     pool_requests: Option<usize>,
 
-    /// Believe upstreams whose certificates these authorities (PEM) have signed; SIGHUP reads it again [default: those that this machine trusts]
+    /// Believe upstreams whose certificates these authorities (PEM) have signed; SIGHUP reads it again [default: those
+    /// that this machine trusts]
     #[arg(long, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_ca: Option<PathBuf>,
 

@@ -48,7 +48,8 @@ impl Votes {
         Self { levels }
     }
 
-    /// The split with the fewest votes on its wrong side: failures below it, successes above. Of several, the lowest: it is asked again.
+    /// The split with the fewest votes on its wrong side: failures below it, successes above. Of several, the lowest:
+    /// it is asked again.
     pub(super) fn bounds(&self) -> Bounds {
         let mut wrong: u32 = self.levels.iter().map(|level| level.held).sum();
         let (mut least, mut split) = (wrong, 0);

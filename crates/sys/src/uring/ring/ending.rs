@@ -28,8 +28,8 @@ impl Ring {
         // What was never submitted will not be: the descriptors that it names may be closed by now.
         let unsubmitted = mem::take(&mut self.unsubmitted);
         self.in_flight = self.in_flight.saturating_sub(unsubmitted);
-        // What was cancelled one by one comes first. To cancel everything, the kernel looks at everything again for each operation, which
-        // takes long where there are thousands.
+        // What was cancelled one by one comes first. To cancel everything, the kernel looks at everything again for
+        // each operation, which takes long where there are thousands.
         while self.in_flight > 0 && self.fetch_reaped(Duration::ZERO) {}
         for _ in 0..REAP_ROUNDS {
             if self.in_flight == 0 {

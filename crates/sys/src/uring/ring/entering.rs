@@ -41,7 +41,8 @@ impl Ring {
         self.enter(Wait::Never)
     }
 
-    /// Hands the wishes over and lets completions gather until `timeout` has passed, or until there are many: so one waking does for all of them.
+    /// Hands the wishes over and lets completions gather until `timeout` has passed, or until there are many: so one
+    /// waking does for all of them.
     ///
     /// # Errors
     /// See [`Ring::submit`].
@@ -94,8 +95,8 @@ impl Ring {
         Err(self.give_up(failure.unwrap_or_else(|| io::ErrorKind::WouldBlock.into())))
     }
 
-    /// The kernel may have taken a part of the wishes: whether it has closed a descriptor is not known, and one that stays open
-    /// does less harm than another's that is closed.
+    /// The kernel may have taken a part of the wishes: whether it has closed a descriptor is not known, and one that
+    /// stays open does less harm than another's that is closed.
     fn give_up(&mut self, error: io::Error) -> io::Error {
         self.forget_closed();
         error
@@ -117,8 +118,8 @@ impl Ring {
         .map(drop)
     }
 
-    /// The kernel counts a time from when it begins to wait, which is after all sends have left: some 30 µs. So it is told an instant, if it
-    /// understands that (Linux 6.12).
+    /// The kernel counts a time from when it begins to wait, which is after all sends have left: some 30 µs. So it is
+    /// told an instant, if it understands that (Linux 6.12).
     #[allow(unsafe_code)]
     fn wait_until(&self, waiting: u32, wanted: u32, time: Duration) -> io::Result<usize> {
         let (time, flags) = if self.knows_instants {
@@ -148,8 +149,8 @@ impl Ring {
         self.closing.drain(..).for_each(mem::forget);
     }
 
-    /// Takes over the completions that are there, also those that did not fit into the queue: among them may be the failure
-    /// of a send.
+    /// Takes over the completions that are there, also those that did not fit into the queue: among them may be the
+    /// failure of a send.
     #[allow(unsafe_code)]
     pub(super) fn fetch(&mut self) -> io::Result<()> {
         for _ in 0..OVERFLOW_ROUNDS {

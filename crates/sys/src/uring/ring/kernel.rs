@@ -28,7 +28,8 @@ pub struct RingSizes {
     pub buffers: u16,
     /// The length of each.
     pub buffer_bytes: usize,
-    /// After so much (and what fills the buffer then) [`Ring::receive`](crate::uring::Ring::receive) ends and must be wished for again, where the kernel can be told so.
+    /// After so much (and what fills the buffer then) [`Ring::receive`](crate::uring::Ring::receive) ends and must be
+    /// wished for again, where the kernel can be told so.
     pub receive_bytes: u32,
 }
 
@@ -57,7 +58,8 @@ pub(super) fn knows_instants(uring: &IoUring) -> bool {
     waited.is_err_and(|error| error.raw_os_error() == Some(libc::ETIME))
 }
 
-/// It is tried, on no descriptor: a kernel that knows of limits (Linux 6.17) misses the descriptor, an older one minds the limit.
+/// It is tried, on no descriptor: a kernel that knows of limits (Linux 6.17) misses the descriptor, an older one minds
+/// the limit.
 #[allow(unsafe_code)]
 pub(super) fn knows_limits(uring: &mut IoUring) -> bool {
     let entry = limit(opcode::RecvMulti::new(Fd(-1), BUFFERS).build(), 1);
@@ -74,7 +76,8 @@ const LIMIT_WORD: usize = 11;
 /// Lets a receive that goes on and on end after so many bytes; 0 is no limit.
 #[allow(unsafe_code)]
 pub(super) fn limit(entry: squeue::Entry, bytes: u32) -> squeue::Entry {
-    // SAFETY: an entry is the kernel's `struct io_uring_sqe`, 64 bytes of numbers without a gap; both types have that size, or this does not compile.
+    // SAFETY: an entry is the kernel's `struct io_uring_sqe`, 64 bytes of numbers without a gap; both types have that
+    // size, or this does not compile.
     let mut words: [u32; ENTRY_WORDS] = unsafe { mem::transmute(entry) };
     words[LIMIT_WORD] = bytes;
     // SAFETY: as above; every number is valid there.

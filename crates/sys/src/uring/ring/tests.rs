@@ -173,7 +173,8 @@ fn stamped_bytes_are_the_same_and_their_end_is_told() {
     let clock = crate::Clock::start();
     let mut stamps = crate::Stamps::new(clock);
     ring.receive_with_stamps(far.as_fd(), Key::new(5));
-    // Behind what the kernel says about them there is room for 16 bytes, so that these come in three pieces, and the buffers run out.
+    // Behind what the kernel says about them there is room for 16 bytes, so that these come in three pieces, and the
+    // buffers run out.
     near.write_all(b"forty bytes that do not fit in one piece").unwrap();
     near.shutdown(std::net::Shutdown::Write).unwrap();
     let mut received = Vec::new();
