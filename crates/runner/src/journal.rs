@@ -52,7 +52,7 @@ pub struct StoredRun {
 #[derive(Debug)]
 pub struct Journal {
     folder: PathBuf,
-    trials: File,
+    trials: Locked,
 }
 
 /// A journal that cannot be read or written.
@@ -86,7 +86,7 @@ impl Journal {
         write_durably(&folder.join(PLAN), plan.as_bytes())?;
         let trials_path = folder.join(TRIALS);
         let trials = OpenOptions::new().create_new(true).append(true).open(&trials_path).map_err(at(&trials_path))?;
-        lock(&trials, &trials_path)?;
+        let trials = Locked::new(trials, &trials_path)?;
         // The head comes last: a folder without it is not a run.
         let head = serde_json::to_vec_pretty(head).map_err(|error| fault(folder, error.to_string()))?;
         write_durably(&folder.join(HEAD), &head)?;
@@ -102,9 +102,9 @@ impl Journal {
         read_head(folder)?;
         let path = folder.join(TRIALS);
         let trials = OpenOptions::new().append(true).open(&path).map_err(at(&path))?;
-        lock(&trials, &path)?;
+        let trials = Locked::new(trials, &path)?;
         let run = read(folder)?;
-        trials.set_len(run.whole_bytes).and_then(|()| trials.sync_all()).map_err(at(&path))?;
+        trials.0.set_len(run.whole_bytes).and_then(|()| trials.0.sync_all()).map_err(at(&path))?;
         Ok((Self { folder: folder.to_owned(), trials }, run))
     }
 
@@ -116,7 +116,7 @@ impl Journal {
         let path = self.folder.join(TRIALS);
         let mut line = serde_json::to_vec(trial).map_err(|error| fault(&path, error.to_string()))?;
         line.push(b'\n');
-        self.trials.write_all(&line).and_then(|()| self.trials.sync_data()).map_err(at(&path))
+        self.trials.0.write_all(&line).and_then(|()| self.trials.0.sync_data()).map_err(at(&path))
     }
 
     /// The run's folder.
@@ -234,11 +234,24 @@ fn read_line(line: &[u8]) -> Result<TrialRecord, String> {
 }
 
 /// One writer at a time. The lock goes with the process, however that ends.
-fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-        rustix::io::Errno::WOULDBLOCK => fault(path, "another breme is at this run".to_owned()),
-        _ => at(path)(error.into()),
-    })
+#[derive(Debug)]
+struct Locked(File);
+
+impl Locked {
+    fn new(file: File, path: &Path) -> Result<Self, JournalError> {
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            rustix::io::Errno::WOULDBLOCK => fault(path, "another breme is at this run".to_owned()),
+            _ => at(path)(error.into()),
+        })?;
+        Ok(Self(file))
+    }
+}
+
+impl Drop for Locked {
+    /// Not by closing alone: a process that is being started has a copy of the descriptor until its program begins.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 fn write_durably(path: &Path, content: &[u8]) -> Result<(), JournalError> {
@@ -319,6 +332,17 @@ mod tests {
             let stored = read(&run).unwrap();
             assert_eq!((numbers(&stored), stored.damage), (vec![1, 2, 3], None));
         }
+    }
+
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_keep_the_run() {
+        let (_folder, run) = run_of(1);
+        let (journal, _) = Journal::resume(&run).unwrap();
+        let copy = journal.trials.0.try_clone().unwrap();
+        assert!(Journal::resume(&run).unwrap_err().to_string().contains("another breme is at this run"));
+        drop(journal);
+        assert!(Journal::resume(&run).is_ok());
+        drop(copy);
     }
 
     #[test]
