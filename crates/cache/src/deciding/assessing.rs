@@ -91,10 +91,7 @@ impl Cache {
         if directives.max_stale_s.is_some_and(may_be_stale_for) && !stored.forbids_stale() {
             return Use::Stale;
         }
-        if !directives.restricts()
-            && stored.stale_while_revalidate_s() > 0
-            && may_be_stale_for(stored.stale_while_revalidate_s())
-        {
+        if !directives.restricts() && may_be_stale_for(stored.stale_while_revalidate_s()) {
             return Use::StaleForNow;
         }
         Use::Validate(Forwarded::Stale)
