@@ -15,6 +15,10 @@ use crate::harness::{DRIVERS, PATIENCE, Site, free_address, run};
 const REQUIRED_MIN: usize = 139;
 const OPTIMAL_MIN: usize = 78;
 
+/// An answer that is on its way for a second is a second old, and who must wait for the processor may find it stale: a
+/// busy machine can make a case end otherwise. What did not end as expected is asked again, by itself.
+const ATTEMPTS: usize = 3;
+
 /// The cases that are not passed: a name and the reason on each line.
 const DEVIATIONS: &str = include_str!("cache_suite_deviations.txt");
 
@@ -70,9 +74,12 @@ struct Ended {
     detail: String,
 }
 
-fn run_suite(suite: &Path, proxy: SocketAddr) -> Vec<Ended> {
+/// Some cases, with those that they depend on; without names, all.
+fn run_suite(suite: &Path, proxy: SocketAddr, names: &[String]) -> Vec<Ended> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/end_to_end/cache_suite.mjs");
-    let printed = run("node", &[script, suite.to_str().unwrap(), &format!("http://{proxy}")]);
+    let base = format!("http://{proxy}");
+    let names = names.iter().map(String::as_str);
+    let printed = run("node", &[script, suite.to_str().unwrap(), &base].into_iter().chain(names).collect::<Vec<_>>());
     let ended = printed.lines().map(|line| {
         let mut words = line.split('\t').map(str::to_owned);
         let mut next = || words.next().unwrap_or_default();
@@ -86,34 +93,56 @@ fn deviations() -> BTreeSet<&'static str> {
     lines.map(|line| line.split_once(": ").unwrap_or_else(|| panic!("no reason in {line:?}")).0).collect()
 }
 
-fn check(driver: &str, ended: &[Ended]) -> Result<(), String> {
-    let of_kind = |kind: &str| ended.iter().filter(move |case| case.kind == kind).collect::<Vec<_>>();
-    let (required, optimal) = (of_kind("required"), of_kind("optimal"));
-    let passed = |cases: &[&Ended]| cases.iter().filter(|case| case.outcome == "pass").count();
-    let failed: Vec<&&Ended> = required.iter().chain(&optimal).filter(|case| case.outcome != "pass").collect();
-    let summary = format!(
-        "{driver}: {} of {} required, {} of {} optimal",
-        passed(&required),
-        required.len(),
-        passed(&optimal),
-        optimal.len()
-    );
-    println!("{summary}");
+/// Those that did not end as expected: not passed, or passed though they are written down.
+fn unexpected(ended: &[Ended]) -> Vec<&Ended> {
     let known = deviations();
-    let unknown = failed.iter().filter(|case| !known.contains(case.name.as_str()));
-    let unknown: Vec<String> =
-        unknown.map(|case| format!("{} ({}, {}): {}", case.name, case.kind, case.outcome, case.detail)).collect();
-    let excused: Vec<&str> =
-        known.iter().copied().filter(|name| !failed.iter().any(|case| case.name == *name)).collect();
-    if unknown.is_empty() && excused.is_empty() && passed(&required) >= REQUIRED_MIN && passed(&optimal) >= OPTIMAL_MIN
-    {
+    let is_judged = |case: &&Ended| ["required", "optimal"].contains(&case.kind.as_str());
+    let judged = ended.iter().filter(is_judged);
+    judged.filter(|case| (case.outcome == "pass") == known.contains(case.name.as_str())).collect()
+}
+
+fn run_and_ask_again(suite: &Path, proxy: SocketAddr, driver: &str) -> Vec<Ended> {
+    let mut ended = run_suite(suite, proxy, &[]);
+    for _ in 1..ATTEMPTS {
+        let names: Vec<String> = unexpected(&ended).into_iter().map(|case| case.name.clone()).collect();
+        if names.is_empty() {
+            break;
+        }
+        println!("{driver}: once more: {}", names.join(", "));
+        // Those that they depend on ran too; these have ended as expected before.
+        let again = run_suite(suite, proxy, &names).into_iter().filter(|again| names.contains(&again.name));
+        ended.retain(|case| !names.contains(&case.name));
+        ended.extend(again);
+    }
+    ended
+}
+
+fn check(driver: &str, ended: &[Ended]) -> Result<(), String> {
+    let passed = |kind: &str| {
+        let of_kind: Vec<_> = ended.iter().filter(|case| case.kind == kind).collect();
+        (of_kind.iter().filter(|case| case.outcome == "pass").count(), of_kind.len())
+    };
+    let ((required, required_count), (optimal, optimal_count)) = (passed("required"), passed("optimal"));
+    let summary = format!("{driver}: {required} of {required_count} required, {optimal} of {optimal_count} optimal");
+    println!("{summary}");
+    let unexpected = unexpected(ended);
+    if unexpected.is_empty() && required >= REQUIRED_MIN && optimal >= OPTIMAL_MIN {
         return Ok(());
     }
-    Err(format!(
-        "{summary}\nnot passed, and not in cache_suite_deviations.txt:\n{}\nin it, and passed:\n{}",
-        unknown.join("\n"),
-        excused.join("\n")
-    ))
+    let lines = unexpected.iter().map(|case| match case.outcome.as_str() {
+        "pass" => format!("{}: passed, though it is in cache_suite_deviations.txt", case.name),
+        outcome => format!("{} ({}, {outcome}): {}", case.name, case.kind, case.detail),
+    });
+    Err(format!("{summary}\nnot as expected:\n{}", lines.collect::<Vec<_>>().join("\n")))
+}
+
+/// More threads than the suite opens connections: were there fewer, idle ones would be closed, and a request that is
+/// then on its way be lost.
+fn start(origin: &Origin, driver: &str) -> Site {
+    let upstream = format!("--upstream=http://{}", origin.address);
+    let threads = if driver == "threads" { "512" } else { "2" };
+    let arguments = [&upstream, "--driver", driver, "--threads", threads, "--cache-memory", "64MiB"];
+    Site::start_role("proxy", &arguments, Stdio::inherit())
 }
 
 #[test]
@@ -122,8 +151,8 @@ fn the_public_suite_passes_but_for_what_is_written_down() {
     let origin = Origin::start(&suite);
     // Most of its time is waiting for answers to grow old.
     let of = |driver: &str| {
-        let proxy = Site::proxy(origin.address, driver, &["--cache-memory", "64MiB"]);
-        check(driver, &run_suite(&suite, proxy.address))
+        let proxy = start(&origin, driver);
+        check(driver, &run_and_ask_again(&suite, proxy.address, driver))
     };
     let failures: Vec<String> = std::thread::scope(|scope| {
         let running: Vec<_> = DRIVERS.iter().map(|driver| scope.spawn(|| of(driver))).collect();
