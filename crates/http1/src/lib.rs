@@ -71,7 +71,7 @@ pub use entity_tags::{EntityTag, any_tag, only_tag};
 pub use familiar::{FamiliarHead, WholeResponse};
 pub use familiar_requests::{FamiliarRequest, FamiliarRequests};
 pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField, list_members};
-pub use limits::{CROWDED_IDLE_TIMEOUT, Limits};
+pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
 pub use refusal::{Refusal, RefusalReason};
 pub use relay::{FieldWriter, HopByHop, RelayedRequest, push_chunk};

@@ -2,14 +2,6 @@
 
 use std::time::Duration;
 
-/// How long a connection may stay open with no request on it while others wait for its place, if
-/// [`Limits::idle_timeout`] is not shorter.
-///
-/// About what a round trip takes to the other side of the world: a client that asks for the next thing as soon as it
-/// has an answer keeps its connection, and the first request on a new one is in time. Who thinks takes longer, and pays
-/// for a new connection with one such round trip. Those who wait hardly notice it.
-pub const CROWDED_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
-
 /// What a peer may ask of a connection. The defaults are meant for a public server.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -35,7 +27,7 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Longest silence inside a request's content; past it 408.
     pub body_timeout: Duration,
-    /// How long a connection may stay open with no request on it; see [`Limits::idle_patience`].
+    /// How long a connection may stay open with no request on it.
     pub idle_timeout: Duration,
     /// Content must arrive at least this fast, averaged since it began, after `body_timeout`; past it 408. Bytes per
     /// second, 0 = any.
@@ -45,14 +37,6 @@ pub struct Limits {
     /// Speak HTTP/1.0 only (the study's other build): answers say HTTP/1.0, no chunked coding, persistent only on
     /// `Connection: keep-alive`.
     pub http10_only: bool,
-}
-
-impl Limits {
-    /// How long a connection may stay open with no request on it, while others wait for its place or not.
-    #[must_use]
-    pub fn idle_patience(&self, is_crowded: bool) -> Duration {
-        if is_crowded { self.idle_timeout.min(CROWDED_IDLE_TIMEOUT) } else { self.idle_timeout }
-    }
 }
 
 impl Default for Limits {

@@ -41,6 +41,7 @@
 //! Only who has asked for a tunnel on a connection says where TLS begins on it: [`Actions::secure`].
 
 mod actions;
+mod crowd;
 mod identity;
 mod tls;
 
@@ -48,6 +49,7 @@ use std::time::Duration;
 
 pub use actions::{Action, Actions, COPIED_BYTES_MAX, Close, Endpoint, FileRange, Log, SendRange};
 use breme_base::Instant;
+pub use crowd::{CROWDED_IDLE_TIMEOUT, CROWDED_TURN, Crowd};
 pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
 pub use tls::{Handshake, TlsClientId, TlsFailure};
 
@@ -99,8 +101,8 @@ pub trait Node {
     /// Connections wait that nobody can serve as long as those that are open stay; or (`is_crowded` is false) none does
     /// any more.
     ///
-    /// A server then lets clients that have nothing under way stay for a short time only. It may be told of a crowd a
-    /// moment late, or not of one that was over soon; it is never told the same twice in a row, and the first word is
+    /// A server then lets clients that have nothing under way stay for a short time only, and others for a turn: it can
+    /// keep a [`Crowd`] for that. It may be told of a crowd a moment late, or not of one that was over soon; it is never told the same twice in a row, and the first word is
     /// that of a beginning.
     fn handle_crowded(&mut self, _now: Instant, _is_crowded: bool, _actions: &mut Actions) {}
 

@@ -18,6 +18,7 @@ use crate::answer::Answer;
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
+    pub(crate) accepted: Instant,
     pub(crate) http: ServerConnection,
     pub(crate) waiting: Waiting,
     /// Nobody can read it on the way.
@@ -84,9 +85,10 @@ pub(crate) struct Echo {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnectionId, is_secured: bool) -> Self {
+    pub(crate) fn new(id: ConnectionId, accepted: Instant, is_secured: bool) -> Self {
         Self {
             id,
+            accepted,
             http: ServerConnection::new(),
             waiting: Waiting::Idle,
             is_secured,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
 use breme_http1::{FieldStorage, Framing, Method, Progress, Refusal, RefusalReason, RequestHead, Version};
-use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Received, Shard};
+use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Crowd, Node, Received, Shard};
 
 use crate::answer::{Answer, Body};
 use crate::connection::{Connection, ContentExchange, Echo, Plan, Waiting};
@@ -34,8 +34,7 @@ pub struct Origin {
     recent: Recent,
     familiar: Familiar,
     random: Random,
-    /// Others wait for the places of those who are connected.
-    is_crowded: bool,
+    crowd: Crowd,
     is_stopping: bool,
 }
 
@@ -50,7 +49,7 @@ impl Origin {
             recent: Recent::new(seed, counts.clone()),
             familiar: Familiar::new(seed, shared.settings.familiar_bytes_max),
             random: Random::stream(seed, shard.id.0 as u64),
-            is_crowded: false,
+            crowd: Crowd::default(),
             is_stopping: false,
             shared,
             counts,
@@ -71,7 +70,7 @@ impl Origin {
             recent: &mut self.recent,
             familiar: &mut self.familiar,
             random: &mut self.random,
-            is_crowded: self.is_crowded,
+            crowd: self.crowd,
             is_stopping: self.is_stopping,
             now,
             actions,
@@ -92,7 +91,7 @@ impl Node for Origin {
             self.connections.resize_with(index + 1, || None);
         }
         let is_secured = self.shared.settings.secured_listeners.contains(&accepted.listener);
-        self.connections[index] = Some(Connection::new(id, is_secured));
+        self.connections[index] = Some(Connection::new(id, now, is_secured));
         if let Some(mut turn) = self.turn_of(now, id, actions) {
             turn.wait_for_request();
         }
@@ -137,9 +136,10 @@ impl Node for Origin {
     /// Who asks for nothing counts as idle from the moment at which it connected: browsers open spare connections, and
     /// whoever holds a place without a word would else hold it the longest.
     fn handle_crowded(&mut self, now: Instant, is_crowded: bool, _actions: &mut Actions) {
-        let limits = &self.shared.settings.limits;
-        let [before, after] = [self.is_crowded, is_crowded].map(|is_crowded| limits.idle_patience(is_crowded));
-        self.is_crowded = is_crowded;
+        let idle_timeout = self.shared.settings.limits.idle_timeout;
+        let before = self.crowd.idle_timeout(idle_timeout);
+        self.crowd.set(now, is_crowded);
+        let after = self.crowd.idle_timeout(idle_timeout);
         if !self.is_stopping {
             for connection in self.connections.iter().flatten().filter(|connection| connection.is_idle()) {
                 self.timers.change_wait(connection.id.key(), before, after, now);
@@ -174,7 +174,7 @@ struct Turn<'a> {
     recent: &'a mut Recent,
     familiar: &'a mut Familiar,
     random: &'a mut Random,
-    is_crowded: bool,
+    crowd: Crowd,
     is_stopping: bool,
     now: Instant,
     actions: &'a mut Actions,

@@ -6,10 +6,11 @@ mod support;
 
 use std::time::Duration;
 
-use breme_http1::{CROWDED_IDLE_TIMEOUT, Limits};
-use breme_node::Close;
+use breme_base::Instant;
+use breme_http1::Limits;
+use breme_node::{Actions, CROWDED_IDLE_TIMEOUT, CROWDED_TURN, Close, Node};
 use breme_origin::{Settings, Site};
-use support::{Peer, lab, request, site};
+use support::{Peer, lab, node, request, site};
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -60,6 +61,57 @@ fn the_time_before_the_crowd_counts() {
     require_gone_after(&mut longer, Duration::ZERO);
 }
 
+/// For each answer whether it says that it is the last one.
+fn lasts(peer: &Peer) -> Vec<bool> {
+    peer.answers().iter().map(|answer| answer.field("Connection") == Some("close")).collect()
+}
+
+/// Each request comes before the client would count as idle; after the third it is answered from memory.
+#[test]
+fn who_goes_on_asking_leaves_after_a_turn() {
+    let site = patient();
+    let mut peer = Peer::new(&site);
+    peer.wait(10 * SECOND);
+    peer.crowd(true);
+    let step = CROWDED_TURN / 8;
+    for _ in 0..8 {
+        peer.send(request("GET", "/bytes/1", &[]));
+        peer.wait(step);
+    }
+    assert!(site.counts().repeated > 0);
+    assert_eq!((lasts(&peer), peer.closed, site.counts().crowded_out), (vec![false; 8], None, 0));
+    peer.send(request("GET", "/bytes/1", &[]).repeat(3));
+    assert_eq!((&lasts(&peer)[8..], peer.closed), (&[false, false, true][..], Some(Close::Graceful)));
+    assert_eq!(site.counts().crowded_out, 1);
+}
+
+#[test]
+fn the_turn_of_who_comes_into_a_crowd_begins_then() {
+    let site = patient();
+    let mut node = node(&site);
+    let mut actions = Actions::new();
+    node.handle_crowded(Instant::ZERO, true, &mut actions);
+    let mut peer = Peer::of_node_at(node, Instant::ZERO + 10 * SECOND);
+    peer.send(request("GET", "/bytes/1", &[]));
+    peer.wait(CROWDED_TURN / 8);
+    peer.send(request("POST", "/echo", &["Content-Length: 2"]));
+    peer.wait(CROWDED_TURN);
+    peer.send("hi");
+    assert_eq!((lasts(&peer), peer.closed), (vec![false, true], Some(Close::Graceful)));
+}
+
+#[test]
+fn nobody_leaves_a_place_that_nobody_waits_for() {
+    let site = patient();
+    let mut peer = Peer::new(&site);
+    peer.crowd(true);
+    peer.send("GET /bytes/1 HTTP/1.1\r\n");
+    peer.wait(2 * CROWDED_TURN);
+    peer.crowd(false);
+    peer.send("Host: a\r\n\r\n");
+    assert_eq!((lasts(&peer), peer.closed, site.counts().crowded_out), (vec![false], None, 0));
+}
+
 #[test]
 fn when_nobody_waits_any_more_the_ordinary_time_holds_from_its_beginning() {
     let site = site(lab(), None, None);
@@ -97,7 +149,7 @@ fn what_is_under_way_has_its_own_time() {
         peer.send(&rest);
         peer.wait(delay.saturating_sub(4 * SECOND));
         assert_eq!(peer.answers()[0].status, 200, "{first:?}");
-        require_gone_after(&mut peer, CROWDED_IDLE_TIMEOUT);
+        assert_eq!(peer.closed, Some(Close::Graceful), "it has had its turn");
     }
 }
 

@@ -121,11 +121,15 @@ impl Node for ProxyNode {
         if entrance == Entrance::Closed {
             return actions.close(id, Close::Abort);
         }
-        let client =
-            Client { is_secured, is_trusted, is_counted: entrance == Entrance::Counted, ..Client::new(id, accepted) };
+        let client = Client {
+            is_secured,
+            is_trusted,
+            is_counted: entrance == Entrance::Counted,
+            ..Client::new(id, now, accepted)
+        };
         let key = ClientKey::of(self.state.clients.insert(client));
         self.state.set_owner(id, Owner::Client(key));
-        let patience = self.shared.settings.limits.idle_patience(self.state.is_crowded);
+        let patience = self.state.crowd.idle_timeout(self.shared.settings.limits.idle_timeout);
         self.state.client_timers.set(key.timer(), now + patience);
     }
 

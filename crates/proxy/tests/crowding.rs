@@ -6,8 +6,8 @@ mod support;
 
 use std::time::Duration;
 
-use breme_http1::{CROWDED_IDLE_TIMEOUT, Limits};
-use breme_node::Close;
+use breme_http1::Limits;
+use breme_node::{CROWDED_IDLE_TIMEOUT, CROWDED_TURN, Close};
 use breme_proxy::Settings;
 use breme_testkit::{Ending, Script};
 use support::{Acts, Play, head, silent, text};
@@ -26,6 +26,11 @@ fn client() -> Script {
     Script::new().connect()
 }
 
+/// The same answer where it says that no other will come.
+fn last(answer: &str) -> String {
+    answer.replacen("\r\nDate", "\r\nConnection: close\r\nDate", 1)
+}
+
 /// It is told to go, and goes.
 fn leaves(script: Script) -> Script {
     script.expect_end().close(Close::Graceful).expect_closed(Ending::Any)
@@ -35,8 +40,8 @@ fn leaves(script: Script) -> Script {
 fn who_asks_for_nothing_goes_and_who_is_being_served_stays() {
     let spare = leaves(client());
     let idle = leaves(client().send(GET).expect(HELLO));
-    let begun = client().send("GET /a HT").wait(8 * SECOND).send(&GET[9..]).expect(HELLO).part();
-    let asked = Script::new().wait(SECOND).connect().send(GET).expect(HELLO).part();
+    let begun = client().send("GET /a HT").wait(8 * SECOND).send(&GET[9..]).expect(text(last(HELLO))).part_after_end();
+    let asked = Script::new().wait(SECOND).connect().send(GET).expect(text(last(HELLO))).part_after_end();
     let upstream = vec![
         Acts::new().expect(GET).send(HELLO).expect_end(),
         Acts::new().expect(GET).wait(9 * SECOND).send(HELLO).expect_end(),
@@ -48,7 +53,26 @@ fn who_asks_for_nothing_goes_and_who_is_being_served_stays() {
     let clients = vec![spare, idle, begun, asked];
     let play = Play { settings, crowd: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
     let counts = play.run();
-    assert_eq!((counts.crowded_out, counts.answers[1].count), (2, 3));
+    // The last two had had their turn when their answers came.
+    assert_eq!((counts.crowded_out, counts.answers[1].count), (4, 3));
+}
+
+/// Its requests come before it would count as idle: eight in its turn, and then three at once.
+fn goes_on_asking(answer: &str) -> Script {
+    let step = CROWDED_TURN / 8;
+    let script = (0..8).fold(client(), |script, _| script.send(GET).expect(text(answer)).wait(step));
+    let together = [answer, answer, &last(answer)].concat();
+    script.send(text(GET.repeat(3))).expect(text(together)).part_after_end()
+}
+
+#[test]
+fn who_goes_on_asking_leaves_after_a_turn() {
+    let upstream = (0..11).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
+    let crowd = Some(Duration::ZERO..60 * SECOND);
+    let play = Play { settings: patient(), crowd, ..Play::new(vec![goes_on_asking(HELLO)], vec![upstream]) };
+    let counts = play.run();
+    assert_eq!((counts.crowded_out, counts.connects), (1, 1));
+    assert!(counts.answers_repeated > 0, "some of them were repeated");
 }
 
 #[test]

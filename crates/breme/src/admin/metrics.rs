@@ -32,7 +32,7 @@ impl<'a> Families<'a> {
 
     /// What every server counts of [crowds](breme_node::Node::handle_crowded).
     pub fn crowded_out(&mut self, count: u64) -> fmt::Result {
-        let help = "Idle clients whose connections were closed early, since others waited for their places.";
+        let help = "Connections of clients that were closed early, since others waited for their places.";
         self.counter("clients_crowded_out", help, count)
     }
 

@@ -1,11 +1,12 @@
 //! More clients than threads: who is idle makes room for who waits, and who is being served stays.
 
 use std::process::Stdio;
+use std::time::Instant;
 
 use crate::admin::metrics;
 use crate::caller::{Caller, Heard};
 use crate::gated_origin::{GatedOrigin, content_of};
-use crate::harness::Site;
+use crate::harness::{PATIENCE, Site};
 
 /// Whoever has a place keeps it for longer than any test waits, if nobody else wants it.
 const LONG: [&str; 4] = ["--idle-timeout", "1000h", "--head-timeout", "1000h"];
@@ -63,6 +64,34 @@ fn idle_clients_of_a_pool_of_threads_make_room_for_who_waits() {
     let upstream = format!("--upstream=http://{}", origin.address);
     require_room_is_made(&start("proxy", "4", &[&upstream]), "proxy");
     require_room_is_made(&start("proxy", "4", &[&upstream, "--cache-memory", "16MiB"]), "proxy with a cache");
+}
+
+/// On one thread: who asks without a pause, and who came later.
+fn require_turns_are_taken(site: &Site, place: &str) {
+    let mut asking = served(site, "", place);
+    let mut waiting = Caller::new(site.address);
+    waiting.send(GET.as_bytes());
+    let begun = Instant::now();
+    loop {
+        asking.send(GET.as_bytes());
+        match asking.hear(false) {
+            Ok(Heard::Answer(answered)) if !answered.is_last => assert!(begun.elapsed() < PATIENCE, "{place}"),
+            // Where we had to wait for the processor for long, it counted as idle.
+            Ok(Heard::Answer(_) | Heard::Nothing) => break,
+            other => panic!("{place}: {other:?}"),
+        }
+    }
+    hear(&mut waiting, b"01234", place);
+    assert_eq!(crowded_out(site), 1.0, "{place}");
+}
+
+#[test]
+fn who_asks_without_a_pause_leaves_after_a_turn() {
+    require_turns_are_taken(&start("site", "1", &["--lab"]), "site");
+    let origin = Site::lab("events");
+    let upstream = format!("--upstream=http://{}", origin.address);
+    require_turns_are_taken(&start("proxy", "1", &[&upstream]), "proxy");
+    require_turns_are_taken(&start("proxy", "1", &[&upstream, "--cache-memory", "16MiB"]), "proxy with a cache");
 }
 
 /// Its answer comes when the test says so, after others have come and gone.

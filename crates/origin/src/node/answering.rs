@@ -19,11 +19,23 @@ impl Turn<'_> {
         self.advance(status, sending);
     }
 
-    /// When the program is to end, the answer to the last request that has come says that there will be no other.
+    /// The answer to the last request that has come says that there will be no other, if the client should leave.
     fn announce_close(&mut self) {
-        if self.is_stopping && !self.connection.has_pending {
-            self.connection.http.close_after_this();
+        if self.should_leave() && !self.connection.has_pending {
+            self.close_after_this();
         }
+    }
+
+    /// The program is to end, or others wait for the client's place, and it has had its turn.
+    pub(super) fn should_leave(&self) -> bool {
+        self.is_stopping || self.crowd.has_had_turn(self.connection.accepted, self.now)
+    }
+
+    fn close_after_this(&mut self) {
+        if !self.is_stopping && !self.connection.http.will_close() {
+            self.counts.crowded_out.add();
+        }
+        self.connection.http.close_after_this();
     }
 
     pub(super) fn advance(&mut self, status: u16, sending: Sending) {
@@ -88,8 +100,8 @@ impl Turn<'_> {
     }
 
     fn begin_echo(&mut self, echo: &mut Echo) {
-        if self.is_stopping {
-            self.connection.http.close_after_this();
+        if self.should_leave() {
+            self.close_after_this();
         }
         let framing = echo.length.map_or(Framing::Chunked, Framing::Length);
         let out = self.actions.send(self.id);

@@ -14,7 +14,7 @@ impl Turn<'_> {
     /// what is counted.
     #[inline]
     pub(super) fn repeat(&mut self, input: &[u8]) -> Option<usize> {
-        if self.is_stopping || !self.connection.http.may_repeat(&self.shared.settings.limits) {
+        if self.should_leave() || !self.connection.http.may_repeat(&self.shared.settings.limits) {
             return None;
         }
         let moment = Moment {

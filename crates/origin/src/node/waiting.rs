@@ -34,7 +34,7 @@ impl Turn<'_> {
         if self.is_stopping && linger.is_zero() {
             self.close(Close::Graceful);
         } else if !self.connection.queue_is_long {
-            let patience = self.shared.settings.limits.idle_patience(self.is_crowded);
+            let patience = self.crowd.idle_timeout(self.shared.settings.limits.idle_timeout);
             self.set_deadline(self.now + if self.is_stopping { linger } else { patience });
         }
     }
@@ -99,7 +99,7 @@ impl Turn<'_> {
     }
 
     fn end_idleness(&mut self) {
-        if self.is_crowded && !self.is_stopping {
+        if self.crowd.is_there() && !self.is_stopping {
             self.counts.crowded_out.add();
         }
         self.close(Close::Graceful);

@@ -54,10 +54,15 @@ impl Peer {
     }
 
     pub fn of_node(node: Origin) -> Self {
+        Self::of_node_at(node, Instant::ZERO)
+    }
+
+    /// A client that connects then.
+    pub fn of_node_at(node: Origin, now: Instant) -> Self {
         let id = ConnectionId::new(3, 1);
         let mut peer = Self {
             node,
-            now: Instant::ZERO,
+            now,
             id,
             unread: Vec::new(),
             ended: false,

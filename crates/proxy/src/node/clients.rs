@@ -190,7 +190,7 @@ impl Turn<'_> {
     /// All that has come was used, or must wait.
     fn wait_for_more(&mut self, key: ClientKey) {
         let limits = &self.shared.settings.limits;
-        let (is_crowded, is_stopping) = (self.node.is_crowded, self.node.is_stopping);
+        let (crowd, is_stopping) = (self.node.crowd, self.node.is_stopping);
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
         if let Some(exchange) = client.exchange {
             if client.http.awaiting_content() {
@@ -203,7 +203,7 @@ impl Turn<'_> {
         } else if client.http.in_head() || client.has_pending {
             (Waiting::Head, limits.head_timeout)
         } else {
-            (Waiting::Idle, limits.idle_patience(is_crowded))
+            (Waiting::Idle, crowd.idle_timeout(limits.idle_timeout))
         };
         if waiting == Waiting::Idle && is_stopping {
             return self.close_client(key, Close::Graceful);
@@ -228,7 +228,7 @@ impl Turn<'_> {
     }
 
     fn end_idleness(&mut self, key: ClientKey) {
-        if self.node.is_crowded {
+        if self.node.crowd.is_there() {
             self.node.counts.crowded_out.add();
         }
         self.close_client(key, Close::Graceful);
@@ -238,9 +238,10 @@ impl Turn<'_> {
     /// counts as idle from the moment at which it connected: browsers open spare connections, and whoever holds a place
     /// without a word would else hold it the longest.
     pub(super) fn handle_crowd(&mut self, is_crowded: bool) {
-        let limits = &self.shared.settings.limits;
-        let was_crowded = std::mem::replace(&mut self.node.is_crowded, is_crowded);
-        let [before, after] = [was_crowded, is_crowded].map(|is_crowded| limits.idle_patience(is_crowded));
+        let idle_timeout = self.shared.settings.limits.idle_timeout;
+        let before = self.node.crowd.idle_timeout(idle_timeout);
+        self.node.crowd.set(self.now, is_crowded);
+        let after = self.node.crowd.idle_timeout(idle_timeout);
         for (index, _) in self.node.clients.iter().filter(|(_, client)| client.is_idle()) {
             self.node.client_timers.change_wait(ClientKey::of(index).timer(), before, after, self.now);
         }
@@ -257,7 +258,7 @@ impl Turn<'_> {
         // It is the peer who must read, and the driver who waits for that.
         let patience = match client.waiting {
             _ if is_long => return self.node.client_timers.clear(key.timer()),
-            Waiting::Idle | Waiting::Exchange => limits.idle_patience(self.node.is_crowded),
+            Waiting::Idle | Waiting::Exchange => self.node.crowd.idle_timeout(limits.idle_timeout),
             Waiting::Head => limits.head_timeout,
             Waiting::Drained => limits.body_timeout,
         };

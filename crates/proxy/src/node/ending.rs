@@ -124,8 +124,8 @@ impl Turn<'_> {
         exchange.status = status;
         let name = failure.upstream(exchange.upstream_name());
         let text = failure.text(name);
-        if self.node.is_stopping {
-            client.http.close_after_this();
+        if client.announce_leave(self.node.is_stopping, self.node.crowd, self.now) {
+            self.node.counts.crowded_out.add();
         }
         let out = self.actions.send(client.id);
         let date = self.node.date.text(self.now);

@@ -20,11 +20,10 @@ impl Turn<'_> {
     pub(super) fn repeat_stored(&mut self, key: ClientKey, input: &[u8]) -> Option<usize> {
         let shared = self.shared;
         let cache = shared.cache.as_ref()?;
-        if self.node.is_stopping || !shared.may_repeat() {
-            return None;
-        }
         let client = self.node.clients.get_mut(key.index())?;
-        if !client.http.may_repeat(&shared.settings.limits) || client.exchange.is_some() {
+        let should_leave = client.should_leave(self.node.is_stopping, self.node.crowd, self.now);
+        let may_repeat = shared.may_repeat() && client.http.may_repeat(&shared.settings.limits);
+        if should_leave || !may_repeat || client.exchange.is_some() {
             return None;
         }
         let name = &cache.settings().name;

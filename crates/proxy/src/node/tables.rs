@@ -7,7 +7,7 @@ use std::time::Duration;
 use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixMillis};
 use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
-use breme_node::{Accepted, ConnectionId, ListenerId, TlsClientId};
+use breme_node::{Accepted, ConnectionId, Crowd, ListenerId, TlsClientId};
 
 use super::checks::CheckNumber;
 use super::notes::{Noted, Notes};
@@ -77,6 +77,7 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ConnectionId,
+    pub(crate) since: Instant,
     pub(crate) http: ServerConnection,
     pub(crate) peer: SocketAddr,
     /// Its address as it is written: an IPv4 address as one, without a port.
@@ -275,9 +276,10 @@ pub(crate) enum Way {
 }
 
 impl Client {
-    pub(crate) fn new(id: ConnectionId, accepted: Accepted) -> Self {
+    pub(crate) fn new(id: ConnectionId, since: Instant, accepted: Accepted) -> Self {
         Self {
             id,
+            since,
             http: ServerConnection::new(),
             peer: accepted.peer,
             address: accepted.peer.ip().to_canonical().to_string().into(),
@@ -296,6 +298,22 @@ impl Client {
 }
 
 impl Client {
+    /// The program is to end; or others wait for its place, and it has had its turn.
+    #[inline]
+    pub(crate) fn should_leave(&self, is_stopping: bool, crowd: Crowd, now: Instant) -> bool {
+        is_stopping || crowd.has_had_turn(self.since, now)
+    }
+
+    /// If it should leave, the answer to the last request that has come says that there will be no other. Tells
+    /// whether the crowd is the reason.
+    pub(crate) fn announce_leave(&mut self, is_stopping: bool, crowd: Crowd, now: Instant) -> bool {
+        if self.has_pending || self.http.will_close() || !self.should_leave(is_stopping, crowd, now) {
+            return false;
+        }
+        self.http.close_after_this();
+        !is_stopping
+    }
+
     /// The time runs in which a request should begin.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting == Waiting::Idle && !self.has_pending && !self.queue_is_long
