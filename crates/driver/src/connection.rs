@@ -97,6 +97,8 @@ pub(crate) enum Phase {
     /// All has left; the peer's rest is read into nothing.
     Lingering {
         discarded_bytes: u64,
+        /// Others wait for its place, and its deadline is near: if the peer is silent until then, that is the end.
+        is_hurried: bool,
     },
     Ended(CloseReason),
 }
@@ -382,7 +384,7 @@ impl Connection {
     }
 
     /// Goes on from flushing to lingering when the queue is empty. Returns whether it just did.
-    pub(crate) fn linger_if_flushed(&mut self) -> bool {
+    pub(crate) fn linger_if_flushed(&mut self, is_hurried: bool) -> bool {
         let Phase::Flushing { discarded_bytes } = self.phase else { return false };
         if self.queue.is_some() || self.failure.is_some() {
             return false;
@@ -398,14 +400,14 @@ impl Connection {
             self.end(CloseReason::Requested);
             return false;
         }
-        self.phase = Phase::Lingering { discarded_bytes };
+        self.phase = Phase::Lingering { discarded_bytes, is_hurried };
         true
     }
 
     /// Counts bytes that were read into nothing, and returns how many there have been.
     pub(crate) fn discard(&mut self, count: u64) -> u64 {
         match &mut self.phase {
-            Phase::Flushing { discarded_bytes } | Phase::Lingering { discarded_bytes } => {
+            Phase::Flushing { discarded_bytes } | Phase::Lingering { discarded_bytes, .. } => {
                 *discarded_bytes += count;
                 *discarded_bytes
             }

@@ -193,6 +193,11 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
+    /// What the node was told last of those who wait.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is_crowded
+    }
+
     /// Tells the node to stop, once, when those who are shaking hands are in; the listeners are closed already.
     pub(crate) fn handle_stopping(&mut self) {
         if self.stop_deadline.is_none() && !self.is_exiting {
@@ -260,7 +265,10 @@ impl<N: Node, P: Port> Engine<N, P> {
                 self.fail_handshaking(id, TlsFailure::TimedOut);
                 return self.release_if_ended(id);
             }
-            Phase::Lingering { .. } => connection.end(CloseReason::Dropped),
+            Phase::Lingering { .. } => {
+                self.end_lingering(id);
+                return self.release_if_ended(id);
+            }
             Phase::Open | Phase::Flushing { .. } => {
                 connection.transport.reset_on_close();
                 connection.end(CloseReason::Failed(std::io::ErrorKind::TimedOut));
@@ -314,6 +322,11 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     pub(crate) fn connection_count(&self) -> usize {
         self.table.len()
+    }
+
+    /// Whether one more may be accepted.
+    pub(crate) fn has_room(&self) -> bool {
+        self.connection_count() < self.settings.connections_max
     }
 
     /// Connections that are over but for what their peers still send, which is read into nothing.

@@ -18,6 +18,7 @@ use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
 use crate::control::{Counters, Stop};
 use crate::engine::{Engine, Readiness};
 use crate::exactness::Exactness;
+use crate::outside::{Outside, has_waiting};
 use crate::port::Port;
 use crate::socket::Socket;
 use crate::transport::Transport;
@@ -73,6 +74,7 @@ pub(crate) struct Events {
     listeners: Vec<Listening>,
     /// Nothing is accepted before.
     accept_again: Option<Instant>,
+    outside: Outside,
 }
 
 struct Listening {
@@ -92,7 +94,7 @@ impl Events {
             poll.registry().register(&mut SourceFd(&source), listener_token(id), Interest::READABLE)?;
             listeners.push(Listening { socket, id, is_pending: true });
         }
-        Ok(Self { poll, listeners, accept_again: None })
+        Ok(Self { poll, listeners, accept_again: None, outside: Outside::default() })
     }
 
     pub(crate) fn waker(&self) -> io::Result<mio::Waker> {
@@ -109,8 +111,7 @@ impl Events {
         engine.handle_started();
         let exactness = Exactness::wanted_by(&mut engine);
         while !engine.is_done() {
-            let timeout =
-                if self.may_accept(&engine) { Some(Duration::ZERO) } else { engine.time_to_wait(self.accept_again) };
+            let timeout = if self.may_accept(&engine) { Some(Duration::ZERO) } else { self.time_to_wait(&mut engine) };
             let waited = match &exactness {
                 None => self.poll.poll(&mut events, timeout),
                 Some(_) if timeout.is_some_and(|timeout| engine.may_gather(timeout)) => {
@@ -130,10 +131,20 @@ impl Events {
                 self.handle_stop(&mut engine);
             }
             self.accept(&mut engine, ACCEPTS_PER_TURN);
+            self.look_outside(&mut engine);
             engine.handle_turn();
         }
         drop(self);
         engine.into_node()
+    }
+
+    fn look_outside<N: Node>(&mut self, engine: &mut Engine<N, EventPort>) {
+        let Self { outside, listeners, .. } = self;
+        outside.look(engine, listeners.is_empty(), || listeners.iter().any(|listener| has_waiting(&listener.socket)));
+    }
+
+    fn time_to_wait<N: Node>(&self, engine: &mut Engine<N, EventPort>) -> Option<Duration> {
+        engine.time_to_wait(self.accept_again.into_iter().chain(self.outside.next_look()).min())
     }
 
     /// Lets events gather for all of a short wait.
@@ -200,9 +211,7 @@ impl Events {
     }
 
     fn may_accept<N: Node>(&self, engine: &Engine<N, EventPort>) -> bool {
-        self.accept_again.is_none()
-            && engine.connection_count() < engine.settings().connections_max
-            && self.listeners.iter().any(|listener| listener.is_pending)
+        self.accept_again.is_none() && engine.has_room() && self.listeners.iter().any(|listener| listener.is_pending)
     }
 
     fn accept<N: Node>(&mut self, engine: &mut Engine<N, EventPort>, count_max: usize) {

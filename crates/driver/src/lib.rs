@@ -6,9 +6,9 @@
 //! | [`Kind::Events`] | one per shard | many connections | readiness, edge-triggered (epoll, kqueue) |
 //! | [`Kind::Threads`] | a pool and an acceptor | one accepted connection at a time, and those that its node opens | poll(2) |
 //!
-//! Where a thread serves one connection, an idle one shuts somebody else out. So the driver by threads tells its nodes
-//! while connections wait ([`handle_crowded`](breme_node::Node::handle_crowded)). The others admit
-//! [`Settings::connections_max`]; past that, newcomers wait in the kernel and are not seen.
+//! Where a thread serves one connection, an idle one shuts somebody else out. So does one of those that a shard of the
+//! others may have ([`Settings::connections_max`]). So they tell their nodes while connections wait
+//! ([`handle_crowded`](breme_node::Node::handle_crowded)).
 //!
 //! All keep the rules of [`breme_node`] and pass the same tests. They know no HTTP and no role; what they share is
 //! the engine, so that only the architecture differs:
@@ -71,6 +71,7 @@ mod engine;
 mod events;
 mod exactness;
 mod listener;
+mod outside;
 mod port;
 mod queue;
 mod running;

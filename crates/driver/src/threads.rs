@@ -9,7 +9,7 @@
 //! ```
 //!
 //! More than there are threads for is a **crowd**. A thread looks in each turn whether there is one, and tells its
-//! node, which may let an idle client go; threads that sleep are rung for that, a few at a time, until nobody waits any
+//! node, which may let its client go; threads that sleep are rung for that, a few at a time, until nobody waits any
 //! more.
 //!
 //! A thread waits with poll(2) for its bell and its few sockets; the list is made anew for each wait, since that is

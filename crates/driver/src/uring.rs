@@ -34,6 +34,7 @@ use crate::connection::{Connection, Phase, Receive};
 use crate::control::{Alarm, Control, Counters, Stop};
 use crate::engine::{Arrival, Engine, Readiness};
 use crate::exactness::Exactness;
+use crate::outside::{Outside, has_waiting};
 use crate::port::Port;
 use crate::socket::{Socket, reason};
 use crate::transport::Transport;
@@ -233,6 +234,7 @@ pub(crate) struct Uring {
     waiting: VecDeque<(OwnedFd, ListenerId)>,
     /// Nothing is accepted before.
     accept_again: Option<Instant>,
+    outside: Outside,
     /// The program is to end: what stands in the backlog is accepted, and then nothing more.
     is_draining: bool,
 }
@@ -247,7 +249,15 @@ impl Uring {
     pub(crate) fn new(shard: ShardId, sockets: Vec<TcpListener>, control: Arc<Control>) -> Self {
         let listening = |(index, socket)| Listening { socket, id: ListenerId(index), accepting: Receive::Idle };
         let listeners = sockets.into_iter().enumerate().map(listening).collect();
-        Self { shard, control, listeners, waiting: VecDeque::new(), accept_again: None, is_draining: false }
+        Self {
+            shard,
+            control,
+            listeners,
+            waiting: VecDeque::new(),
+            accept_again: None,
+            outside: Outside::default(),
+            is_draining: false,
+        }
     }
 
     /// Runs the node to its end.
@@ -259,7 +269,8 @@ impl Uring {
         while !engine.is_done() {
             self.admit(&mut engine);
             self.keep_accepting(&mut engine);
-            let timeout = engine.time_to_wait(self.accept_again).map(|timeout| timeout.saturating_sub(spin));
+            let also = self.accept_again.into_iter().chain(self.outside.next_look()).min();
+            let timeout = engine.time_to_wait(also).map(|timeout| timeout.saturating_sub(spin));
             work(match timeout {
                 Some(timeout) if engine.may_gather(timeout) => engine.port.ring.submit_and_gather(timeout),
                 _ => engine.port.ring.submit_and_wait(timeout),
@@ -273,6 +284,7 @@ impl Uring {
                 engine.handle_alarm();
             }
             self.handle_stop(&mut engine);
+            self.look_outside(&mut engine);
             engine.handle_turn();
         }
         engine.into_node()
@@ -336,7 +348,7 @@ impl Uring {
 
     /// Lets in who was accepted, as far as there is room; at the end, all of them.
     fn admit<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
-        while !engine.is_exiting() && (self.is_draining || has_room(engine)) {
+        while !engine.is_exiting() && (self.is_draining || engine.has_room()) {
             let Some((socket, listener)) = self.waiting.pop_front() else { return };
             // Who has gone already is not counted.
             if let Ok(peer) = breme_sys::peer_of(&socket) {
@@ -354,7 +366,7 @@ impl Uring {
             self.accept_again = None;
         }
         let may_accept =
-            !self.is_draining && self.accept_again.is_none() && self.waiting.is_empty() && has_room(engine);
+            !self.is_draining && self.accept_again.is_none() && self.waiting.is_empty() && engine.has_room();
         for listener in &mut self.listeners {
             let key = Key::new(listener.id.0 as u64);
             match listener.accepting {
@@ -369,6 +381,12 @@ impl Uring {
                 _ => {}
             }
         }
+    }
+
+    fn look_outside<N: Node>(&mut self, engine: &mut Engine<N, RingPort>) {
+        let Self { outside, listeners, waiting, .. } = self;
+        let is_somebody = || !waiting.is_empty() || listeners.iter().any(|listener| has_waiting(&listener.socket));
+        outside.look(engine, listeners.is_empty(), is_somebody);
     }
 
     /// A drain takes as many turns as it takes the kernel to end its accepting.
@@ -401,10 +419,6 @@ impl Uring {
             }
         }
     }
-}
-
-fn has_room<N: Node>(engine: &Engine<N, RingPort>) -> bool {
-    engine.connection_count() < engine.settings().connections_max
 }
 
 fn receive<N: Node>(

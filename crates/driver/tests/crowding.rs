@@ -11,8 +11,8 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use breme_driver::{Kind, Settings};
-use breme_node::{Close, ConnectionId, ShardId};
-use common::{Context, Event, connect, drain, echo, read_all, serve, settings, words};
+use breme_node::{Close, CloseReason, ConnectionId, ShardId};
+use common::{Context, Event, connect, drain, echo, kinds, pattern, read_all, serve, settings, words};
 
 /// Sends back what comes, and lets its clients go while others wait, if it `may`.
 fn yielding(may: impl Fn(ShardId) -> bool) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
@@ -59,6 +59,63 @@ fn who_waits_gets_the_place_of_one_that_is_let_go() {
     newcomers.iter_mut().for_each(|client| ask(client, b"again"));
     drop((holding, newcomers));
     drain(running);
+}
+
+/// Shards that hold many connections are full too, at their limit.
+#[test]
+fn who_waits_outside_of_a_full_shard_gets_a_place_too() {
+    for kind in kinds().filter(|&kind| kind != Kind::Threads) {
+        let (say, heard) = words();
+        let bounded = Settings { connections_max: 2, ..settings(1) };
+        let (running, address) = serve(kind, &bounded, || telling(say.clone()));
+        let mut holding = served(address, 2);
+        let mut newcomers = [connect(address), connect(address)];
+        holding.iter_mut().for_each(|client| assert_eq!(read_all(client), b""));
+        drop(holding);
+        newcomers.iter_mut().for_each(|client| ask(client, b"newcomer"));
+        drop(newcomers);
+        drain(running);
+        drop(say);
+        let crowds = heard.rest().into_iter().filter(|told| matches!(told, Told::Crowded(_)));
+        assert_eq!(crowds.collect::<Vec<_>>(), [Told::Crowded(true), Told::Crowded(false)], "{kind:?}");
+    }
+}
+
+/// While others wait, a peer that is silent after the end of its connection has little time to close it. One that still
+/// sends has as much as ever.
+#[test]
+fn a_silent_peer_that_does_not_close_holds_no_place() {
+    for kind in kinds() {
+        let (say, heard) = words();
+        let places = if kind == Kind::Threads { endless(2) } else { Settings { connections_max: 2, ..endless(1) } };
+        // It takes nothing, so that what a peer has sent is still there after the end.
+        let (running, address) = serve(kind, &places, || {
+            let say = say.clone();
+            let mut yielding = yielding(|_| true);
+            move |context: &mut Context<'_>, event: Event<'_>| {
+                match &event {
+                    Event::Accepted(_) => say.send(None).unwrap(),
+                    Event::Closed(_, reason) => say.send(Some(*reason)).unwrap(),
+                    _ => {}
+                }
+                let is_content = matches!(&event, Event::Received(_, received) if !received.bytes.is_empty());
+                if is_content { 0 } else { yielding(context, event) }
+            }
+        });
+        let mut sending = connect(address);
+        sending.write_all(&pattern(1 << 20)).unwrap();
+        let silent = connect(address);
+        assert_eq!([heard.next(), heard.next()], [None; 2], "{kind}: both have places");
+        let newcomer = connect(address);
+        // In whichever order.
+        let heard_of = [heard.next(), heard.next()];
+        assert!(heard_of.contains(&None) && heard_of.contains(&Some(CloseReason::Dropped)), "{kind}: {heard_of:?}");
+        drop(sending);
+        let end = heard.next();
+        assert!(end.is_some_and(|reason| reason != CloseReason::Dropped), "{kind}: {end:?}");
+        drop((silent, newcomer));
+        drain(running);
+    }
 }
 
 /// A pool is called a few threads at a time: all of them in the end, whoever it is that can give up its place.
@@ -114,13 +171,19 @@ fn the_end_of_a_crowd_is_told_before_anything_of_the_one_who_waited() {
 
 #[test]
 fn nobody_is_told_of_a_crowd_while_there_is_a_place_for_each() {
-    let (say, heard) = words();
-    let (running, address) = serve(Kind::Threads, &settings(8), || telling(say.clone()));
-    let clients = served(address, 8);
-    drop(clients);
-    drain(running);
-    drop(say);
-    assert!(heard.rest().iter().all(|told| !matches!(told, Told::Crowded(_))));
+    for kind in kinds() {
+        let (say, heard) = words();
+        let bounded = match kind {
+            Kind::Threads => settings(8),
+            _ => Settings { connections_max: 8, ..settings(1) },
+        };
+        let (running, address) = serve(kind, &bounded, || telling(say.clone()));
+        let clients = served(address, 8);
+        drop(clients);
+        drain(running);
+        drop(say);
+        assert!(heard.rest().iter().all(|told| !matches!(told, Told::Crowded(_))), "{kind:?}");
+    }
 }
 
 /// A peer that does not look at its connection does not hold the place of one that is over; but not without a bound.

@@ -18,10 +18,20 @@ pub const CROWDED_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// would make that less, and more of the work handshakes; clients that are far away would get few requests into one.
 pub const CROWDED_TURN: Duration = Duration::from_millis(500);
 
+/// Clients that one node lets go at a time, as long as others wait: it does not know how many these are, and where it has
+/// thousands they should not all pay for one newcomer.
+const LEAVERS_AT_A_TIME: u32 = 16;
+/// After how long the next ones may have to go: a driver sees by then whether still somebody waits.
+const LEAVERS_PAUSE: Duration = Duration::from_millis(20);
+
 /// What a server's node knows of those who wait (see [`Node::handle_crowded`](crate::Node::handle_crowded)).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Crowd {
     began: Option<Instant>,
+    /// When the first of those who went together did.
+    leaving_since: Instant,
+    /// How many have asked since then.
+    leaver_count: u32,
 }
 
 impl Crowd {
@@ -32,22 +42,39 @@ impl Crowd {
 
     /// Others wait for the places of those who are connected.
     #[must_use]
-    pub const fn is_there(self) -> bool {
+    pub const fn is_there(&self) -> bool {
         self.began.is_some()
     }
 
     /// How long a client may stay with nothing under way, where it may for `ordinary` while nobody waits.
     #[must_use]
-    pub fn idle_timeout(self, ordinary: Duration) -> Duration {
+    pub fn idle_timeout(&self, ordinary: Duration) -> Duration {
         if self.is_there() { ordinary.min(CROWDED_IDLE_TIMEOUT) } else { ordinary }
     }
 
-    /// Whether a client that was accepted at this instant should leave after its next answer. The crowd must have
+    /// Whether a client that was accepted at this instant may have to leave after its next answer. The crowd must have
     /// lasted as long as a turn: most are over sooner, since others are idle.
     #[inline]
     #[must_use]
-    pub fn has_had_turn(self, accepted: Instant, now: Instant) -> bool {
-        self.began.is_some_and(|began| now.since(began.max(accepted)) >= CROWDED_TURN)
+    pub fn should_leave(&self, accepted: Instant, now: Instant) -> bool {
+        self.began.is_some_and(|began| now.since(began.max(accepted)) >= CROWDED_TURN) && self.may_let_go(now)
+    }
+
+    fn may_let_go(&self, now: Instant) -> bool {
+        self.leaver_count < LEAVERS_AT_A_TIME || now.since(self.leaving_since) >= LEAVERS_PAUSE
+    }
+
+    /// Lets a client go since others wait.
+    ///
+    /// # Errors
+    /// Enough have gone just now: it is this one's turn after so long, if still somebody waits then.
+    pub fn let_go(&mut self, now: Instant) -> Result<(), Duration> {
+        if now.since(self.leaving_since) >= LEAVERS_PAUSE {
+            (self.leaving_since, self.leaver_count) = (now, 0);
+        }
+        let others = self.leaver_count / LEAVERS_AT_A_TIME;
+        self.leaver_count += 1;
+        if others == 0 { Ok(()) } else { Err(LEAVERS_PAUSE * others) }
     }
 }
 
@@ -62,14 +89,14 @@ mod tests {
         let mut crowd = Crowd::default();
         let [early, late] = [1, 5].map(|seconds| Instant::ZERO + Duration::from_secs(seconds));
         let far = late + 10 * CROWDED_TURN;
-        assert!(!crowd.has_had_turn(early, far));
+        assert!(!crowd.should_leave(early, far));
         for (began, accepted) in [(early, late), (late, early)] {
             crowd.set(began, true);
-            assert!(!crowd.has_had_turn(accepted, late + (CROWDED_TURN - NANOSECOND)));
-            assert!(crowd.has_had_turn(accepted, late + CROWDED_TURN));
+            assert!(!crowd.should_leave(accepted, late + (CROWDED_TURN - NANOSECOND)));
+            assert!(crowd.should_leave(accepted, late + CROWDED_TURN));
         }
         crowd.set(far, false);
-        assert!(!crowd.has_had_turn(early, far + CROWDED_TURN));
+        assert!(!crowd.should_leave(early, far + CROWDED_TURN));
     }
 
     #[test]
@@ -80,5 +107,24 @@ mod tests {
         crowd.set(Instant::ZERO, true);
         assert_eq!(crowd.idle_timeout(long), CROWDED_IDLE_TIMEOUT);
         assert_eq!(crowd.idle_timeout(NANOSECOND), NANOSECOND);
+    }
+
+    #[test]
+    fn clients_go_a_few_at_a_time_and_each_is_told_when() {
+        let mut crowd = Crowd::default();
+        crowd.set(Instant::ZERO, true);
+        let begin = Instant::ZERO + 10 * CROWDED_TURN;
+        let mut waiting: Vec<Instant> = vec![begin; 100];
+        for round in 0..100_u32.div_ceil(LEAVERS_AT_A_TIME) {
+            let now = begin + LEAVERS_PAUSE * round;
+            let due = waiting.iter().filter(|&&at| at <= now).count();
+            waiting.retain(|&at| at > now);
+            assert_eq!(crowd.should_leave(Instant::ZERO, now), due > 0);
+            let later = (0..due).filter_map(|_| crowd.let_go(now).err());
+            waiting.extend(later.map(|later| now + later));
+            let gone = 100 - waiting.len();
+            assert_eq!(gone, 100.min((round + 1) as usize * LEAVERS_AT_A_TIME as usize));
+            assert_eq!(crowd.should_leave(Instant::ZERO, now), due < LEAVERS_AT_A_TIME as usize);
+        }
     }
 }

@@ -75,6 +75,17 @@ fn who_goes_on_asking_leaves_after_a_turn() {
     assert!(counts.answers_repeated > 0, "some of them were repeated");
 }
 
+/// Sixteen each twenty milliseconds, as long as somebody waits; the others when their ordinary time is over.
+#[test]
+fn idle_clients_go_a_few_at_a_time() {
+    let clients = vec![leaves(client()); 40];
+    let limits = Limits { idle_timeout: 60 * SECOND, ..Limits::default() };
+    let settings = Settings { limits, ..silent() };
+    let crowd = 2 * SECOND..2 * SECOND + Duration::from_millis(30);
+    let counts = Play { settings, crowd: Some(crowd), ..Play::new(clients, Vec::new()) }.run();
+    assert_eq!(counts.crowded_out, 32);
+}
+
 #[test]
 fn a_tunnel_is_no_idle_client() {
     let asks = head(&["GET /chat HTTP/1.1", "Host: a.example", "Connection: upgrade", "Upgrade: chat"]);

@@ -1,4 +1,5 @@
-//! More clients than threads: who is idle makes room for who waits, and who is being served stays.
+//! More clients than places: who is idle makes room for who waits, who goes on asking takes turns, and who is being
+//! served stays.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -6,7 +7,7 @@ use std::time::Instant;
 use crate::admin::metrics;
 use crate::caller::{Caller, Heard};
 use crate::gated_origin::{GatedOrigin, content_of};
-use crate::harness::{PATIENCE, Site};
+use crate::harness::{DRIVERS, PATIENCE, Site};
 
 /// Whoever has a place keeps it for longer than any test waits, if nobody else wants it.
 const LONG: [&str; 4] = ["--idle-timeout", "1000h", "--head-timeout", "1000h"];
@@ -14,9 +15,27 @@ const GET: &str = "GET /bytes/5 HTTP/1.1\r\nHost: a\r\n\r\n";
 /// What a client has begun to ask for.
 const BEGUN: &str = "GET /bytes/5 HTTP/1.1\r\nHo";
 
-fn start(role: &str, threads: &str, more: &[&str]) -> Site {
-    let driver = ["--driver", "threads", "--threads", threads, "--admin", "127.0.0.1:0"];
-    Site::start_role(role, &[&driver, &LONG[..], more].concat(), Stdio::inherit())
+/// With places for so many clients and connections to upstreams.
+fn start(role: &str, driver: &str, places: [usize; 2], more: &[&str]) -> Site {
+    let [threads, connections] = [places[0].to_string(), (places[0] + places[1]).to_string()];
+    let bound = match driver {
+        "threads" => vec!["--threads", &threads],
+        _ => vec!["--threads", "1", "--max-connections", &connections],
+    };
+    let common = ["--driver", driver, "--admin", "127.0.0.1:0"];
+    Site::start_role(role, &[&common, &bound[..], &LONG, more].concat(), Stdio::inherit())
+}
+
+/// Calls `check` with a site, a proxy, and a proxy with a cache, on each driver, with places for so many clients.
+fn everywhere(clients: usize, check: impl Fn(&Site, &str)) {
+    for driver in DRIVERS.iter().copied() {
+        check(&start("site", driver, [clients, 0], &["--lab"]), &format!("site on {driver}"));
+        let origin = Site::lab("events");
+        let upstream = format!("--upstream=http://{}", origin.address);
+        let proxy = |more: &[&str]| start("proxy", driver, [clients, 1], &[&[upstream.as_str()], more].concat());
+        check(&proxy(&[]), &format!("proxy on {driver}"));
+        check(&proxy(&["--cache-memory", "16MiB"]), &format!("proxy with a cache on {driver}"));
+    }
 }
 
 fn hear(caller: &mut Caller, content: &[u8], place: &str) {
@@ -34,23 +53,29 @@ fn served(site: &Site, then: &str, place: &str) -> Caller {
     caller
 }
 
-fn require_gone(caller: &mut Caller, place: &str) {
+/// It is told to go, and goes.
+fn require_gone(mut caller: Caller, place: &str) {
     let heard = caller.hear(false);
     assert!(matches!(heard, Ok(Heard::Nothing)), "{place}: {heard:?}");
 }
 
-/// Two idle clients, a spare connection, and a client that has begun to ask, on four threads.
+/// Two idle clients, a spare connection, and a client that has begun to ask, in four places.
 fn require_room_is_made(site: &Site, place: &str) {
-    let mut idle = [served(site, "", place), served(site, "", place), Caller::new(site.address)];
+    let idle = [served(site, "", place), served(site, "", place), Caller::new(site.address)];
     let mut asking = vec![served(site, BEGUN, place)];
-    // Each of them takes a place, and is not idle.
-    asking.extend(idle.iter().map(|_| served(site, BEGUN, place)));
-    idle.iter_mut().for_each(|caller| require_gone(caller, place));
+    std::thread::scope(|scope| {
+        let count = idle.len();
+        for caller in idle {
+            scope.spawn(|| require_gone(caller, place));
+        }
+        // Each of them takes a place, and is not idle.
+        asking.extend((0..count).map(|_| served(site, BEGUN, place)));
+    });
     for caller in &mut asking {
         caller.send(&GET.as_bytes()[BEGUN.len()..]);
         hear(caller, b"01234", place);
     }
-    assert_eq!(crowded_out(site), idle.len() as f64, "{place}");
+    assert_eq!(crowded_out(site), 3.0, "{place}");
 }
 
 fn crowded_out(site: &Site) -> f64 {
@@ -58,15 +83,11 @@ fn crowded_out(site: &Site) -> f64 {
 }
 
 #[test]
-fn idle_clients_of_a_pool_of_threads_make_room_for_who_waits() {
-    require_room_is_made(&start("site", "4", &["--lab"]), "site");
-    let origin = Site::lab("events");
-    let upstream = format!("--upstream=http://{}", origin.address);
-    require_room_is_made(&start("proxy", "4", &[&upstream]), "proxy");
-    require_room_is_made(&start("proxy", "4", &[&upstream, "--cache-memory", "16MiB"]), "proxy with a cache");
+fn idle_clients_make_room_for_who_waits() {
+    everywhere(4, require_room_is_made);
 }
 
-/// On one thread: who asks without a pause, and who came later.
+/// In one place: who asks without a pause, and who came later.
 fn require_turns_are_taken(site: &Site, place: &str) {
     let mut asking = served(site, "", place);
     let mut waiting = Caller::new(site.address);
@@ -81,34 +102,35 @@ fn require_turns_are_taken(site: &Site, place: &str) {
             other => panic!("{place}: {other:?}"),
         }
     }
+    drop(asking);
     hear(&mut waiting, b"01234", place);
     assert_eq!(crowded_out(site), 1.0, "{place}");
 }
 
 #[test]
 fn who_asks_without_a_pause_leaves_after_a_turn() {
-    require_turns_are_taken(&start("site", "1", &["--lab"]), "site");
-    let origin = Site::lab("events");
-    let upstream = format!("--upstream=http://{}", origin.address);
-    require_turns_are_taken(&start("proxy", "1", &[&upstream]), "proxy");
-    require_turns_are_taken(&start("proxy", "1", &[&upstream, "--cache-memory", "16MiB"]), "proxy with a cache");
+    everywhere(1, require_turns_are_taken);
 }
 
 /// Its answer comes when the test says so, after others have come and gone.
 #[test]
 fn who_waits_for_an_answer_is_not_idle() {
-    let origin = GatedOrigin::start();
-    let proxy = start("proxy", "2", &[&format!("--upstream=http://{}", origin.address)]);
-    let mut asking = Caller::new(proxy.address);
-    asking.send(b"GET /whole/page HTTP/1.1\r\nHost: a\r\n\r\n");
-    origin.wait_asked(1);
-    for spare_count in 1..=3 {
-        let mut spare = Caller::new(proxy.address);
-        // The proxy answers this itself.
-        assert!(proxy.exchange(b"GET / HTTP/1.1\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
-        require_gone(&mut spare, "spare");
-        assert_eq!(crowded_out(&proxy), f64::from(spare_count));
+    for driver in DRIVERS.iter().copied() {
+        let origin = GatedOrigin::start();
+        let proxy = start("proxy", driver, [2, 1], &[&format!("--upstream=http://{}", origin.address)]);
+        let mut asking = Caller::new(proxy.address);
+        asking.send(b"GET /whole/page HTTP/1.1\r\nHost: a\r\n\r\n");
+        origin.wait_asked(1);
+        for spare_count in 1..=3 {
+            let spare = Caller::new(proxy.address);
+            std::thread::scope(|scope| {
+                scope.spawn(|| require_gone(spare, driver));
+                // The proxy answers this itself.
+                assert!(proxy.exchange(b"GET / HTTP/1.1\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
+            });
+            assert_eq!(crowded_out(&proxy), f64::from(spare_count), "{driver}");
+        }
+        origin.release(u64::MAX);
+        hear(&mut asking, &content_of(1), driver);
     }
-    origin.release(u64::MAX);
-    hear(&mut asking, &content_of(1), "asking");
 }

@@ -1,5 +1,7 @@
 //! How connections end: flushing, lingering, the last word to the node.
 
+use std::time::Duration;
+
 use breme_node::{CloseReason, ConnectError, ConnectionId, Node, TlsFailure};
 
 use super::Engine;
@@ -8,6 +10,10 @@ use crate::connection::{Finish, Phase};
 use crate::control::Counters;
 use crate::port::Port;
 use crate::socket::Receipt;
+
+/// How long a peer that says nothing has time to close the connection from its side, while others wait for its place.
+/// Most do within a round trip.
+const CROWDED_CLOSING_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn finish(&mut self, id: ConnectionId) {
@@ -103,9 +109,22 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     pub(super) fn linger(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.linger_if_flushed() {
-            self.timers.set(id.key(), self.now + self.settings.closing_timeout);
+        if connection.linger_if_flushed(self.is_crowded) {
+            let time = self.settings.closing_timeout;
+            let time = if self.is_crowded { time.min(CROWDED_CLOSING_TIMEOUT) } else { time };
+            self.timers.set(id.key(), self.now + time);
         }
+    }
+
+    /// A peer that still sends must not lose by a reset what it was told, also where others wait.
+    pub(super) fn end_lingering(&mut self, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else { return };
+        if let Phase::Lingering { discarded_bytes: 1.., is_hurried: is_hurried @ true } = &mut connection.phase {
+            *is_hurried = false;
+            return self.timers.set(id.key(), self.now + self.settings.closing_timeout);
+        }
+        connection.end(CloseReason::Dropped);
+        Counters::add(&self.counters().dropped);
     }
 
     pub(super) fn release_if_ended(&mut self, id: ConnectionId) {

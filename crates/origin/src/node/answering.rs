@@ -28,11 +28,12 @@ impl Turn<'_> {
 
     /// The program is to end, or others wait for the client's place, and it has had its turn.
     pub(super) fn should_leave(&self) -> bool {
-        self.is_stopping || self.crowd.has_had_turn(self.connection.accepted, self.now)
+        self.is_stopping || self.crowd.should_leave(self.connection.accepted, self.now)
     }
 
     fn close_after_this(&mut self) {
-        if !self.is_stopping && !self.connection.http.will_close() {
+        let is_for_crowd = !self.is_stopping && !self.connection.http.will_close();
+        if is_for_crowd && self.crowd.let_go(self.now).is_ok() {
             self.counts.crowded_out.add();
         }
         self.connection.http.close_after_this();

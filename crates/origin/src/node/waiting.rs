@@ -100,6 +100,9 @@ impl Turn<'_> {
 
     fn end_idleness(&mut self) {
         if self.crowd.is_there() && !self.is_stopping {
+            if let Err(later) = self.crowd.let_go(self.now) {
+                return self.set_deadline(self.now + later);
+            }
             self.counts.crowded_out.add();
         }
         self.close(Close::Graceful);

@@ -186,7 +186,7 @@ impl Turn<'_> {
         exchange.stage = Stage::Answering;
         exchange.answer = Some(Way::None);
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        if client.announce_leave(self.node.is_stopping, self.node.crowd, self.now) {
+        if client.announce_leave(self.node.is_stopping, &mut self.node.crowd, self.now) {
             self.node.counts.crowded_out.add();
         }
         let mut writer = client.http.relay(status, framing, self.actions.send(client.id));

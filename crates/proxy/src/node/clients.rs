@@ -190,7 +190,8 @@ impl Turn<'_> {
     /// All that has come was used, or must wait.
     fn wait_for_more(&mut self, key: ClientKey) {
         let limits = &self.shared.settings.limits;
-        let (crowd, is_stopping) = (self.node.crowd, self.node.is_stopping);
+        let idle_timeout = self.node.crowd.idle_timeout(limits.idle_timeout);
+        let is_stopping = self.node.is_stopping;
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
         if let Some(exchange) = client.exchange {
             if client.http.awaiting_content() {
@@ -203,7 +204,7 @@ impl Turn<'_> {
         } else if client.http.in_head() || client.has_pending {
             (Waiting::Head, limits.head_timeout)
         } else {
-            (Waiting::Idle, crowd.idle_timeout(limits.idle_timeout))
+            (Waiting::Idle, idle_timeout)
         };
         if waiting == Waiting::Idle && is_stopping {
             return self.close_client(key, Close::Graceful);
@@ -229,6 +230,9 @@ impl Turn<'_> {
 
     fn end_idleness(&mut self, key: ClientKey) {
         if self.node.crowd.is_there() {
+            if let Err(later) = self.node.crowd.let_go(self.now) {
+                return self.node.client_timers.set(key.timer(), self.now + later);
+            }
             self.node.counts.crowded_out.add();
         }
         self.close_client(key, Close::Graceful);

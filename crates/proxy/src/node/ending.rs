@@ -124,7 +124,7 @@ impl Turn<'_> {
         exchange.status = status;
         let name = failure.upstream(exchange.upstream_name());
         let text = failure.text(name);
-        if client.announce_leave(self.node.is_stopping, self.node.crowd, self.now) {
+        if client.announce_leave(self.node.is_stopping, &mut self.node.crowd, self.now) {
             self.node.counts.crowded_out.add();
         }
         let out = self.actions.send(client.id);

@@ -116,7 +116,7 @@ impl Turn<'_> {
         let known = self.node.familiar.known(exchange.known?)?;
         let client = self.node.clients.get_mut(exchange.client?.index())?;
         let is_alike = exchange.set_affinity.is_some() == known.sets_affinity;
-        let should_leave = client.should_leave(self.node.is_stopping, self.node.crowd, self.now);
+        let should_leave = client.should_leave(self.node.is_stopping, &self.node.crowd, self.now);
         if should_leave || !is_alike || !client.http.may_repeat_answer() {
             return None;
         }
@@ -181,7 +181,7 @@ impl Turn<'_> {
     pub(super) fn may_learn_answer(&self, key: ExchangeKey) -> Option<KnownKey> {
         let exchange = self.node.exchanges.get(key.index())?;
         let client = self.node.clients.get(exchange.client?.index())?;
-        let should_leave = client.should_leave(self.node.is_stopping, self.node.crowd, self.now);
+        let should_leave = client.should_leave(self.node.is_stopping, &self.node.crowd, self.now);
         let is_plain = client.http.may_repeat_answer() && !should_leave;
         exchange.known.filter(|_| is_plain)
     }

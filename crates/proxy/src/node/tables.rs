@@ -300,18 +300,18 @@ impl Client {
 impl Client {
     /// The program is to end; or others wait for its place, and it has had its turn.
     #[inline]
-    pub(crate) fn should_leave(&self, is_stopping: bool, crowd: Crowd, now: Instant) -> bool {
-        is_stopping || crowd.has_had_turn(self.since, now)
+    pub(crate) fn should_leave(&self, is_stopping: bool, crowd: &Crowd, now: Instant) -> bool {
+        is_stopping || crowd.should_leave(self.since, now)
     }
 
     /// If it should leave, the answer to the last request that has come says that there will be no other. Tells
     /// whether the crowd is the reason.
-    pub(crate) fn announce_leave(&mut self, is_stopping: bool, crowd: Crowd, now: Instant) -> bool {
+    pub(crate) fn announce_leave(&mut self, is_stopping: bool, crowd: &mut Crowd, now: Instant) -> bool {
         if self.has_pending || self.http.will_close() || !self.should_leave(is_stopping, crowd, now) {
             return false;
         }
         self.http.close_after_this();
-        !is_stopping
+        !is_stopping && crowd.let_go(now).is_ok()
     }
 
     /// The time runs in which a request should begin.
