@@ -18,8 +18,8 @@ pub const CROWDED_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// would make that less, and more of the work handshakes; clients that are far away would get few requests into one.
 pub const CROWDED_TURN: Duration = Duration::from_millis(500);
 
-/// Clients that one node lets go at a time, as long as others wait: it does not know how many these are, and where it has
-/// thousands they should not all pay for one newcomer.
+/// Clients that one node lets go at a time, as long as others wait: it does not know how many these are, and where it
+/// has thousands they should not all pay for one newcomer.
 const LEAVERS_AT_A_TIME: u32 = 16;
 /// After how long the next ones may have to go: a driver sees by then whether still somebody waits.
 const LEAVERS_PAUSE: Duration = Duration::from_millis(20);

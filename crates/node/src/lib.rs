@@ -102,8 +102,8 @@ pub trait Node {
     /// any more.
     ///
     /// A server then lets clients that have nothing under way stay for a short time only, and others for a turn: it can
-    /// keep a [`Crowd`] for that. It may be told of a crowd a moment late, or not of one that was over soon; it is never told the same twice in a row, and the first word is
-    /// that of a beginning.
+    /// keep a [`Crowd`] for that. It may be told of a crowd a moment late, or not of one that was over soon; it is
+    /// never told the same twice in a row, and the first word is that of a beginning.
     fn handle_crowded(&mut self, _now: Instant, _is_crowded: bool, _actions: &mut Actions) {}
 
     /// The program is to end: finish what was accepted, close what is idle, start nothing new. The listeners are closed
