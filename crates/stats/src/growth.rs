@@ -113,12 +113,7 @@ pub fn fit(law: Law, levels: &[Level]) -> Option<Fit> {
     if distinct(&levels) < law.parameters() {
         return None;
     }
-    let mut best = grid(law, &levels)
-        .map(|(contention, coherency)| Parameters::best_rate(contention, coherency, &levels))
-        .min_by(|one, other| one.residual(&levels).total_cmp(&other.residual(&levels)))?;
-    if law != Law::Linear {
-        best = best.descend(law, &levels);
-    }
+    let best = search(law, &levels)?;
     let residual = best.residual(&levels);
     (best.rate > 0.0).then_some(Fit {
         law,
@@ -128,6 +123,21 @@ pub fn fit(law: Law, levels: &[Level]) -> Option<Fit> {
         residual,
         aicc: aicc(law, residual, &levels),
     })
+}
+
+/// The best that is found from the grid, and from the simpler law, which is a case of this one: there may be several
+/// valleys, and what has more parameters must not fit worse.
+fn search(law: Law, levels: &[Level]) -> Option<Parameters> {
+    let by_residual = |one: &Parameters, other: &Parameters| one.residual(levels).total_cmp(&other.residual(levels));
+    let from_grid = grid(law, levels)
+        .map(|(contention, coherency)| Parameters::best_rate(contention, coherency, levels))
+        .min_by(by_residual);
+    let from_simpler = match law {
+        Law::Linear => return from_grid,
+        Law::Amdahl => search(Law::Linear, levels),
+        Law::Universal => search(Law::Amdahl, levels),
+    };
+    from_grid.into_iter().chain(from_simpler).map(|start| start.descend(law, levels)).min_by(by_residual)
 }
 
 /// Each law that the levels suffice for, and the index of the one that they support: the smallest AICc; where it
@@ -389,6 +399,21 @@ mod tests {
         assert_eq!(fit.contention, 1.0, "{fit:?}");
     }
 
+    /// From the best point of the grid the way leads into a valley that is less deep than the one of the simpler law.
+    #[test]
+    fn the_deeper_of_two_valleys_is_found() {
+        let points = levels(&[
+            (1.0, 476.940_162_493_969_8),
+            (3.0, 341.579_889_029_367_05),
+            (9.0, 98.110_561_037_450_52),
+            (20.0, 495.409_093_745_292_2),
+            (50.0, 835.712_986_245_305_5),
+            (90.0, 793.846_073_176_994_4),
+        ]);
+        let [amdahl, universal] = [Law::Amdahl, Law::Universal].map(|law| fit(law, &points).unwrap().residual);
+        assert!(universal <= amdahl, "{universal} {amdahl}");
+    }
+
     #[test]
     fn what_counts_more_is_met_better() {
         let mut points = levels(&[(1.0, 10.0), (4.0, 36.0), (16.0, 100.0), (64.0, 160.0)]);
@@ -440,7 +465,7 @@ mod tests {
         fn a_richer_law_never_fits_worse(rates in prop::collection::vec(0.1_f64..1e3, 6)) {
             let points: Vec<(f64, f64)> = [1.0, 3.0, 9.0, 20.0, 50.0, 90.0].into_iter().zip(rates).collect();
             let [line, amdahl, universal] = Law::ALL.map(|law| fit(law, &levels(&points)).unwrap().residual);
-            prop_assert!(amdahl <= line * (1.0 + 1e-9) && universal <= amdahl * (1.0 + 1e-6), "{} {} {}", line, amdahl, universal);
+            prop_assert!(amdahl <= line && universal <= amdahl, "{} {} {}", line, amdahl, universal);
         }
     }
 }
