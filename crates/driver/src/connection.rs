@@ -45,6 +45,9 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// The node wants to see again what it has not taken.
     pub(crate) is_relend_due: bool,
+    /// While lingering: others wait for its place, and its deadline is near. If the peer is silent until then, that is
+    /// the end.
+    pub(crate) is_hurried: bool,
     pub(crate) length: QueueLength,
     /// Accepted, not opened: while its queue is long, nothing is lent.
     pub(crate) is_accepted: bool,
@@ -97,8 +100,6 @@ pub(crate) enum Phase {
     /// All has left; the peer's rest is read into nothing.
     Lingering {
         discarded_bytes: u64,
-        /// Others wait for its place, and its deadline is near: if the peer is silent until then, that is the end.
-        is_hurried: bool,
     },
     Ended(CloseReason),
 }
@@ -142,6 +143,7 @@ impl Connection {
             has_ended: false,
             is_paused: false,
             is_relend_due: false,
+            is_hurried: false,
             length: QueueLength::Short,
             is_accepted: matches!(phase, Phase::Open | Phase::Handshaking(Opening::Accepted)),
             is_listed: false,
@@ -400,14 +402,15 @@ impl Connection {
             self.end(CloseReason::Requested);
             return false;
         }
-        self.phase = Phase::Lingering { discarded_bytes, is_hurried };
+        self.phase = Phase::Lingering { discarded_bytes };
+        self.is_hurried = is_hurried;
         true
     }
 
     /// Counts bytes that were read into nothing, and returns how many there have been.
     pub(crate) fn discard(&mut self, count: u64) -> u64 {
         match &mut self.phase {
-            Phase::Flushing { discarded_bytes } | Phase::Lingering { discarded_bytes, .. } => {
+            Phase::Flushing { discarded_bytes } | Phase::Lingering { discarded_bytes } => {
                 *discarded_bytes += count;
                 *discarded_bytes
             }

@@ -119,8 +119,8 @@ impl<N: Node, P: Port> Engine<N, P> {
     /// A peer that still sends must not lose by a reset what it was told, also where others wait.
     pub(super) fn end_lingering(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        if let Phase::Lingering { discarded_bytes: 1.., is_hurried: is_hurried @ true } = &mut connection.phase {
-            *is_hurried = false;
+        let was_hurried = std::mem::take(&mut connection.is_hurried);
+        if was_hurried && matches!(connection.phase, Phase::Lingering { discarded_bytes: 1.. }) {
             return self.timers.set(id.key(), self.now + self.settings.closing_timeout);
         }
         connection.end(CloseReason::Dropped);

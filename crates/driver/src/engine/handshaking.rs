@@ -159,7 +159,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         let Some(connection) = self.table.get_mut(id) else { return };
         let has_anything_to_hear = !matches!(failure, TlsFailure::Closed | TlsFailure::TimedOut);
         if has_anything_to_hear && connection.transport.say_farewell().is_ok() {
-            connection.phase = Phase::Lingering { discarded_bytes: 0, is_hurried: false };
+            connection.phase = Phase::Lingering { discarded_bytes: 0 };
             connection.is_readable = true;
             self.timers.set(id.key(), self.now + self.settings.closing_timeout);
             return self.list(id);
