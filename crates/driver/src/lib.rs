@@ -6,8 +6,8 @@
 //! | [`Kind::Events`] | one per shard | many connections | readiness, edge-triggered (epoll, kqueue) |
 //! | [`Kind::Threads`] | a pool and an acceptor | one accepted connection at a time, and those that its node opens | poll(2) |
 //!
-//! Where a thread serves one connection, an idle one shuts somebody else out. So does one of those that a shard of the
-//! others may have ([`Settings::connections_max`]). So they tell their nodes while connections wait
+//! A thread of a pool has a place for one connection, a shard of the others for [`Settings::connections_max`]. Where
+//! all places are taken, idle connections shut others out: so the drivers tell their nodes while connections wait
 //! ([`handle_crowded`](breme_node::Node::handle_crowded)).
 //!
 //! All keep the rules of [`breme_node`] and pass the same tests. They know no HTTP and no role; what they share is
