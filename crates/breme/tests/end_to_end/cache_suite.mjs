@@ -11,8 +11,9 @@ const fetch = createRequire(`${suite}/package.json`)('node-fetch');
 
 const cases = new Map(all.flatMap(group => group.tests).map(one => [one.id, one]));
 
+// A name that is no case's is left out.
 function withDependencies(ids) {
-    return new Set(ids.flatMap(id => [id, ...withDependencies(cases.get(id).depends_on ?? [])]));
+    return new Set(ids.flatMap(id => [id, ...withDependencies(cases.get(id)?.depends_on ?? [])]));
 }
 
 const running = chosen.length === 0 ? new Set(cases.keys()) : withDependencies(chosen);
