@@ -264,6 +264,9 @@ pub struct SearchOutcome {
     pub recovers_at: Option<f64>,
     /// Whether longer trials confirmed both ends.
     pub is_confirmed: bool,
+    /// Levels that were abandoned because most of their trials did not count (INVALID), ascending.
+    #[serde(default)]
+    pub abandoned: Vec<f64>,
     /// Each trial of it: level, whether it failed, the trial's number.
     pub steps: Vec<SearchStep>,
     /// In words.

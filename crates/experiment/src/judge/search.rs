@@ -31,8 +31,10 @@ use votes::{Bounds, Votes, is_failed_confirmation, is_from_above, is_same};
 
 /// The most trials of a search, unless the plan says less.
 pub const TRIALS_MAX: usize = 100;
-/// So many trials of a level that do not count make it one that cannot be offered here.
-const UNCOUNTED_MAX: usize = 3;
+/// A level is abandoned when this many more of its trials did not count than did, and its votes are not settled.
+const UNCOUNTED_LEAD_MAX: usize = 3;
+/// The search gives up after this many trials that did not count, over all levels: the machine is too busy for it.
+const UNCOUNTED_MAX: usize = 30;
 
 /// A search, as the plan has it.
 #[derive(Clone, Debug)]
@@ -126,7 +128,7 @@ impl<'a> Search<'a> {
     /// What is known so far.
     #[must_use]
     pub fn outcome(&self) -> SearchOutcome {
-        let bounds = Votes::of(&self.steps).bounds();
+        let bounds = self.votes().bounds();
         let is_done = matches!(self.state(), State::Found { .. });
         let is_confirmed = matches!(self.state(), State::Found { is_confirmed: true });
         let mut outcome = SearchOutcome {
@@ -137,26 +139,38 @@ impl<'a> Search<'a> {
             fails_at: bounds.fails_at,
             recovers_at: self.recovers_at(&bounds),
             is_confirmed,
+            abandoned: self.abandoned(),
             steps: self.steps.clone(),
             sentence: String::new(),
         };
-        outcome.sentence = sentence(&outcome, is_done, self.wall());
+        outcome.sentence = sentence(&outcome, is_done, self.gave_up());
         outcome
     }
 
+    /// The votes on every level that was not abandoned.
+    fn votes(&self) -> Votes {
+        let abandoned = self.abandoned();
+        let is_kept = |step: &&SearchStep| !abandoned.iter().any(|&level| is_same(level, step.level));
+        Votes::of(&self.steps.iter().filter(is_kept).copied().collect::<Vec<_>>())
+    }
+
+    fn gave_up(&self) -> bool {
+        self.steps.iter().filter(|step| step.failed.is_none()).count() >= UNCOUNTED_MAX
+    }
+
     fn state(&self) -> State {
-        let votes = Votes::of(&self.steps);
-        if self.steps.len() >= self.question.trials_max.min(TRIALS_MAX) {
+        if self.steps.len() >= self.question.trials_max.min(TRIALS_MAX) || self.gave_up() {
             return State::Found { is_confirmed: false };
         }
+        let votes = self.votes();
         let Bounds { holds_at, fails_at } = votes.bounds();
         if let Some(high) = fails_at
             && !votes.is_settled(high)
         {
             return State::Ask(high);
         }
-        // What cannot be offered bounds the search as what fails does, but proves nothing.
-        let wall = self.wall().filter(|&wall| fails_at.is_none_or(|high| wall < high));
+        // An abandoned level bounds the search as one that fails does, but proves nothing.
+        let wall = self.abandoned().first().copied().filter(|&wall| fails_at.is_none_or(|high| wall < high));
         match (holds_at, wall.or(fails_at)) {
             (None, None) => State::Ask(self.question.from),
             (None, Some(_)) if wall.is_some() => State::Found { is_confirmed: false },
@@ -240,7 +254,7 @@ impl<'a> Search<'a> {
 
     fn confirm(&self, level: f64) -> State {
         let is_it = |step: &&SearchStep| step.is_confirmation && is_same(step.level, level) && step.failed.is_none();
-        if self.steps.iter().filter(is_it).count() >= UNCOUNTED_MAX {
+        if self.steps.iter().filter(is_it).count() >= UNCOUNTED_LEAD_MAX {
             State::Found { is_confirmed: false }
         } else {
             State::Confirm(level)
@@ -274,15 +288,21 @@ impl<'a> Search<'a> {
         last.filter(|step| failed > held && step.level < low).map(|step| step.level)
     }
 
-    /// The lowest level that could not be offered.
-    fn wall(&self) -> Option<f64> {
-        let is_wall = |level: f64| {
-            let of_it = self.steps.iter().filter(|step| is_same(step.level, level));
+    /// The levels whose trials hardly ever count (INVALID: this generator, on this machine, cannot offer them),
+    /// ascending. One good trial among many bad ones must not keep the search at a level for ever.
+    fn abandoned(&self) -> Vec<f64> {
+        let votes = Votes::of(&self.steps);
+        let is_abandoned = |level: f64| {
+            let of_level = self.steps.iter().filter(|step| is_same(step.level, level));
             let (counted, uncounted): (Vec<&SearchStep>, Vec<&SearchStep>) =
-                of_it.partition(|step| step.failed.is_some());
-            counted.is_empty() && uncounted.len() >= UNCOUNTED_MAX
+                of_level.partition(|step| step.failed.is_some());
+            uncounted.len() >= counted.len() + UNCOUNTED_LEAD_MAX && !votes.is_settled(level)
         };
-        self.steps.iter().map(|step| step.level).filter(|&level| is_wall(level)).min_by(f64::total_cmp)
+        let mut levels: Vec<f64> =
+            self.steps.iter().map(|step| step.level).filter(|&level| is_abandoned(level)).collect();
+        levels.sort_by(f64::total_cmp);
+        levels.dedup_by(|one, other| is_same(*one, *other));
+        levels
     }
 }
 
@@ -301,28 +321,46 @@ fn step_of(question: &SearchQuestion, record: &TrialRecord) -> Option<SearchStep
     })
 }
 
-fn sentence(outcome: &SearchOutcome, is_done: bool, wall: Option<f64>) -> String {
+fn sentence(outcome: &SearchOutcome, is_done: bool, gave_up: bool) -> String {
     let SearchOutcome { factor, until, holds_at, fails_at, recovers_at, is_confirmed, .. } = outcome;
     let number = |level: &f64| words::amount(*level, crate::expression::Unit::Plain);
     let at = if outcome.at.is_empty() { String::new() } else { format!(" at {}", in_words(&outcome.at)) };
-    let found = match (holds_at, fails_at, wall) {
-        (Some(low), Some(high), _) => {
+    let found = match (holds_at, fails_at) {
+        (Some(low), Some(high)) => {
             format!("`{until}` first holds between {factor} = {} and {}{at}", number(low), number(high))
         }
-        (Some(low), None, Some(wall)) => format!(
-            "`{until}` does not hold up to {factor} = {}{at}; {} could not be offered by this generator",
-            number(low),
-            number(&wall)
-        ),
-        (Some(low), None, None) => format!("`{until}` does not hold up to {factor} = {}{at}", number(low)),
-        (None, Some(high), _) => format!("`{until}` holds already at {factor} = {}{at}", number(high)),
-        (None, None, _) => return format!("`{until}`: no trial of {factor} counts{at}."),
+        (Some(low), None) => format!("`{until}` does not hold up to {factor} = {}{at}", number(low)),
+        (None, Some(high)) => format!("`{until}` holds already at {factor} = {}{at}", number(high)),
+        (None, None) => format!("`{until}`: no level of {factor} could be judged{at}"),
     };
     let state = match (is_confirmed, is_done) {
         (true, _) => "; confirmed by longer trials",
         (false, true) => "; not confirmed by longer trials",
-        (false, false) => "; the search is not at its end",
+        (false, false) => "; the search is unfinished",
     };
-    let back = recovers_at.map(|level| format!(". Once failed, it recovers only at {}", number(&level)));
-    format!("{found}{state}{}.", back.unwrap_or_default())
+    let back = recovers_at.map(|level| format!(". After failing, it recovers only at {}", number(&level)));
+    format!("{found}{state}{}.{}", back.unwrap_or_default(), uncounted_in_words(outcome, gave_up))
+}
+
+/// What the trials that did not count have cost.
+fn uncounted_in_words(outcome: &SearchOutcome, gave_up: bool) -> String {
+    let number = |level: &f64| words::amount(*level, crate::expression::Unit::Plain);
+    let of_level = |level: &f64| {
+        let trials: Vec<&SearchStep> = outcome.steps.iter().filter(|step| is_same(step.level, *level)).collect();
+        let uncounted = trials.iter().filter(|step| step.failed.is_none()).count();
+        format!("{} ({uncounted} of {} trials)", number(level), trials.len())
+    };
+    let mut text = String::new();
+    if !outcome.abandoned.is_empty() {
+        let levels: Vec<String> = outcome.abandoned.iter().map(of_level).collect();
+        text +=
+            &format!(" Abandoned, since too many trials did not count: {} = {}.", outcome.factor, levels.join(", "));
+    }
+    if gave_up {
+        text += &format!(
+            " The search gave up after {UNCOUNTED_MAX} trials that did not count; use a quieter machine, longer trials \
+             (`short`) or lower levels."
+        );
+    }
+    text
 }

@@ -154,9 +154,38 @@ fn what_the_generator_cannot_offer_is_no_failure() {
     let outcome = run(&question(1.0, 1_000.0, true), wall);
     assert_eq!(outcome.fails_at, None);
     assert!((280.0..300.0).contains(&outcome.holds_at.unwrap()), "{outcome:?}");
-    assert!(outcome.sentence.contains("could not be offered"), "{}", outcome.sentence);
+    assert!(outcome.sentence.contains("Abandoned"), "{}", outcome.sentence);
     let nothing = run(&question(1.0, 1_000.0, true), |_, _, _| None);
     assert_eq!((nothing.holds_at, nothing.fails_at, nothing.is_confirmed), (None, None, false));
+}
+
+/// On a busy machine one trial of a level may count and the next ninety be INVALID.
+#[test]
+fn a_level_with_one_good_trial_among_invalid_ones_is_abandoned() {
+    let mut is_first = true;
+    let outcome = run(&question(1.0, 1_000.0, true), |level, _, _| {
+        if level < 300.0 {
+            return Some(false);
+        }
+        std::mem::take(&mut is_first).then_some(false)
+    });
+    assert!(outcome.abandoned.contains(&512.0), "{outcome:?}");
+    let of_level = outcome.steps.iter().filter(|step| step.level == 512.0).count();
+    assert!(of_level <= 6, "{of_level} trials of one level");
+    assert!((280.0..300.0).contains(&outcome.holds_at.unwrap()), "{outcome:?}");
+    assert!(outcome.sentence.contains("512 (4 of 5 trials)"), "{}", outcome.sentence);
+}
+
+#[test]
+fn a_search_on_a_machine_that_is_too_busy_gives_up() {
+    for seed in 0..100 {
+        let mut random = Random::stream(5, seed);
+        let outcome = run(&question(1.0, 1_000.0, true), |level, _, _| random.chance(0.1).then_some(level > 42.0));
+        let uncounted = outcome.steps.iter().filter(|step| step.failed.is_none()).count();
+        assert!(uncounted <= 30 && outcome.steps.len() <= 45, "{outcome:?}");
+        let gave_up = outcome.sentence.contains("gave up after 30 trials");
+        assert_eq!(gave_up, uncounted == 30, "{}", outcome.sentence);
+    }
 }
 
 #[test]

@@ -536,6 +536,7 @@ fn search() -> SearchOutcome {
         fails_at: Some(44.0),
         recovers_at: None,
         is_confirmed: true,
+        abandoned: Vec::new(),
         steps,
         sentence: String::from("The bare server holds 40 users and fails at 44."),
     }
