@@ -68,10 +68,10 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
         trials: warnings::count_trials(question, records),
         ..Judgement::default()
     };
-    judgement.warnings = warnings::warnings(question, records, &judgement);
+    (judgement.warnings, judgement.notes) = warnings::warnings(question, records, &judgement);
     judgement.warnings.extend(without_model);
     if left_out > 0 {
-        judgement.warnings.push(format!("{left_out} comparisons that tell least are left out."));
+        judgement.notes.push(format!("{left_out} comparisons with the smallest differences are left out."));
     }
     (judgement.answer, judgement.grounds) = answer::answer(question, &judgement);
     judgement

@@ -28,8 +28,11 @@ pub struct Judgement {
     pub models: Vec<ModelOutcome>,
     /// How many trials there are, and how many count.
     pub trials: TrialCounts,
-    /// What should be known before any of it is believed.
+    /// What may make a result wrong or incomplete.
     pub warnings: Vec<String>,
+    /// What is worth knowing and changes no result.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// How many trials.
@@ -85,6 +88,12 @@ pub struct HypothesisJudgement {
     pub verdict: Verdict,
     /// In a sentence, with the numbers.
     pub sentence: String,
+    /// The number that decides, with its interval and the bound that was claimed; empty without data.
+    #[serde(default)]
+    pub finding: String,
+    /// What the finding rests on: both sides, the number of blocks and of combinations, and what is missing.
+    #[serde(default)]
+    pub basis: String,
     /// Each combination of the levels that it leaves open; one if it leaves none open.
     pub cases: Vec<Case>,
 }
@@ -96,10 +105,54 @@ pub struct Case {
     pub levels: BTreeMap<String, String>,
     /// What was seen.
     pub verdict: Verdict,
-    /// Left ÷ right (or left − right) over the blocks.
+    /// Left ÷ right (or left − right) over the blocks, as it was tested: 1 (or 0) is the bound of the claim.
     pub effect: Effect,
+    /// The same for readers, relative to the other side without its constant factor. None without data.
+    #[serde(default)]
+    pub finding: Option<Finding>,
     /// Why, if it needs a reason.
     pub reason: Option<String>,
+}
+
+/// The result of a case as readers ask for it. Of `rate(a) > 1.2 * rate(b)` it is `rate(a)` ÷ `rate(b)`, claimed to be
+/// more than 1.2; of `p99(a) < 10 ms` it is `p99(a)` itself, claimed to be less than 10 ms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// What the numbers below are.
+    pub kind: FindingKind,
+    /// What is measured: `rate(user) [server=a]`.
+    pub of: String,
+    /// What it is relative to; empty for a value.
+    pub relative_to: String,
+    /// The unit of the numbers below: `s`, `/s`, `B`, `B/s`, `share`; empty for a ratio and for a plain number.
+    pub unit: String,
+    /// The estimate.
+    pub center: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+    /// What was claimed of it: `<`, `>`, `≈` or `!=` …
+    pub relation: String,
+    /// … this.
+    pub bound: f64,
+    /// What was claimed, in words: "more than 1.2".
+    pub claimed: String,
+    /// In words, without the claim: "`rate(user)` with a is 1.01 times (0.99–1.10) that with b".
+    pub sentence: String,
+}
+
+/// What the numbers of a finding are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FindingKind {
+    /// One side ÷ the other.
+    #[default]
+    Ratio,
+    /// One side − the other, where a ratio has no meaning.
+    Difference,
+    /// The measured side itself, where the other one is a number.
+    Value,
 }
 
 /// How two things differ, over the blocks.

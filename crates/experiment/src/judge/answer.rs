@@ -1,20 +1,19 @@
-//! The answer to the experiment's question, in a sentence, and what it rests on.
+//! The headline: verdict, claim, and the number that decides; and what it rests on.
 //!
-//! Whoever reads one line reads this one. So it says what is not known as plainly as what is, and that nothing counts
-//! where nothing does.
+//! A claim is quoted, so that its words are never read as a result.
 
 use crate::judge::question::Question;
 use crate::judge::words::count;
 use crate::judgement::{Comparison, HypothesisJudgement, Judgement, TrialCounts, Verdict};
 
-/// From the hypotheses; without one, from the searches or from the comparisons. The answer, and its grounds.
+/// The headline, from the hypotheses; without one, from the searches or from the comparisons. And its grounds.
 pub(crate) fn answer(question: &Question, judgement: &Judgement) -> (String, String) {
     let trials = &judgement.trials;
     if trials.counted == 0 {
-        return (nothing_counts(trials), String::new());
+        return (no_trial_counts(trials), String::new());
     }
     let (said, numbers) = match judgement.hypotheses.as_slice() {
-        [] => (from_what_was_seen(question, judgement), String::new()),
+        [] => of_measurements(question, judgement),
         [one] => of_one(one),
         several => of_several(several),
     };
@@ -22,65 +21,67 @@ pub(crate) fn answer(question: &Question, judgement: &Judgement) -> (String, Str
     (said, grounds.join(" ").trim().to_owned())
 }
 
-fn nothing_counts(trials: &TrialCounts) -> String {
-    if trials.run == 0 {
-        return "There is no answer: no trial was run.".to_owned();
+fn no_trial_counts(trials: &TrialCounts) -> String {
+    let TrialCounts { run, failed, invalid, unsteady, .. } = *trials;
+    if run == 0 {
+        return "No data: no trial was run.".to_owned();
     }
-    let TrialCounts { run, failed, invalid, .. } = trials;
-    format!(
-        "There is no answer: none of {} counts ({failed} failed, {invalid} INVALID).",
-        count(*run as usize, "trial")
-    )
+    let kinds = [(failed, "failed"), (invalid, "INVALID"), (unsteady, "without a steady state")];
+    format!("No data: none of {} counts ({}).", count(run as usize, "trial"), listed(&kinds))
 }
 
+fn listed(kinds: &[(u32, &str)]) -> String {
+    let parts: Vec<String> =
+        kinds.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}")).collect();
+    parts.join(", ")
+}
+
+/// `Refuted: “…”. At 1 user `rate(user)` with a is 1.01 times (0.99–1.10) that with b; claimed: more than 1.2.`
 fn of_one(hypothesis: &HypothesisJudgement) -> (String, String) {
     let word = match hypothesis.verdict {
-        Verdict::Supported => "Yes",
-        Verdict::Refuted => "No",
-        Verdict::PracticallyEqual => "It makes no difference that matters",
-        Verdict::Undecided { .. } => "It is not known yet",
-        Verdict::NoData => "There is no answer",
+        Verdict::Supported => "Supported",
+        Verdict::Refuted => "Refuted",
+        Verdict::PracticallyEqual => "Practically equal",
+        Verdict::Undecided { .. } => "Undecided",
+        Verdict::NoData => "No data",
     };
-    (format!("{word}: {}.", without_end(&hypothesis.says)), hypothesis.sentence.clone())
+    let quoted = format!("{word}: “{}”.", without_end(&hypothesis.says));
+    (joined(&quoted, &hypothesis.finding), hypothesis.basis.clone())
 }
 
+fn joined(head: &str, finding: &str) -> String {
+    if finding.is_empty() { head.to_owned() } else { format!("{head} {finding}.") }
+}
+
+/// How often each verdict was given, and the first hypothesis that has a number: the author put it first.
 fn of_several(hypotheses: &[HypothesisJudgement]) -> (String, String) {
-    let which = |wanted: fn(&Verdict) -> bool| -> Vec<&HypothesisJudgement> {
-        hypotheses.iter().filter(|hypothesis| wanted(&hypothesis.verdict)).collect()
+    let number = |wanted: fn(&Verdict) -> bool| {
+        hypotheses.iter().filter(|hypothesis| wanted(&hypothesis.verdict)).count() as u32
     };
-    let supported = which(|verdict| *verdict == Verdict::Supported);
-    let rest = [
-        ("refuted", which(|verdict| *verdict == Verdict::Refuted)),
-        ("practically equal", which(|verdict| *verdict == Verdict::PracticallyEqual)),
-        ("undecided", which(|verdict| matches!(verdict, Verdict::Undecided { .. }))),
-        ("without data", which(|verdict| *verdict == Verdict::NoData)),
+    let kinds = [
+        (number(|verdict| *verdict == Verdict::Supported), "supported"),
+        (number(|verdict| *verdict == Verdict::Refuted), "refuted"),
+        (number(|verdict| *verdict == Verdict::PracticallyEqual), "practically equal"),
+        (number(|verdict| matches!(verdict, Verdict::Undecided { .. })), "undecided"),
+        (number(|verdict| *verdict == Verdict::NoData), "without data"),
     ];
-    let same = rest.iter().find(|(_, which)| which.len() == hypotheses.len()).map(|(word, _)| *word);
-    let mut parts = vec![match (supported.len(), same) {
-        (all, _) if all == hypotheses.len() => format!("All {all} hypotheses are supported"),
-        (_, Some("undecided")) => format!("It is not known yet: all {} hypotheses are undecided", hypotheses.len()),
-        (_, Some(word)) => format!("All {} hypotheses are {word}", hypotheses.len()),
-        (0, None) => format!("None of {} hypotheses is supported", hypotheses.len()),
-        (1, None) => format!("1 of {} hypotheses is supported", hypotheses.len()),
-        (some, None) => format!("{some} of {} hypotheses are supported", hypotheses.len()),
-    }];
-    if same.is_none() {
-        parts.extend(rest.iter().filter(|(_, which)| !which.is_empty()).map(|(word, which)| in_short(word, which)));
-    }
-    // The numbers of the first one that says most.
-    let told = supported.first().or_else(|| rest.iter().find_map(|(_, which)| which.first()));
-    let numbers = told.map(|told| {
-        let (_, numbers) = told.sentence.split_once(": ").unwrap_or(("", &told.sentence));
-        format!("“{}”: {numbers}", without_end(&told.says))
-    });
-    (format!("{}.", parts.join("; ")), numbers.unwrap_or_default())
-}
-
-fn in_short(word: &str, which: &[&HypothesisJudgement]) -> String {
-    let first = without_end(&which[0].says);
-    match which.len() {
-        1 => format!("{word}: “{first}”"),
-        more => format!("{word}: “{first}” and {} more", more - 1),
+    let all = hypotheses.len() as u32;
+    let counts = match kinds.iter().find(|(number, _)| *number == all) {
+        Some((_, "without data")) => format!("No data for any of {all} hypotheses."),
+        Some((_, word)) => format!("All {all} hypotheses are {word}."),
+        None => {
+            let each = listed(&kinds);
+            // The first number is that of all: "2 of 4 hypotheses supported, 1 refuted".
+            each.split_once(' ')
+                .map_or_else(|| each.clone(), |(first, rest)| format!("{first} of {all} hypotheses {rest}."))
+        }
+    };
+    match hypotheses.iter().find(|hypothesis| !hypothesis.finding.is_empty()) {
+        Some(first) => {
+            let quoted = format!("The number is that of “{}”. {}", without_end(&first.says), first.basis);
+            (joined(&counts, &first.finding), quoted.trim().to_owned())
+        }
+        None => (counts, hypotheses.first().map(|first| first.basis.clone()).unwrap_or_default()),
     }
 }
 
@@ -88,30 +89,32 @@ fn without_end(text: &str) -> &str {
     text.trim().trim_end_matches(['.', '!', '?'])
 }
 
-/// The search's finding, or the most telling comparison of the first measure; words before numbers among the factors,
+/// The search's result, or the most telling comparison of the first measure; words before numbers among the levels,
 /// since that a larger load is slower is no news.
-fn from_what_was_seen(question: &Question, judgement: &Judgement) -> String {
-    if let Some(found) = judgement.searches.iter().find(|search| search.holds_at.is_some() || search.fails_at.is_some())
-    {
-        return found.sentence.clone();
+fn of_measurements(question: &Question, judgement: &Judgement) -> (String, String) {
+    let found = |search: &&crate::judgement::SearchOutcome| search.holds_at.is_some() || search.fails_at.is_some();
+    if let Some(search) = judgement.searches.iter().filter(found).max_by_key(|search| search.is_confirmed) {
+        return if search.is_confirmed {
+            (search.sentence.clone(), String::new())
+        } else {
+            ("Undecided: no longer trial confirms a limit.".to_owned(), search.sentence.clone())
+        };
     }
     let first = question.measures.first().map(|measure| measure.name.clone()).unwrap_or_default();
     let is_named = |comparison: &&Comparison| comparison.left.parse::<f64>().is_err();
     let of_first = || judgement.comparisons.iter().filter(|comparison| comparison.measure == first);
     let told = of_first().find(is_named).or_else(|| of_first().next()).or(judgement.comparisons.first());
-    match (told, judgement.tables.first().and_then(|table| table.rows.iter().find(|row| row.center.is_some()))) {
-        (Some(comparison), _) => comparison.sentence.clone(),
-        (None, Some(_)) => {
-            "Trials of one combination only count, and there is nothing to compare it with: see its figures.".to_owned()
-        }
-        (None, None) => "There is no answer: no measure has a value.".to_owned(),
-    }
+    let has_value = judgement.tables.iter().any(|table| table.rows.iter().any(|row| row.center.is_some()));
+    let said = match told {
+        Some(comparison) => comparison.sentence.clone(),
+        None if has_value => "Only one combination of levels has trials that count: see its measurements.".to_owned(),
+        None => "No data: no measure has a value.".to_owned(),
+    };
+    (said, String::new())
 }
 
 fn uncounted(trials: &TrialCounts) -> Option<String> {
-    let all = [(trials.failed, "failed"), (trials.invalid, "INVALID"), (trials.unsteady, "without a steady state")];
-    let parts: Vec<String> =
-        all.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}")).collect();
-    let trials = count(trials.run as usize, "trial");
-    (!parts.is_empty()).then(|| format!("Of {trials} not all could be used: {}.", parts.join(", ")))
+    let kinds = [(trials.failed, "failed"), (trials.invalid, "INVALID"), (trials.unsteady, "without a steady state")];
+    let kinds = listed(&kinds);
+    (!kinds.is_empty()).then(|| format!("Of {}, not used: {kinds}.", count(trials.run as usize, "trial")))
 }

@@ -1,15 +1,15 @@
 //! Every pair of levels of every factor, the other factors being equal.
 //!
-//! Nobody claimed these beforehand, and there are many: of twenty of pure chance, one would be called different. So
-//! they are corrected for their number, all of an experiment together, by their false discovery rate: of those that are
-//! called different, one in twenty is not. Where nothing differs, that is the chance that anything is called so.
+//! None of these was claimed beforehand, and there are many: of twenty equal pairs, one would be called different by
+//! chance. So they are corrected for their number, over the whole experiment, by the false discovery rate: at most one in
+//! twenty of those called different is not. Where nothing differs, that is the chance that any pair is called different.
 
 use breme_stats::false_discovery_rates;
 
 use crate::expression::{Expression, Quantity};
 use crate::judge::claims::with_each_level;
 use crate::judge::effect::{effect_of, pairs_between};
-use crate::judge::levels::{Levels, in_words};
+use crate::judge::levels::Levels;
 use crate::judge::noise::Floors;
 use crate::judge::question::{Factor, Question};
 use crate::judge::seen::{Seen, overridden};
@@ -24,7 +24,7 @@ pub const COMPARISONS_MAX: usize = 500;
 /// Of a factor with more levels than these, only neighbours are compared, and each with the first.
 pub const LEVELS_MAX: usize = 50;
 
-/// The comparisons, those that tell most first.
+/// The comparisons, the largest clear differences first.
 pub(crate) fn compare_levels(question: &Question, seen: &Seen, floors: &Floors) -> (Vec<Comparison>, usize) {
     let mut comparisons = Vec::new();
     for measure in &question.measures {
@@ -138,22 +138,18 @@ fn quantity_of(expression: &Expression) -> Option<&Quantity> {
     }
 }
 
-/// A level by its name; a number needs to say of what.
-fn named(factor: &Factor, level: &str) -> String {
-    if level.parse::<f64>().is_ok() { format!("{}={level}", factor.name) } else { level.to_owned() }
-}
-
 fn sentence(question: &Question, comparison: &Comparison) -> String {
     let Comparison { verdict, effect, at: others, .. } = comparison;
     let measure = question.measures.iter().find(|measure| measure.name == comparison.measure);
     let factor = question.factors.iter().find(|factor| factor.name == comparison.factor);
     let (Some(measure), Some(factor)) = (measure, factor) else { return String::new() };
-    let (left, right) = (&*named(factor, &comparison.left), &*named(factor, &comparison.right));
+    let level = |level: &str| words::of_level(&factor.name, level);
+    let (left, right) = (&*level(&comparison.left), &*level(&comparison.right));
     let name = &measure.name;
-    let at = if others.is_empty() { String::new() } else { format!(" at {}", in_words(others)) };
+    let at = if others.is_empty() { String::new() } else { format!(" {}", words::at_levels(others)) };
     let said = words::effect(effect, measure.unit);
     let [Some(center), Some(low), Some(high)] = [effect.center, effect.low, effect.high] else {
-        return format!("`{name}`: nothing to compare `{left}` and `{right}` by{at}.");
+        return format!("No block has `{name}` for both `{left}` and `{right}`{at}.");
     };
     let kind = if effect.scale == Scale::Ratio { "ratio" } else { "difference" };
     match verdict {
@@ -167,9 +163,9 @@ fn sentence(question: &Question, comparison: &Comparison) -> String {
         }
         Verdict::Undecided { more_blocks } => {
             let more = more_blocks
-                .map(|more| format!("; about {} would probably tell", words::count(more as usize, "more block")));
+                .map(|more| format!("; about {} would probably decide it", words::count(more as usize, "more block")));
             format!(
-                "`{left}` and `{right}` cannot be told apart in `{name}`{at}: {kind} {said}{}.",
+                "No clear difference between `{left}` and `{right}` in `{name}`{at}: {kind} {said}{}.",
                 more.unwrap_or_default()
             )
         }

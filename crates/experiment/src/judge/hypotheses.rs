@@ -16,6 +16,7 @@
 //! R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300
 //! (intersection–union).
 
+mod finding;
 mod saying;
 
 use breme_stats::holm;
@@ -113,11 +114,14 @@ impl<'a> Sifted<'a> {
         let judge_case = |case: SiftedCase| case.judged(&hypothesis.claim, confidence, chance, family);
         let cases: Vec<Case> = cases.into_iter().map(judge_case).collect();
         let verdict = verdict_of_all(&cases);
+        let said = saying::of_hypothesis(&hypothesis.claim, verdict, &cases);
         HypothesisJudgement {
             says: hypothesis.says.clone(),
             expect: hypothesis.expect.clone(),
             verdict,
-            sentence: saying::of_hypothesis(&hypothesis.claim, verdict, &cases),
+            sentence: said.sentence,
+            finding: said.finding,
+            basis: said.basis,
             cases,
         }
     }
@@ -170,6 +174,7 @@ impl SiftedCase {
             }
         }
         case.reason = reason(&case, &lacks, confidence);
+        case.finding = finding::of_case(claim, &case);
         case
     }
 }

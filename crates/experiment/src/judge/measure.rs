@@ -42,7 +42,7 @@ impl fmt::Display for Lack {
             Self::NotRun => formatter.write_str("not run"),
             Self::Failed(what) => write!(formatter, "failed: {what}"),
             Self::Invalid(why) => write!(formatter, "INVALID: {why}"),
-            Self::NeverSteady(workload) => write!(formatter, "`{workload}` never came to a steady state"),
+            Self::NeverSteady(workload) => write!(formatter, "`{workload}` never reached a steady state"),
             Self::NoWorkload(name) => write!(formatter, "workload `{name}` did not run"),
             Self::NoSubject(name) => write!(formatter, "subject `{name}` was not in it"),
             Self::NothingCounted(of) => write!(formatter, "nothing to count in `{of}`"),

@@ -1,9 +1,9 @@
 //! The noise floor: how much two trials of the same combination differ.
 //!
-//! Chance between blocks is in every interval already. What is not in it is whatever makes two trials of the *same
-//! thing* differ each time in the same direction: a place in the order, a port, a warm disk. The A/A pair shows it. So
-//! an effect counts only if it is larger than the one that was found where there is none ([`breme_stats::noise_floor`]:
-//! the farther end of its 50 % interval).
+//! Every interval already holds the chance between blocks. It does not hold what makes two trials of the *same
+//! combination* differ in the same direction in each block: the order, a port, a warm disk. The A/A pair shows that. So
+//! an effect counts only if it exceeds the A/A difference ([`breme_stats::noise_floor`]: the farther end of its 50 %
+//! interval).
 
 use breme_stats::{FLOOR_CONFIDENCE, hodges_lehmann, noise_floor};
 
@@ -19,7 +19,7 @@ pub(crate) struct Floors {
 }
 
 impl Floors {
-    /// Those that were seen, and what a report shows of them.
+    /// The measured floors, and the same for the report.
     pub(crate) fn seen(question: &Question, seen: &Seen) -> (Self, Vec<NoiseFloor>) {
         let (mut of, mut shown) = (Vec::new(), Vec::new());
         for measure in question.shown() {

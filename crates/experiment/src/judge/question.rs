@@ -109,7 +109,7 @@ impl From<&Plan> for Question {
             hypotheses: hypotheses.collect(),
             measures: with_published(plan),
             factors: factors
-                .map(|factor| Factor { name: factor.name.clone(), levels: factor.levels.clone() })
+                .map(|factor| Factor { name: factor.name.clone(), levels: in_order(&factor.levels) })
                 .collect(),
             published: published.collect(),
             searches: plan.search.iter().flat_map(searches_of).collect(),
@@ -121,6 +121,17 @@ impl From<&Plan> for Question {
             trials: if plan.has_range() { 0 } else { plan.blocks * trials_each },
         }
     }
+}
+
+/// Numbers by their size, so that tables and charts can be followed; words as the plan has them.
+fn in_order(levels: &[String]) -> Vec<String> {
+    let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
+    let mut sorted = levels.to_vec();
+    if numbers.is_some() {
+        let number = |level: &String| level.parse::<f64>().unwrap_or(f64::NAN);
+        sorted.sort_by(|one, other| number(one).total_cmp(&number(other)));
+    }
+    sorted
 }
 
 /// The measures of a plan, and those of which only others' figures are given.

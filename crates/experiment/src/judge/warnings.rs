@@ -15,6 +15,8 @@ use crate::record::{Purpose, TrialEnd, TrialRecord, standing};
 const STEAL_MAX: f64 = 0.01;
 /// Others used so much of the processors' time.
 const FOREIGN_MAX: f64 = 0.05;
+/// Up to this share, trials that do not count are no reason to doubt the others.
+const FEW_SHARE: f64 = 0.1;
 /// The most different reasons of one kind that are told.
 const REASONS_MAX: usize = 5;
 /// From so many repeated trials on it is told if most of them are of one combination.
@@ -43,26 +45,42 @@ pub(crate) fn count_trials(question: &Question, records: &[TrialRecord]) -> Tria
     }
 }
 
-pub(crate) fn warnings(question: &Question, records: &[TrialRecord], judgement: &Judgement) -> Vec<String> {
-    let mut warnings = Vec::new();
+/// What may make a result wrong or incomplete, and what is only worth knowing.
+pub(crate) fn warnings(
+    question: &Question,
+    records: &[TrialRecord],
+    judgement: &Judgement,
+) -> (Vec<String>, Vec<String>) {
+    let (mut warnings, mut notes) = (Vec::new(), Vec::new());
     warnings.extend(few_blocks(question, &judgement.trials));
-    warnings.extend(repeated(records));
+    let again = repeated(records);
+    if let Some((text, is_one_sided)) = again {
+        if is_one_sided { warnings.push(text) } else { notes.push(text) }
+    }
     let standing: Vec<&TrialRecord> = standing(records).collect();
     let records = standing.as_slice();
     warnings.extend(reasons(FAILED, records, |record| match &record.end {
         TrialEnd::Complete => Vec::new(),
         TrialEnd::Failed { who, what, .. } => vec![format!("{who}: {what}")],
     }));
-    warnings.extend(reasons("INVALID", records, |record| record.invalid_reasons.clone()));
-    warnings.extend(reasons("without a steady state", records, unsteady_workloads));
+    // A few trials that do not count cost blocks, which the verdicts heed; many may be a sign of something else.
+    let trials = &judgement.trials;
+    let uncounted = [
+        (trials.invalid, reasons("INVALID", records, |record| record.invalid_reasons.clone())),
+        (trials.unsteady, reasons("without a steady state", records, unsteady_workloads)),
+    ];
+    for (number, text) in uncounted {
+        let is_few = f64::from(number) <= f64::from(trials.run) * FEW_SHARE;
+        if is_few { notes.extend(text) } else { warnings.extend(text) }
+    }
     warnings.extend(biased(judgement));
     warnings.extend(against_the_law(judgement));
-    warnings.extend(held_by_the_generator(judgement));
-    warnings.extend(disturbed(records, "taken by the hypervisor", STEAL_MAX, |record| record.machine.steal_share));
-    warnings.extend(disturbed(records, "used by other programs", FOREIGN_MAX, |record| record.machine.foreign_share));
+    notes.extend(held_by_the_generator(judgement));
+    notes.extend(disturbed(records, "taken by the hypervisor", STEAL_MAX, |record| record.machine.steal_share));
+    notes.extend(disturbed(records, "used by other programs", FOREIGN_MAX, |record| record.machine.foreign_share));
     warnings.extend(restarted(records));
     warnings.extend(growing(records));
-    warnings
+    (warnings, notes)
 }
 
 fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
@@ -78,8 +96,8 @@ fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
     })
 }
 
-/// How many were run again, and whether most of them were of one kind: what is left of that was chosen for its rest.
-fn repeated(records: &[TrialRecord]) -> Option<String> {
+/// How many were repeated, and whether most of them were of one combination: its results are those of quiet trials.
+fn repeated(records: &[TrialRecord]) -> Option<(String, bool)> {
     let again: Vec<&TrialRecord> = standing(records).filter(|record| record.repeat > 0).collect();
     let times = records.iter().filter(|record| record.repeat > 0).count();
     let counted = again.iter().filter(|record| record.counts()).count();
@@ -91,14 +109,15 @@ fn repeated(records: &[TrialRecord]) -> Option<String> {
     let is_one_sided = again.len() >= UNEVEN_MIN && most.len() * 2 > again.len();
     let of_one = match in_words(&most[0].levels) {
         levels if is_one_sided && !levels.is_empty() => {
-            format!(" {} of them were of {levels}: what counts of it was chosen for its rest.", most.len())
+            format!(" {} of them were of {levels}: its results are biased toward quiet trials.", most.len())
         }
         _ => String::new(),
     };
-    Some(format!(
-        "{} {were} run again at the end of the block, because INVALID or never steady{in_all}; {counted} of them count now.{of_one}",
+    let text = format!(
+        "{} {were} repeated at the end of the block, being INVALID or never steady{in_all}; {counted} of the repetitions count.{of_one}",
         again.len()
-    ))
+    );
+    Some((text, is_one_sided))
 }
 
 /// How many trials there are of a kind, and the most frequent reasons; of what is measured and differs by numbers

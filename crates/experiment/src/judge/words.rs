@@ -1,6 +1,7 @@
-//! Numbers and effects as a person says them.
+//! Numbers, levels and effects in words.
 
 use crate::expression::{Expression, Operation, Quantity, Unit};
+use crate::judge::levels::Levels;
 use crate::judgement::{Effect, Scale};
 
 /// The symbol of a table's unit.
@@ -75,6 +76,11 @@ pub fn amount(value: f64, unit: Unit) -> String {
 pub(crate) fn amount_beside(other: f64, value: f64, unit: Unit) -> String {
     let is_apart = |digits: &usize| amount_to(*digits, value, unit) != amount_to(*digits, other, unit);
     amount_to((DIGITS..=DIGITS_MAX).find(is_apart).unwrap_or(DIGITS), value, unit)
+}
+
+/// A number that somebody wrote: with all its digits.
+pub(crate) fn exact(value: f64) -> String {
+    number_to(DIGITS_MAX, value)
 }
 
 fn amount_to(digits: usize, value: f64, unit: Unit) -> String {
@@ -172,8 +178,8 @@ fn saying(quantity: Option<&Quantity>, measure: &str) -> Saying {
     }
 }
 
-/// "`cached` is 3.9 times (3.7–4.1) faster than `source`": a ratio left ÷ right that is known to be none of 1, as a
-/// sentence without its end.
+/// "`cached` is 3.9 times (3.7–4.1) faster than `source`": a ratio left ÷ right that is clearly not 1, as a sentence
+/// without its full stop.
 ///
 /// Of times, the faster one is named first and the ratio is that of the longer time to the shorter: 30 % faster is what
 /// takes 1 ÷ 1.3 of the time, as 3.9 times faster is what takes 1 ÷ 3.9. Of amounts, the one with more is named first
@@ -215,7 +221,7 @@ fn times_or_percent(ratio: [f64; 3]) -> String {
 }
 
 /// `3.9 times (3.7–4.1)`.
-fn times([center, low, high]: [f64; 3]) -> String {
+pub(crate) fn times([center, low, high]: [f64; 3]) -> String {
     let places = ratio_places(center);
     if format!("{low:.places$}") == format!("{high:.places$}") {
         return format!("{center:.places$} times");
@@ -228,6 +234,37 @@ pub(crate) fn percent(center: f64, low: f64, high: f64) -> String {
     let places = usize::from((center * 100.0).abs() < 9.95);
     let [center, low, high] = [center, low, high].map(|share| format!("{:.places$}", share * 100.0));
     if low == high { format!("{center} %") } else { format!("{center} % ({low}–{high} %)") }
+}
+
+/// `at 1 user, path=cached`; nothing for no levels.
+pub(crate) fn at_levels(levels: &Levels) -> String {
+    let each: Vec<String> = levels
+        .iter()
+        .map(|(factor, level)| numbered(factor, level).unwrap_or_else(|| format!("{factor}={level}")))
+        .collect();
+    if each.is_empty() { String::new() } else { format!("at {}", each.join(", ")) }
+}
+
+/// `cached, 250 users`: levels by their names alone, where these are words.
+pub(crate) fn of_levels(levels: &Levels) -> String {
+    let each: Vec<String> = levels.iter().map(|(factor, level)| of_level(factor, level)).collect();
+    each.join(", ")
+}
+
+/// One level by its name; a number needs its factor: `250 users`, `crowd=250`.
+pub(crate) fn of_level(factor: &str, level: &str) -> String {
+    if level.parse::<f64>().is_err() {
+        return level.to_owned();
+    }
+    numbered(factor, level).unwrap_or_else(|| format!("{factor}={level}"))
+}
+
+/// `1 user`, `250 users`: a number of a factor whose name is a noun in the plural.
+fn numbered(factor: &str, level: &str) -> Option<String> {
+    level.parse::<u64>().ok()?;
+    let is_word = factor.chars().all(|c| c.is_ascii_lowercase());
+    let singular = factor.strip_suffix('s').filter(|noun| is_word && noun.len() > 2 && !noun.ends_with(['s', 'u']))?;
+    Some(format!("{level} {}", if level == "1" { singular } else { factor }))
 }
 
 /// `1 block`, `3 blocks`.
@@ -256,6 +293,17 @@ mod tests {
     use crate::expression::TimeFigure;
 
     const MEAN: Quantity = Quantity::Time { is_service: false, figure: TimeFigure::Mean };
+
+    #[test]
+    fn levels_are_nouns_where_the_factor_is_one() {
+        let of = |factor: &str, level: &str| of_level(factor, level);
+        assert_eq!([of("users", "1"), of("users", "250"), of("server", "nginx")], ["1 user", "250 users", "nginx"]);
+        assert_eq!([of("crowd", "250"), of("status", "1"), of("users", "0.5")], ["crowd=250", "status=1", "users=0.5"]);
+        let levels = [("users", "1"), ("path", "cached")].map(|(name, level)| (name.to_owned(), level.to_owned()));
+        assert_eq!(at_levels(&levels.clone().into()), "at path=cached, 1 user");
+        assert_eq!(of_levels(&levels.into()), "cached, 1 user");
+        assert_eq!(at_levels(&Levels::new()), "");
+    }
 
     #[test]
     fn numbers_alone_make_no_other_text() {

@@ -83,7 +83,7 @@ fn records(experiment: &Experiment) -> Vec<TrialRecord> {
 fn words() {
     let experiment = experiment();
     let judgement = judge(&experiment.question, &records(&experiment));
-    let mut lines = vec![judgement.answer.clone(), String::new()];
+    let mut lines = vec![judgement.answer.clone(), judgement.grounds.clone(), String::new()];
     lines.extend(judgement.hypotheses.iter().map(|judged| format!("{}\n    {}", judged.expect, judged.sentence)));
     lines.push(String::new());
     lines.extend(judgement.comparisons.iter().map(|comparison| comparison.sentence.clone()));
@@ -92,6 +92,7 @@ fn words() {
     lines.extend(judgement.models.iter().map(|model| model.sentence.clone()));
     lines.push(String::new());
     lines.extend(judgement.warnings.clone());
+    lines.extend(judgement.notes.iter().map(|note| format!("note: {note}")));
     insta::assert_snapshot!(lines.join("\n"));
 }
 

@@ -1,7 +1,7 @@
 //! Verdicts of small made experiments: few blocks, missing blocks, crashes, leaks, counted claims, open levels.
 
 use breme_experiment::judge::{Levels, Question, judge};
-use breme_experiment::judgement::{HypothesisJudgement, Judgement, Verdict};
+use breme_experiment::judgement::{FindingKind, HypothesisJudgement, Judgement, Verdict};
 use breme_experiment::record::{Purpose, Steady, SteadyState, TrialEnd, TrialRecord};
 
 use crate::made::{Experiment, Noise, factor, hypothesis, levels, trial, workload};
@@ -49,7 +49,70 @@ fn limits_are_limits() {
     check(6, "mean(user) [path=cached] < 1 ms", Verdict::Refuted);
     check(6, "20 ms > mean(user)", Verdict::Supported);
     let judged = check(6, "mean(user) [path=source] < 10.15 ms", Verdict::Supported);
-    assert!(judged.sentence.contains("below `10.15 ms`"), "{}", judged.sentence);
+    assert!(judged.sentence.contains("claimed: less than 10.15 ms"), "{}", judged.sentence);
+}
+
+#[test]
+fn a_finding_is_relative_to_the_other_side_and_not_to_the_bound() {
+    // 4 times as fast: the left side is a quarter of the right one, and half of its half.
+    let judged = check(6, FASTER, Verdict::Supported);
+    let finding = judged.cases[0].finding.as_ref().unwrap();
+    assert_eq!((finding.kind, finding.bound, finding.claimed.as_str()), (FindingKind::Ratio, 0.5, "less than 0.5"));
+    assert_eq!(
+        (finding.of.as_str(), finding.relative_to.as_str()),
+        ("mean(user) [path=cached]", "mean(user) [path=source]")
+    );
+    assert!((finding.center - 0.25).abs() < 0.01 && finding.low < finding.center && finding.center < finding.high);
+    assert!((judged.cases[0].effect.center.unwrap() - 0.5).abs() < 0.02, "the statistics are those of the claim");
+    assert!(judged.finding.starts_with("`mean(user)` with cached is 0.25 times ("), "{}", judged.finding);
+    assert!(judged.finding.ends_with("that with source; claimed: less than 0.5"), "{}", judged.finding);
+    assert!(judged.basis.starts_with("2.51 ms against 9.97 ms over 6 blocks"), "{}", judged.basis);
+
+    // A factor on the left, a division, a number on the left, and a quotient against a number.
+    let of = |expect: &str| {
+        let (experiment, records) = claimed(6, expect);
+        judge(&experiment.question, &records).hypotheses.remove(0).cases[0].finding.clone().unwrap()
+    };
+    let left = of("4 * mean(user) [path=cached] / 2 < mean(user) [path=source]");
+    assert_eq!((left.claimed.as_str(), left.relation.as_str()), ("less than 0.5", "<"));
+    assert!((left.center - 0.25).abs() < 0.01, "{left:?}");
+    let value = of("20 ms > mean(user) [path=source]");
+    assert_eq!((value.kind, value.unit.as_str(), value.relation.as_str()), (FindingKind::Value, "s", "<"));
+    assert_eq!((value.bound, value.claimed.as_str(), value.relative_to.as_str()), (0.02, "less than 20 ms", ""));
+    assert!((value.center - 0.01).abs() < 0.0005 && value.low <= value.center && value.center <= value.high);
+    let quotient = of("mean(user) [path=source] / mean(user) [path=cached] > 3");
+    assert_eq!((quotient.kind, quotient.claimed.as_str()), (FindingKind::Ratio, "more than 3"));
+    assert!((quotient.center - 4.0).abs() < 0.1, "{quotient:?}");
+    let same = of("mean(user) [path=cached] ≈ mean(user) [path=source]");
+    assert_eq!(same.claimed, "1, within 2 %");
+}
+
+#[test]
+fn the_headline_quotes_the_claim_and_names_verdict_and_effect() {
+    let headline = |expect: &str, verdict: Verdict| {
+        let (mut experiment, records) = claimed(6, expect);
+        experiment.question.hypotheses[0].says = "Cached wins.".to_owned();
+        let judgement = judge(&experiment.question, &records);
+        assert_eq!(judgement.hypotheses[0].verdict, verdict);
+        judgement.answer
+    };
+    let refuted = headline("mean(user) [path=cached] < 0.2 * mean(user) [path=source]", Verdict::Refuted);
+    assert!(refuted.starts_with("Refuted: “Cached wins”. `mean(user)` with cached is 0.25 times (0.2"), "{refuted}");
+    assert!(refuted.ends_with(" that with source; claimed: less than 0.2."), "{refuted}");
+    assert_eq!(headline("counter.none(site) > 1", Verdict::NoData), "No data: “Cached wins”.");
+    let open = headline("mean(user) < 5 ms", Verdict::Refuted);
+    assert!(open.starts_with("Refuted: “Cached wins”. At path=source `mean(user)` is "), "{open}");
+}
+
+#[test]
+fn of_several_hypotheses_the_verdicts_are_counted_and_the_first_number_is_shown() {
+    let mut experiment = experiment(6);
+    let expects = [FASTER, "mean(user) < 5 ms", "counter.none(site) > 1"];
+    experiment.question.hypotheses =
+        expects.iter().map(|expect| hypothesis(expect, &experiment.question.factors)).collect();
+    let judgement = judge(&experiment.question, &experiment.run(5, quarter));
+    let counts = "1 of 3 hypotheses supported, 1 refuted, 1 without data. `mean(user)` with cached is 0.25 times (";
+    assert!(judgement.answer.starts_with(counts), "{}", judgement.answer);
 }
 
 #[test]
@@ -72,7 +135,11 @@ fn open_levels_are_cases_and_all_of_them_must_hold() {
     let judged = check(8, "mean(user) < 5 ms", Verdict::Refuted);
     let verdicts: Vec<Verdict> = judged.cases.iter().map(|case| case.verdict).collect();
     assert_eq!(verdicts, [Verdict::Refuted, Verdict::Supported]);
-    assert!(judged.sentence.starts_with("Refuted at 1 of 2 combinations, as at path=source"), "{}", judged.sentence);
+    assert!(
+        judged.sentence.starts_with("Refuted at 1 of 2 combinations, at path=source: `mean(user)` is"),
+        "{}",
+        judged.sentence
+    );
     let judged = check(8, "mean(user) < 15 ms", Verdict::Supported);
     assert!(
         judged.sentence.starts_with("Supported at all 2 combinations, least clearly at path=source"),
@@ -119,7 +186,7 @@ fn a_subject_that_crashes_in_the_third_block_costs_that_block() {
     assert!(
         judgement.warnings.iter().any(|warning| warning.contains("1 trial failed: site: ended with signal 11 (1×)"))
     );
-    assert!(judgement.grounds.contains("Of 21 trials not all could be used: 1 failed"), "{}", judgement.answer);
+    assert!(judgement.grounds.contains("Of 21 trials, not used: 1 failed."), "{}", judgement.answer);
 }
 
 #[test]
@@ -132,7 +199,7 @@ fn a_subject_that_leaks_never_rests_and_supports_nothing() {
     }
     let judgement = judge(&experiment.question, &records);
     assert_eq!(judgement.hypotheses[0].verdict, Verdict::NoData);
-    assert!(judgement.hypotheses[0].sentence.contains("`user` never came to a steady state"));
+    assert!(judgement.hypotheses[0].sentence.contains("`user` never reached a steady state"));
     assert!(judgement.comparisons.is_empty());
     assert_eq!(judgement.trials.unsteady, 6);
     assert!(
@@ -140,7 +207,7 @@ fn a_subject_that_leaks_never_rests_and_supports_nothing() {
         "{:?}",
         judgement.warnings
     );
-    assert!(judgement.answer.starts_with("There is no answer"), "{}", judgement.answer);
+    assert!(judgement.answer.starts_with("No data: “"), "{}", judgement.answer);
 }
 
 #[test]
@@ -170,11 +237,11 @@ fn memory_that_grows_to_the_end_is_told() {
 fn where_nothing_counts_there_is_no_answer() {
     let (experiment, mut records) = claimed(6, FASTER);
     let nothing = judge(&experiment.question, &[]);
-    assert_eq!(nothing.answer, "There is no answer: no trial was run.");
+    assert_eq!(nothing.answer, "No data: no trial was run.");
     assert_eq!(nothing.hypotheses[0].verdict, Verdict::NoData);
     records.iter_mut().for_each(|record| record.invalid_reasons = vec!["the generator was saturated".into()]);
     let judgement = judge(&experiment.question, &records);
-    assert_eq!(judgement.answer, "There is no answer: none of 18 trials counts (0 failed, 18 INVALID).");
+    assert_eq!(judgement.answer, "No data: none of 18 trials counts (18 INVALID).");
     assert!(
         judgement
             .warnings

@@ -1,18 +1,52 @@
-//! What became of a hypothesis, in a sentence with its numbers.
+//! What became of a hypothesis, in words with its numbers.
 
-use crate::expression::{Claim, Expression, Relation, Unit};
+use crate::expression::{Claim, Unit};
 use crate::judge::effect::typical;
-use crate::judge::levels::in_words;
-use crate::judge::words::{self, amount, count};
-use crate::judgement::{Case, Effect, Scale, Verdict};
+use crate::judge::hypotheses::finding;
+use crate::judge::levels::Levels;
+use crate::judge::words::{amount, at_levels, count};
+use crate::judgement::{BlockPair, Case, Effect, FindingKind, Scale, Verdict};
 
-pub(super) fn of_hypothesis(claim: &Claim, verdict: Verdict, cases: &[Case]) -> String {
+/// What is said of a hypothesis.
+#[derive(Default)]
+pub(super) struct Said {
+    /// All of it.
+    pub(super) sentence: String,
+    /// The number that decides: "At 1 user `rate(user)` with a is 1.01 times (0.99–1.10) that with b; claimed: more
+    /// than 1.2".
+    pub(super) finding: String,
+    /// What it rests on.
+    pub(super) basis: String,
+}
+
+pub(super) fn of_hypothesis(claim: &Claim, verdict: Verdict, cases: &[Case]) -> Said {
     let head = head_of(verdict);
-    let [case] = cases else { return of_cases(claim, head, verdict, cases) };
+    let same: Vec<&Case> = cases.iter().filter(|case| head_of(case.verdict) == head).collect();
+    let Some(case) = telling(verdict, &same) else {
+        return Said { sentence: format!("{head}."), ..Said::default() };
+    };
+    let share = share(same.len(), cases.len());
     let tail = tail_of(case);
-    match verdict {
-        Verdict::NoData => format!("{head}{tail}."),
-        _ => format!("{head}: {}{tail}.", of_case(claim, case)),
+    let at = at_levels(&levels_beside(claim, case));
+    let Some(found) = &case.finding else {
+        let place = if at.is_empty() || cases.len() == 1 { String::new() } else { format!(", for example {at}") };
+        let basis = tail.trim_start_matches(['(', ' ', ';']).trim_end_matches(')');
+        return Said { sentence: format!("{head}{share}{place}{tail}."), basis: sentence(basis), ..Said::default() };
+    };
+    let place = match cases.len() {
+        1 if at.is_empty() => String::new(),
+        1 => format!(" {at}"),
+        all => format!("{} {at}", which(verdict, &case.effect, same.len(), all)),
+    };
+    let found = format!("{}; claimed: {}", found.sentence, found.claimed);
+    let measured = measured(claim, case);
+    Said {
+        sentence: format!("{head}{share}{place}: {found}; {measured}{tail}."),
+        finding: if at.is_empty() { found } else { format!("{} {found}", capitalised(&at)) },
+        basis: sentence(&match share.as_str() {
+            "" => format!("{measured}{tail}"),
+            share => format!("{head}{share}; {measured}{tail}"),
+        }),
     }
 }
 
@@ -26,10 +60,36 @@ fn head_of(verdict: Verdict) -> &'static str {
     }
 }
 
+/// The case that is quoted: what refutes is clearest, what supports is least clear.
+fn telling<'a>(verdict: Verdict, same: &[&'a Case]) -> Option<&'a Case> {
+    same.iter().copied().min_by(|one, other| {
+        let (one, other) = (strength(&one.effect), strength(&other.effect));
+        if verdict == Verdict::Refuted { other.total_cmp(&one) } else { one.total_cmp(&other) }
+    })
+}
+
+/// At how many combinations; nothing for a hypothesis with one.
+fn share(same: usize, all: usize) -> String {
+    match all {
+        1 => String::new(),
+        _ if same == all => format!(" at all {}", count(all, "combination")),
+        _ => format!(" at {same} of {}", count(all, "combination")),
+    }
+}
+
+fn which(verdict: Verdict, effect: &Effect, same: usize, all: usize) -> &'static str {
+    match verdict {
+        _ if same == 1 => ",",
+        _ if same < all || strength(effect) == 0.0 => ", for example",
+        Verdict::Refuted => ", most clearly",
+        _ => ", least clearly",
+    }
+}
+
 fn tail_of(case: &Case) -> String {
     let more = match case.verdict {
         Verdict::Undecided { more_blocks: Some(more) } => {
-            format!("; about {} would probably tell", count(more as usize, "more block"))
+            format!("; about {} would probably decide it", count(more as usize, "more block"))
         }
         _ => String::new(),
     };
@@ -37,108 +97,45 @@ fn tail_of(case: &Case) -> String {
     format!("{more}{reason}")
 }
 
-/// The one that decides is told, and how many there are.
-fn of_cases(claim: &Claim, head: &str, verdict: Verdict, cases: &[Case]) -> String {
-    let same: Vec<&Case> = cases.iter().filter(|case| head_of(case.verdict) == head).collect();
-    let telling = same.iter().copied().min_by(|one, other| {
-        let (one, other) = (strength(&one.effect), strength(&other.effect));
-        // What refutes is told where it is clearest; what supports, where it is least clear.
-        if verdict == Verdict::Refuted { other.total_cmp(&one) } else { one.total_cmp(&other) }
-    });
-    let Some(case) = telling else { return format!("{head}.") };
-    let at = in_words(&case.levels);
-    let tail = tail_of(case);
-    if verdict == Verdict::NoData {
-        return format!("{head} at {} of {}, as {at}{tail}.", same.len(), count(cases.len(), "combination"));
+/// The case's levels, but for those that the finding itself names.
+fn levels_beside(claim: &Claim, case: &Case) -> Levels {
+    let measures = [claim.left.measures(), claim.right.measures()].concat();
+    let is_named = |factor: &String| measures.iter().any(|(_, at)| at.iter().any(|(name, _)| name == factor));
+    let mut levels = case.levels.clone();
+    if finding::says_levels(claim, case) {
+        levels.retain(|factor, _| !is_named(factor));
     }
-    let said = of_case(claim, case);
-    if same.len() == cases.len() {
-        let which = match verdict {
-            _ if strength(&case.effect) == 0.0 => "as",
-            Verdict::Refuted => "most clearly",
-            _ => "least clearly",
-        };
-        format!("{head} at all {}, {which} at {at}: {said}{tail}.", count(cases.len(), "combination"))
-    } else {
-        format!("{head} at {} of {}, as at {at}: {said}{tail}.", same.len(), count(cases.len(), "combination"))
-    }
+    levels
 }
 
-/// How far the near end of the interval is from "no difference".
+/// How far the near end of the interval is from the bound.
 fn strength(effect: &Effect) -> f64 {
     let (Some(low), Some(high)) = (effect.low, effect.high) else { return 0.0 };
     let (low, high) = if effect.scale == Scale::Ratio { (low.ln(), high.ln()) } else { (low, high) };
     if low <= 0.0 && high >= 0.0 { 0.0 } else { low.abs().min(high.abs()) }
 }
 
-fn of_case(claim: &Claim, case: &Case) -> String {
+/// `74,092/s against 61,200/s over 6 blocks`.
+fn measured(claim: &Claim, case: &Case) -> String {
     let blocks = count(case.effect.blocks.len(), "block");
-    if claim.right.is_constant() {
-        let at = against_constant(&claim.left, &case.effect, Side::Left);
-        return format!("`{}` is {at} over {blocks}, {} `{}`", claim.left, stands(claim, &case.effect), claim.right);
+    if case.finding.as_ref().is_none_or(|finding| finding.kind == FindingKind::Value) || claim.right.is_constant() {
+        return format!("over {blocks}");
     }
-    if claim.left.is_constant() {
-        let at = against_constant(&claim.right, &case.effect, Side::Right);
-        return format!("`{}` is {at} over {blocks}, against `{}`", claim.right, claim.left);
-    }
-    of_two(claim, &case.effect, &blocks)
-}
-
-fn of_two(claim: &Claim, effect: &Effect, blocks: &str) -> String {
-    let unit = claim.left.unit();
-    let side = |of: fn(&crate::judgement::BlockPair) -> f64, unit: Unit| {
-        typical(effect.blocks.iter().map(of)).map(|value| amount(value, unit)).unwrap_or_default()
+    let side = |of: fn(&BlockPair) -> f64, factor: f64, unit: Unit| {
+        let value = typical(case.effect.blocks.iter().map(of));
+        value.map(|value| amount(value / factor, unit)).unwrap_or_default()
     };
-    let (left, right) = (side(|pair| pair.left, unit), side(|pair| pair.right, claim.right.unit()));
-    let said = words::effect(effect, unit);
-    match effect.scale {
-        Scale::Ratio => format!("`{}` ({left}) is {said} times `{}` ({right}) over {blocks}", claim.left, claim.right),
-        Scale::Difference => {
-            format!("`{}` ({left}) less `{}` ({right}) is {said} over {blocks}", claim.left, claim.right)
-        }
-    }
+    let (left, right) = finding::factors(claim, case.effect.scale);
+    let left = side(|pair| pair.left, left, claim.left.unit());
+    let right = side(|pair| pair.right, right, claim.right.unit());
+    format!("{left} against {right} over {blocks}")
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Side {
-    Left,
-    Right,
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }
 
-/// The measured side itself, with its interval, where the other one is a number.
-fn against_constant(measured: &Expression, effect: &Effect, side: Side) -> String {
-    let constant = effect.blocks.first().map(|pair| if side == Side::Left { pair.right } else { pair.left });
-    let (Some(constant), Some(ends)) =
-        (constant, [effect.center, effect.low, effect.high].into_iter().collect::<Option<Vec<f64>>>())
-    else {
-        return "unknown".to_owned();
-    };
-    let back = |value: f64| match (effect.scale, side) {
-        (Scale::Ratio, Side::Left) => constant * value,
-        (Scale::Ratio, Side::Right) => constant / value,
-        (Scale::Difference, Side::Left) => constant + value,
-        (Scale::Difference, Side::Right) => constant - value,
-    };
-    let unit = measured.unit();
-    let [center, one, other] = [0, 1, 2].map(|index| back(ends[index]));
-    // What is below 500 must not read as 500.
-    let [center, low, high] =
-        [center, one.min(other), one.max(other)].map(|value| words::amount_beside(constant, value, unit));
-    if low == high { center } else { format!("{center} ({low} to {high})") }
-}
-
-fn stands(claim: &Claim, effect: &Effect) -> &'static str {
-    let nothing = if effect.scale == Scale::Ratio { 1.0 } else { 0.0 };
-    let is_beside = |low: f64, high: f64| low > nothing || high < nothing;
-    match (effect.low, effect.high) {
-        (Some(low), Some(high)) if is_beside(low, high) => {
-            if high < nothing {
-                "below"
-            } else {
-                "above"
-            }
-        }
-        _ if claim.relation == Relation::Equal => "as",
-        _ => "against",
-    }
+fn sentence(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{}.", capitalised(text)) }
 }
