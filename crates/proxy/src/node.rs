@@ -28,6 +28,7 @@
 //! | `health`, `checks` | checks of the upstreams, beside all exchanges |
 //! | `purging` | requests to let stored answers go |
 //! | `pool` | servers that wait |
+//! | `reuse` | which request may follow on a server's connection |
 //! | `familiar`, `repeating` | requests and answers whose heads came before, byte for byte |
 //! | `standing`, `hitting` | the same for answers out of the store |
 //! | `noting`, `notes` | what the log is told |
@@ -54,6 +55,7 @@ mod purging;
 mod queueing;
 mod refusing;
 mod repeating;
+mod reuse;
 mod routing;
 mod servers;
 mod standing;

@@ -37,6 +37,7 @@ mod proxy_loops;
 mod proxy_poisoning;
 mod proxy_queue;
 mod proxy_tls;
+mod proxy_unread_content;
 mod proxy_upgrade;
 mod proxy_upstreams;
 mod recorder;

@@ -8,6 +8,7 @@ use breme_node::{COPIED_BYTES_MAX, Close, CloseReason, Received};
 use bytes::Bytes;
 
 use super::part::Taking;
+use super::reuse::Reuse;
 use super::tables::{ClientKey, ExchangeKey, ServerKey, Stage, Way};
 use super::turn::Turn;
 use crate::access_log::Ending;
@@ -108,6 +109,9 @@ impl Turn<'_> {
 
     /// RFC 9110, 15.2: passed on, but to those who would not understand it.
     fn pass_interim(&mut self, key: ExchangeKey, status: u16, fields: Fields<'_, '_>) {
+        if let Some(exchange) = self.exchange(key).filter(|_| status == 100) {
+            exchange.awaits_continue = false;
+        }
         let Some(client) = self.listener(key) else { return };
         let Some(client) = self.node.clients.get_mut(client.index()) else { return };
         if let Some(mut writer) = client.http.interim(status, self.actions.send(client.id)) {
@@ -126,6 +130,9 @@ impl Turn<'_> {
         let now = self.now;
         let Some(exchange) = self.exchange(key) else { return };
         exchange.stage = Stage::Answering;
+        if exchange.awaits_continue || !exchange.is_request_complete {
+            exchange.reuse = Reuse::Never;
+        }
         let duration = now.since(exchange.sent);
         exchange.upstream_duration = Some(duration);
         let set_affinity = exchange.set_affinity.take();

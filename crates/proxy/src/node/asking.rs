@@ -9,6 +9,7 @@ use foldhash::fast::FixedState;
 
 use super::notes::Noted;
 use super::part::{Asking, Part};
+use super::reuse::Reuse;
 use super::tables::{Asked, ClientKey, Exchange, ExchangeKey, Kind, Stage, Waiting, Way};
 use super::turn::Turn;
 use crate::failure::Failure;
@@ -36,7 +37,10 @@ impl Turn<'_> {
             _ => Way::Raw,
         };
         exchange.is_request_complete = !head.has_content();
+        exchange.awaits_continue = head.expects_continue;
         let shared = self.shared;
+        let is_trusted = self.client(client_key).is_some_and(|client| client.is_trusted);
+        exchange.reuse = Reuse::after(head, !is_trusted && !self.has_cache());
         let noted = |is_trusted| Noted::of(head, shared.named_by(is_trusted, head.fields));
         exchange.notes = self.notes_of(client_key, noted);
         let key = self.add_exchange(exchange);

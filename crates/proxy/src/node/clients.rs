@@ -288,6 +288,9 @@ impl Turn<'_> {
     }
 
     fn forget_client(&mut self, key: ClientKey) {
+        if let Some(own) = self.client(key).and_then(|client| client.own_server) {
+            self.drop_server(own, Close::Graceful);
+        }
         if let Some(client) = self.node.clients.try_remove(key.index()) {
             self.node.disown(client.id);
             self.node.client_timers.clear(key.timer());

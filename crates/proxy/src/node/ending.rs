@@ -37,7 +37,7 @@ impl Turn<'_> {
         }
         if let Some(server) = exchange.server {
             match is_server_clean {
-                true => self.release_server(server),
+                true => self.release_server(server, exchange.reuse, exchange.client),
                 false if ending == Ending::Complete => self.drop_server(server, Close::Graceful),
                 false => self.drop_server(server, Close::Abort),
             }

@@ -13,12 +13,16 @@ use super::tables::{EndpointKey, ServerKey};
 
 /// Connections that wait in a shard, whatever they were opened to.
 const IDLE_MAX: usize = 1024;
+/// The same of those that wait for one client.
+const OWN_IDLE_MAX: usize = 1024;
 
 /// The pools of a shard.
 #[derive(Debug)]
 pub(crate) struct Pools {
     by_endpoint: HashMap<EndpointKey, Pool, FixedState>,
     idle_count: usize,
+    /// Idle connections that one client has for itself; they are in no pool.
+    own_count: usize,
 }
 
 #[derive(Debug, Default)]
@@ -30,7 +34,7 @@ struct Pool {
 
 impl Pools {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { by_endpoint: HashMap::with_hasher(FixedState::with_seed(seed)), idle_count: 0 }
+        Self { by_endpoint: HashMap::with_hasher(FixedState::with_seed(seed)), idle_count: 0, own_count: 0 }
     }
 
     /// A connection is there.
@@ -64,6 +68,18 @@ impl Pools {
         pool.idle.push(key);
         self.idle_count += 1;
         true
+    }
+
+    /// One more connection waits for one client only; false if enough do, or none may wait at all.
+    pub(crate) fn keep_own(&mut self, idle_max: usize) -> bool {
+        let may_stay = idle_max > 0 && self.own_count < OWN_IDLE_MAX;
+        self.own_count += usize::from(may_stay);
+        may_stay
+    }
+
+    /// One of them waits no more.
+    pub(crate) fn release_own(&mut self) {
+        self.own_count -= 1;
     }
 
     /// Takes out a connection, if it is idle. Tells whether it was.

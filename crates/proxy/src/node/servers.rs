@@ -3,7 +3,10 @@
 use breme_http1::Method;
 use breme_node::{Close, ConnectError, ConnectTicket, Connected, Endpoint};
 
-use super::tables::{Connecting, ConnectingKey, EndpointKey, ExchangeKey, Kind, Owner, Server, ServerKey, Stage, Way};
+use super::reuse::Reuse;
+use super::tables::{
+    ClientKey, Connecting, ConnectingKey, EndpointKey, ExchangeKey, Kind, Owner, Server, ServerKey, Stage, Way,
+};
 use super::turn::Turn;
 use crate::failure::Failure;
 use crate::request;
@@ -14,7 +17,8 @@ impl Turn<'_> {
         let endpoint = self.endpoint(key)?;
         let Some(exchange) = self.exchange(key) else { return Ok(()) };
         let may_reuse = !exchange.wants_fresh && exchange.asked.kind != Kind::Connect;
-        if may_reuse && let Some(server_key) = self.node.pools.take(endpoint) {
+        let client = exchange.client;
+        if may_reuse && let Some(server_key) = self.take_idle(client, endpoint) {
             self.node.counts.pool_idle.remove();
             self.node.server_timers.clear(server_key.timer());
             self.hand_over(key, server_key);
@@ -30,6 +34,18 @@ impl Turn<'_> {
         self.actions.connect(ConnectTicket(connecting.index() as u64), target);
         self.set_exchange_deadline(key);
         Ok(())
+    }
+
+    /// An idle connection for a request of this client: its own one, or one of the pool.
+    fn take_idle(&mut self, client: Option<ClientKey>, endpoint: EndpointKey) -> Option<ServerKey> {
+        let own = client.and_then(|client| self.client(client)).and_then(|client| client.own_server);
+        match own.filter(|&it| self.server(it).is_some_and(|server| server.endpoint == endpoint)) {
+            Some(_) => {
+                self.node.pools.release_own();
+                client.and_then(|client| self.client(client))?.own_server.take()
+            }
+            None => self.node.pools.take(endpoint),
+        }
     }
 
     /// What became of a connection that was to be opened.
@@ -50,7 +66,7 @@ impl Turn<'_> {
                 match exchange {
                     Some(exchange) => self.hand_over(exchange, server_key),
                     // Who wanted it is gone; it is as good as any other that waits.
-                    None => self.release_server(server_key),
+                    None => self.release_server(server_key, Reuse::AnyClient, None),
                 }
             }
             Err(error) => {
@@ -133,8 +149,9 @@ impl Turn<'_> {
         self.shared.retry_budget.take(self.now, percent, || self.shared.counters.requests_upstream())
     }
 
-    /// The connection is free: it waits for the next request, if it may.
-    pub(super) fn release_server(&mut self, key: ServerKey) {
+    /// The connection is free: it waits for the next request, if it may, which may be one of `client` only where
+    /// content was sent on it before.
+    pub(super) fn release_server(&mut self, key: ServerKey, reuse: Reuse, client: Option<ClientKey>) {
         let pool = &self.shared.settings.pool;
         let Some(server) = self.node.servers.get_mut(key.index()) else { return };
         server.exchange = None;
@@ -142,15 +159,42 @@ impl Turn<'_> {
             && !server.ended
             && !server.queue_is_long
             && server.request_count < pool.requests_max
-            && server.http.can_send(Method::Get);
-        if !may_stay || !self.node.pools.put(server.endpoint, key, pool.idle_max) {
+            && server.http.can_send(Method::Get)
+            && reuse != Reuse::Never;
+        let is_own = server.own_client.is_some() || reuse == Reuse::SameClient;
+        let is_kept = may_stay
+            && match is_own {
+                true => self.keep_own(key, client),
+                false => self.node.pools.put(server.endpoint, key, pool.idle_max),
+            };
+        if !is_kept {
             return self.drop_server(key, Close::Graceful);
         }
         self.node.counts.pool_idle.add();
         self.node.server_timers.set(key.timer(), self.now + pool.idle_timeout);
-        if std::mem::take(&mut server.is_paused) {
+        if let Some(server) = self.node.servers.get_mut(key.index())
+            && std::mem::take(&mut server.is_paused)
+        {
             self.actions.resume(server.id);
         }
+    }
+
+    /// Keeps an idle connection for the only client whose requests it may carry, in the place of the one that this
+    /// client has. False: there is no such client any more, or enough are kept.
+    fn keep_own(&mut self, key: ServerKey, client_key: Option<ClientKey>) -> bool {
+        let Some(client_key) = client_key else { return false };
+        let before = self.client(client_key).and_then(|client| client.own_server);
+        if let Some(before) = before {
+            self.drop_server(before, Close::Graceful);
+        }
+        let Some(client) = self.node.clients.get_mut(client_key.index()) else { return false };
+        let Some(server) = self.node.servers.get_mut(key.index()) else { return false };
+        if !self.node.pools.keep_own(self.shared.settings.pool.idle_max) {
+            return false;
+        }
+        server.own_client = Some(client_key);
+        client.own_server = Some(key);
+        true
     }
 
     /// Closes a connection that has no exchange (any more).
@@ -163,6 +207,11 @@ impl Turn<'_> {
 
     pub(super) fn forget_server(&mut self, key: ServerKey) {
         let Some(server) = self.node.servers.try_remove(key.index()) else { return };
+        let client = server.own_client.and_then(|client| self.node.clients.get_mut(client.index()));
+        if client.is_some_and(|client| client.own_server.take_if(|own| *own == key).is_some()) {
+            self.node.pools.release_own();
+            self.node.counts.pool_idle.remove();
+        }
         if self.node.pools.remove(server.endpoint, key) {
             self.node.counts.pool_idle.remove();
         }

@@ -12,6 +12,7 @@ use breme_node::{Accepted, ConnectionId, Crowd, ListenerId, TlsClientId};
 use super::checks::CheckNumber;
 use super::notes::{Noted, Notes};
 use super::part::Part;
+use super::reuse::Reuse;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -99,6 +100,8 @@ pub(crate) struct Client {
     pub(crate) ended: bool,
     pub(crate) waiting: Waiting,
     pub(crate) exchange: Option<ExchangeKey>,
+    /// An idle connection to an upstream that may carry requests of this client only.
+    pub(crate) own_server: Option<ServerKey>,
 }
 
 /// What a client without exchange waits for.
@@ -120,8 +123,10 @@ pub(crate) struct Server {
     pub(crate) id: ConnectionId,
     pub(crate) http: ClientConnection,
     pub(crate) endpoint: EndpointKey,
-    /// None: it is in the pool.
+    /// None: it is idle.
     pub(crate) exchange: Option<ExchangeKey>,
+    /// The only client whose requests it may carry ([`Reuse::SameClient`]); none: any.
+    pub(crate) own_client: Option<ClientKey>,
     /// Requests that it has carried.
     pub(crate) request_count: u64,
     /// It does not take content as fast as it comes.
@@ -177,6 +182,10 @@ pub(crate) struct Exchange {
     pub(crate) last_chunk: LastChunk,
     /// All of the request has been passed on.
     pub(crate) is_request_complete: bool,
+    /// The request waits for 100 (Continue), which has not come.
+    pub(crate) awaits_continue: bool,
+    /// What the server's connection may carry afterwards.
+    pub(crate) reuse: Reuse,
     /// How the answer's content is passed on; none: its head has not come.
     pub(crate) answer: Option<Way>,
     /// A byte of an answer has come.
@@ -293,6 +302,7 @@ impl Client {
             ended: false,
             waiting: Waiting::Idle,
             exchange: None,
+            own_server: None,
         }
     }
 }
@@ -327,6 +337,7 @@ impl Server {
             http: ClientConnection::new(),
             endpoint,
             exchange: None,
+            own_client: None,
             request_count: 0,
             queue_is_long: false,
             is_paused: false,
@@ -354,6 +365,8 @@ impl Exchange {
             content: Way::None,
             last_chunk: LastChunk::default(),
             is_request_complete: true,
+            awaits_continue: false,
+            reuse: Reuse::AnyClient,
             answer: None,
             is_answer_begun: false,
             is_reused: false,
