@@ -13,3 +13,8 @@ pub fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     }
     Ok(content)
 }
+
+/// The path that a flag names, unless an experiment fills it in later: `${folder}/cert.pem`.
+pub fn known(path: Option<&Path>) -> Option<&Path> {
+    path.filter(|path| !path.to_string_lossy().contains("${"))
+}

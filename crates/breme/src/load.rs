@@ -60,6 +60,13 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     Ok(exit_code(&run, &outcome, interruption))
 }
 
+impl Args {
+    /// Whether the files of its TLS flags can be used.
+    pub fn check_files(&self) -> Result<(), Failure> {
+        secured::flags(self).check()
+    }
+}
+
 fn check_descriptors(plan: &Plan) -> Result<(), Failure> {
     let settings = plan.settings();
     // A connection that the server is to close is still open when the next one is opened.

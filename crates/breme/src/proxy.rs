@@ -128,6 +128,14 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     panics(ended)
 }
 
+impl Args {
+    /// Whether its certificates, toward clients and upstreams, can be used, as far as their names are known.
+    pub fn check_files(&self) -> Result<(), Failure> {
+        secured::client_flags(&self.upstreams).check()?;
+        self.tls.check_files()
+    }
+}
+
 /// What starting would find wrong, without listening.
 fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
     args.serving.admin()?;

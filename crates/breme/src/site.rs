@@ -18,7 +18,7 @@ use metrics::SiteMetrics;
 
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, registry};
 use crate::failure::{Failure, exit};
-use crate::files::read_bounded;
+use crate::files::{known, read_bounded};
 use crate::serving::{
     Descriptors, Reloading, Tls, announce, catch, listen, obey, panics, random_bits, secured_listeners, tell_handshakes,
 };
@@ -87,6 +87,19 @@ fn locate(error: &SettingsError) -> Failure {
         SettingsError::IndexName(_) => "--index",
     };
     Failure::usage(format!("{flag}: {error}"))
+}
+
+impl Args {
+    /// Whether its folder, key and certificate can be used, as far as their names are known.
+    pub fn check_files(&self) -> Result<(), Failure> {
+        if known(self.directory.as_deref()).is_some() {
+            open_root(self)?;
+        }
+        if known(self.visitor_key_file.as_deref()).is_some() {
+            visitors(self)?;
+        }
+        self.tls.check_files()
+    }
 }
 
 fn open_root(args: &Args) -> Result<Option<Arc<dyn Root>>, Failure> {

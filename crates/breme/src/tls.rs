@@ -9,7 +9,7 @@ use breme_driver::{ClientOptions, ClientTls, Identity, IdentityError, Trust, Val
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
-use crate::files::read_bounded;
+use crate::files::{known, read_bounded};
 
 /// What a file of certificates or keys may hold: the authorities of a large system are some 300 kB.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -27,6 +27,11 @@ pub struct IdentityFiles<'a> {
 }
 
 impl IdentityFiles<'_> {
+    /// None if the name of one of them is not known yet.
+    pub fn known(self) -> Option<Self> {
+        (known(Some(self.certificate)).is_some() && self.key == known(self.key)).then_some(self)
+    }
+
     /// Reads them.
     pub fn identity(&self) -> Result<Identity, String> {
         let certificates = read(self.certificate_flag, self.certificate)?;
@@ -83,6 +88,12 @@ pub struct ClientFiles {
 }
 
 impl ClientFlags<'_> {
+    /// Reads those files whose names are known (see [`known`]), and forgets what is in them.
+    pub fn check(&self) -> Result<(), Failure> {
+        let identity = self.identity.and_then(IdentityFiles::known);
+        Self { identity, authorities: known(self.authorities), ..*self }.read().map(drop)
+    }
+
     /// Reads the files.
     pub fn read(&self) -> Result<ClientFiles, Failure> {
         let identity = self.identity.map(|files| files.identity_with_warning(self.command)).transpose();

@@ -50,6 +50,18 @@ pub fn fill(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> Resul
     })
 }
 
+/// The text with a value of the right kind for every name, so that its form can be checked before the subjects run. A
+/// folder keeps a placeholder in it: what is in it is not there yet.
+#[must_use]
+pub fn stand_in(text: &str) -> String {
+    let value = |name: &str| match name.rsplit('.').next() {
+        Some("url") => "http://127.0.0.1:1",
+        Some("folder") => "/${folder}",
+        _ => "1",
+    };
+    fill(text, |name| Some(value(name).to_owned())).unwrap_or_else(|_| text.to_owned())
+}
+
 /// The text with those names filled in for which there is something; the others stay.
 pub(crate) fn replace<E>(
     text: &str,

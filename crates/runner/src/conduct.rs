@@ -5,6 +5,7 @@
 //! again at the end of their block ([`Attempts`]) and for the time that was spent.
 
 mod casting;
+mod failing;
 mod generator;
 mod searching;
 mod standing;
@@ -18,11 +19,14 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 use breme_experiment::plan::{Attempts, Plan, Repeat};
-use breme_experiment::record::{Purpose, TrialRecord};
+use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialKey, TrialSpec};
 
 use self::casting::Casting;
+use self::failing::Failures;
+pub(crate) use self::generator::arguments as generator_arguments;
 use self::searching::Searches;
+pub(crate) use self::searching::examples as search_examples;
 use self::standing::Standing;
 use self::time::Time;
 use self::trial::Stage;
@@ -39,6 +43,11 @@ pub enum RunEnd {
     OutOfTime,
     /// The user has ended it; it can go on.
     Interrupted,
+    /// The same trial fails again and again, this one last; the run can go on once that is repaired.
+    Failing {
+        /// Its number.
+        trial: u32,
+    },
 }
 
 /// What a run tells while it goes on.
@@ -107,6 +116,7 @@ pub fn conduct(
         instruments: &instruments,
         last_number: 0,
         attempts: Attempts::default(),
+        failures: Failures::default(),
         time: Time::of(plan),
         tell,
     };
@@ -125,7 +135,7 @@ fn casting(plan: &Plan) -> Result<Casting, RunFault> {
     let keys = plan.trials();
     let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
     let mut trials: Vec<TrialSpec> = of_block.collect();
-    trials.extend(searching::examples(plan));
+    trials.extend(search_examples(plan));
     let casting = Casting::new(breme_sys::cpus_allowed(), &trials);
     // What cannot be given is told before anything has started.
     for trial in &trials {
@@ -143,6 +153,7 @@ struct Run<'a> {
     instruments: &'a Instruments,
     last_number: u32,
     attempts: Attempts,
+    failures: Failures,
     time: Time,
     tell: &'a mut dyn FnMut(Progress<'_>),
 }
@@ -170,8 +181,8 @@ impl Run<'_> {
         }
         for key in left {
             let Some(trial) = self.plan.trial(key) else { continue };
-            if self.trial(&trial, Purpose::Block, 0)?.is_none() {
-                return Ok(RunEnd::Interrupted);
+            if let Some(end) = self.trial_of_block(&trial, 0)? {
+                return Ok(end);
             }
         }
         let Some(first) = whole.first() else { return Ok(RunEnd::Complete) };
@@ -180,11 +191,17 @@ impl Run<'_> {
                 return Ok(RunEnd::OutOfTime);
             }
             let Some(trial) = self.plan.trial(&key) else { return Ok(RunEnd::Complete) };
-            if self.trial(&trial, Purpose::Block, repeat)?.is_none() {
-                return Ok(RunEnd::Interrupted);
+            if let Some(end) = self.trial_of_block(&trial, repeat)? {
+                return Ok(end);
             }
         }
         Ok(RunEnd::Complete)
+    }
+
+    /// Runs a trial of a block. How the run ends, if it does.
+    fn trial_of_block(&mut self, trial: &TrialSpec, repeat: u32) -> Result<Option<RunEnd>, RunFault> {
+        let Some(record) = self.trial(trial, Purpose::Block, repeat)? else { return Ok(Some(RunEnd::Interrupted)) };
+        Ok(self.failures.take(&record).then_some(RunEnd::Failing { trial: record.number }))
     }
 
     fn searches(&mut self, recorded: Vec<TrialRecord>) -> Result<RunEnd, RunFault> {
@@ -219,6 +236,9 @@ impl Run<'_> {
             folder: &folder,
         };
         let Some(mut record) = trial::run(trial, number, stage) else { return Ok(None) };
+        if record.end != TrialEnd::Complete {
+            self.journal.check_space()?;
+        }
         (record.purpose, record.repeat) = (purpose, repeat);
         record.spent_s = self.time.since_last().as_secs_f64();
         self.journal.append(&record)?;

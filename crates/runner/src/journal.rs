@@ -28,6 +28,8 @@ const INSTRUMENTS: &str = "instruments.csv";
 const RAW: &str = "trials";
 const REPORT: &str = "report.html";
 
+/// What must be left on the disk for a failure to be the subject's: a trial writes some ten to a hundred kB.
+const FREE_BYTES_MIN: u64 = 128 << 10;
 /// The largest journal that is read. A record of a trial has some 20 kB.
 const TRIALS_BYTES_MAX: u64 = 4 << 30;
 
@@ -117,6 +119,21 @@ impl Journal {
         let mut line = serde_json::to_vec(trial).map_err(|error| fault(&path, error.to_string()))?;
         line.push(b'\n');
         self.trials.0.write_all(&line).and_then(|()| self.trials.0.sync_data()).map_err(at(&path))
+    }
+
+    /// Whether a trial that failed may be blamed on its subject: on a full disk, everything fails.
+    ///
+    /// # Errors
+    /// When less than [`FREE_BYTES_MIN`] is left, so that the trial is not recorded and is run again on resume.
+    pub(crate) fn check_space(&self) -> Result<(), JournalError> {
+        let disk = rustix::fs::statvfs(&self.folder).map_err(|error| at(&self.folder)(error.into()))?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free >= FREE_BYTES_MIN {
+            return Ok(());
+        }
+        let problem =
+            format!("the disk is full ({free} bytes left), so the last trial was not recorded; free some space");
+        Err(fault(&self.folder, problem))
     }
 
     /// The run's folder.

@@ -70,6 +70,18 @@ pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
     }
 }
 
+/// Looks at the files that the arguments of a subcommand name: folders, certificates, keys. What the trial itself makes
+/// (`${…}`) is not there yet.
+pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), String> {
+    let words = ["breme", command].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
+    let files = match Program::try_parse_from(words).map_err(|error| in_a_line(&error))?.role {
+        RoleCommand::Load(args) => args.check_files(),
+        RoleCommand::Site(args) => args.check_files(),
+        RoleCommand::Proxy(args) => args.check_files(),
+    };
+    files.map_err(|failure| failure.message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +115,20 @@ mod tests {
         assert_eq!(plan::PIPELINE_DEPTH_MAX, breme_load::PIPELINE_DEPTH_MAX as u64);
         let threads = |count: u64| check("load", &["http://127.0.0.1:1/".to_owned(), format!("--threads={count}")]);
         assert!(threads(plan::THREAD_COUNT_MAX).is_ok() && threads(plan::THREAD_COUNT_MAX + 1).is_err());
+    }
+
+    #[test]
+    fn folders_and_certificates_are_looked_at() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let problem = |command, text| check_files(command, &words(text)).unwrap_err();
+        assert!(problem("site", "/no/such/folder").contains("/no/such/folder"));
+        assert!(problem("site", "--lab --tls-cert /no/such/cert").contains("--tls-cert /no/such/cert"));
+        assert!(
+            problem("proxy", "--upstream http://127.0.0.1:1 --upstream-ca /no/ca").contains("--upstream-ca /no/ca")
+        );
+        assert!(problem("load", "https://127.0.0.1:1/ --cacert /no/ca").contains("--cacert /no/ca"));
+        assert_eq!(check_files("site", &words("${folder}/www --tls-cert ${folder}/cert.pem")), Ok(()));
+        assert_eq!(check_files("load", &words("https://127.0.0.1:1/ --cacert ${site.folder}/ca")), Ok(()));
     }
 
     #[test]

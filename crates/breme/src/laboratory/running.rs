@@ -8,16 +8,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use breme_experiment::judgement::{Judgement, Verdict};
 use breme_experiment::plan::{Estimate, Plan};
-use breme_experiment::record::{RunHead, TrialRecord, VERSION};
+use breme_experiment::record::{RunHead, TrialEnd, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
-use breme_runner::{Hierarchy, Keeper, Launcher, RunEnd, conduct, machine, subject_versions};
+use breme_runner::{Hierarchy, Keeper, Launcher, RunEnd, conduct, machine, preflight, subject_versions};
 use indicatif::{HumanCount, HumanDuration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::progress::Show;
 use super::reporting::{self, Format};
 use super::stored::{self, Judged, RUNS_FOLDER};
-use super::{experiment, output};
+use super::{experiment, output, roles};
 use crate::failure::{AGAINST, FAILED, Failure};
 
 /// The name of the hidden command by which this program keeps the processes of others.
@@ -77,6 +77,9 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     if let Some(name) = args.name.as_deref().filter(|name| !is_name(name)) {
         return Err(Failure::usage(format!("--name {name:?} is no name of a folder; the place of the runs is --runs")));
     }
+    for (path, plan) in &plans {
+        check_before_start(path, plan)?;
+    }
     let mut worst = 0;
     for (path, plan) in &plans {
         plan.warnings.iter().for_each(|warning| eprintln!("{}: {warning}", path.display()));
@@ -91,6 +94,15 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
         worst = worst.max(code);
     }
     Ok(worst)
+}
+
+/// Programs, ports, folders and certificates are looked at before the first trial, and all problems reported at once.
+fn check_before_start(path: &Path, plan: &Plan) -> Result<(), Failure> {
+    let problems = preflight(plan, &roles::check_files);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::run(format!("{} cannot run here:\n  {}", path.display(), problems.join("\n  "))))
 }
 
 /// Whether it stays in the folder of runs.
@@ -156,6 +168,7 @@ fn resume(args: &Args, folder: &Path) -> Result<u8, Failure> {
         eprintln!("{}: {damage}", folder.display());
     }
     let plan = experiment::read_frozen(&run.plan, folder)?;
+    check_before_start(folder, &plan)?;
     carry_out(args, &plan, journal, run.trials)
 }
 
@@ -172,6 +185,7 @@ fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<Trial
     tell(args, &judged, end)?;
     Ok(match end {
         RunEnd::Interrupted => interruption.exit_code(),
+        RunEnd::Failing { .. } => FAILED,
         _ => exit_code(&judged.judgement),
     })
 }
@@ -181,18 +195,35 @@ fn tell(args: &Args, judged: &Judged, end: RunEnd) -> Result<(), Failure> {
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
     let report = journal::report_path(&judged.run.folder);
-    reporting::write_page(&run, &report)?;
+    // The answer first: a full disk may cost the page, and never the answer.
     output::write(|out| reporting::write(&run, args.format, out))?;
+    reporting::write_page(&run, &report)?;
     let folder = judged.run.folder.display();
     match end {
         RunEnd::Complete => {}
         RunEnd::OutOfTime => eprintln!(
             "the time budget is spent; this is what the finished blocks show. For more, raise `budget` in {folder}/plan.toml, and go on with: breme run --resume {folder}"
         ),
-        RunEnd::Interrupted => eprintln!("interrupted; go on with: breme run --resume {folder}"),
+        RunEnd::Interrupted => eprintln!("interrupted; resume with: breme run --resume {folder}"),
+        RunEnd::Failing { trial } => eprintln!("{}", failing_in_words(judged, trial)),
     }
     eprintln!("report: {}", report.display());
     Ok(())
+}
+
+/// Why a run that fails again and again was ended, in the words of the program that failed.
+fn failing_in_words(judged: &Judged, trial: u32) -> String {
+    let folder = judged.run.folder.display();
+    let record = judged.run.trials.iter().find(|record| record.number == trial);
+    let cause = match record.map(|record| &record.end) {
+        Some(TrialEnd::Failed { who, what, printed }) => format!("{who}: {what}\n{}", printed.trim_end()),
+        _ => String::new(),
+    };
+    format!(
+        "breme run: ended, since the same trials keep failing; the last one, trial {trial}: {}\n\
+         repair this, then resume with: breme run --resume {folder}",
+        cause.trim_end()
+    )
 }
 
 fn launcher() -> Result<Launcher, Failure> {

@@ -29,7 +29,7 @@ pub(super) fn clients(args: &Args, authority: &Authority) -> Result<Vec<Arc<Clie
     Ok(clients)
 }
 
-fn flags(args: &Args) -> ClientFlags<'_> {
+pub(super) fn flags(args: &Args) -> ClientFlags<'_> {
     let key = args.key.as_deref();
     let identity = |certificate| IdentityFiles { certificate_flag: "--cert", certificate, key_flag: "--key", key };
     ClientFlags {

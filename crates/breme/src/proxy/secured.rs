@@ -82,7 +82,7 @@ impl Clients {
     }
 }
 
-fn client_flags(flags: &UpstreamFlags) -> ClientFlags<'_> {
+pub(super) fn client_flags(flags: &UpstreamFlags) -> ClientFlags<'_> {
     let key = flags.upstream_key.as_deref();
     let identity = |certificate| IdentityFiles {
         certificate_flag: "--upstream-cert",

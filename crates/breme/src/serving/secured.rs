@@ -61,6 +61,14 @@ impl Tls {
     }
 }
 
+impl TlsFlags {
+    /// Whether the certificate and its key can be used, if their names are known yet.
+    pub fn check_files(&self) -> Result<(), Failure> {
+        let files = self.tls_cert.as_ref().and_then(|certificate| files(certificate, self.tls_key.as_ref()).known());
+        files.map_or(Ok(()), |files| files.identity().map(drop).map_err(Failure::usage))
+    }
+}
+
 fn files<'a>(certificate: &'a PathBuf, key: Option<&'a PathBuf>) -> IdentityFiles<'a> {
     IdentityFiles { certificate_flag: "--tls-cert", certificate, key_flag: "--tls-key", key: key.map(PathBuf::as_path) }
 }

@@ -19,6 +19,7 @@ mod laboratory;
 mod laboratory_cache;
 mod laboratory_ends;
 mod laboratory_harness;
+mod laboratory_preflight;
 mod laboratory_repeats;
 mod loading;
 mod lost_server;

@@ -34,9 +34,15 @@ fn every_study_is_read_in_every_profile() {
         for profile in [vec![]].into_iter().chain(profiles.iter().map(|name| vec!["--profile", name])) {
             let output = breme().args(["run", "--check"]).args(&profile).arg(&path).output().unwrap();
             let complaint = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{} {profile:?}: {complaint}", path.display());
-            let is_expected =
-                |line: &str| line.contains("not asked in this profile") || line.contains("can support no hypothesis");
+            // Not every machine has all servers of all studies; that is all that may be missing.
+            let is_missing = |line: &str| line.contains("there is no program") || line.contains("cannot run here");
+            let is_read = output.status.success() || complaint.lines().all(is_missing);
+            assert!(is_read, "{} {profile:?}: {complaint}", path.display());
+            let is_expected = |line: &str| {
+                line.contains("not asked in this profile")
+                    || line.contains("can support no hypothesis")
+                    || is_missing(line)
+            };
             assert!(complaint.lines().all(is_expected), "{} {profile:?}: {complaint}", path.display());
         }
     }

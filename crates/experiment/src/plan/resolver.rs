@@ -12,6 +12,7 @@ use crate::file::fault::{Notebook, Span};
 use crate::file::levels::Levels;
 use crate::file::tree::{Node, Table};
 use crate::file::values::{At, Content};
+use crate::placeholder;
 
 /// The longest file that an experiment may name, and all of them together.
 pub const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -84,7 +85,7 @@ impl Resolver<'_, '_> {
     }
 
     pub(super) fn check_with_program(&mut self, role: &str, arguments: &[String], span: &Span) {
-        let arguments: Vec<String> = arguments.iter().map(|argument| stand_in(argument)).collect();
+        let arguments: Vec<String> = arguments.iter().map(|argument| placeholder::stand_in(argument)).collect();
         if let Some(Err(problem)) = self.check.map(|check| check(role, &arguments)) {
             self.book.note(span, format!("`breme {role}` would not start: {problem}"));
         }
@@ -97,15 +98,4 @@ impl Resolver<'_, '_> {
             Content::File(path) => self.load(path),
         }
     }
-}
-
-/// With something of the right kind where `${…}` stands for what is known only when the subjects run.
-fn stand_in(argument: &str) -> String {
-    let value = |name: &str| match name.rsplit('.').next() {
-        Some("url") => "http://127.0.0.1:1",
-        Some("folder" | "experiment") => "/",
-        _ => "1",
-    };
-    let filled = crate::placeholder::fill(argument, |name| Some(value(name).to_owned()));
-    filled.unwrap_or_else(|_| argument.to_owned())
 }

@@ -159,7 +159,7 @@ impl Seen {
     }
 }
 
-fn arguments(trial: &TrialSpec, workload: &WorkloadSpec) -> Vec<String> {
+pub(crate) fn arguments(trial: &TrialSpec, workload: &WorkloadSpec) -> Vec<String> {
     let mut arguments = workload.arguments.clone();
     if !workload.url.is_empty() {
         arguments.push(workload.url.clone());

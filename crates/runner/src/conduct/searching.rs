@@ -53,7 +53,7 @@ impl<'a> Searches<'a> {
 }
 
 /// A trial of each search, so that it is known who appears in them.
-pub(super) fn examples(plan: &Plan) -> Vec<TrialSpec> {
+pub(crate) fn examples(plan: &Plan) -> Vec<TrialSpec> {
     let Some(search) = &plan.search else { return Vec::new() };
     let others = 0..u32::try_from(search.others.len()).unwrap_or(u32::MAX);
     others.filter_map(|others| plan.search_trial(others, search.range.from, SearchLength::Short, 1).ok()).collect()

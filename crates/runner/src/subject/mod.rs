@@ -21,5 +21,6 @@ mod token;
 
 pub use launch::Launcher;
 pub use ports::Ports;
+pub(crate) use ready::connect;
 pub use running::Subject;
 pub use template::Names;

@@ -105,7 +105,7 @@ impl Watch<'_> {
 }
 
 /// Whether somebody accepts connections there. The error says who does not.
-pub(super) fn connect(target: &Target, within: Duration) -> Result<(), String> {
+pub(crate) fn connect(target: &Target, within: Duration) -> Result<(), String> {
     let fault = |error: std::io::Error| format!("{}: {error}", target.address());
     let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(fault)?;
     let mut outcome = Err(format!("{} has no address", target.host));

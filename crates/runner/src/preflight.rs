@@ -1,0 +1,158 @@
+//! What can be checked before the first trial: programs, fixed ports, addresses that should accept connections already,
+//! and, by the binary, the folders and certificates that flags name. A missing program must not come to light after an
+//! hour, nor cost a time-out in each trial.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use breme_experiment::placeholder;
+use breme_experiment::plan::Plan;
+use breme_experiment::trial::{ResetAction, SubjectKind, SubjectSpec, TrialSpec, WorkloadSpec};
+
+use crate::asking::Target;
+use crate::conduct::{generator_arguments, search_examples};
+use crate::keeping::{find_program, missing};
+use crate::subject::connect;
+
+/// How long an address may take to accept a connection.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// Says what is wrong with the files that the arguments of one of this program's subcommands name. A path that holds
+/// `${folder}` names what is not there yet.
+pub type CheckFiles<'a> = dyn Fn(&str, &[String]) -> Result<(), String> + 'a;
+
+/// Everything that would keep trials of this plan from starting.
+#[must_use]
+pub fn preflight(plan: &Plan, check_files: &CheckFiles<'_>) -> Vec<String> {
+    let keys = plan.trials();
+    let of_block = keys.iter().take_while(|key| key.block == 1).filter_map(|key| plan.trial(key));
+    // Trials have most of their subjects in common, and some checks take seconds.
+    let checks: BTreeSet<(String, Check)> =
+        of_block.chain(search_examples(plan)).flat_map(|trial| checks(&trial)).collect();
+    let problem =
+        |(what, check): (String, Check)| check.problem(check_files).map(|problem| format!("{what}: {problem}"));
+    checks.into_iter().filter_map(problem).collect()
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Check {
+    /// A program is there.
+    Program(String),
+    /// Nothing accepts connections at this URL yet.
+    Free(String),
+    /// Something does.
+    Accepts(String),
+    /// Files that arguments name can be used.
+    Files { command: String, arguments: Vec<String> },
+}
+
+fn checks(trial: &TrialSpec) -> Vec<(String, Check)> {
+    let mut checks: Vec<_> = trial.subjects.iter().flat_map(of_subject).collect();
+    for reset in &trial.resets {
+        if let ResetAction::Command(command) = &reset.action {
+            checks.extend(program(&format!("reset {}.{}", reset.subject, reset.name), command));
+        }
+    }
+    let running = trial.workloads.iter().filter(|workload| workload.connections > 0);
+    checks.extend(running.map(|workload| of_workload(trial, workload)));
+    checks
+}
+
+fn of_subject(subject: &SubjectSpec) -> Vec<(String, Check)> {
+    let what = format!("subject {}", subject.name);
+    let mut checks = Vec::new();
+    for command in subject.kind.process().iter().flat_map(|process| &process.prepare) {
+        checks.extend(program(&format!("{what}, prepare"), command));
+    }
+    let url = Some(subject.url.clone()).filter(|url| is_known(url));
+    match &subject.kind {
+        SubjectKind::Own { role, arguments, .. } => {
+            checks.push((what, Check::Files { command: role.clone(), arguments: arguments.clone() }));
+        }
+        SubjectKind::Command { command, .. } => {
+            checks.extend(program(&what, command));
+            checks.extend(url.map(|url| (what, Check::Free(url))));
+        }
+        SubjectKind::External => checks.extend(url.map(|url| (what, Check::Accepts(url)))),
+    }
+    checks
+}
+
+fn of_workload(trial: &TrialSpec, workload: &WorkloadSpec) -> (String, Check) {
+    let arguments = generator_arguments(trial, workload);
+    (format!("workload {}", workload.name), Check::Files { command: "load".to_owned(), arguments })
+}
+
+/// Of a command, unless its program is made by the trial itself.
+fn program(what: &str, command: &[String]) -> Option<(String, Check)> {
+    let name = command.first().filter(|name| is_known(name))?;
+    let is_of_the_trial = name.contains('/') && Path::new(name).is_relative();
+    (!is_of_the_trial).then(|| (what.to_owned(), Check::Program(name.clone())))
+}
+
+fn is_known(text: &str) -> bool {
+    placeholder::find(text).all(|found| found.is_escaped)
+}
+
+impl Check {
+    fn problem(&self, check_files: &CheckFiles<'_>) -> Option<String> {
+        let root = Path::new("/");
+        match self {
+            Self::Program(name) => find_program(name, root).is_none().then(|| missing(name, root)),
+            Self::Free(url) => accepts(url).is_ok().then(|| {
+                format!("{url} is taken: another program accepts connections there; stop it, or use ${{port}}")
+            }),
+            Self::Accepts(url) => accepts(url)
+                .err()
+                .map(|problem| format!("nothing accepts connections there: {problem}; start it first")),
+            Self::Files { command, arguments } => {
+                let arguments: Vec<String> = arguments.iter().map(|text| placeholder::stand_in(text)).collect();
+                check_files(command, &arguments).err()
+            }
+        }
+    }
+}
+
+fn accepts(url: &str) -> Result<(), String> {
+    connect(&Target::parse(url)?, CONNECT_WITHIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn check(check: &Check) -> Option<String> {
+        check.problem(&|_, _| Ok(()))
+    }
+
+    #[test]
+    fn ports_are_free_or_accept() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        assert!(check(&Check::Free(url.clone())).unwrap().contains("is taken"));
+        assert_eq!(check(&Check::Accepts(url.clone())), None);
+        drop(listener);
+        assert_eq!(check(&Check::Free(url.clone())), None);
+        assert!(check(&Check::Accepts(url)).unwrap().contains("start it first"));
+    }
+
+    #[test]
+    fn programs_are_found_before_the_first_trial() {
+        let of = |name: &str| program("subject x", &[name.to_owned()]);
+        assert_eq!(check(&of("sh").unwrap().1), None);
+        assert!(check(&of("nginxx").unwrap().1).unwrap().contains("no program `nginxx`"));
+        assert!(check(&of("/no/such/program").unwrap().1).is_some());
+        // These are known only when the trial's folder is there.
+        assert_eq!((of("./made-by-prepare"), of("${folder}/x")), (None, None));
+    }
+
+    #[test]
+    fn the_binary_has_its_say() {
+        let files = Check::Files { command: "site".into(), arguments: vec!["/nowhere".into()] };
+        let says = |command: &str, arguments: &[String]| Err(format!("{command} {arguments:?}"));
+        assert_eq!(files.problem(&says).as_deref(), Some(r#"site ["/nowhere"]"#));
+    }
+}
