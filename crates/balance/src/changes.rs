@@ -50,10 +50,14 @@ pub enum Event {
     Returned,
     /// It is at other addresses now.
     Moved,
-    /// Nobody is well, so all are asked.
-    EveryoneOut,
-    /// Somebody is well again.
-    SomeoneBack,
+    /// Only drained upstreams are healthy, so they get all requests.
+    OnlyDrained,
+    /// No upstream is healthy, so all that are not drained get requests.
+    OnlyUnhealthy,
+    /// No upstream may get requests of new clients: all are drained or without an address.
+    NobodyLeft,
+    /// There is a healthy upstream that is not drained again.
+    HealthyAgain,
 }
 
 /// Why an upstream is left out.
@@ -84,17 +88,25 @@ impl fmt::Display for Event {
         formatter.write_str(match self {
             Self::Added => "was added",
             Self::Removed => "was removed",
-            Self::Drained => "is being drained: it keeps its sessions and gets no new ones",
-            Self::Undrained => "is not drained any more",
-            Self::WentDown(outcome) => return write!(formatter, "is down: its check {outcome}"),
+            Self::Drained => "is draining: it gets no new clients, only those whose cookie names it",
+            Self::Undrained => "is no longer draining",
+            Self::WentDown(outcome) => return write!(formatter, "is down: its health check {outcome}"),
             Self::CameUp => "is up",
             Self::Ejected { reason, duration } => {
-                return write!(formatter, "is left out for {} s: {reason}", duration.as_secs_f64());
+                return write!(formatter, "is ejected for {} s: {reason}", duration.as_secs_f64());
             }
-            Self::Returned => "is asked again",
-            Self::Moved => "is at other addresses",
-            Self::EveryoneOut => "no upstream is well, so all are asked",
-            Self::SomeoneBack => "an upstream is well again, so only those that are well are asked",
+            Self::Returned => "is back after its ejection",
+            Self::Moved => "has new addresses",
+            Self::OnlyDrained => {
+                "only drained upstreams are healthy: they get all requests until another upstream is healthy"
+            }
+            Self::OnlyUnhealthy => "no upstream is healthy: all upstreams that are not drained get requests",
+            Self::NobodyLeft => {
+                "no upstream can be used: each one is drained or has no address; requests of new clients get 503"
+            }
+            Self::HealthyAgain => {
+                "there is a healthy upstream again: only healthy, undrained upstreams get new clients"
+            }
         })
     }
 }
@@ -137,7 +149,7 @@ mod tests {
     fn changes_that_nobody_takes_are_bounded_and_counted() {
         let mut changes = Changes::default();
         for nanos in 0..CHANGES_MAX as u64 + 3 {
-            changes.push(Instant::from_nanos(nanos), None, Event::EveryoneOut);
+            changes.push(Instant::from_nanos(nanos), None, Event::OnlyUnhealthy);
         }
         assert_eq!(changes.dropped, 3);
         let taken = changes.take();
@@ -150,12 +162,12 @@ mod tests {
         let told = |event| Change { at: Instant::ZERO, upstream: Some(Arc::from("a:1")), event }.to_string();
         let reason = EjectionReason::FailureShare { failed: 7, of: 10 };
         let ejected = Event::Ejected { reason, duration: Duration::from_millis(1_500) };
-        assert_eq!(told(ejected), "upstream a:1 is left out for 1.5 s: 7 of 10 requests failed");
+        assert_eq!(told(ejected), "upstream a:1 is ejected for 1.5 s: 7 of 10 requests failed");
         let down = Event::WentDown(CheckOutcome::Answered { status: 503 });
-        assert_eq!(told(down), "upstream a:1 is down: its check was answered with 503");
+        assert_eq!(told(down), "upstream a:1 is down: its health check returned status 503");
         assert_eq!(
             told(Event::Ejected { reason: EjectionReason::FailuresInRow(5), duration: Duration::from_secs(10) }),
-            "upstream a:1 is left out for 10 s: 5 failures in a row"
+            "upstream a:1 is ejected for 10 s: 5 failures in a row"
         );
     }
 }

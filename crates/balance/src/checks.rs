@@ -58,10 +58,10 @@ pub enum CheckOutcome {
 impl fmt::Display for CheckOutcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Answered { status } => return write!(formatter, "was answered with {status}"),
+            Self::Answered { status } => return write!(formatter, "returned status {status}"),
             Self::ConnectFailed => "could not connect",
-            Self::BrokeOff => "broke off",
-            Self::TimedOut => "had no answer in time",
+            Self::BrokeOff => "ended without a complete response",
+            Self::TimedOut => "timed out",
         })
     }
 }

@@ -54,9 +54,9 @@ pub enum NoChoice {
 impl fmt::Display for NoChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::NobodyAdmits => "every upstream is being drained or has no address",
-            Self::AllFull => "every upstream has as many requests outstanding as it may",
-            Self::AllTried => "no upstream is left that has not failed this request",
+            Self::NobodyAdmits => "every upstream is drained or has no address",
+            Self::AllFull => "every upstream is at its limit of outstanding requests",
+            Self::AllTried => "every upstream that could take the request has failed it",
         })
     }
 }

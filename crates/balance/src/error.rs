@@ -54,28 +54,28 @@ impl fmt::Display for GroupError {
             }
             Self::TooManyLeaving(count) => write!(
                 formatter,
-                "{count} upstreams that were removed still have requests outstanding: wait for some to end, then change the list"
+                "{count} removed upstreams still have outstanding requests; wait until some have finished, then change the list"
             ),
             Self::NamedTwice(name) => {
-                write!(formatter, "the upstream {name} is named twice: give it a larger weight instead")
+                write!(formatter, "the upstream {name} is listed twice; give it a larger weight instead")
             }
             Self::RouteTwice(route) => {
-                write!(formatter, "two upstreams have the route {route:?}: each needs one of its own")
+                write!(formatter, "two upstreams have the route {route:?}; each needs its own")
             }
             Self::Weight { name, weight } => write!(
                 formatter,
-                "the upstream {name} has weight {weight}: a weight is from 1 to {WEIGHT_MAX} (to send it nothing new, drain it)"
+                "the upstream {name} has weight {weight}; a weight is from 1 to {WEIGHT_MAX} (to send it no new clients, drain it)"
             ),
             Self::CookieName(name) => write!(
                 formatter,
-                "{name:?} cannot be a cookie's name: letters, digits and - _ . ! # $ % & ' * + ^ ` | ~ can stand in one"
+                "{name:?} is not a valid cookie name; use letters, digits and - _ . ! # $ % & ' * + ^ ` | ~"
             ),
             Self::ShortKey => {
-                write!(formatter, "the key of the affinity cookie needs at least {AFFINITY_KEY_BYTES_MIN} bytes")
+                write!(formatter, "the key of the affinity cookie must have at least {AFFINITY_KEY_BYTES_MIN} bytes")
             }
             Self::Separator(character) => write!(
                 formatter,
-                "{character:?} cannot divide a cookie's value: take an ASCII character that is no letter, digit, quote, comma, semicolon or space"
+                "{character:?} cannot separate the parts of a cookie value; use an ASCII character other than a letter, digit, quote, comma, semicolon or space"
             ),
             Self::Senseless { setting, expected } => write!(formatter, "{setting} must be {expected}"),
         }

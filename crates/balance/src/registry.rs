@@ -36,7 +36,8 @@ pub(crate) struct Registry {
     pub(crate) changes: Changes,
     pub(crate) random: Random,
     pub(crate) check_serial: u64,
-    is_everyone_out: bool,
+    /// Who got requests when that was last reported.
+    reported: Admitted,
 }
 
 /// One upstream of the list.
@@ -50,6 +51,23 @@ pub(crate) struct Record {
     pub(crate) ejection: Ejection,
     /// It came (back) then, and its share still grows.
     slow_since: Option<Instant>,
+}
+
+/// Which upstreams get requests of new clients.
+///
+/// A drain spares an upstream that works, for it still serves its sessions. So when all others fail, a drained one that
+/// is healthy is better than a failing one, and than an outage: it takes all requests until another is healthy. But
+/// where every upstream is drained, none has failed, and the order is carried out: new clients get 503.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admitted {
+    /// Those that are healthy and not drained.
+    Healthy,
+    /// There is none of these, but healthy ones that are drained: they do.
+    Drained,
+    /// None is healthy: all that are not drained do, since a health check may err.
+    Unhealthy,
+    /// All are drained, or those that are not have no address.
+    Nobody,
 }
 
 /// What a new list has changed.
@@ -76,7 +94,7 @@ impl Registry {
             changes: Changes::default(),
             random,
             check_serial: 0,
-            is_everyone_out: false,
+            reported: Admitted::Healthy,
         };
         registry.adopt(Instant::ZERO, None, upstreams)?;
         // Who is there from the beginning has no need to start slowly, and is no news.
@@ -248,10 +266,10 @@ impl Registry {
     pub(crate) fn roster(&mut self, now: Instant) -> Roster {
         let slow_start = self.settings.slow_start;
         self.records.iter_mut().for_each(|record| record.end_slow_start(now, slow_start));
-        let is_everyone_out = !self.records.iter().any(Record::admits_everyone);
-        let members: Box<[Member]> = self.records.iter().map(|record| record.member(is_everyone_out)).collect();
+        let admitted = self.admitted();
+        self.report(now, admitted);
+        let members: Box<[Member]> = self.records.iter().map(|record| record.member(admitted)).collect();
         let candidates = self.candidates(now, &members);
-        self.tell_whether_everyone_is_out(now, is_everyone_out && !candidates.is_empty());
         let weights: Vec<u32> = candidates.iter().map(|candidate| candidate.weight).collect();
         Roster {
             rules: Arc::clone(&self.rules),
@@ -293,10 +311,33 @@ impl Registry {
         times.flatten().min().unwrap_or(Instant::FAR)
     }
 
-    fn tell_whether_everyone_is_out(&mut self, now: Instant, is_out: bool) {
-        if is_out != std::mem::replace(&mut self.is_everyone_out, is_out) {
-            self.changes.push(now, None, if is_out { Event::EveryoneOut } else { Event::SomeoneBack });
+    /// Which upstreams get requests of new clients.
+    fn admitted(&self) -> Admitted {
+        let any = |is_such: fn(&Record) -> bool| self.records.iter().any(is_such);
+        if any(|record| record.is_usable() && !record.is_draining) {
+            Admitted::Healthy
+        } else if !any(|record| !record.is_draining) {
+            Admitted::Nobody
+        } else if any(Record::is_usable) {
+            Admitted::Drained
+        } else if any(|record| !record.is_draining && !record.addresses.is_empty()) {
+            Admitted::Unhealthy
+        } else {
+            Admitted::Nobody
         }
+    }
+
+    fn report(&mut self, now: Instant, admitted: Admitted) {
+        if admitted == std::mem::replace(&mut self.reported, admitted) {
+            return;
+        }
+        let event = match admitted {
+            Admitted::Healthy => Event::HealthyAgain,
+            Admitted::Drained => Event::OnlyDrained,
+            Admitted::Unhealthy => Event::OnlyUnhealthy,
+            Admitted::Nobody => Event::NobodyLeft,
+        };
+        self.changes.push(now, None, event);
     }
 }
 
@@ -334,17 +375,18 @@ impl Record {
         !self.health.is_down && self.ejection.until.is_none()
     }
 
-    fn admits_everyone(&self) -> bool {
-        self.is_well() && !self.is_draining && !self.addresses.is_empty()
+    fn is_usable(&self) -> bool {
+        self.is_well() && !self.addresses.is_empty()
     }
 
-    fn member(&self, is_everyone_out: bool) -> Member {
+    fn member(&self, admitted: Admitted) -> Member {
         let admits = match (self.is_draining, self.is_well()) {
             _ if self.addresses.is_empty() => Admission::Nobody,
+            (true, true) if admitted == Admitted::Drained => Admission::Everyone,
             (true, true) => Admission::Sessions,
-            (true, false) => Admission::Nobody,
-            (false, is_well) if is_well || is_everyone_out => Admission::Everyone,
-            (false, _) => Admission::Nobody,
+            (false, true) => Admission::Everyone,
+            (false, false) if admitted == Admitted::Unhealthy => Admission::Everyone,
+            (_, false) => Admission::Nobody,
         };
         Member { upstream: Arc::clone(&self.upstream), addresses: Arc::clone(&self.addresses), admits }
     }

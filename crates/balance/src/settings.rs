@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(told(&[]), "a group needs at least one upstream");
         assert_eq!(
             told(&[upstream("a:1"), upstream("b:1"), upstream("a:1")]),
-            "the upstream a:1 is named twice: give it a larger weight instead"
+            "the upstream a:1 is listed twice; give it a larger weight instead"
         );
         let heavy = UpstreamSettings { weight: 257, ..upstream("a:1") };
         assert!(told(&[heavy]).contains("a:1 has weight 257"));

@@ -110,7 +110,7 @@ fn good_checks_bring_it_back() {
     let told: Vec<String> = group.take_changes().iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
-        ["upstream up0.example:80 is down: its check was answered with 503", "upstream up0.example:80 is up"]
+        ["upstream up0.example:80 is down: its health check returned status 503", "upstream up0.example:80 is up"]
     );
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use breme_balance::{
-    CHECKS_MAX, Check, CheckOutcome, EjectionSettings, GroupSettings, HealthSettings, Hints, Outcome, Policy, Standing,
-    UpstreamSettings,
+    CHECKS_MAX, Check, CheckOutcome, EjectionSettings, GroupSettings, HealthSettings, Hints, NoChoice, Outcome, Policy,
+    Standing, UpstreamSettings,
 };
 use breme_base::Instant;
 
@@ -43,7 +43,7 @@ fn checks_take_out_and_bring_back() {
     assert!(world.group.checks_due(world.now).is_empty(), "each is asked once at a time");
     world.group.check_done(world.now, checks[0].id, BAD);
     world.group.check_done(world.now, checks[1].id, GOOD);
-    assert_eq!(world.changes(), ["upstream a is down: its check was answered with 500"]);
+    assert_eq!(world.changes(), ["upstream a is down: its health check returned status 500"]);
     assert_eq!(told(&world.shares(10)), "b 10");
     let end = world.now + seconds(12);
     check_until(&mut world, end, |_| GOOD);
@@ -63,9 +63,9 @@ fn a_check_without_an_end_fails_when_its_time_is_over() {
     assert_eq!(
         world.changes(),
         [
-            "upstream a is down: its check had no answer in time",
-            "upstream b is down: its check had no answer in time",
-            "no upstream is well, so all are asked"
+            "upstream a is down: its health check timed out",
+            "upstream b is down: its health check timed out",
+            "no upstream is healthy: all upstreams that are not drained get requests"
         ]
     );
     world.group.check_done(world.now, asked[0].id, GOOD);
@@ -104,13 +104,13 @@ fn checks_are_spread_and_bounded() {
 fn an_ejected_upstream_comes_back_by_itself() {
     let mut world = World::new(GroupSettings::default(), &[1, 1, 1]);
     world.fail_at("b", Outcome::BrokeOff);
-    assert_eq!(world.changes(), ["upstream b is left out for 10 s: 5 failures in a row"]);
+    assert_eq!(world.changes(), ["upstream b is ejected for 10 s: 5 failures in a row"]);
     assert_eq!(told(&world.shares(10)), "a 5, c 5");
     world.wait(seconds(10));
     assert_eq!(told(&world.shares(9)), "a 3, b 3, c 3");
-    assert_eq!(world.changes(), ["upstream b is asked again"]);
+    assert_eq!(world.changes(), ["upstream b is back after its ejection"]);
     world.fail_at("b", Outcome::Answered { status: 503, latency: Duration::ZERO });
-    assert_eq!(world.changes(), ["upstream b is left out for 20 s: 5 failures in a row"]);
+    assert_eq!(world.changes(), ["upstream b is ejected for 20 s: 5 failures in a row"]);
     let state = world.state("b");
     assert_eq!((state.ejections, state.totals.failure_statuses, state.totals.broke_off), (2, 5, 5));
 }
@@ -142,8 +142,8 @@ fn a_share_of_failures_ejects_where_it_is_asked_for() {
     let changes = world.changes();
     assert_eq!(changes.len(), 1);
     assert!(
-        changes[0].starts_with("upstream a is left out for 10 s: 7 of 19 requests failed")
-            || changes[0].starts_with("upstream a is left out for 10 s: 8 of 22 requests failed"),
+        changes[0].starts_with("upstream a is ejected for 10 s: 7 of 19 requests failed")
+            || changes[0].starts_with("upstream a is ejected for 10 s: 8 of 22 requests failed"),
         "{changes:?}"
     );
 }
@@ -172,7 +172,9 @@ fn when_nobody_is_well_all_are_asked() {
         world.group.check_done(world.now, check.id, CheckOutcome::ConnectFailed);
     }
     assert_eq!(told(&world.shares(10)), "a 5, b 5", "but who is drained is not");
-    assert!(world.changes().contains(&"no upstream is well, so all are asked".to_owned()));
+    assert!(
+        world.changes().contains(&"no upstream is healthy: all upstreams that are not drained get requests".to_owned())
+    );
     let end = world.now + seconds(12);
     check_until(&mut world, end, |check| if &*check.name == "b" { GOOD } else { BAD });
     assert_eq!(told(&world.shares(10)), "b 10");
@@ -229,7 +231,7 @@ fn who_comes_back_is_forgiven_and_starts_slowly() {
     for _ in 0..4 * 21 {
         world.request(&Hints::default(), failing);
     }
-    assert_eq!(world.changes(), ["upstream b is asked again"], "four failures are not five");
+    assert_eq!(world.changes(), ["upstream b is back after its ejection"], "four failures are not five");
 }
 
 #[test]
@@ -261,4 +263,39 @@ fn checks_that_are_good_again_end_an_ejection() {
     assert_eq!(world.standing("a"), Standing::Down);
     check_for(&mut world, 20, GOOD);
     assert_eq!(told(&world.shares(10)), "a 5, b 5");
+}
+
+/// A drain spares an upstream that works; it must not cause an outage when the others fail.
+#[test]
+fn drained_upstreams_take_over_when_all_others_are_down() {
+    let mut world = checked(&[1, 1, 1]);
+    assert!(world.group.drain(world.now, "b") && world.group.drain(world.now, "c"));
+    assert_eq!(told(&world.shares(10)), "a 10");
+    world.changes();
+    let end = world.now + seconds(20);
+    check_until(&mut world, end, |check| if &*check.name == "b" { GOOD } else { BAD });
+    assert_eq!(told(&world.shares(10)), "b 10", "the only healthy one");
+    let expected = "only drained upstreams are healthy: they get all requests until another upstream is healthy";
+    assert!(world.changes().contains(&expected.to_owned()));
+    let end = world.now + seconds(20);
+    check_until(&mut world, end, |_| BAD);
+    assert_eq!(told(&world.shares(10)), "a 10", "none is healthy, and a is not drained");
+    let expected = "no upstream is healthy: all upstreams that are not drained get requests";
+    assert!(world.changes().contains(&expected.to_owned()));
+    let end = world.now + seconds(20);
+    check_until(&mut world, end, |_| GOOD);
+    assert_eq!(told(&world.shares(10)), "a 10", "the drained ones are spared again");
+    let expected = "there is a healthy upstream again: only healthy, undrained upstreams get new clients";
+    assert!(world.changes().contains(&expected.to_owned()));
+}
+
+#[test]
+fn a_group_that_is_drained_as_a_whole_takes_no_new_clients() {
+    let mut world = checked(&[1, 1]);
+    check_until(&mut world, Instant::ZERO + seconds(6), |_| GOOD);
+    world.changes();
+    assert!(world.group.drain(world.now, "a") && world.group.drain(world.now, "b"));
+    assert_eq!(world.choose(&Hints::default()).unwrap_err(), NoChoice::NobodyAdmits);
+    let expected = "no upstream can be used: each one is drained or has no address; requests of new clients get 503";
+    assert_eq!(world.changes().last().unwrap(), expected);
 }

@@ -72,7 +72,7 @@ fn addresses_may_come_and_change() {
     let address = "10.0.0.7:80".parse().unwrap();
     assert!(world.group.move_to(world.now, "c", &[address]));
     assert!(!world.group.move_to(world.now, "x", &[address]));
-    assert_eq!(world.changes(), ["upstream c is at other addresses"]);
+    assert_eq!(world.changes(), ["upstream c has new addresses"]);
     assert_eq!(told(&world.shares(10)), "a 5, c 5");
     assert!(world.group.move_to(world.now, "a", &[]));
     assert_eq!(world.choose(&Hints::default()).unwrap().address, address);
