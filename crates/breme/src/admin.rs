@@ -2,9 +2,9 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/metrics` | counters and gauges, as OpenMetrics text |
-//! | `/health` | 200 while the process works |
-//! | `/ready` | 200 while it accepts, 503 once it drains |
+//! | `/metrics` | metrics as Prometheus text, or as OpenMetrics if the request accepts that |
+//! | `/health` | 200 while the process runs |
+//! | `/ready` | 200 while it accepts requests, 503 while it shuts down |
 //!
 //! A role may add pages of its own ([`Api`]); those that change something need a token.
 //!
@@ -13,6 +13,8 @@
 //! outlives the server's drain.
 
 mod api;
+mod exposition;
+mod maintenance;
 mod metrics;
 mod node;
 mod readiness;
@@ -21,14 +23,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use api::{Api, Call, Page, Token};
-use breme_driver::{BindError, Clock, Counting, Kind, Listener, Running, Settings, StartError, start};
+use breme_driver::{Clock, Counting, Kind, Listener, Running, Settings, StartError, start};
+pub use maintenance::{CertificateExpiry, Maintenance, ReloadStatus};
 use metrics::ConnectionMetrics;
-pub use metrics::{Families, Label, ProcessMetrics, refusal_name};
+pub use metrics::{Buckets, Families, Label, ProcessMetrics, refusal_name};
 use node::Attendant;
 use prometheus_client::collector::Collector;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 pub use readiness::Readiness;
+
+use crate::failure::Failure;
 
 /// Descriptors that it may need: its connections, listener, poll and waker.
 pub const DESCRIPTORS: u64 = node::CONNECTIONS_MAX as u64 + 8;
@@ -39,6 +44,7 @@ pub fn registry(
     kind: Kind,
     process: ProcessMetrics,
     counting: Counting,
+    maintenance: Maintenance,
     own: Box<dyn Collector>,
 ) -> Registry {
     let mut registry = Registry::default();
@@ -46,7 +52,8 @@ pub fn registry(
     let ours = registry.sub_registry_with_prefix("breme");
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let build = [("role", role.to_owned()), ("driver", kind.to_string()), ("version", version)];
-    ours.register("build", "What runs here", Info::new(build.to_vec()));
+    ours.register("build", "Role, driver and version of this program", Info::new(build.to_vec()));
+    ours.register_collector(Box::new(maintenance));
     ours.register_collector(Box::new(ConnectionMetrics::new(counting)));
     ours.register_collector(own);
     registry
@@ -57,9 +64,10 @@ pub fn registry(
 pub struct AdminListener(Listener);
 
 impl AdminListener {
-    /// Listens; port 0 chooses a free one.
-    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
-        Listener::bind(address, &settings(Vec::new())).map(Self)
+    /// Listens at the address that `--admin` names; port 0 chooses a free one.
+    pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
+        let listener = Listener::bind(address, &settings(Vec::new()));
+        listener.map(Self).map_err(|error| Failure::run(format!("--admin: {error}")))
     }
 
     pub fn address(&self) -> SocketAddr {

@@ -151,7 +151,7 @@ mod tests {
         let problem = in_force("proxy", Some(file)).unwrap_err();
         let expected = r#"--config proxy.toml cannot be used:
 
-line 1, column 12: "127.0.0.1:8080" is no upstream: the scheme is missing; write http://HOST:PORT or https://HOST:PORT
+line 1, column 12: "127.0.0.1:8080" is not an upstream: the scheme is missing; write http://HOST:PORT or https://HOST:PORT
   1 | upstream = "127.0.0.1:8080"
     |            ^^^^^^^^^^^^^^^^
 
@@ -183,7 +183,7 @@ line 8, column 14: "jsn" is not one of combined, json; did you mean `json`?
   8 | log-format = "jsn"
     |              ^^^^^
 
-line 9, column 1: `config` has a meaning on the command line only
+line 9, column 1: `config` is for the command line only
   9 | config = "x"
     | ^^^^^^
 
@@ -191,7 +191,7 @@ line 10, column 8: `cpus` takes one value, not a list
   10 | cpus = [1, 2]
      |        ^^^^^^
 
-line 11, column 11: 1000 is not in 0..=255
+line 11, column 11: 1000 is too large; the maximum is 255
   11 | retries = 1000
      |           ^^^^
 
@@ -205,16 +205,40 @@ line 12, column 16: `body-timeout` takes a text such as "10s" or a number of sec
     fn there_are_no_tables() {
         let told = in_force("proxy", Some("[cache]\nmemory = \"1GiB\"\n")).unwrap_err();
         let expected =
-            "line 1, column 2: there is no table `cache`: every key stands at the top, under the name of its flag";
+            "line 1, column 2: there is no table `cache`; write every key at the top level, under the name of its flag";
         assert!(told.contains(expected), "{told}");
     }
 
     #[test]
     fn what_is_no_toml_is_pointed_at() {
         let problem = in_force("proxy", Some("upstream = [\nretries 2\n")).unwrap_err();
-        assert!(problem.contains("this is no TOML: ") && problem.contains("line 2, column "), "{problem}");
+        assert!(problem.contains("invalid TOML: ") && problem.contains("line 2, column "), "{problem}");
         let problem = in_force("proxy", Some("retries = 1\nretries = 2\n")).unwrap_err();
-        assert!(problem.contains("line 2, column 1: this is no TOML: duplicate key"), "{problem}");
+        assert!(problem.contains("line 2, column 1: invalid TOML: duplicate key"), "{problem}");
+    }
+
+    #[test]
+    fn a_bracket_that_is_not_closed_is_one_error() {
+        let file =
+            "upstream = [\n  \"http://127.0.0.1:9\"\nthreads = 3\nretries = 2\nno-via = true\nlisten = \":80\"\n";
+        let problem = in_force("proxy", Some(file)).unwrap_err();
+        assert_eq!(problem.matches("column").count(), 1, "{problem}");
+        let readme =
+            "# breme\n\nA wind tunnel for web servers.\n\nIt has three parts: a, b, and c.\n\n* serve\n* load\n";
+        let problem = in_force("proxy", Some(readme)).unwrap_err();
+        assert_eq!(problem.matches("invalid TOML").count(), 1, "{problem}");
+    }
+
+    #[test]
+    fn numbers_of_every_flag_are_read_in_the_same_way() {
+        let problem = |file: &str| in_force("proxy --forward", Some(file)).err().unwrap_or_default();
+        assert!(
+            problem("retries = \"many\"").contains("write a whole number, or 10k"),
+            "{}",
+            problem("retries = \"many\"")
+        );
+        assert!(problem("allow-port = 70000").contains("70000 is too large; the maximum is 65535"));
+        assert_eq!(problem("client-rate = \"10k\""), "");
     }
 
     #[test]

@@ -23,9 +23,18 @@ use clap::{Parser, Subcommand};
 
 use roles::RoleCommand;
 
-/// A wind tunnel for web servers: serve, load, measure, judge.
+/// The end of the help.
+const EXAMPLES: &str = "Examples:
+  breme site ./public                                 # serve a folder on http://127.0.0.1:8080
+  breme load -c 50 -d 10s http://127.0.0.1:8080/      # load-test it
+  breme proxy --upstream http://127.0.0.1:8080        # proxy in front of it, on port 8081
+  breme run experiment.toml                           # compare servers in a repeatable experiment
+
+`breme help COMMAND` shows the flags of a command. Documentation: README.md and docs/ in the source repository.";
+
+/// A wind tunnel for web servers: serve, proxy, load-test, and compare.
 #[derive(Debug, Parser)]
-#[command(name = "breme", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "breme", version, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -35,19 +44,19 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Role(RoleCommand),
-    /// Carry out experiments and answer their questions.
+    /// Run experiments and judge their hypotheses.
     #[cfg(target_os = "linux")]
     Run(laboratory::RunArgs),
-    /// Judge whether a later run is worse than an earlier one.
+    /// Judge whether a run is worse than an earlier one.
     #[cfg(target_os = "linux")]
     Compare(laboratory::CompareArgs),
-    /// Tell once more what a run has shown.
+    /// Print or rewrite the report of a run.
     #[cfg(target_os = "linux")]
     Report(laboratory::ReportArgs),
     /// List stored runs.
     #[cfg(target_os = "linux")]
     Runs(laboratory::RunsArgs),
-    /// Keep the processes of a subject: started by the laboratory only.
+    /// Supervise the processes of a subject; started by `breme run` only.
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Keep,

@@ -6,6 +6,7 @@
 //! | `assembly` | from the flags to a proxy and what belongs to it |
 //! | `upstream`, `upstreams` | an upstream as a flag names it; all of them while the proxy runs |
 //! | `reloading` | what SIGHUP reads again |
+//! | `error_pages` | bodies of error responses, from files |
 //! | `secrets` | what is drawn at the start |
 //! | `secured` | TLS toward upstreams |
 //! | `names` | addresses of hosts, for a forward proxy |
@@ -16,6 +17,7 @@ mod access_log;
 mod api;
 mod arguments;
 mod assembly;
+mod error_pages;
 mod metrics;
 mod names;
 mod reloading;
@@ -24,7 +26,6 @@ mod secured;
 mod upstream;
 mod upstreams;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -32,17 +33,17 @@ use access_log::Writer;
 use api::{Kept, ProxyApi};
 pub use arguments::{Args, command};
 use arguments::{ROLE, in_force};
-use assembly::{Assembly, Parts};
+use assembly::{Assembly, Parts, locate_in_list};
 use breme_driver::{Clock, Settings as DriverSettings, check, start};
 use clap::ArgMatches;
 use metrics::ProxyMetrics;
 use reloading::{Files, Reloading};
 use upstreams::Upstreams;
 
-use crate::admin::{Admin, AdminListener, Api, ProcessMetrics, Readiness, Token, registry};
+use crate::admin::{Admin, AdminListener, Api, Maintenance, ProcessMetrics, Readiness, Token, registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
-use crate::serving::{Descriptors, Place, announce, catch, listen, obey, panics, tell_handshakes};
+use crate::serving::{Descriptors, Place, SignalActions, announce, catch, listen, obey, panics, tell_handshakes};
 
 /// A client's connection, and one to an upstream for it.
 const DESCRIPTORS_OF_CONNECTION: u64 = 2;
@@ -68,13 +69,12 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     driver.connections_max = connections_max(&args, &driver, parts.places.len())?;
     if args.check_config {
         can_start(&args, &driver, &parts)?;
-        println!("breme proxy: this can work");
+        println!("breme proxy: the configuration is valid");
         return Ok(());
     }
     let (listeners, bound) = listen(parts.places, &driver, parts.tls.as_ref().map(|tls| &tls.server))?;
     refuse_circles(parts.upstreams.as_ref(), &bound)?;
-    let admin = args.serving.admin()?.map(AdminListener::bind).transpose();
-    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    let admin = args.serving.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();
 
     // Before anybody is told that we are ready: a signal that comes then must find us listening.
@@ -87,6 +87,11 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
         upstreams.follow().map_err(|error| Failure::run(format!("cannot start a thread: {error}")))?;
     }
     let (counting, has_tls) = (running.counters(), parts.tls.is_some());
+    let mut maintenance = Maintenance::default();
+    let certificates =
+        [("clients", parts.tls.as_ref().map(|tls| &tls.expiry)), ("upstreams", Some(&parts.clients.expiry))];
+    maintenance.certificates =
+        certificates.into_iter().filter_map(|(side, expiry)| Some((side, expiry?.clone()))).collect();
     let (upstreams, cache, log) = (parts.upstreams, parts.cache, parts.log);
     let lines = log.as_ref().map(Writer::log);
     let mut reloading = Reloading {
@@ -107,11 +112,17 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
             token: parts.token.clone(),
         },
         log: lines.clone(),
+        status: maintenance.reloads.clone(),
     };
-    obey(signals, running.stopper(), readiness.clone(), move || reloading.reload())?;
+    let rotated = lines.clone();
+    let actions = SignalActions {
+        reload: Box::new(move || reloading.reload()),
+        reopen_logs: Box::new(move || rotated.iter().for_each(|log| log.reopen())),
+    };
+    obey(signals, running.stopper(), readiness.clone(), actions)?;
     let admin_address = admin.as_ref().map(AdminListener::address);
     let metrics = ProxyMetrics { proxy: proxy.clone(), upstreams: upstreams.clone(), cache: cache.clone(), log: lines };
-    let registry = registry(ROLE, kind, process, counting.clone(), Box::new(metrics));
+    let registry = registry(ROLE, kind, process, counting.clone(), maintenance, Box::new(metrics));
     let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, proxy, clock }) };
     let api: (Box<dyn Api>, Token) = (Box::new(api), parts.token);
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose();
@@ -144,13 +155,8 @@ fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), 
 }
 
 fn refuse_circles(upstreams: Option<&Upstreams>, bound: &[Place]) -> Result<(), Failure> {
-    let addresses: Vec<SocketAddr> = bound.iter().map(|place| place.address).collect();
-    match upstreams.and_then(|upstreams| upstreams.own(&addresses)) {
-        Some(name) => {
-            Err(Failure::usage(format!("--upstream: {name} is this proxy itself; name the server behind it")))
-        }
-        None => Ok(()),
-    }
+    let addresses = bound.iter().map(|place| place.address).collect();
+    upstreams.map_or(Ok(()), |upstreams| upstreams.refuse_own(addresses)).map_err(locate_in_list)
 }
 
 /// As many connections on each shard as were asked for, or else as many as the limit of descriptors lets us have.

@@ -8,11 +8,11 @@ use crate::{load, proxy, site};
 
 #[derive(Debug, Subcommand)]
 pub enum RoleCommand {
-    /// Load a URL and tell how long its answers take.
+    /// Load-test a URL and report latencies.
     Load(Box<load::Args>),
-    /// Serve a folder of files, fixed answers for a laboratory, or both.
+    /// Serve a folder of static files, generated responses for measurements, or both.
     Site(Box<site::Args>),
-    /// Stand between clients and servers: forward or reverse, with a cache, a balancer, an access log.
+    /// Run a reverse or forward proxy with load balancing, a cache and an access log.
     Proxy(Box<proxy::Args>),
 }
 

@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 
 use breme_driver::{Counting, Listener, ServerTls, Settings as DriverSettings, ShardPanic, Stopper};
 use breme_node::ListenerId;
-pub use flags::{ConnectionFlags, ListenFlags, TlsFlags, at_least_one, parallelism_of};
+pub use flags::{ConnectionFlags, ListenFlags, TlsFlags, at_least_one, parallelism_of, whole};
 pub use place::Place;
 pub use secured::{Reloading, Tls};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::admin::{self, Readiness};
@@ -70,7 +70,8 @@ pub fn listen(
     let mut listeners = Vec::new();
     let mut bound = Vec::new();
     for place in places {
-        let listener = Listener::bind(place.address, driver).map_err(|error| Failure::run(error.to_string()))?;
+        let listener = Listener::bind(place.address, driver);
+        let listener = listener.map_err(|error| Failure::run(format!("--listen: {error}")))?;
         bound.push(Place { address: listener.address(), ..place });
         listeners.push(match tls {
             Some(tls) if place.is_secured => listener.secured_by(tls.clone()),
@@ -80,26 +81,36 @@ pub fn listen(
     Ok((listeners, bound))
 }
 
-/// From now on these signals wait for [`obey`]; SIGHUP among them only if there is something to read again.
+/// What signals make a server do beside ending.
+pub struct SignalActions {
+    /// SIGHUP.
+    pub reload: Box<dyn FnMut() + Send>,
+    /// SIGUSR1.
+    pub reopen_logs: Box<dyn FnMut() + Send>,
+}
+
+/// From now on these signals wait for [`obey`]; SIGHUP among them only if there is something to read again. SIGUSR1
+/// always: scripts that rotate logs send it, and its default is to kill.
 pub fn catch(reloads: bool) -> Result<Signals, Failure> {
-    let mut caught = vec![SIGINT, SIGTERM];
+    let mut caught = vec![SIGINT, SIGTERM, SIGUSR1];
     caught.extend(reloads.then_some(SIGHUP));
     Signals::new(caught).map_err(|error| Failure::run(format!("cannot catch signals: {error}")))
 }
 
-/// SIGHUP reads again what can be read again. The first other signal asks the driver to finish what was begun, a second
-/// one ends the program.
+/// SIGHUP reloads, SIGUSR1 reopens logs. The first other signal asks the driver to finish open requests, a second one
+/// ends the program.
 pub fn obey(
     mut signals: Signals,
     stopper: Stopper,
     readiness: Readiness,
-    mut reload: impl FnMut() + Send + 'static,
+    mut actions: SignalActions,
 ) -> Result<(), Failure> {
     let obey = move || {
         let mut is_stopping = false;
         for signal in signals.forever() {
             match signal {
-                SIGHUP => reload(),
+                SIGHUP => (actions.reload)(),
+                SIGUSR1 => (actions.reopen_logs)(),
                 _ if !is_stopping => {
                     is_stopping = true;
                     readiness.drain();
@@ -139,7 +150,7 @@ pub fn tell_handshakes(role: &str, counting: &Counting) {
     let shards = counting.all();
     let sum = |count: fn(&breme_driver::ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();
     eprintln!(
-        "breme {role}: {} handshakes of TLS, {} of them resumed; {} failed",
+        "breme {role}: {} TLS handshakes, {} of them resumed; {} failed",
         sum(|shard| shard.handshakes),
         sum(|shard| shard.handshakes_resumed),
         sum(|shard| shard.handshakes_failed)
@@ -150,6 +161,6 @@ pub fn tell_handshakes(role: &str, counting: &Counting) {
 pub fn random_bits() -> Result<u128, Failure> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::run(format!("the operating system gives no random numbers: {error}")))?;
+        .map_err(|error| Failure::run(format!("cannot get random numbers from the operating system: {error}")))?;
     Ok(u128::from_ne_bytes(bytes))
 }

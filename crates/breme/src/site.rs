@@ -16,11 +16,12 @@ use breme_origin::{FileCacheLimits, Root, SettingsError, Site, Visitors};
 use folder::Folder;
 use metrics::SiteMetrics;
 
-use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, registry};
+use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
 use crate::failure::{Failure, exit};
 use crate::files::{known, read_bounded};
 use crate::serving::{
-    Descriptors, Reloading, Tls, announce, catch, listen, obey, panics, random_bits, secured_listeners, tell_handshakes,
+    Descriptors, Reloading, SignalActions, Tls, announce, catch, listen, obey, panics, random_bits, secured_listeners,
+    tell_handshakes,
 };
 
 /// The longest key that is read from a file.
@@ -34,9 +35,7 @@ pub fn run(args: Args) -> ExitCode {
 
 fn serve(args: &Args) -> Result<(), Failure> {
     if args.directory.is_none() && !args.lab {
-        return Err(Failure::usage(
-            "there is nothing to serve; name a folder, or --lab for the fixed answers, or both",
-        ));
+        return Err(Failure::usage("nothing to serve; name a folder, or add --lab for generated responses, or both"));
     }
     let process = ProcessMetrics::starting_now();
     let mut settings = args.settings()?;
@@ -53,21 +52,27 @@ fn serve(args: &Args) -> Result<(), Failure> {
     driver.connections_max = connections_max(args, &driver, files)?;
     let tls = Tls::of("site", &args.tls, &places)?;
     let (listeners, bound) = listen(places, &driver, tls.as_ref().map(|tls| &tls.server))?;
-    let admin =
-        args.serving.admin()?.map(AdminListener::bind).transpose().map_err(|error| Failure::run(error.to_string()))?;
+    let admin = args.serving.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();
 
     // Before anybody is told that we are ready: a signal that comes then must find us listening.
     let has_tls = tls.is_some();
+    let mut maintenance = Maintenance::default();
+    maintenance.certificates = tls.iter().map(|tls| ("clients", tls.expiry.clone())).collect();
+    let status = maintenance.reloads.clone();
     let reloading = tls.and_then(|tls| tls.reloading);
     let signals = catch(reloading.is_some())?;
     let kind = args.serving.driver.resolve("site");
     let running = start(kind, listeners, &driver, clock, |shard| site.node(shard))
         .map_err(|error| Failure::run(error.to_string()))?;
     let counting = running.counters();
-    obey(signals, running.stopper(), readiness.clone(), move || reloading.iter().for_each(Reloading::reload))?;
+    let actions = SignalActions {
+        reload: Box::new(move || status.record(reloading.as_ref().is_none_or(Reloading::reload))),
+        reopen_logs: Box::new(|| ()), // it has none
+    };
+    obey(signals, running.stopper(), readiness.clone(), actions)?;
     let admin_address = admin.as_ref().map(AdminListener::address);
-    let registry = registry("site", kind, process, counting.clone(), Box::new(SiteMetrics(site)));
+    let registry = registry("site", kind, process, counting.clone(), maintenance, Box::new(SiteMetrics(site)));
     let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose();
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     announce(admin_address, &bound);

@@ -106,6 +106,11 @@ impl ClientFlags<'_> {
 }
 
 impl ClientFiles {
+    /// Who the client is, if it has a certificate.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
     /// How TLS is spoken with servers: in the version that both like, and going on with earlier sessions.
     pub fn options(&self) -> ClientOptions<'_> {
         let trust = self.trust.get_or_init(Trust::of_system).clone();

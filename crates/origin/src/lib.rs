@@ -47,6 +47,7 @@ mod visitors;
 
 pub use counters::AnswerCount;
 pub use file_cache::{EVICTED_HELD_MAX, KeptFiles};
+pub use media_types::of_name as media_type_of_name;
 pub use node::Origin;
 pub use root::{Content, Listed, ListedEntry, MemoryRoot, OpenError, Opened, Root, Stamp};
 pub use settings::{FileCacheLimits, Settings};

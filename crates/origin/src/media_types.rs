@@ -9,7 +9,8 @@ pub(crate) const UNKNOWN: &str = "application/octet-stream";
 const ENDING_BYTES_MAX: usize = 12;
 
 /// The Content-Type of a file of this name.
-pub(crate) fn of_name(name: &str) -> &'static str {
+#[must_use]
+pub fn of_name(name: &str) -> &'static str {
     let file = name.rsplit('/').next().unwrap_or(name);
     let Some((_, ending)) = file.rsplit_once('.') else { return UNKNOWN };
     if ending.len() > ENDING_BYTES_MAX {

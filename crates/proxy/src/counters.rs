@@ -7,12 +7,12 @@ use breme_base::{Count, ShardPlaces, SharedCounts, nanos};
 use breme_cache::{CacheStatus, Forwarded};
 use breme_http1::RefusalReason;
 
-/// Upper bounds of the buckets of the upstream's time, in seconds; behind the last one is everything longer.
-pub const UPSTREAM_TIME_BOUNDS: [f64; 16] =
+/// Upper bounds of the buckets of times, in seconds; after the last one is everything longer.
+pub const TIME_BOUNDS: [f64; 16] =
     [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// The same in nanoseconds, to be compared with.
-const BOUNDS_NS: [u64; UPSTREAM_TIME_BOUNDS.len()] = [
+const BOUNDS_NS: [u64; TIME_BOUNDS.len()] = [
     100_000,
     250_000,
     500_000,
@@ -31,14 +31,16 @@ const BOUNDS_NS: [u64; UPSTREAM_TIME_BOUNDS.len()] = [
     10_000_000_000,
 ];
 
-/// Classes of statuses, 1xx to 5xx; the first are answers that switched protocols.
-const CLASS_COUNT: usize = 5;
+/// The lowest status; responses of 1xx are those that switched protocols.
+const STATUS_MIN: u16 = 100;
+/// Statuses that are counted, 100 to 599; others count as the nearest of them.
+const STATUS_COUNT: usize = 500;
 
 /// What the shards of a proxy have counted so far.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProxyCounts {
-    /// Answers that were handed over completely, by class of status; every class is there.
+    /// Answers that were handed over completely, by status: those that occurred, the lowest first.
     pub answers: Vec<StatusCount>,
     /// Requests that were refused for what they are, by reason; every reason is there.
     pub refusals: Vec<(RefusalReason, u64)>,
@@ -110,20 +112,82 @@ pub struct ProxyCounts {
     pub bytes_upstream: u64,
     /// Bytes of content that went to clients, and of tunnels.
     pub bytes_downstream: u64,
-    /// From a request sent to the head of its answer: a histogram by [`UPSTREAM_TIME_BOUNDS`], not cumulative; the last
-    /// bucket has no bound.
-    pub upstream_times: Vec<Bucket>,
-    /// The sum of these times, in seconds.
-    pub upstream_seconds: f64,
+    /// Times from a request sent to an upstream to the head of its answer.
+    pub upstream_times: Histogram,
+    /// Times from the head of a client's request to the end of its response, by outcome; every outcome is there.
+    pub request_times: Vec<(RequestOutcome, Histogram)>,
 }
 
-/// Answers of one class.
+impl ProxyCounts {
+    /// Answers whose status has this first digit.
+    #[must_use]
+    pub fn answers_of_class(&self, class: u16) -> u64 {
+        self.answers.iter().filter(|answers| answers.status / 100 == class).map(|answers| answers.count).sum()
+    }
+
+    /// Requests of clients that ended so, by their request times.
+    #[must_use]
+    pub fn requests(&self, outcome: RequestOutcome) -> u64 {
+        let histograms = self.request_times.iter().filter(|(of, _)| *of == outcome);
+        histograms.flat_map(|(_, times)| &times.buckets).map(|bucket| bucket.count).sum()
+    }
+}
+
+/// Answers of one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusCount {
-    /// The first digit of their status, 1 (only switched protocols) to 5.
-    pub status_class: u8,
+    /// 100 to 599.
+    pub status: u16,
     /// How many.
     pub count: u64,
+}
+
+/// How a request of a client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestOutcome {
+    /// The cache responded without waiting for an upstream.
+    Hit,
+    /// The cache needed an upstream: for a new response, to revalidate a stored one, or by another request for the same.
+    Miss,
+    /// An upstream responded, and the cache had no part in it.
+    Relayed,
+    /// The proxy responded with an error of its own, or the response broke off.
+    Error,
+}
+
+impl RequestOutcome {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Hit, Self::Miss, Self::Relayed, Self::Error];
+
+    /// The value of its label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Relayed => "relayed",
+            Self::Error => "error",
+        }
+    }
+
+    /// That of a request for which the cache did this.
+    pub(crate) fn of_report(report: &CacheStatus) -> Self {
+        match report.forwarded {
+            _ if report.collapsed => Self::Miss,
+            None => Self::Hit,
+            Some(Forwarded::Bypass | Forwarded::Method) => Self::Relayed,
+            Some(_) => Self::Miss,
+        }
+    }
+}
+
+/// Times, sorted into buckets by [`TIME_BOUNDS`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram {
+    /// Not cumulative; the last one has no bound.
+    pub buckets: Vec<Bucket>,
+    /// The sum of the times, in seconds.
+    pub seconds: f64,
 }
 
 /// One bucket of a histogram.
@@ -135,13 +199,39 @@ pub struct Bucket {
     pub count: u64,
 }
 
+/// Times of one shard. To count one takes as many steps as there are buckets at most.
+#[derive(Debug, Default)]
+struct Times {
+    buckets: [Count; TIME_BOUNDS.len() + 1],
+    nanos: Count,
+}
+
+impl Times {
+    fn add(&self, time: Duration) {
+        let nanos = nanos(time);
+        let bucket = BOUNDS_NS.iter().position(|&bound| nanos <= bound).unwrap_or(BOUNDS_NS.len());
+        self.buckets[bucket].add();
+        self.nanos.add_many(nanos);
+    }
+}
+
+/// Answers by status.
+#[derive(Debug)]
+struct Statuses([Count; STATUS_COUNT]);
+
+impl Default for Statuses {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Count::default()))
+    }
+}
+
 /// What one shard counts. Places are far enough from each other: processors fetch cache lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ShardCounts {
-    answers: [Count; CLASS_COUNT],
-    upstream_times: [Count; UPSTREAM_TIME_BOUNDS.len() + 1],
-    upstream_ns: Count,
+    answers: Statuses,
+    upstream_times: Times,
+    request_times: [Times; RequestOutcome::ALL.len()],
     pub(crate) exchanges_open: Count,
     pub(crate) clients_gone: Count,
     pub(crate) answers_cut: Count,
@@ -176,8 +266,8 @@ pub(crate) struct ShardCounts {
 impl ShardCounts {
     /// An answer that was handed over completely.
     pub(crate) fn count_answer(&self, status: u16) {
-        let class = usize::from(status / 100).saturating_sub(1).min(CLASS_COUNT - 1);
-        self.answers[class].add();
+        let index = usize::from(status.saturating_sub(STATUS_MIN)).min(STATUS_COUNT - 1);
+        self.answers.0[index].add();
     }
 
     /// An answer of the proxy's own in place of the upstream's.
@@ -205,8 +295,9 @@ impl ShardCounts {
         self.cache_bytes.add_many(stored_bytes);
     }
 
-    /// A stored answer that was given again without asking the cache.
+    /// A stored answer that was given again without asking the cache, in the same event.
     pub(crate) fn count_repeated(&self, content_bytes: u64) {
+        self.request_times[RequestOutcome::Hit as usize].buckets[0].add();
         self.cache_hits.add();
         self.cache_repeated.add();
         self.cache_bytes.add_many(content_bytes);
@@ -214,10 +305,12 @@ impl ShardCounts {
     }
 
     pub(crate) fn count_upstream_time(&self, time: Duration) {
-        let nanos = nanos(time);
-        let bucket = BOUNDS_NS.iter().position(|&bound| nanos <= bound).unwrap_or(BOUNDS_NS.len());
-        self.upstream_times[bucket].add();
-        self.upstream_ns.add_many(nanos);
+        self.upstream_times.add(time);
+    }
+
+    /// A client's request is over; so long after its head.
+    pub(crate) fn count_request_time(&self, outcome: RequestOutcome, time: Duration) {
+        self.request_times[outcome as usize].add(time);
     }
 }
 
@@ -240,14 +333,9 @@ impl Counters {
 
     pub(crate) fn counts(&self) -> ProxyCounts {
         let idle = self.sum(|shard| &shard.pool_idle);
-        let answers = (0..CLASS_COUNT)
-            .map(|class| StatusCount { status_class: class as u8 + 1, count: self.sum(|shard| &shard.answers[class]) });
-        let bounds = UPSTREAM_TIME_BOUNDS.iter().copied().chain([f64::INFINITY]);
-        let times = bounds
-            .enumerate()
-            .map(|(index, bound)| Bucket { bound, count: self.sum(|shard| &shard.upstream_times[index]) });
+        let times = |outcome: RequestOutcome| self.histogram(|shard| &shard.request_times[outcome as usize]);
         ProxyCounts {
-            answers: answers.collect(),
+            answers: self.answers(),
             refusals: self.refusals(),
             exchanges_open: self.sum(|shard| &shard.exchanges_open),
             clients_gone: self.sum(|shard| &shard.clients_gone),
@@ -284,9 +372,21 @@ impl Counters {
             queue_length: 0,
             bytes_upstream: self.sum(|shard| &shard.bytes_upstream),
             bytes_downstream: self.sum(|shard| &shard.bytes_downstream),
-            upstream_times: times.collect(),
-            upstream_seconds: self.sum(|shard| &shard.upstream_ns) as f64 / 1e9,
+            upstream_times: self.histogram(|shard| &shard.upstream_times),
+            request_times: RequestOutcome::ALL.map(|outcome| (outcome, times(outcome))).into(),
         }
+    }
+
+    fn answers(&self) -> Vec<StatusCount> {
+        let count = |(index, status)| StatusCount { status, count: self.sum(|shard| &shard.answers.0[index]) };
+        (STATUS_MIN..).take(STATUS_COUNT).enumerate().map(count).filter(|answers| answers.count > 0).collect()
+    }
+
+    fn histogram(&self, of: impl Fn(&ShardCounts) -> &Times) -> Histogram {
+        let bounds = TIME_BOUNDS.iter().copied().chain([f64::INFINITY]);
+        let count = |(index, bound)| Bucket { bound, count: self.sum(|shard| &of(shard).buckets[index]) };
+        let seconds = self.sum(|shard| &of(shard).nanos) as f64 / 1e9;
+        Histogram { buckets: bounds.enumerate().map(count).collect(), seconds }
     }
 
     /// Requests that have gone out to upstreams, or could not since no connection was to be had: each once, however
@@ -321,8 +421,8 @@ mod tests {
             counts.pool_idle.add();
         }
         let counts = counters.counts();
-        let classes: Vec<_> = counts.answers.iter().map(|kind| (kind.status_class, kind.count)).collect();
-        assert_eq!(classes, [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]);
+        let statuses: Vec<_> = counts.answers.iter().map(|kind| (kind.status, kind.count)).collect();
+        assert_eq!(statuses, [(101, 1), (200, 2), (304, 3), (404, 4), (599, 5)]);
         assert_eq!((counts.pool_idle, counts.pool_busy), (5, 10));
     }
 
@@ -345,17 +445,17 @@ mod tests {
         for nanos in [0, 100_000, 100_001, 500_000, 500_001, 10_000_000_000, 10_000_000_001] {
             counts.count_upstream_time(Duration::from_nanos(nanos));
         }
-        let counts = counters.counts();
-        let filled: Vec<_> = counts.upstream_times.iter().filter(|bucket| bucket.count > 0).copied().collect();
+        let Histogram { buckets, seconds } = counters.counts().upstream_times;
+        let filled: Vec<_> = buckets.iter().filter(|bucket| bucket.count > 0).copied().collect();
         let expected = [(0.0001, 2), (0.00025, 1), (0.0005, 1), (0.001, 1), (10.0, 1), (f64::INFINITY, 1)]
             .map(|(bound, count)| Bucket { bound, count });
         assert_eq!(filled, expected);
-        assert!((counts.upstream_seconds - 20.001_200_003).abs() < 1e-6, "{}", counts.upstream_seconds);
+        assert!((seconds - 20.001_200_003).abs() < 1e-6, "{seconds}");
     }
 
     #[test]
     fn the_bounds_are_the_same_in_both_units() {
-        for (seconds, nanos) in UPSTREAM_TIME_BOUNDS.into_iter().zip(BOUNDS_NS) {
+        for (seconds, nanos) in TIME_BOUNDS.into_iter().zip(BOUNDS_NS) {
             assert_eq!((seconds * 1e9).round() as u64, nanos);
         }
     }

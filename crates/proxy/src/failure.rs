@@ -41,7 +41,7 @@ pub(crate) enum Failure {
     NotAbsolute,
     /// `https://` without CONNECT.
     NeedsTunnel,
-    /// The request may go no further (RFC 9110, 7.6.2).
+    /// A TRACE that may be forwarded no further (RFC 9110, 7.6.2).
     HopsSpent,
     /// PURGE from an address that may not.
     MayNotPurge,
@@ -139,7 +139,7 @@ impl Failure {
         }
     }
 
-    /// What the one is called that it is about; none: `asked`, if somebody was asked.
+    /// The name that the client may see of the server that failed: that of a shared failure, or `asked`.
     pub(crate) fn upstream<'a>(&'a self, asked: Option<&'a str>) -> Option<&'a str> {
         match self {
             Self::Shared(shared) => shared.upstream.as_deref(),
@@ -147,12 +147,12 @@ impl Failure {
         }
     }
 
-    /// One sentence for the person who made the request. `upstream` is what the one that was asked is called.
+    /// One sentence for the person who made the request, with the server's name if the client may see it.
     pub(crate) fn text(&self, upstream: Option<&str>) -> String {
         let reason = self.reason();
         match upstream {
             Some(name) => format!("{name}: {reason}.\n"),
-            None => format!("The proxy cannot answer: {reason}.\n"),
+            None => format!("Proxy error: {reason}.\n"),
         }
     }
 
@@ -168,29 +168,26 @@ impl fmt::Display for Reason<'_> {
         formatter.write_str(match self.0 {
             Failure::NoUpstream(why) => return write!(formatter, "{why}"),
             Failure::Connect(error) => return connect_reason(error, formatter),
-            Failure::NoTlsClient => "the upstream is to be spoken to over TLS, but nothing is known of its certificate",
+            Failure::NoTlsClient => "no TLS settings are known for the upstream",
             Failure::Resolve(error) => return write!(formatter, "{error}"),
-            Failure::BrokeOff => "the upstream closed the connection before it answered",
+            Failure::BrokeOff => "the upstream closed the connection before it sent a response",
             Failure::Answer(error) => return write!(formatter, "{error}"),
-            Failure::Unsendable => "the request cannot be passed on",
-            Failure::HeadTimeout => "the upstream did not answer in time",
-            Failure::TakingTimeout => "the upstream did not take the content of the request in time",
-            Failure::SilenceTimeout => "the upstream stopped sending its answer",
-            Failure::TotalTimeout => "the answer was not complete in time",
+            Failure::Unsendable => "the request cannot be forwarded",
+            Failure::HeadTimeout => "the upstream did not respond in time",
+            Failure::TakingTimeout => "the upstream did not read the request body in time",
+            Failure::SilenceTimeout => "the upstream stopped sending its response",
+            Failure::TotalTimeout => "the response was not complete in time",
             Failure::Target(refusal) => return write!(formatter, "{refusal}"),
-            Failure::Loop => "the request has come through this proxy before",
-            Failure::NoTunnels => "this is a reverse proxy, which opens no tunnels",
-            Failure::NotAbsolute => "this is a forward proxy; ask it for a whole URL, as in `GET http://example.org/`",
-            Failure::NeedsTunnel => "this proxy reaches https URLs through CONNECT only",
-            Failure::HopsSpent => {
-                "Max-Forwards lets the request go no further, and the proxy itself has no answer to it"
-            }
-            Failure::MayNotPurge => "PURGE is not for your address",
-            Failure::NothingToPurge => "PURGE is for URLs that could be stored",
+            Failure::Loop => "the request has already passed through this proxy (forwarding loop)",
+            Failure::NoTunnels => "this is a reverse proxy; it does not support CONNECT",
+            Failure::NotAbsolute => "this is a forward proxy; send it an absolute URL, as in `GET http://example.org/`",
+            Failure::NeedsTunnel => "this proxy forwards https URLs through CONNECT only",
+            Failure::HopsSpent => "Max-Forwards is 0, and this proxy does not support TRACE",
+            Failure::MayNotPurge => "PURGE is not allowed from your address",
+            Failure::NothingToPurge => "PURGE needs the URL of a cacheable resource",
             Failure::Shared(shared) => return shared.failure.reason().fmt(formatter),
             Failure::TooMany(too_many) => {
-                let seconds = too_many.seconds();
-                return write!(formatter, "too many requests have come from your address; ask again in {seconds} s");
+                return write!(formatter, "too many requests from your address; retry in {} s", too_many.seconds());
             }
         })
     }
@@ -199,10 +196,12 @@ impl fmt::Display for Reason<'_> {
 fn connect_reason(error: &ConnectError, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
     formatter.write_str(match error {
         ConnectError::Refused => "the upstream refused the connection",
-        ConnectError::TimedOut => "the upstream did not take the connection in time",
-        ConnectError::Unreachable => "there is no way to the upstream",
-        ConnectError::NoResources => "this machine has no more descriptors, ports or memory for connections",
-        ConnectError::Tls(failure) => return write!(formatter, "the handshake with the upstream failed: {failure}"),
+        ConnectError::TimedOut => "the connection to the upstream timed out",
+        ConnectError::Unreachable => "there is no route to the upstream",
+        ConnectError::NoResources => "the proxy has no file descriptors, ports or memory left for new connections",
+        ConnectError::Tls(failure) => {
+            return write!(formatter, "the TLS handshake with the upstream failed: {failure}");
+        }
         ConnectError::Other(kind) => return write!(formatter, "the connection to the upstream failed: {kind}"),
     })
 }
@@ -217,6 +216,6 @@ mod tests {
         assert_eq!(failure.text(Some("a.example:80")), "a.example:80: the upstream refused the connection.\n");
         assert_eq!((failure.status(), failure.error_type()), (502, Some("connection_refused")));
         assert_eq!((failure.ending(), Failure::NoTunnels.ending()), (Ending::UpstreamFailed, Ending::ClientFailed));
-        assert!(Failure::NoUpstream(NoChoice::AllFull).text(None).contains("every upstream has as many requests"));
+        assert!(Failure::NoUpstream(NoChoice::AllFull).text(None).contains("every upstream is at its limit"));
     }
 }

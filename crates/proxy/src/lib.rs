@@ -7,6 +7,7 @@ mod access_log;
 mod budget;
 mod counters;
 mod date;
+mod error_pages;
 mod failure;
 mod forwarded;
 mod limits;
@@ -25,7 +26,8 @@ mod targets;
 mod tls_names;
 
 pub use access_log::{AccessLog, Ending, Exchange};
-pub use counters::{Bucket, ProxyCounts, StatusCount, UPSTREAM_TIME_BOUNDS};
+pub use counters::{Bucket, Histogram, ProxyCounts, RequestOutcome, StatusCount, TIME_BOUNDS};
+pub use error_pages::{ErrorPage, ErrorPages, PageStatus};
 pub use node::ProxyNode;
 pub use parts::{Parts, SettingsError};
 pub use proxy::Proxy;

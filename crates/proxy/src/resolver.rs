@@ -43,9 +43,9 @@ pub enum ResolveError {
 impl fmt::Display for ResolveError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::NoSuchName => "the name has no address",
-            Self::TimedOut => "the name servers did not answer in time",
-            Self::Busy => "too many names are being looked up",
+            Self::NoSuchName => "the host name has no address",
+            Self::TimedOut => "the DNS lookup timed out",
+            Self::Busy => "too many DNS lookups are pending",
             Self::Other(reason) => reason,
         })
     }

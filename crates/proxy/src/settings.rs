@@ -5,6 +5,8 @@ use std::time::Duration;
 use breme_http1::Limits;
 use breme_node::ListenerId;
 
+use crate::error_pages::ErrorPages;
+
 /// The settings of a proxy. Those of the driver (connecting, queues, TLS) are the driver's own.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -47,6 +49,11 @@ pub struct Settings {
     /// Networks (`10.0.0.0/8`) whose members may let stored answers go, by the method PURGE; empty: the method is
     /// passed on.
     pub purge_from: Vec<String>,
+    /// Name the upstream of a reverse proxy in error responses: in their text, and as `next-hop` in Proxy-Status. If
+    /// not, no client learns its address.
+    pub shows_upstreams: bool,
+    /// Bodies of the proxy's own error responses; where there is none, one sentence.
+    pub error_pages: ErrorPages,
     /// For everything random.
     pub seed: u64,
 }
@@ -223,6 +230,8 @@ impl Settings {
             secured_listeners: Vec::new(),
             cache_bypass_header: None,
             purge_from: Vec::new(),
+            shows_upstreams: false,
+            error_pages: ErrorPages::default(),
             seed: 0,
         }
     }

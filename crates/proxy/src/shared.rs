@@ -93,6 +93,14 @@ impl Shared {
 }
 
 impl Role {
+    /// The methods that are forwarded, as Allow lists them.
+    pub(crate) fn methods(&self) -> &'static [u8] {
+        match self {
+            Self::Reverse { .. } => b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS",
+            Self::Forward { .. } => b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, CONNECT",
+        }
+    }
+
     fn new(mode: &Mode, group: Option<Arc<Group>>, resolver: Option<Arc<dyn Resolver>>) -> Result<Self, SettingsError> {
         match mode {
             Mode::Reverse { host } => {

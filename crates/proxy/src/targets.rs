@@ -37,9 +37,9 @@ pub(crate) enum TargetRefusal {
 impl fmt::Display for TargetRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Port(port) => write!(formatter, "this proxy does not go to port {port}"),
-            Self::Host => formatter.write_str("this proxy does not go to that host"),
-            Self::Address => formatter.write_str("that host has no address to which this proxy goes"),
+            Self::Port(port) => write!(formatter, "this proxy does not forward to port {port}"),
+            Self::Host => formatter.write_str("this proxy does not forward to that host"),
+            Self::Address => formatter.write_str("that host has no address to which this proxy forwards"),
         }
     }
 }

@@ -83,7 +83,7 @@ fn the_cookie_of_an_upstream_that_cannot_be_reached_is_replaced() {
     let upstream = (0..5).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
     let play = Play { group: inserting(), has_dead_upstream: true, ..Play::new(vec![client], vec![upstream]) };
     let (counts, group) = play.run_balanced();
-    assert_eq!((counts.connects_failed, counts.second_choices, counts.answers[1].count), (5, 5, 5));
+    assert_eq!((counts.connects_failed, counts.second_choices, counts.answers_of_class(2)), (5, 5, 5));
     assert!(counts.requests_repeated >= 3 && counts.answers_repeated >= 2, "{counts:?}");
     assert!(group.states(Instant::ZERO).iter().all(|state| state.outstanding == 0));
 }

@@ -54,7 +54,7 @@ fn who_asks_for_nothing_goes_and_who_is_being_served_stays() {
     let play = Play { settings, crowd: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
     let counts = play.run();
     // The last two had had their turn when their answers came.
-    assert_eq!((counts.crowded_out, counts.answers[1].count), (4, 3));
+    assert_eq!((counts.crowded_out, counts.answers_of_class(2)), (4, 3));
 }
 
 /// Its requests come before it would count as idle: eight in its turn, and then three at once.

@@ -71,14 +71,14 @@ impl Node for Broken {
 }
 
 fn failed() -> String {
-    let reason = "up0.example:80: the upstream closed the connection before it answered.\n";
+    let reason = "Proxy error: the upstream closed the connection before it sent a response.\n";
     let lines = [
         "HTTP/1.1 502 Bad Gateway",
         &format!("Content-Length: {}", reason.len()),
         "Date: Sun, 06 Nov 1994 08:49:37 GMT",
         "Content-Type: text/plain; charset=utf-8",
         "Cache-Control: no-store",
-        "Proxy-Status: breme; error=connection_terminated; next-hop=\"up0.example:80\"",
+        "Proxy-Status: breme; error=connection_terminated",
     ];
     head(&lines) + reason
 }

@@ -108,11 +108,11 @@ fn where_nobody_may_go() {
     let connect = |to: &str| head(&[&format!("CONNECT {to} HTTP/1.1"), &format!("Host: {to}")]);
     let forbidden = "HTTP/1.1 403 Forbidden";
     let prohibited = Some("destination_ip_prohibited");
-    let no_address = "that host has no address to which this proxy goes";
+    let no_address = "that host has no address to which this proxy forwards";
     for (request, answer) in [
         (
             get("http://a.example:25/"),
-            failure(forbidden, "a.example:25: ", None, "this proxy does not go to port 25", &[]),
+            failure(forbidden, "a.example:25: ", None, "this proxy does not forward to port 25", &[]),
         ),
         (get("http://inside.example/"), failure(forbidden, "inside.example: ", prohibited, no_address, &[])),
         (get("http://127.0.0.1/"), failure(forbidden, "127.0.0.1: ", prohibited, no_address, &[])),
@@ -120,20 +120,26 @@ fn where_nobody_may_go() {
         (get("http://else.test/"), failure(forbidden, "else.test: ", prohibited, no_address, &[])),
         (
             get("http://nowhere.example/"),
-            failure("HTTP/1.1 502 Bad Gateway", "nowhere.example: ", Some("dns_error"), "the name has no address", &[]),
+            failure(
+                "HTTP/1.1 502 Bad Gateway",
+                "nowhere.example: ",
+                Some("dns_error"),
+                "the host name has no address",
+                &[],
+            ),
         ),
         (connect("inside.example:443"), failure(forbidden, "inside.example:443: ", prohibited, no_address, close)),
         (
             connect("a.example:22"),
-            failure(forbidden, "a.example:22: ", None, "this proxy does not go to port 22", close),
+            failure(forbidden, "a.example:22: ", None, "this proxy does not forward to port 22", close),
         ),
         (
             get("https://a.example/"),
             failure(
                 "HTTP/1.1 501 Not Implemented",
-                "The proxy cannot answer: ",
+                "Proxy error: ",
                 None,
-                "this proxy reaches https URLs through CONNECT only",
+                "this proxy forwards https URLs through CONNECT only",
                 &[],
             ),
         ),
@@ -141,9 +147,9 @@ fn where_nobody_may_go() {
             get("/"),
             failure(
                 "HTTP/1.1 400 Bad Request",
-                "The proxy cannot answer: ",
+                "Proxy error: ",
                 None,
-                "this is a forward proxy; ask it for a whole URL, as in `GET http://example.org/`",
+                "this is a forward proxy; send it an absolute URL, as in `GET http://example.org/`",
                 &[],
             ),
         ),
@@ -158,7 +164,7 @@ fn where_nobody_may_go() {
 #[test]
 fn a_request_that_has_come_through_before_is_a_loop() {
     let own = "breme (cffe71e5)";
-    let content = "The proxy cannot answer: the request has come through this proxy before.\n";
+    let content = "Proxy error: the request has already passed through this proxy (forwarding loop).\n";
     let looped = head(&[
         "HTTP/1.1 508 Loop Detected",
         &format!("Content-Length: {}", content.len()),
@@ -191,16 +197,25 @@ fn hops_are_counted_for_those_who_ask() {
     let ask =
         |hops: u32| head(&["OPTIONS http://a.example/ HTTP/1.1", "Host: a.example", &format!("Max-Forwards: {hops}")]);
     let passed = head(&["OPTIONS / HTTP/1.1", "Host: a.example", "Max-Forwards: 4"]);
-    let content = "The proxy cannot answer: Max-Forwards lets the request go no further, and the proxy itself has no answer to it.\n";
-    let spent = head(&[
+    let date = "Date: Sun, 06 Nov 1994 08:49:37 GMT";
+    let methods = "Allow: GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS, CONNECT";
+    let options = head(&["HTTP/1.1 200 OK", "Content-Length: 0", date, methods]);
+    let content = "Proxy error: Max-Forwards is 0, and this proxy does not support TRACE.\n";
+    let trace = head(&[
         "HTTP/1.1 405 Method Not Allowed",
         &format!("Content-Length: {}", content.len()),
-        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        date,
         "Content-Type: text/plain; charset=utf-8",
         "Cache-Control: no-store",
-        "Allow: GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS",
+        methods,
     ]) + content;
-    let script = Script::new().connect().send(text(ask(5))).expect(HELLO).send(text(ask(0))).expect(text(spent)).part();
+    let script = Script::new().connect().send(text(ask(5))).expect(HELLO);
+    let script = script.send(text(ask(0))).expect(text(options.clone()));
+    // The whole server (RFC 9110, 9.3.7), and a method whose final recipient the proxy cannot be.
+    let server = head(&["OPTIONS * HTTP/1.1", "Host: a.example", "Max-Forwards: 0"]);
+    let script = script.send(text(server)).expect(text(options));
+    let spent = head(&["TRACE http://a.example/ HTTP/1.1", "Host: a.example", "Max-Forwards: 0"]);
+    let script = script.send(text(spent)).expect(text(trace)).part();
     play(vec![script], vec![Acts::new().expect(&passed).send(HELLO)]).run();
 }
 

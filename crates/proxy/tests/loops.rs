@@ -24,7 +24,7 @@ fn get(lines: &[&str]) -> String {
 }
 
 fn looped() -> String {
-    let content = "The proxy cannot answer: the request has come through this proxy before.\n";
+    let content = "Proxy error: the request has already passed through this proxy (forwarding loop).\n";
     let lines = [
         "HTTP/1.1 508 Loop Detected",
         &format!("Content-Length: {}", content.len()),

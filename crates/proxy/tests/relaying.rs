@@ -9,7 +9,7 @@ mod support;
 use std::time::Duration;
 
 use breme_node::Close;
-use breme_proxy::{HostRule, Mode, ProxyCounts, Settings};
+use breme_proxy::{ErrorPage, ErrorPages, HostRule, Mode, PageStatus, ProxyCounts, RequestOutcome, Settings};
 use breme_sim::Network;
 use breme_testkit::{Ending, Script};
 use support::{Acts, Play, head, silent, text};
@@ -338,7 +338,8 @@ fn a_request_that_may_have_done_something_is_not_sent_again() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 0"]);
     let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 1"]) + "x";
     for request in [post, put] {
-        let failure = failure(502, "connection_terminated", "the upstream closed the connection before it answered");
+        let failure =
+            failure(502, "connection_terminated", "the upstream closed the connection before it sent a response");
         everywhere(
             || {
                 let script = asks(asks(client(), GET, HELLO), &request, &failure).part();
@@ -357,7 +358,7 @@ fn failure(status: u16, error: &str, reason: &str) -> String {
 
 /// The same at another second.
 fn failure_at(second: &str, status: u16, error: &str, reason: &str) -> String {
-    let content = format!("up0.example:80: {reason}.\n");
+    let content = format!("Proxy error: {reason}.\n");
     let phrase = breme_http1::reason_phrase(status);
     head(&[
         &format!("HTTP/1.1 {status} {phrase}"),
@@ -365,20 +366,20 @@ fn failure_at(second: &str, status: u16, error: &str, reason: &str) -> String {
         &format!("Date: Sun, 06 Nov 1994 08:49:{second} GMT"),
         "Content-Type: text/plain; charset=utf-8",
         "Cache-Control: no-store",
-        &format!("Proxy-Status: breme; error={error}; next-hop=\"up0.example:80\""),
+        &format!("Proxy-Status: breme; error={error}"),
     ]) + &content
 }
 
 #[test]
-fn an_upstream_that_refuses_is_named_and_another_is_asked() {
-    let content = "dead.example:80: the upstream refused the connection.\n";
+fn another_upstream_is_asked_if_one_refuses() {
+    let content = "Proxy error: the upstream refused the connection.\n";
     let answer = head(&[
         "HTTP/1.1 502 Bad Gateway",
         &format!("Content-Length: {}", content.len()),
         "Date: Sun, 06 Nov 1994 08:49:37 GMT",
         "Content-Type: text/plain; charset=utf-8",
         "Cache-Control: no-store",
-        "Proxy-Status: breme; error=connection_refused; next-hop=\"dead.example:80\"",
+        "Proxy-Status: breme; error=connection_refused",
     ]) + content;
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hello";
     let script = asks(asks(client(), GET, &answer), &post, &answer).part();
@@ -392,10 +393,63 @@ fn an_upstream_that_refuses_is_named_and_another_is_asked() {
     assert_eq!((counts.connects_failed, counts.connects), (1, 1));
 }
 
+/// The name of an upstream is for those who run the proxy, unless it is in a laboratory.
+#[test]
+fn an_upstream_is_named_only_where_the_settings_say_so() {
+    let mode = || Mode::Reverse { host: HostRule::Keep };
+    for (shows_upstreams, named) in [(false, false), (true, true)] {
+        let content = if named { "dead.example:80: " } else { "Proxy error: " }.to_owned();
+        let content = content + "the upstream refused the connection.\n";
+        let next_hop = if named { "; next-hop=\"dead.example:80\"" } else { "" };
+        let answer = head(&[
+            "HTTP/1.1 502 Bad Gateway",
+            &format!("Content-Length: {}", content.len()),
+            "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+            "Content-Type: text/plain; charset=utf-8",
+            "Cache-Control: no-store",
+            &format!("Proxy-Status: breme; error=connection_refused{next_hop}"),
+        ]) + &content;
+        let play = Play::new(vec![asks(client(), GET, &answer).part()], Vec::new());
+        let settings = Settings { shows_upstreams, ..Settings { mode: mode(), ..play.settings.clone() } };
+        let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
+        assert_eq!((counts.requests(RequestOutcome::Error), counts.requests(RequestOutcome::Relayed)), (1, 0));
+    }
+}
+
+#[test]
+fn errors_of_the_proxy_have_the_pages_that_were_set() {
+    let page = |status: &str, text: &'static str| {
+        let page = ErrorPage { media_type: "text/html; charset=utf-8".to_owned(), content: text.into() };
+        (PageStatus::parse(status).unwrap(), page)
+    };
+    let mut error_pages = ErrorPages::default();
+    for (status, page) in [page("5xx", "<h1>Back soon</h1>"), page("431", "<h1>Too long</h1>")] {
+        assert!(error_pages.insert(status, page));
+    }
+    let unreached = head(&[
+        "HTTP/1.1 502 Bad Gateway",
+        "Content-Length: 18",
+        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Content-Type: text/html; charset=utf-8",
+        "Cache-Control: no-store",
+        "Proxy-Status: breme; error=connection_refused",
+    ]);
+    let refused = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/html; charset=utf-8\r\n\
+        Content-Length: 17\r\nConnection: close\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n<h1>Too long</h1>";
+    let long = head(&["GET / HTTP/1.1", "Host: a", &format!("X: {}", "x".repeat(20_000))]);
+    let ask_head = head(&["HEAD /a HTTP/1.1", "Host: a.example"]);
+    let script = asks(client(), GET, &(unreached.clone() + "<h1>Back soon</h1>"));
+    let script = asks(asks(script, &ask_head, &unreached), &long, refused).part_after_end();
+    let play = Play::new(vec![script], Vec::new());
+    let settings = Settings { error_pages, ..play.settings.clone() };
+    let counts = Play { settings, has_dead_upstream: true, upstreams: Vec::new(), ..play }.run();
+    assert_eq!((counts.answers_of_class(5), counts.answers_of_class(4)), (2, 1));
+}
+
 #[test]
 fn answers_that_are_none() {
     for (answered, error, reason) in [
-        ("", "connection_terminated", "the upstream closed the connection before it answered"),
+        ("", "connection_terminated", "the upstream closed the connection before it sent a response"),
         ("SSH-2.0-x\r\n", "http_protocol_error", "the head of the response is not HTTP/1.0 or HTTP/1.1"),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
@@ -461,7 +515,7 @@ fn time_runs_out() {
     settings.times.between_bytes = 3 * SECOND;
     settings.limits.body_timeout = 4 * SECOND;
     // The answer does not begin.
-    let late = failure_at("42", 504, "http_response_timeout", "the upstream did not answer in time");
+    let late = failure_at("42", 504, "http_response_timeout", "the upstream did not respond in time");
     let script = asks(client(), GET, &late).part();
     let play = Play::new(vec![script], vec![Acts::new().expect(GET).expect_end()]);
     let counts = Play { settings: settings.clone(), ..play }.run();

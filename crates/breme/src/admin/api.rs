@@ -102,26 +102,26 @@ impl Token {
         if token.len() < TOKEN_BYTES_MIN || !token.iter().all(u8::is_ascii_graphic) {
             let remedy = "make one with `openssl rand -hex 32`";
             return Err(fault(format!(
-                "a token has at least {TOKEN_BYTES_MIN} visible characters and no space; {remedy}"
+                "a token needs at least {TOKEN_BYTES_MIN} printable characters without spaces; {remedy}"
             )));
         }
         Ok(token.to_vec())
     }
 
-    /// Whether the value of an Authorization field shows the token. The time that it takes tells nothing of how much of
-    /// it is right.
-    pub fn check(&self, authorization: Option<&[u8]>) -> Result<(), Page> {
+    /// Whether the Authorization headers of a request show the token: there must be exactly one, since programs on the
+    /// way may have looked at another. The time that this takes does not depend on how much of the token is right.
+    pub fn check<'a>(&self, mut authorization: impl Iterator<Item = &'a [u8]>) -> Result<(), Page> {
         let Some(token) = &self.0 else {
-            return Err(Page::fault(
-                403,
-                "nothing can be changed here: this program was started without --admin-token-file",
-            ));
+            return Err(Page::fault(403, "changes are disabled: start the program with --admin-token-file FILE"));
         };
-        let shown = authorization.and_then(bearer).unwrap_or_default();
+        let shown = authorization.next().and_then(bearer).unwrap_or_default();
+        if authorization.next().is_some() {
+            return Err(Page::fault(400, "there are several Authorization headers; send exactly one"));
+        }
         if bool::from(shown.ct_eq(&token.load())) {
             return Ok(());
         }
-        let page = Page::fault(401, "this needs the token: Authorization: Bearer TOKEN");
+        let page = Page::fault(401, "this request needs the admin token: Authorization: Bearer TOKEN");
         Err(Page { field: Some(("WWW-Authenticate", "Bearer")), ..page })
     }
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn status(token: &Token, authorization: Option<&str>) -> u16 {
-        token.check(authorization.map(str::as_bytes)).map_or_else(|page| page.status, |()| 200)
+        token.check(authorization.into_iter().map(str::as_bytes)).map_or_else(|page| page.status, |()| 200)
     }
 
     #[test]
@@ -151,6 +151,15 @@ mod tests {
         }
         assert_eq!(status(&token, None), 401);
         assert_eq!([None, Some("Bearer "), Some("Bearer x")].map(|shown| status(&Token(None), shown)), [403; 3]);
+    }
+
+    #[test]
+    fn a_good_token_beside_another_is_refused() {
+        let token = Token(Some(Arc::new(ArcSwap::from_pointee(b"0123456789abcdef".to_vec()))));
+        let (good, bad) = (&b"Bearer 0123456789abcdef"[..], &b"Bearer fedcba9876543210"[..]);
+        for headers in [[good, bad], [bad, good], [good, good]] {
+            assert_eq!(token.check(headers.into_iter()).unwrap_err().status, 400);
+        }
     }
 
     #[test]

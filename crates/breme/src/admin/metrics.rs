@@ -1,6 +1,6 @@
 //! Metrics that every server has: of its process, and of its connections; and how metrics are written.
 //!
-//! Nothing is kept here. What is told is read when it is asked for, from where it is counted.
+//! Nothing is stored here: values are read at each scrape, from where they are counted.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,6 +17,15 @@ use prometheus_client::registry::Unit;
 /// A label and its value.
 pub type Label = (&'static str, String);
 
+/// A histogram.
+#[derive(Clone, Debug)]
+pub struct Buckets {
+    /// The upper bound of each bucket, the last one infinite, and how many values are in it and in none before it.
+    pub counts: Vec<(f64, u64)>,
+    /// Of all values.
+    pub sum: f64,
+}
+
 /// Writes families of metrics, each in one call.
 pub struct Families<'a>(DescriptorEncoder<'a>);
 
@@ -32,7 +41,7 @@ impl<'a> Families<'a> {
 
     /// What every server counts of [crowds](breme_node::Node::handle_crowded).
     pub fn crowded_out(&mut self, count: u64) -> fmt::Result {
-        let help = "Connections of clients that were closed early, since others waited for their places.";
+        let help = "Client connections closed early because others waited for a connection slot.";
         self.counter("clients_crowded_out", help, count)
     }
 
@@ -56,12 +65,24 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
-    /// Times in seconds, sorted into buckets; each has its upper bound and how many fell into it and into none before
-    /// it.
-    pub fn histogram(&mut self, name: &str, help: &str, buckets: &[(f64, u64)], sum: f64) -> fmt::Result {
+    /// Times in seconds, sorted into buckets.
+    pub fn histogram(&mut self, name: &str, help: &str, Buckets { counts, sum }: &Buckets) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        family.encode_histogram::<NoLabelSet>(sum, count, buckets, None)
+        family.encode_histogram::<NoLabelSet>(*sum, total(counts), counts, None)
+    }
+
+    /// The same, told from each other by labels.
+    pub fn histograms<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([Label; N], Buckets)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for (labels, Buckets { counts, sum }) in values {
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, total(&counts), &counts, None)?;
+        }
+        Ok(())
     }
 
     /// Numbers that go up and down, told from each other by labels.
@@ -72,6 +93,21 @@ impl<'a> Families<'a> {
         values: impl IntoIterator<Item = ([Label; N], u64)>,
     ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in values {
+            family.encode_family(&labels)?.encode_gauge(&signed(value))?;
+        }
+        Ok(())
+    }
+
+    /// The same in a unit, which becomes a part of the name.
+    pub fn gauges_of<const N: usize>(
+        &mut self,
+        unit: &Unit,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([Label; N], u64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, Some(unit), MetricType::Gauge)?;
         for (labels, value) in values {
             family.encode_family(&labels)?.encode_gauge(&signed(value))?;
         }
@@ -91,6 +127,10 @@ impl<'a> Families<'a> {
     fn one(&mut self, name: &str, help: &str, unit: Option<&Unit>, metric: &impl EncodeMetric) -> fmt::Result {
         metric.encode(self.0.encode_descriptor(name, help, unit, metric.metric_type())?)
     }
+}
+
+fn total(counts: &[(f64, u64)]) -> u64 {
+    counts.iter().map(|(_, count)| count).sum()
 }
 
 /// Gauges are signed in the format; what is larger is as good as unlimited.
@@ -124,17 +164,21 @@ impl Collector for ProcessMetrics {
         )?;
         families.one(
             "process_start_time",
-            "When the program started, since the Unix epoch.",
+            "Unix time at which the program started.",
             Some(&Unit::Seconds),
             &ConstGauge::new(started),
         )?;
         if let Some(bytes) = breme_sys::resident_bytes() {
-            families.gauge_of(&Unit::Bytes, "process_resident_memory", "Memory that stands in RAM.", bytes)?;
+            families.gauge_of(&Unit::Bytes, "process_resident_memory", "Resident memory.", bytes)?;
         }
         if let Some(count) = breme_sys::open_descriptors() {
             families.gauge("process_open_fds", "Open file descriptors.", count)?;
         }
-        families.gauge("process_max_fds", "How many there may be.", breme_sys::descriptor_limit().soft)
+        families.gauge(
+            "process_max_fds",
+            "Maximum number of open file descriptors.",
+            breme_sys::descriptor_limit().soft,
+        )
     }
 }
 
@@ -155,25 +199,20 @@ impl Collector for ConnectionMetrics {
         let sum = |count: fn(&ShardCounters) -> u64| shards.iter().map(count).sum::<u64>();
         let begun = sum(|shard| shard.accepted) + sum(|shard| shard.connected);
         let open = begun.saturating_sub(sum(|shard| shard.closed));
-        families.counter("connections_accepted", "Connections that were accepted.", sum(|shard| shard.accepted))?;
-        families.gauge("connections_open", "Connections that there are now.", open)?;
+        families.counter("connections_accepted", "Accepted connections.", sum(|shard| shard.accepted))?;
+        families.gauge("connections_open", "Open connections, to clients and upstreams.", open)?;
         let ends = (0..).zip(End::ALL).map(|(index, end): (usize, End)| {
             ([("reason", format!("{end:?}").to_lowercase())], shards.iter().map(|shard| shard.ended[index]).sum())
         });
-        families.counters("connections_closed", "Connections that ended, by what ended them.", ends)?;
+        families.counters("connections_closed", "Closed connections, by reason.", ends)?;
         let failed = sum(|shard| shard.accepts_failed);
-        families.counter("accepts_failed", "Times that accepting failed for lack of descriptors or memory.", failed)?;
+        families.counter("accepts_failed", "Failed accepts, for want of file descriptors or memory.", failed)?;
         let [received, sent] = [sum(|shard| shard.received_bytes), sum(|shard| shard.sent_bytes)];
-        families.counter_of(
-            &Unit::Bytes,
-            "received",
-            "Bytes of requests that came, without those of TLS.",
-            received,
-        )?;
+        families.counter_of(&Unit::Bytes, "received", "Bytes received, without TLS overhead.", received)?;
         families.counter_of(
             &Unit::Bytes,
             "sent",
-            "Bytes of answers that the kernel has taken, without those of TLS.",
+            "Bytes handed to the kernel for sending, without TLS overhead.",
             sent,
         )?;
         let resumed = sum(|shard| shard.handshakes_resumed);
@@ -183,7 +222,7 @@ impl Collector for ConnectionMetrics {
             ("failed", sum(|shard| shard.handshakes_failed)),
         ];
         let handshakes = handshakes.map(|(outcome, count)| ([("outcome", outcome.to_owned())], count));
-        families.counters("tls_handshakes", "Handshakes of TLS, by how they went.", handshakes)
+        families.counters("tls_handshakes", "TLS handshakes, by outcome.", handshakes)
     }
 }
 

@@ -14,6 +14,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use super::api::{Api, Call, Page, Token};
+use super::exposition::Exposition;
 use super::readiness::Readiness;
 
 /// Connections at a time; past it one must go.
@@ -27,10 +28,9 @@ const PAGE_BYTES: usize = 16 * 1024;
 /// Content of a request; past it 413.
 const CONTENT_BYTES_MAX: u64 = 256 * 1024;
 
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const INDEX: &str = "GET /metrics  counters and gauges (OpenMetrics)\n\
-    GET /health   200 while the process works\n\
-    GET /ready    200 while it accepts, 503 once it drains\n";
+const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or OpenMetrics if Accept asks for it)\n\
+    GET /health   200 while the process runs\n\
+    GET /ready    200 while it accepts requests, 503 while it shuts down\n";
 
 /// One for all connections.
 #[derive(Debug)]
@@ -97,12 +97,13 @@ impl Attendant {
         };
         let only_looks = matches!(head.method, Method::Get | Method::Head);
         match (&self.api, path) {
+            (_, "/metrics") if only_looks => Step::Answer(self.metrics(Exposition::preferred(head.fields))),
             (_, "/" | "/metrics" | "/health" | "/ready") => Step::Answer(self.page(path, only_looks)),
             (None, _) => Step::Answer(Page::plain(404, self.index())),
             (Some((api, _)), _) if only_looks => {
                 Step::Answer(api.answer(&Call { method: head.method.as_str(), path, query, content: b"" }))
             }
-            (Some((api, token)), _) => match token.check(head.fields.first("authorization")) {
+            (Some((api, token)), _) => match token.check(head.fields.all("authorization")) {
                 Err(page) => Step::Answer(page),
                 Ok(()) => {
                     let (method, path) = (head.method.as_str().to_owned(), path.to_owned());
@@ -116,8 +117,7 @@ impl Attendant {
     fn page(&self, path: &str, only_looks: bool) -> Page {
         match path {
             _ if !only_looks => Page::not_allowed("GET, HEAD"),
-            "/metrics" => self.metrics(),
-            "/health" => Page::plain(200, "works\n"),
+            "/health" => Page::plain(200, "running\n"),
             "/ready" if self.readiness.is_ready() => Page::plain(200, "ready\n"),
             "/ready" => Page::plain(503, "draining\n"),
             _ => Page::plain(200, self.index()),
@@ -129,11 +129,15 @@ impl Attendant {
         format!("{INDEX}{more}")
     }
 
-    fn metrics(&self) -> Page {
+    fn metrics(&self, exposition: Exposition) -> Page {
         let mut text = String::with_capacity(PAGE_BYTES);
         match text::encode(&mut text, &self.registry) {
-            Ok(()) => Page { media_type: OPEN_METRICS, ..Page::plain(200, text) },
-            Err(_) => Page::plain(500, "the metrics cannot be written\n"),
+            Ok(()) => Page {
+                media_type: exposition.media_type(),
+                field: Some(("Vary", "Accept")),
+                ..Page::plain(200, exposition.text(text))
+            },
+            Err(_) => Page::plain(500, "cannot encode the metrics\n"),
         }
     }
 

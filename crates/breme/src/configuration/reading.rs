@@ -1,4 +1,4 @@
-//! From the text of a file to flags. Every fault is told, each with its place, the line itself and the likely remedy.
+//! From the text of a file to flags. All errors are reported, each with its place, its line and the likely remedy.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use breme_experiment::plan::{FAULTS_MAX, Fault, Faults};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeTable, DeValue, Error as TomlError};
 
 use super::keys::{FLAGS_ONLY, Kind, is_list, keys};
 use crate::failure::in_a_line;
@@ -27,9 +27,9 @@ pub struct Setting {
 pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>, Faults> {
     let mut reader = Reader { source: Source(text), text, folder, command, faults: Vec::new() };
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let message = error.message().trim_end_matches('\n').replace('\n', "; ");
-        reader.note(error.span().unwrap_or(0..0), format!("this is no TOML: {message}"));
+    let is_syntax_good = reader.note_syntax(errors);
+    if !is_syntax_good {
+        return Err(Faults(reader.faults));
     }
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -47,6 +47,23 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Notes what is not TOML, and tells whether the keys can be judged all the same. After a bracket or a quote that is
+    /// not closed the parser takes everything for an error, so only the first one is reported.
+    fn note_syntax(&mut self, errors: Vec<TomlError>) -> bool {
+        let start = |error: &TomlError| error.span().map_or(0, |span| span.start);
+        let (mut duplicates, mut others): (Vec<_>, Vec<_>) =
+            errors.into_iter().partition(|error| error.message().starts_with("duplicate key"));
+        others.sort_by_key(start);
+        others.truncate(1);
+        let is_good = others.is_empty();
+        duplicates.sort_by_key(start);
+        for error in if is_good { duplicates } else { others } {
+            let message = error.message().trim_end_matches('\n').replace('\n', "; ");
+            self.note(error.span().unwrap_or(0..0), format!("invalid TOML: {message}"));
+        }
+        is_good
+    }
+
     fn note(&mut self, span: Range<usize>, problem: String) {
         let place = self.source.place(span.start);
         let written = self.text.get(span).unwrap_or_default();
@@ -89,7 +106,7 @@ impl Reader<'_> {
     fn unknown(&self, key: &str) -> String {
         let names: Vec<&str> = keys(self.command).map(|(name, _)| name).collect();
         if FLAGS_ONLY.contains(&key) {
-            return format!("`{key}` has a meaning on the command line only");
+            return format!("`{key}` is for the command line only");
         }
         if let Some(name) = names.iter().find(|name| **name == key.replace('_', "-")) {
             return format!("there is no key `{key}`; write `{name}`, as the flag is written");
@@ -146,7 +163,7 @@ impl Reader<'_> {
 }
 
 fn no_tables(name: &str) -> String {
-    format!("there is no table `{name}`: every key stands at the top, under the name of its flag")
+    format!("there is no table `{name}`; write every key at the top level, under the name of its flag")
 }
 
 /// A value that is none of the few there are.

@@ -23,19 +23,35 @@ pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
 use super::access_log::Format;
+use super::error_pages;
 use super::secrets::Secrets;
 use crate::configuration;
 use crate::failure::{Failure, in_a_line};
 use crate::load::units;
-use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of};
+use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of, whole};
+
+/// The end of the help.
+const EXAMPLES: &str = "Examples:
+  breme proxy --upstream http://127.0.0.1:8080
+  breme proxy --upstream http://10.0.0.11:8080 --upstream http://10.0.0.12:8080 \\
+    --policy two-choices --health-path /health --cache-memory 256MiB --listen :80
+  breme proxy --forward --allow-host '*.example.org' --listen 127.0.0.1:3128
+  breme proxy --config proxy.toml --check-config
+
+SIGHUP reloads the configuration and certificates, SIGUSR1 reopens the access log, SIGTERM shuts down gracefully.
+Exit status: 0 after a shutdown or a valid --check-config, 1 if the proxy cannot run, 2 for a wrong configuration.";
 
 /// What the command is called.
 pub const ROLE: &str = "proxy";
 /// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.
 const POOL_DEFAULT: usize = 128;
+const TIMEOUTS: &str = "Timeouts";
+const ERRORS: &str = "Error responses";
+const IDENTITY: &str = "Identity and forwarding headers";
 
-/// Stand between clients and servers: forward or reverse, with a cache, a balancer, an access log.
+/// Run a reverse or forward proxy with load balancing, a cache and an access log.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     pub upstreams: UpstreamFlags,
@@ -43,36 +59,49 @@ pub struct Args {
     #[command(flatten)]
     pub balancing: BalancingFlags,
 
-    /// Go wherever clients ask (absolute-form requests and CONNECT), within the allow-lists
+    /// Run as a forward proxy: clients name the target (absolute URLs, CONNECT), within the --allow lists
     #[arg(long, conflicts_with = "upstream")]
     pub forward: bool,
 
-    /// Where to listen; repeatable; port 0 takes any that is free; with TLS, http://ADDR listens without it
+    /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port; with TLS, http://ADDR listens
+    /// without it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     listen: Vec<String>,
 
     #[command(flatten)]
     pub serving: ListenFlags,
 
-    /// Threads [default: the processors for uring and events, 128 for threads]
+    /// Number of threads [default: one per processor for uring and events, 128 for threads]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<usize>,
 
-    /// Whoever shows the token in this file may change things at --admin: Authorization: Bearer TOKEN
+    /// File with the bearer token that authorises changes through --admin [default: changes are disabled]
     #[arg(long, value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
 
-    /// Read these flags from a file too (TOML, the same names without dashes); flags win; SIGHUP reads it again
+    /// Read flags from this TOML file, too (the same names without dashes); flags override it; SIGHUP reloads it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Say whether all of this can work, and end
+    /// Check the configuration and exit: status 0 if it is valid
     #[arg(long)]
     pub check_config: bool,
 
-    /// Print what is in force, as a file for --config, and end
+    /// Print the configuration in effect as a file for --config and exit
     #[arg(long)]
     pub print_config: bool,
+
+    /// Bodies of the proxy's own error responses: a folder of files named by status or class (503.html, 4xx.html,
+    /// 5xx.html), or one file for all
+    ///
+    /// Each file has at most 256 KiB. Its ending determines the Content-Type. SIGHUP reads the files again. Without a
+    /// page the body is one sentence of plain text.
+    #[arg(long, value_name = "PATH", help_heading = ERRORS)]
+    pub error_pages: Option<PathBuf>,
+
+    /// Show the upstream's address in error responses: in the body and as next-hop in Proxy-Status; for laboratories
+    #[arg(long, hide_short_help = true, help_heading = ERRORS)]
+    show_upstreams: bool,
 
     #[command(flatten)]
     pub caching: CachingFlags,
@@ -80,84 +109,86 @@ pub struct Args {
     #[command(flatten)]
     pub forwarding: ForwardFlags,
 
-    /// The proxy's name in Via and Cache-Status
-    #[arg(long, value_name = "NAME", default_value = "breme", help_heading = "What is told of the client")]
+    /// Name of the proxy in Via, Cache-Status and Proxy-Status
+    #[arg(long, hide_short_help = true, value_name = "NAME", default_value = "breme", help_heading = IDENTITY)]
     pub via_name: String,
 
-    /// Do not say Via
-    #[arg(long, help_heading = "What is told of the client")]
+    /// Do not add Via to requests and responses
+    #[arg(long, hide_short_help = true, help_heading = IDENTITY)]
     no_via: bool,
 
-    /// Name this proxy to upstreams in CDN-Loop (RFC 8586), so that loops are known through proxies that drop Via: a
-    /// host of yours, or a word [default: it is not named]
-    #[arg(long, value_name = "NAME", help_heading = "What is told of the client")]
+    /// Name of the proxy in CDN-Loop (RFC 8586), which detects forwarding loops through proxies that remove Via: a
+    /// host name or a word [default: do not send it]
+    #[arg(long, hide_short_help = true, value_name = "NAME", help_heading = IDENTITY)]
     cdn_loop: Option<String>,
 
-    /// Do not tell upstreams of the client with Forwarded
-    #[arg(long, help_heading = "What is told of the client")]
+    /// Do not send Forwarded to upstreams
+    #[arg(long, hide_short_help = true, help_heading = IDENTITY)]
     no_forwarded: bool,
 
-    /// … nor with X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto
-    #[arg(long, help_heading = "What is told of the client")]
+    /// Do not send X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto to upstreams
+    #[arg(long, hide_short_help = true, help_heading = IDENTITY)]
     no_x_forwarded: bool,
 
-    /// Believe what clients of this network say of their own clients, and continue it; repeatable [default: nobody]
-    #[arg(long, value_name = "NET", help_heading = "What is told of the client")]
+    /// Network (10.0.0.0/8) of trusted proxies, whose Forwarded and X-Forwarded headers are kept and extended;
+    /// repeatable [default: none, these headers are replaced]
+    #[arg(long, value_name = "NET", help_heading = IDENTITY)]
     pub trusted: Vec<String>,
 
-    /// Write a line for each exchange to this file, or to standard output (-); SIGHUP opens it anew
+    /// Write an access log line per request to this file, or to standard output (-); SIGUSR1 and SIGHUP reopen the
+    /// file [default: no log]
     #[arg(long, value_name = "FILE", help_heading = "Access log")]
     pub access_log: Option<PathBuf>,
 
-    /// The form of a line
+    /// Format of the access log
     #[arg(long, value_name = "FORM", default_value = "combined", value_enum, help_heading = "Access log")]
     pub log_format: Format,
 
     #[command(flatten)]
     pub tls: TlsFlags,
 
-    /// How long a connection to an upstream may take to be made, with its handshake of TLS
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Times")]
+    /// Time limit for connecting to an upstream, including the TLS handshake; past it another upstream is tried, then
+    /// 504
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = TIMEOUTS)]
     connect_timeout: Duration,
 
-    /// From the end of a request to the end of its answer's head; past it 504
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = "Times")]
+    /// Time limit from the end of a request to the end of the response head; past it 504
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = TIMEOUTS)]
     response_timeout: Duration,
 
-    /// Longest silence of an upstream inside an answer, or in taking a request; past it the exchange is ended
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = "Times")]
+    /// Longest pause of an upstream while it sends a response or reads a request; past it the exchange is aborted
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = TIMEOUTS)]
     between_bytes_timeout: Duration,
 
-    /// From the head of a request to the end of its answer; 0 = any
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = "Times")]
+    /// Time limit from the head of a request to the end of its response; 0 disables it
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = TIMEOUTS)]
     total_timeout: Duration,
 
-    /// Longest silence of a tunnel
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration, help_heading = "Times")]
+    /// Time without traffic in either direction after which a tunnel is closed
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5m", value_parser = units::duration, help_heading = TIMEOUTS)]
     tunnel_timeout: Duration,
 
     #[command(flatten)]
     connections: ConnectionFlags,
 
-    /// Bytes of a request's content [default: any number, since they are passed on as they come]
+    /// Size limit of request bodies, in bytes; larger ones get 413 [default: unlimited, since bodies are streamed]
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, help_heading = "Limits")]
     max_body: Option<u64>,
 
-    /// Connections of one client (an address; of IPv6 the first 64 bits) at a time; 0 = any
-    #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
+    /// Concurrent connections per client (IPv4 address or IPv6 /64 network); more are closed at once; 0 = unlimited
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = "Limits")]
     client_connections: u32,
 
-    /// Requests of one client a second (of those behind a trusted proxy too, by X-Forwarded-For or Forwarded); past it
-    /// 429; 0 = any
-    #[arg(long, value_name = "N", default_value = "0", help_heading = "Limits")]
+    /// Requests per second and client; more get 429; clients behind a --trusted proxy count one by one; 0 = unlimited
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = "Limits")]
     client_rate: u32,
 
-    /// … of which so many may come at once [default: as many as in a second]
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    /// Requests that a client may send at once before --client-rate applies [default: the rate of one second]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = whole::<u32>, help_heading = "Limits")]
     client_burst: Option<u32>,
 
-    /// Bytes of one exchange that wait for a slower peer, in each direction; past it the faster one is held back
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = units::memory, help_heading = "Limits")]
+    /// Buffered bytes per exchange and direction; past them the faster side is paused
+    #[arg(long, hide_short_help = true, value_name = "SIZE", default_value = "64KiB", value_parser = units::memory, help_heading = "Limits")]
     relay_memory: usize,
 }
 
@@ -177,14 +208,14 @@ pub(super) fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Fail
 }
 
 impl Args {
-    pub(super) fn settings(&self, secrets: &Secrets) -> Settings {
+    pub(super) fn settings(&self, secrets: &Secrets) -> Result<Settings, Failure> {
         let mode = if self.forward {
             Mode::Forward(self.forwarding.rules())
         } else {
             Mode::Reverse { host: self.upstreams.host_rule() }
         };
         let defaults = Settings::new(mode);
-        Settings {
+        Ok(Settings {
             limits: Limits { content_bytes_max: self.max_body.unwrap_or(u64::MAX), ..self.connections.limits() },
             times: Times {
                 head: self.response_timeout,
@@ -214,10 +245,12 @@ impl Args {
             queue: self.balancing.queue(),
             cache_bypass_header: self.caching.cache_bypass_header.clone(),
             purge_from: self.caching.purge_from.clone(),
+            shows_upstreams: self.show_upstreams,
+            error_pages: error_pages::read(self.error_pages.as_deref())?,
             secured_listeners: secrets.secured_listeners.clone(),
             seed: secrets.seed,
             ..defaults
-        }
+        })
     }
 
     /// Of the cache, if there is to be one.
@@ -257,7 +290,7 @@ impl Args {
     fn check(&self, command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         if !self.forward && self.upstreams.upstream.is_empty() {
             return Err(Failure::usage(
-                "there is nobody to ask; name a server with --upstream http://HOST:PORT, or add --forward for a proxy that goes where its clients ask",
+                "there is no upstream; name a server with --upstream http://HOST:PORT, or add --forward for a forward proxy",
             ));
         }
         belonging::check(command, given)

@@ -49,7 +49,7 @@ impl Assembly {
             tls_clients: clients.names,
             resolver: parts.names.clone().map(|names| Arc::new(names) as Arc<dyn Resolver>),
             access_log: parts.log.as_ref().map(|writer| writer.log() as Arc<dyn AccessLog>),
-            ..ProxyParts::new(args.settings(&parts.secrets), clock.wall_clock())
+            ..ProxyParts::new(args.settings(&parts.secrets)?, clock.wall_clock())
         });
         let proxy = proxy.map_err(|error| locate(&error))?;
         let driver = DriverSettings { tls_clients: clients.list, ..args.driver_settings() };
@@ -92,6 +92,7 @@ pub fn locate_in_list(error: ListError) -> Failure {
     match error {
         ListError::Group(error) => locate_in_group(&error),
         ListError::Tls(problem) => Failure::usage(problem),
+        ListError::Own(_) => Failure::usage(format!("--upstream: {error}")),
     }
 }
 

@@ -19,7 +19,7 @@ use super::assembly::{locate, locate_in_cache, locate_in_list};
 use super::secrets::Secrets;
 use super::secured::Clients;
 use super::upstreams::Upstreams;
-use crate::admin::Token;
+use crate::admin::{ReloadStatus, Token};
 use crate::configuration::changed;
 use crate::failure::Failure;
 use crate::serving::Reloading as Certificate;
@@ -71,6 +71,8 @@ pub struct Reloading {
     pub cache: Option<Arc<Cache>>,
     pub files: Files,
     pub log: Option<Arc<Log>>,
+    /// How this ended.
+    pub status: ReloadStatus,
 }
 
 /// What is read again from the files that were named at the start.
@@ -83,42 +85,69 @@ pub struct Files {
 }
 
 impl Files {
-    /// Each by itself: what cannot be used stays as it was, and is told.
-    fn reload(&self) {
-        self.certificate.iter().for_each(Certificate::reload);
+    /// Each by itself: what cannot be used stays as it was, and is logged. Returns whether all could be used.
+    fn reload(&self) -> bool {
+        let is_certificate_good = self.certificate.as_ref().is_none_or(Certificate::reload);
         let upstreams = &self.args.upstreams;
-        match self.clients.reload(upstreams) {
+        let are_clients_good = match self.clients.reload(upstreams) {
             Ok(()) if upstreams.has_tls_files() => {
-                eprintln!("breme proxy: certificates for upstreams were read again");
+                eprintln!("breme proxy: reloaded the certificates for upstreams");
+                true
             }
-            Ok(()) => {}
+            Ok(()) => true,
             Err(failure) => {
-                eprintln!("breme proxy: {}; toward upstreams the old certificates stay", failure.message);
+                eprintln!("breme proxy: {}; keeping the old certificates for upstreams", failure.message);
+                false
             }
-        }
+        };
         let token = self.args.admin_token_file.as_deref();
-        match token.map_or(Ok(false), |path| self.token.reload("--admin-token-file", path)) {
-            Ok(true) => eprintln!("breme proxy: new token for the admin address"),
-            Ok(false) => {}
-            Err(problem) => eprintln!("breme proxy: {problem}; the old token stays"),
-        }
+        let is_token_good = match token.map_or(Ok(false), |path| self.token.reload("--admin-token-file", path)) {
+            Ok(true) => {
+                eprintln!("breme proxy: reloaded the admin token");
+                true
+            }
+            Ok(false) => true,
+            Err(problem) => {
+                eprintln!("breme proxy: {problem}; keeping the old token");
+                false
+            }
+        };
+        is_certificate_good && are_clients_good && is_token_good
     }
 }
 
 impl Reloading {
-    /// Reads everything again, and tells what became of it.
+    /// Reads everything again, and logs the result.
     pub fn reload(&mut self) {
         self.log.iter().for_each(|log| log.reopen());
-        self.files.reload();
-        if self.config.is_none() {
-            return;
-        }
-        match self.adopt() {
-            Ok(report) => eprintln!("breme proxy: {report}"),
-            Err(failure) => eprintln!("breme proxy: {}\nthe old settings stay", failure.message),
-        }
+        let are_files_good = self.files.reload();
+        let reloaded =
+            if self.config.is_some() { self.adopt().map(Some) } else { self.renew_error_pages().map(|()| None) };
+        let are_settings_good = match reloaded {
+            Ok(report) => {
+                report.iter().for_each(|report| eprintln!("breme proxy: {report}"));
+                true
+            }
+            Err(failure) => {
+                eprintln!("breme proxy: {}\nkeeping the old settings", failure.message);
+                false
+            }
+        };
+        self.status.record(are_files_good && are_settings_good);
     }
 
+    /// Without a file the flags are what they were, but the pages that they name may be others.
+    fn renew_error_pages(&self) -> Result<(), Failure> {
+        if self.files.args.error_pages.is_none() {
+            return Ok(());
+        }
+        let settings = self.files.args.settings(&self.secrets)?;
+        self.proxy.renew(settings, self.cache.clone()).map_err(|error| locate(&error))?;
+        self.tell_shards();
+        Ok(())
+    }
+
+    /// Puts into force what the command line and the file say now.
     fn adopt(&mut self) -> Result<String, Failure> {
         let (matches, args) = in_force(self.config.as_deref())?;
         let command = command();
@@ -132,10 +161,10 @@ impl Reloading {
         let late = differing(&self.started, &is_late);
         if args.forward != self.upstreams.is_none() {
             return Err(Failure::usage(
-                "a forward proxy does not become a reverse one while it works, nor the other way round; restart it",
+                "a forward proxy cannot become a reverse proxy while it runs, nor the other way round; restart it",
             ));
         }
-        let mut settings = args.settings(&self.secrets);
+        let mut settings = args.settings(&self.secrets)?;
         settings.limits.head_bytes_max = self.head_bytes_max;
         self.proxy.check(&settings).map_err(|error| locate(&error))?;
         cache_settings.iter().try_for_each(Cache::check).map_err(|error| locate_in_cache(&error))?;
@@ -171,11 +200,11 @@ fn is_at_start_only(key: &str) -> bool {
 
 fn report(live: &[&str], late: &[&str]) -> String {
     let mut report = match live {
-        [] => "the configuration was read again: nothing has changed".to_owned(),
-        live => format!("the configuration was read again: in force now: {}", live.join(", ")),
+        [] => "reloaded the configuration: nothing has changed".to_owned(),
+        live => format!("reloaded the configuration: now in force: {}", live.join(", ")),
     };
     if !late.is_empty() {
-        report += &format!("; only after a restart: {}", late.join(", "));
+        report += &format!("; needs a restart: {}", late.join(", "));
     }
     report
 }
@@ -205,11 +234,8 @@ mod tests {
 
     #[test]
     fn what_was_read_is_told() {
-        assert_eq!(report(&[], &[]), "the configuration was read again: nothing has changed");
+        assert_eq!(report(&[], &[]), "reloaded the configuration: nothing has changed");
         let both = report(&["upstream", "retries"], &["listen"]);
-        assert_eq!(
-            both,
-            "the configuration was read again: in force now: upstream, retries; only after a restart: listen"
-        );
+        assert_eq!(both, "reloaded the configuration: now in force: upstream, retries; needs a restart: listen");
     }
 }

@@ -8,6 +8,7 @@ use breme_proxy::TlsNames;
 
 use super::arguments::UpstreamFlags;
 use super::upstream::Upstream;
+use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{ClientFiles, ClientFlags, IdentityFiles, client};
 
@@ -19,6 +20,8 @@ const CLIENTS_MAX: usize = 4096;
 pub struct Clients {
     pub list: TlsClients,
     pub names: TlsNames,
+    /// Of the certificate that upstreams are shown.
+    pub expiry: CertificateExpiry,
     state: Arc<Mutex<State>>,
 }
 
@@ -33,8 +36,13 @@ impl Clients {
     /// None yet. The files are read in any case, so that a wrong one is found.
     pub fn of(flags: &UpstreamFlags) -> Result<Self, Failure> {
         let clients = Self::default();
-        clients.lock().files = client_flags(flags).read()?;
+        clients.take(client_flags(flags).read()?);
         Ok(clients)
+    }
+
+    fn take(&self, files: ClientFiles) {
+        files.identity().into_iter().for_each(|identity| self.expiry.set(identity));
+        self.lock().files = files;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -45,14 +53,15 @@ impl Clients {
     /// used, all stays as it was.
     pub fn reload(&self, flags: &UpstreamFlags) -> Result<(), Failure> {
         let files = client_flags(flags).read()?;
-        let mut state = self.lock();
+        let state = self.lock();
         if !state.hosts.is_empty() {
             let options = files.options();
             let renew = |(host, id): &(String, TlsClientId)| Ok((*id, client(host, &options)?));
             let renewed: Vec<_> = state.hosts.iter().map(renew).collect::<Result<_, Failure>>()?;
             renewed.into_iter().for_each(|(id, client)| self.list.replace(id, client));
         }
-        state.files = files;
+        drop(state);
+        self.take(files);
         Ok(())
     }
 
@@ -70,7 +79,7 @@ impl Clients {
             let name = upstream.name();
             if self.names.count() >= CLIENTS_MAX {
                 return Err(format!(
-                    "https://{name} is one https upstream too many since the start; it needs a restart"
+                    "https://{name}: {CLIENTS_MAX} https upstreams have been used since the start, which is the limit; restart the proxy"
                 ));
             }
             let client = client(&upstream.host, &options).map_err(|failure| failure.message)?;

@@ -64,32 +64,32 @@ impl FromStr for Upstream {
 
 fn weight(value: &str) -> Result<u32, String> {
     let weight = value.parse().ok().filter(|weight| *weight > 0);
-    weight.ok_or_else(|| format!("{value:?} is no weight; write a whole number from 1, as in ,weight=2"))
+    weight.ok_or_else(|| format!("{value:?} is not a weight; write a whole number from 1, as in ,weight=2"))
 }
 
 fn unknown_option(name: &str) -> String {
     match nearest(name, OPTIONS) {
         Some(near) if near != name => format!("an upstream has no option {name:?}; did you mean `{near}`?"),
-        _ => format!("an upstream has no option {name:?}; behind the URL may stand ,weight=N and ,route=NAME"),
+        _ => format!("an upstream has no option {name:?}; the options after the URL are ,weight=N and ,route=NAME"),
     }
 }
 
 fn of_url(url: &str) -> Result<Upstream, String> {
-    let fault = |why: &str| format!("{url:?} is no upstream: {why}; write http://HOST:PORT or https://HOST:PORT");
+    let fault = |why: &str| format!("{url:?} is not an upstream: {why}; write http://HOST:PORT or https://HOST:PORT");
     let (scheme, rest) = url.split_once("://").ok_or_else(|| fault("the scheme is missing"))?;
     let is_tls = match scheme.to_ascii_lowercase().as_str() {
         "http" => false,
         "https" => true,
-        _ => return Err(fault("only http and https are spoken")),
+        _ => return Err(fault("the scheme must be http or https")),
     };
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     if !path.is_empty() {
-        return Err(fault("a path cannot stand here, since requests keep their own"));
+        return Err(fault("it must not have a path, since requests keep their own"));
     }
     if authority.contains(['@', '?', '#']) {
-        return Err(fault("a host and a port may stand here, nothing else"));
+        return Err(fault("it may have a host and a port only"));
     }
-    let (host, port) = host_and_port(authority).ok_or_else(|| fault("the host or the port is not right"))?;
+    let (host, port) = host_and_port(authority).ok_or_else(|| fault("the host or the port is invalid"))?;
     let port = port.unwrap_or(if is_tls { 443 } else { 80 });
     Ok(Upstream { is_tls, host, port, weight: 1, route: None })
 }
@@ -142,14 +142,14 @@ mod tests {
     fn faults_say_what_would_be_right() {
         for (text, part) in [
             ("127.0.0.1:8080", "the scheme is missing"),
-            ("ftp://a", "only http and https"),
+            ("ftp://a", "must be http or https"),
             ("http://a/wiki", "requests keep their own"),
             ("http://a:b", "http://HOST:PORT"),
             ("http://a:0", "http://HOST:PORT"),
             ("http://:80", "http://HOST:PORT"),
             ("http://[::1", "http://HOST:PORT"),
             ("http://[x]:1", "http://HOST:PORT"),
-            ("http://u@a", "nothing else"),
+            ("http://u@a", "a host and a port only"),
             ("http://a b", "http://HOST:PORT"),
             ("http://a,weight=0", "from 1"),
             ("http://a,weight=x", "from 1"),

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use breme_balance::{Group, GroupError, GroupSettings, Replaced, UpstreamSettings, UpstreamState};
@@ -33,6 +33,8 @@ struct Shared {
     group: Arc<Group>,
     clock: Clock,
     clients: Clients,
+    /// Where the proxy listens, once it does.
+    listening: OnceLock<Vec<SocketAddr>>,
     state: Mutex<State>,
     called: Condvar,
 }
@@ -55,6 +57,8 @@ pub enum ListError {
     Group(GroupError),
     /// TLS cannot be spoken with one of them.
     Tls(String),
+    /// This one is the proxy itself: requests would go in a circle.
+    Own(String),
 }
 
 impl std::fmt::Display for ListError {
@@ -62,6 +66,7 @@ impl std::fmt::Display for ListError {
         match self {
             Self::Group(error) => error.fmt(formatter),
             Self::Tls(problem) => formatter.write_str(problem),
+            Self::Own(name) => write!(formatter, "{name} is this proxy itself; name the server behind it"),
         }
     }
 }
@@ -86,14 +91,21 @@ impl Upstreams {
         for (host, found) in look_up_all(&list) {
             match found {
                 Ok(addresses) => drop(known.insert(host, addresses)),
-                Err(error) => eprintln!("breme proxy: warning: the upstream {host} cannot be asked yet: {error}"),
+                Err(error) => eprintln!("breme proxy: warning: cannot use the upstream {host} yet: {error}"),
             }
         }
         let members = list.iter().map(|upstream| member(upstream, &known)).collect();
         let group = Arc::new(Group::new(settings, members)?);
         let state = State { list, known, interval, is_stale: false, is_over: false };
         Ok(Self {
-            shared: Arc::new(Shared { group, clock, clients, state: Mutex::new(state), called: Condvar::new() }),
+            shared: Arc::new(Shared {
+                group,
+                clock,
+                clients,
+                listening: OnceLock::new(),
+                state: Mutex::new(state),
+                called: Condvar::new(),
+            }),
         })
     }
 
@@ -115,15 +127,13 @@ impl Upstreams {
         self.shared.tell_changes();
     }
 
-    /// An upstream that is the proxy itself: its requests would go in a circle.
-    pub fn own(&self, listening: &[SocketAddr]) -> Option<String> {
-        let is_own = |address: &SocketAddr| {
-            let is_here = |ip: IpAddr| ip == address.ip() || (ip.is_unspecified() && address.ip().is_loopback());
-            listening.iter().any(|own| own.port() == address.port() && is_here(own.ip()))
-        };
+    /// Refuses upstreams that are the proxy itself, which listens here: those in the list, and in every later one.
+    pub fn refuse_own(&self, listening: Vec<SocketAddr>) -> Result<(), ListError> {
         let states = self.states();
-        let own = states.iter().find(|state| !state.addresses.is_empty() && state.addresses.iter().all(is_own));
-        own.map(|state| state.name.to_string())
+        let named = states.iter().map(|state| (&*state.name, &*state.addresses));
+        let own = find_own(named, &listening);
+        let _ = self.shared.listening.set(listening); // where it listens does not change
+        own.map_or(Ok(()), |name| Err(ListError::Own(name)))
     }
 
     pub fn states(&self) -> Vec<UpstreamState> {
@@ -146,13 +156,17 @@ impl Upstreams {
         list: Vec<Upstream>,
         rules: Option<(GroupSettings, Duration)>,
     ) -> Result<Replaced, ListError> {
-        let Shared { group, clock, clients, called, .. } = &*self.shared;
+        let Shared { group, clock, clients, listening, called, .. } = &*self.shared;
         // Before anybody may choose them.
         clients.prepare(&list).map_err(ListError::Tls)?;
         let found = self.look_up_new(&list);
         let mut state = self.shared.lock();
         let known: HashMap<_, _> = state.known.clone().into_iter().chain(found).collect();
-        let members = list.iter().map(|upstream| member(upstream, &known)).collect();
+        let members: Vec<_> = list.iter().map(|upstream| member(upstream, &known)).collect();
+        let named = members.iter().map(|member| (&*member.name, &*member.addresses));
+        if let Some(name) = find_own(named, listening.get().map_or(&[], Vec::as_slice)) {
+            return Err(ListError::Own(name));
+        }
         let replaced = match rules {
             None => group.replace(clock.now(), members)?,
             Some((settings, interval)) => {
@@ -245,6 +259,19 @@ fn member(upstream: &Upstream, known: &HashMap<String, Vec<IpAddr>>) -> Upstream
     UpstreamSettings { name: upstream.name(), tls: is_tls, addresses, weight, route }
 }
 
+/// The name of an upstream all of whose addresses are among those where the proxy listens.
+fn find_own<'a>(
+    mut named: impl Iterator<Item = (&'a str, &'a [SocketAddr])>,
+    listening: &[SocketAddr],
+) -> Option<String> {
+    let is_own = |address: &SocketAddr| {
+        let is_here = |ip: IpAddr| ip == address.ip() || (ip.is_unspecified() && address.ip().is_loopback());
+        listening.iter().any(|own| own.port() == address.port() && is_here(own.ip()))
+    };
+    let own = named.find(|(_, addresses)| !addresses.is_empty() && addresses.iter().all(is_own));
+    own.map(|(name, _)| name.to_owned())
+}
+
 fn with_port(addresses: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     addresses.iter().map(|&address| SocketAddr::new(address, port)).collect()
 }
@@ -315,10 +342,23 @@ mod tests {
 
     #[test]
     fn a_circle_is_seen() {
-        let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81"]);
-        let own = |address: &str| upstreams.own(&[address.parse().unwrap()]);
-        assert_eq!([own("127.0.0.1:81"), own("0.0.0.0:80")].map(Option::unwrap), ["127.0.0.1:81", "127.0.0.1:80"]);
+        let own = |address: &str| {
+            let upstreams = upstreams(&["http://127.0.0.1:80", "http://127.0.0.1:81"]);
+            upstreams.refuse_own(vec![address.parse().unwrap()]).err()
+        };
+        let named = |name: &str| Some(ListError::Own(name.to_owned()));
+        assert_eq!([own("127.0.0.1:81"), own("0.0.0.0:80")], [named("127.0.0.1:81"), named("127.0.0.1:80")]);
         assert_eq!([own("127.0.0.1:82"), own("127.0.0.2:81")], [None, None]);
+    }
+
+    #[test]
+    fn a_later_list_may_not_name_the_proxy_either() {
+        let upstreams = upstreams(&["http://127.0.0.1:80"]);
+        upstreams.refuse_own(vec!["127.0.0.1:81".parse().unwrap()]).unwrap();
+        let circle = list(&["http://127.0.0.1:82", "http://127.0.0.1:81"]);
+        assert_eq!(upstreams.replace(circle, None), Err(ListError::Own("127.0.0.1:81".to_owned())));
+        assert_eq!(standings(&upstreams).len(), 1, "the old list stays");
+        assert!(upstreams.replace(list(&["http://127.0.0.1:82"]), None).is_ok());
     }
 
     #[test]

@@ -15,17 +15,17 @@ use crate::load::units;
 /// Where and on what a server runs.
 #[derive(Debug, clap::Args)]
 pub struct ListenFlags {
-    /// Where to tell those who run it how it does: /metrics (OpenMetrics), /health, /ready; port 0 takes any that is
-    /// free
+    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
+    /// [default: none]
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
 
-    /// Architecture: uring (io_uring: each thread serves many connections by completion), events (by readiness: epoll,
-    /// kqueue), threads (each serves one), or auto: uring where the kernel offers it, else events
+    /// I/O driver: uring (io_uring), events (epoll or kqueue), threads (one connection per thread), or auto (uring
+    /// where the kernel offers it, else events)
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub driver: DriverChoice,
 
-    /// Processors to run on, one thread after another: 0,2-3
+    /// Processors to run on, assigned to the threads in turn, as in 0,2-3 [default: all]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<CpuList>,
 }
@@ -33,15 +33,15 @@ pub struct ListenFlags {
 /// Whose certificate is shown.
 #[derive(Debug, clap::Args)]
 pub struct TlsFlags {
-    /// Speak TLS with the certificates of this PEM file, the own one first; SIGHUP reads it again
+    /// Serve TLS with the certificate chain in this PEM file, leaf certificate first; reloaded on SIGHUP
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub tls_cert: Option<PathBuf>,
 
-    /// The certificate's key, PEM and not encrypted [default: it stands in the file of the certificate]
+    /// Private key of --tls-cert, PEM and unencrypted [default: read from the --tls-cert file]
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
     pub tls_key: Option<PathBuf>,
 
-    /// Speak TLS with a new self-signed certificate, for a laboratory; its fingerprint is told
+    /// Serve TLS with a new self-signed certificate and print its fingerprint; for laboratories
     #[arg(long, conflicts_with = "tls_cert", help_heading = "TLS")]
     pub tls_self_signed: bool,
 }
@@ -49,60 +49,62 @@ pub struct TlsFlags {
 /// What clients may ask of their connections.
 #[derive(Debug, clap::Args)]
 pub struct ConnectionFlags {
-    /// How long a handshake of TLS may take
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
+    /// Time limit for a TLS handshake
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
     handshake_timeout: Duration,
 
-    /// Connections of one thread (uring, events) [default: 16384, or what the limit of file descriptors allows]
+    /// Connections per thread with the drivers uring and events [default: 16384, or what the file descriptor limit
+    /// allows]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
     max_connections: Option<usize>,
 
-    /// Bytes of a request's head
-    #[arg(long, value_name = "N", default_value = "16384", value_parser = at_least_one, help_heading = "Limits")]
+    /// Size limit of a request's head (request line and headers), in bytes; larger ones get 431
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "16384", value_parser = at_least_one, help_heading = "Limits")]
     max_head: usize,
 
-    /// Bytes of a request's target
-    #[arg(long, value_name = "N", default_value = "8192", value_parser = at_least_one, help_heading = "Limits")]
+    /// Length limit of a request's target (path and query), in bytes; longer ones get 414
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "8192", value_parser = at_least_one, help_heading = "Limits")]
     max_target: usize,
 
-    /// Fields of a request
-    #[arg(long, value_name = "N", default_value = "100", value_parser = field_count, help_heading = "Limits")]
+    /// Headers per request; more get 431
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "100", value_parser = field_count, help_heading = "Limits")]
     max_fields: usize,
 
-    /// Requests of one connection [default: any number]
-    #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Limits")]
+    /// Requests per connection; then it is closed [default: unlimited]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = units::count, help_heading = "Limits")]
     max_requests: Option<u64>,
 
-    /// Pipelined requests that are answered in one go
-    #[arg(long, value_name = "N", default_value = "256", value_parser = at_least_one, help_heading = "Limits")]
+    /// Pipelined requests handled before other connections get their turn
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "256", value_parser = at_least_one, help_heading = "Limits")]
     max_pipeline: usize,
 
-    /// From the first to the last byte of a head
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
+    /// Time limit for receiving a request's head, from its first byte; past it 408
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = "Limits")]
     head_timeout: Duration,
 
-    /// Longest silence inside a request's content
-    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = units::duration, help_heading = "Limits")]
+    /// Longest pause while receiving a request body; past it 408
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "20s", value_parser = units::duration, help_heading = "Limits")]
     body_timeout: Duration,
 
-    /// How long a connection may stay without a request; with threads 200ms at most while others wait for one
+    /// Time after which an idle client connection is closed; with --driver threads 200ms while other clients wait for
+    /// a thread
     #[arg(long, value_name = "TIME", default_value = "75s", value_parser = units::duration, help_heading = "Limits")]
     idle_timeout: Duration,
 
-    /// How long a peer may read nothing of its answer
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = "Limits")]
+    /// Time without progress after which a connection is closed whose peer does not read what it is sent
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "60s", value_parser = units::duration, help_heading = "Limits")]
     send_timeout: Duration,
 
-    /// Bytes per second that a request's content must come with; 0 = any
-    #[arg(long, value_name = "N", default_value = "250", value_parser = units::count, help_heading = "Limits")]
+    /// Minimum rate of request bodies, in bytes per second; slower ones get 408; 0 = none
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "250", value_parser = units::count, help_heading = "Limits")]
     min_rate: u64,
 
-    /// After SIGTERM: how long what was begun may take
+    /// Time limit for open requests after SIGTERM; then they are aborted
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Limits")]
     drain_timeout: Duration,
 
-    /// After SIGTERM: how long idle connections stay open for a request that may be on its way
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = units::duration, help_heading = "Limits")]
+    /// Time that idle connections stay open after SIGTERM, for requests already on their way
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "100ms", value_parser = units::duration, help_heading = "Limits")]
     pub drain_linger: Duration,
 }
 
@@ -182,6 +184,12 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+/// A whole number that a setting can hold.
+pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let max = u64::MAX >> (u64::BITS as usize - 8 * size_of::<T>());
+    T::try_from(units::count(text)?).map_err(|_| format!("{text} is too large; the maximum is {max}"))
+}
+
 fn field_count(text: &str) -> Result<usize, String> {
     let count = at_least_one(text)?;
     if count <= FieldStorage::CAPACITY {
@@ -199,7 +207,7 @@ struct CpuList(Vec<usize>);
 const CPU_NUMBER_MAX: usize = 8191;
 
 fn cpu_list(text: &str) -> Result<CpuList, String> {
-    let fault = || format!("{text:?} is no list of processors; write numbers and ranges, such as 0,2-3");
+    let fault = || format!("{text:?} is not a list of processors; write numbers and ranges, such as 0,2-3");
     let number = |text: &str| text.parse::<usize>().ok().filter(|&cpu| cpu <= CPU_NUMBER_MAX).ok_or_else(fault);
     let mut cpus = Vec::new();
     for part in text.split(',') {

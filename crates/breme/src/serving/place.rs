@@ -1,6 +1,6 @@
 //! Where a server listens.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use crate::failure::Failure;
 
@@ -22,7 +22,7 @@ impl Place {
         for text in texts {
             let place = Self::of(text, has_tls)?;
             if place.address.port() != 0 && places.iter().any(|other| other.address == place.address) {
-                let message = format!("--listen {text}: {} is named twice; name it once", place.address);
+                let message = format!("--listen {text}: {} is listed twice; list it once", place.address);
                 return Err(Failure::usage(message));
             }
             places.push(place);
@@ -42,21 +42,51 @@ impl Place {
                 )));
             }
             Some((scheme, _)) => {
-                return Err(Failure::usage(format!(
-                    "--listen {text}: {scheme} is not served here; write http or https"
-                )));
+                return Err(Failure::usage(format!("--listen {text}: unknown scheme {scheme}; write http or https")));
             }
         };
         Ok(Self { address: resolve("--listen", address)?, is_secured })
     }
 }
 
-/// An address of this machine, as a flag has it.
+/// An address of this machine, as a flag has it; `:8080` is that port at every IPv4 address.
 pub fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let text = text.trim_end_matches('/');
-    let fault = |why: String| {
-        Failure::usage(format!("{flag} {text}: {why}; write an address and a port, such as 127.0.0.1:8080 or [::1]:0"))
+    let fault = |why: &str| {
+        let examples = "127.0.0.1:8080, [::1]:8080, or :8080 for all IPv4 addresses";
+        Failure::usage(format!("{flag} {text}: {why}; write an address and a port, such as {examples}"))
     };
-    let mut found = text.to_socket_addrs().map_err(|error| fault(error.to_string()))?;
-    found.next().ok_or_else(|| fault("this name has no address".to_owned()))
+    let Some((host, port)) = text.rsplit_once(':') else { return Err(fault("the port is missing")) };
+    let Ok(port) = port.parse::<u16>() else { return Err(fault("the port is not a number from 0 to 65535")) };
+    if host.is_empty() {
+        return Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+    }
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(fault("an IPv6 address must be in brackets"));
+    }
+    let mut found = text.to_socket_addrs().map_err(|error| fault(&format!("cannot find the host: {error}")))?;
+    found.next().ok_or_else(|| fault("the host has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_needs_a_port_and_a_port_no_host() {
+        let address = |text: &str| resolve("--listen", text).map(|address| address.to_string());
+        assert_eq!(address(":8080").unwrap(), "0.0.0.0:8080");
+        assert_eq!(address("127.0.0.1:0/").unwrap(), "127.0.0.1:0");
+        assert_eq!(address("[::1]:80").unwrap(), "[::1]:80");
+        for (text, problem) in [
+            ("8080", "--listen 8080: the port is missing; write "),
+            ("localhost:http", "--listen localhost:http: the port is not a number from 0 to 65535; write "),
+            ("127.0.0.1:65536", "--listen 127.0.0.1:65536: the port is not a number from 0 to 65535; write "),
+            ("::1:8080", "--listen ::1:8080: an IPv6 address must be in brackets; write "),
+            ("nowhere.invalid:80", "--listen nowhere.invalid:80: cannot find the host: "),
+        ] {
+            let message = address(text).unwrap_err().message;
+            assert!(message.starts_with(problem) && message.contains("such as 127.0.0.1:8080"), "{message}");
+        }
+    }
 }

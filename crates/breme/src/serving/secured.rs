@@ -5,17 +5,19 @@ use std::path::PathBuf;
 use breme_driver::{Identity, ServerTls};
 
 use super::{Place, TlsFlags};
+use crate::admin::CertificateExpiry;
 use crate::failure::Failure;
 use crate::tls::{IdentityFiles, PROTOCOLS, fingerprint};
 
-/// What a client hears that speaks HTTP without TLS.
-const PLAINTEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 58\r\n\
-    Connection: close\r\n\r\nThis port speaks TLS only: ask for https:// and not http:\n";
+/// The response to a client that speaks HTTP without TLS.
+const PLAINTEXT_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 52\r\n\
+    Connection: close\r\n\r\nThis port speaks TLS only: use https:// in the URL.\n";
 
 /// How TLS is spoken, and the files that it came from, if they can be read again.
 #[derive(Debug)]
 pub struct Tls {
     pub server: ServerTls,
+    pub expiry: CertificateExpiry,
     pub reloading: Option<Reloading>,
 }
 
@@ -24,21 +26,27 @@ pub struct Tls {
 pub struct Reloading {
     role: &'static str,
     tls: ServerTls,
+    expiry: CertificateExpiry,
     certificate: PathBuf,
     key: Option<PathBuf>,
 }
 
 impl Reloading {
-    /// Reads the files again. Connections that there are go on.
-    pub fn reload(&self) {
+    /// Reads the files again, for new connections. Returns whether they can be used; if not, the old ones stay.
+    pub fn reload(&self) -> bool {
         let role = self.role;
         let files = files(&self.certificate, self.key.as_ref());
         match files.identity_with_warning(role) {
             Ok(identity) => {
                 self.tls.replace(&identity);
-                eprintln!("breme {role}: new certificate, SHA-256 {}", fingerprint(identity.certificate()));
+                self.expiry.set(&identity);
+                eprintln!("breme {role}: reloaded the certificate, SHA-256 {}", fingerprint(identity.certificate()));
+                true
             }
-            Err(problem) => eprintln!("breme {role}: {problem}; the old certificate stays"),
+            Err(problem) => {
+                eprintln!("breme {role}: {problem}; keeping the old certificate");
+                false
+            }
         }
     }
 }
@@ -49,15 +57,19 @@ impl Tls {
         if flags.tls_self_signed {
             let identity = self_signed(places)?;
             eprintln!("breme {role}: self-signed certificate, SHA-256 {}", fingerprint(identity.certificate()));
-            return Ok(Some(Self { server: server(&identity)?, reloading: None }));
+            let expiry = CertificateExpiry::default();
+            expiry.set(&identity);
+            return Ok(Some(Self { server: server(&identity)?, expiry, reloading: None }));
         }
         let Some(certificate) = &flags.tls_cert else { return Ok(None) };
         let files = files(certificate, flags.tls_key.as_ref());
         let identity = files.identity_with_warning(role).map_err(Failure::usage)?;
         let tls = server(&identity)?;
         let (certificate, key) = (certificate.clone(), flags.tls_key.clone());
-        let reloading = Reloading { role, tls: tls.clone(), certificate, key };
-        Ok(Some(Self { server: tls, reloading: Some(reloading) }))
+        let expiry = CertificateExpiry::default();
+        expiry.set(&identity);
+        let reloading = Reloading { role, tls: tls.clone(), expiry: expiry.clone(), certificate, key };
+        Ok(Some(Self { server: tls, expiry, reloading: Some(reloading) }))
     }
 }
 
@@ -85,7 +97,7 @@ fn self_signed(places: &[Place]) -> Result<Identity, Failure> {
     names.extend(host_name());
     names.sort_unstable();
     names.dedup();
-    let fault = |problem: String| Failure::run(format!("--tls-self-signed: no certificate could be made: {problem}"));
+    let fault = |problem: String| Failure::run(format!("--tls-self-signed: cannot create a certificate: {problem}"));
     let made = rcgen::generate_simple_self_signed(names).map_err(|error| fault(error.to_string()))?;
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     Identity::from_pem(certificate.as_bytes(), key.as_bytes()).map_err(|error| fault(error.to_string()))

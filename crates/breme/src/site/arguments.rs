@@ -14,87 +14,103 @@ use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one
 /// Threads of `--driver threads` where nothing else is said: each serves one connection at a time.
 const POOL_DEFAULT: usize = 512;
 
-/// Serve a folder of files, fixed answers for a laboratory, or both.
+/// The end of the help.
+const EXAMPLES: &str = "Examples:
+  breme site ./public
+  breme site ./public --listen :8080 --tls-cert example.org.pem --admin 127.0.0.1:9090
+  breme site --lab --driver events --threads 1
+
+SIGHUP reloads the certificate (--tls-cert), SIGTERM shuts down gracefully.
+Exit status: 0 after a shutdown, 1 if the server cannot run, 2 for wrong flags.";
+
+/// Serve a folder of static files, generated responses for measurements, or both.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+// A proxy with its own defaults in front adds headers to what it forwards (Via, Forwarded, X-Forwarded-* …): a request
+// that it takes must not be too large here.
+#[command(mut_arg("max_fields", |arg| arg.default_value("128")), mut_arg("max_head", |arg| arg.default_value("20480")))]
 pub struct Args {
-    /// The folder whose files are served
+    /// Folder of the files to serve
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
 
-    /// Also give fixed answers for measuring: /bytes/N, /status/CODE, /delay/MS, /echo, /cookie, /counter; POST gets
-    /// its content back
+    /// Serve generated responses for measurements: /bytes/N, /status/CODE, /delay/MS, /echo, /cookie, /counter; POST
+    /// returns its body
     #[arg(long)]
     pub lab: bool,
 
-    /// Where to listen; repeatable; port 0 takes any that is free; with TLS, http://ADDR listens without it
+    /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port; with TLS, http://ADDR listens
+    /// without it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: Vec<String>,
 
     #[command(flatten)]
     pub serving: ListenFlags,
 
-    /// Threads [default: the processors for uring and events, 512 for threads]
+    /// Number of threads [default: one per processor for uring and events, 512 for threads]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<usize>,
 
-    /// HTTP version; 1.0 has no chunked coding and no connection that stays without being asked
+    /// HTTP version of responses; 1.0 has no chunked coding and closes connections unless the client asks to keep
+    /// them
     #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
     http: String,
 
-    /// List directories that have no index file
+    /// List folders that have no index file
     #[arg(long, help_heading = "Files")]
     listing: bool,
 
-    /// File that stands for its directory; repeatable, the first that is there
+    /// Name of the index file of a folder; repeatable, the first that exists is served
     #[arg(long, value_name = "NAME", default_value = "index.html", help_heading = "Files")]
     index: Vec<String>,
 
-    /// Cache-Control field of files and fixed answers
+    /// Cache-Control header of files and generated responses [default: none]
     #[arg(long, value_name = "VALUE", help_heading = "Files")]
     cache_control: Option<String>,
 
-    /// Follow symbolic links that stay inside DIR (those that lead out are always refused)
-    #[arg(long, help_heading = "Files")]
+    /// Follow symbolic links that stay inside DIR (those that lead out of it are never followed)
+    #[arg(long, hide_short_help = true, help_heading = "Files")]
     pub follow_symlinks: bool,
 
     /// Serve and list files whose names begin with a dot (/.well-known/ always is)
-    #[arg(long, help_heading = "Files")]
+    #[arg(long, hide_short_help = true, help_heading = "Files")]
     hidden: bool,
 
-    /// Do not look for compressed siblings (.br, .zst, .gz)
-    #[arg(long, help_heading = "Files")]
+    /// Do not serve precompressed files (.br, .zst, .gz) in place of the originals
+    #[arg(long, hide_short_help = true, help_heading = "Files")]
     no_precompressed: bool,
 
-    /// Bytes of files kept in memory, all threads together; 0 keeps none
-    #[arg(long, value_name = "N", default_value = "128M", value_parser = units::size, help_heading = "Files")]
+    /// Memory for file contents, in bytes, for all threads together; 0 disables it
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "128M", value_parser = units::size, help_heading = "Files")]
     cache_bytes: usize,
 
-    /// Names that are kept
-    #[arg(long, value_name = "N", default_value = "100k", value_parser = units::size, help_heading = "Files")]
+    /// Number of cached file names
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "100k", value_parser = units::size, help_heading = "Files")]
     cache_entries: usize,
 
-    /// Larger files are not read into memory but sent from where they are
-    #[arg(long, value_name = "N", default_value = "65536", value_parser = units::count, help_heading = "Files")]
+    /// Largest file that is cached in memory, in bytes; larger ones are sent from disk
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "65536", value_parser = units::count, help_heading = "Files")]
     cache_file_bytes: u64,
 
-    /// Large files that are kept open
-    #[arg(long, value_name = "N", default_value = "512", value_parser = units::size, help_heading = "Files")]
+    /// Number of large files kept open
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "512", value_parser = units::size, help_heading = "Files")]
     cache_open_files: usize,
 
-    /// How long a kept file is believed before it is looked at again
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Files")]
+    /// Time after which a cached file is checked for changes
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Files")]
     cache_trust: Duration,
 
-    /// Give each visitor a cookie and count its requests; /visitors tells the counts, /visitors/me a visitor's own
+    /// Give each visitor a cookie and count its requests; /visitors shows the counts, /visitors/me a visitor's own
     #[arg(long, help_heading = "Visitors")]
     pub visitors: bool,
 
-    /// Visitors that are remembered; past it the one who was not seen for the longest is forgotten
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = at_least_one, help_heading = "Visitors")]
+    /// Number of visitors remembered; the one not seen for the longest time is forgotten for a new one
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "1M", value_parser = at_least_one, help_heading = "Visitors")]
     pub visitors_max: usize,
 
-    /// Key of the cookies, so that they stay good after a restart; at least 16 bytes [default: a new one each time]
-    #[arg(long, value_name = "FILE", requires = "visitors", help_heading = "Visitors")]
+    /// File with the key that signs the cookies of --visitors, at least 16 bytes, so that they survive a restart
+    /// [default: a random key per start]
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "visitors", help_heading = "Visitors")]
     pub visitor_key_file: Option<PathBuf>,
 
     #[command(flatten)]
@@ -103,7 +119,7 @@ pub struct Args {
     #[command(flatten)]
     connections: ConnectionFlags,
 
-    /// Bytes of a request's content
+    /// Size limit of request bodies, in bytes; larger ones get 413
     #[arg(long, value_name = "N", default_value = "16777216", value_parser = units::count, help_heading = "Limits")]
     max_body: u64,
 }
@@ -112,7 +128,7 @@ impl Args {
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         if self.cache_file_bytes > self.cache_bytes as u64 && self.cache_bytes > 0 {
             return Err(Failure::usage(format!(
-                "--cache-file-bytes {} does not fit into --cache-bytes {}; make the first smaller or the second larger",
+                "--cache-file-bytes {} is larger than --cache-bytes {}; lower the first or raise the second",
                 self.cache_file_bytes, self.cache_bytes
             )));
         }
@@ -180,7 +196,8 @@ mod tests {
     fn defaults_are_those_of_the_crates() {
         let args = parse("site folder").unwrap();
         let settings = args.settings().unwrap();
-        let (limits, expected) = (settings.limits, Limits::default());
+        let expected = Limits { field_count_max: 128, head_bytes_max: 20 * 1024, ..Limits::default() };
+        let limits = settings.limits;
         assert_eq!(format!("{limits:?}"), format!("{expected:?}"));
         assert_eq!(settings.stopping_linger, Settings::default().stopping_linger);
         let driver = args.driver_settings();

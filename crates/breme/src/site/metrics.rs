@@ -1,4 +1,4 @@
-//! What a site tells at `/metrics` besides what every server does.
+//! The metrics of a site, beside those of every server.
 
 use std::fmt;
 
@@ -25,26 +25,26 @@ impl Collector for SiteMetrics {
                 [("status", format!("{}xx", kind.status_class)), ("version", version(kind.version).to_owned())];
             (labels, kind.count)
         });
-        families.counters("requests", "Requests that were answered completely, by status and version.", answers)?;
-        let help = "Requests that had begun to come when the answer before them was complete.";
+        families.counters("requests", "Completed responses, by status class and HTTP version.", answers)?;
+        let help = "Pipelined requests: begun before the previous response was complete.";
         families.counter("requests_pipelined", help, pipelined)?;
-        let help = "Requests that were answered as the same ones before, without being read anew.";
+        let help = "Requests handled by replay: byte-identical to an earlier one, and so not parsed again.";
         families.counter("requests_repeated", help, repeated)?;
         families.crowded_out(crowded_out)?;
         let refusals = refusals.iter().map(|(reason, count)| ([("reason", refusal_name(*reason))], *count));
-        families.counters("refusals", "Requests that were refused, by reason.", refusals)?;
+        families.counters("refusals", "Requests refused as malformed, too large or too slow, by reason.", refusals)?;
         if let Some(files) = files {
-            families.counter("file_cache_hits", "Names that were asked for and known.", files.hits)?;
-            families.counter("file_cache_misses", "Names for which the file system was read.", files.misses)?;
-            families.gauge("file_cache_names", "Names that are kept.", files.kept.names as u64)?;
-            families.gauge("file_cache_open_files", "Files that are kept open.", files.kept.open_files as u64)?;
-            let help = "Bytes of files that are kept in memory.";
+            families.counter("file_cache_hits", "File lookups answered from the cache.", files.hits)?;
+            families.counter("file_cache_misses", "File lookups that read the file system.", files.misses)?;
+            families.gauge("file_cache_names", "Cached file names.", files.kept.names as u64)?;
+            families.gauge("file_cache_open_files", "Cached open files.", files.kept.open_files as u64)?;
+            let help = "File contents cached in memory.";
             families.gauge_of(&Unit::Bytes, "file_cache", help, files.kept.bytes as u64)?;
         }
         if let Some(visitors) = visitors {
-            families.gauge("visitors", "Visitors who are remembered.", visitors.visitors)?;
-            families.counter("visits", "Requests of visitors.", visitors.requests)?;
-            families.counter("visitors_forgotten", "Visitors who are not remembered any more.", visitors.forgotten)?;
+            families.gauge("visitors", "Visitors remembered.", visitors.visitors)?;
+            families.counter("visits", "Requests by visitors.", visitors.requests)?;
+            families.counter("visitors_forgotten", "Visitors forgotten to make room.", visitors.forgotten)?;
         }
         Ok(())
     }

@@ -9,10 +9,21 @@ use crate::harness::{DRIVERS, PATIENCE, Signal, Site, connect, get, pages, run};
 
 const ADMIN: [&str; 2] = ["--admin", "127.0.0.1:0"];
 
+/// `/metrics`, to a client with this Accept.
+fn metrics_as(admin: SocketAddr, accept: &str) -> breme_conformance::Answer {
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nConnection: close\r\n\r\n");
+    let mut stream = connect(admin);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let answer = breme_conformance::read_answers(&bytes, |_| false).unwrap().remove(0);
+    assert_eq!((answer.status, answer.field("vary")), (200, Some("Accept")));
+    answer
+}
+
 /// The samples of `/metrics` by name and labels, after the form was checked (OpenMetrics 1.0).
 pub(crate) fn metrics(admin: SocketAddr) -> BTreeMap<String, f64> {
-    let answer = get(admin, "/metrics");
-    assert_eq!(answer.status, 200);
+    let answer = metrics_as(admin, "application/openmetrics-text");
     assert_eq!(answer.field("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
     let text = String::from_utf8(answer.content).unwrap();
     assert!(text.ends_with("\n# EOF\n"), "{text}");
@@ -38,6 +49,36 @@ pub(crate) fn metrics(admin: SocketAddr) -> BTreeMap<String, f64> {
     }
     assert!(units.iter().all(|(family, unit)| family.ends_with(&format!("_{unit}"))), "{units:?}");
     samples
+}
+
+/// The rules of the text format 0.0.4 that `promtool check metrics` checks: every family has its help and its type, in
+/// this order, before its samples, which have its name; counters end in `_total`, and nothing else does.
+pub(crate) fn check_prometheus_text(admin: SocketAddr) {
+    let answer = get(admin, "/metrics");
+    assert_eq!(answer.field("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let text = String::from_utf8(answer.content).unwrap();
+    let (mut help, mut family, mut kind) = ("", "", "");
+    let mut families = std::collections::BTreeSet::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", name, _] => help = name,
+            ["#", "TYPE", name, is] => {
+                assert!(name == help && families.insert(name), "{line} comes once, after its help");
+                assert!(["counter", "gauge", "histogram"].contains(&is), "{line}");
+                assert_eq!(is == "counter", name.ends_with("_total"), "{line}");
+                (family, kind) = (name, is);
+            }
+            ["#", ..] => panic!("{line} is not of this format"),
+            _ => {
+                let sample = line.split(['{', ' ']).next().unwrap();
+                let ending = sample.strip_prefix(family).unwrap_or_else(|| panic!("{line} is not of {family}"));
+                let endings: &[&str] = if kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+                assert!(endings.contains(&ending), "{line}");
+            }
+        }
+    }
+    assert!(families.contains("breme_build_info") && families.contains("process_cpu_seconds_total"), "{families:?}");
 }
 
 /// The same once no connection is open: a peer may see the end of its own, and the bytes before it, before the server
@@ -69,8 +110,10 @@ fn what_was_served_is_counted() {
             b"GET /page.html HTTP/1.1\r\nHost: a\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         site.exchange(pipelined);
 
+        check_prometheus_text(admin);
         let metrics = metrics_at_rest(admin);
         let expected = [
+            ("breme_config_last_reload_successful", 1.0),
             ("breme_requests_total{status=\"2xx\",version=\"1.1\"}", 4.0),
             ("breme_requests_total{status=\"2xx\",version=\"1.0\"}", 1.0),
             ("breme_requests_total{status=\"4xx\",version=\"1.1\"}", 2.0),

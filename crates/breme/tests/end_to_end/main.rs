@@ -35,6 +35,7 @@ mod proxy_faults;
 mod proxy_files;
 mod proxy_forward;
 mod proxy_loops;
+mod proxy_operation;
 mod proxy_poisoning;
 mod proxy_queue;
 mod proxy_tls;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use breme_conformance::{Answer, read_answers};
 
 use crate::admin::metrics;
-use crate::harness::{DRIVERS, PATIENCE, Signal, Site, breme, free_address, get, run, wait_until};
+use crate::harness::{DRIVERS, PATIENCE, Signal, Site, breme, get, run, wait_until};
 use crate::tls::Authority;
 
 /// Starts `breme proxy` on a free port.
@@ -76,8 +76,11 @@ fn it_relays_counts_and_writes_lines() {
         wait_until("a line is not counted", || metrics(proxy.admin.unwrap())[written] >= 3.0);
         let metrics = metrics(proxy.admin.unwrap());
         for (name, count) in [
-            ("breme_requests_total{status=\"2xx\"}", 2.0),
-            ("breme_requests_total{status=\"4xx\"}", 1.0),
+            ("breme_requests_total{status=\"2xx\",code=\"200\"}", 2.0),
+            ("breme_requests_total{status=\"4xx\",code=\"404\"}", 1.0),
+            ("breme_request_duration_seconds_count{outcome=\"relayed\"}", 3.0),
+            ("breme_request_duration_seconds_count{outcome=\"error\"}", 0.0),
+            ("breme_config_last_reload_successful", 1.0),
             ("breme_upstream_response_seconds_count", 3.0),
             ("breme_upstream_response_seconds_bucket{le=\"+Inf\"}", 3.0),
             (written, 3.0),
@@ -115,17 +118,6 @@ fn lines_of_json_on_standard_output() {
     let (second, millis) = time.split_once('.').unwrap();
     assert!(second.len() == "2026-11-21T22:44:23".len() && millis.len() == "123Z".len(), "{time}");
     assert!(line["duration_s"].as_f64().unwrap() >= line["upstream_s"].as_f64().unwrap(), "{line:#}");
-}
-
-#[test]
-fn an_upstream_that_is_not_there_is_named() {
-    for driver in DRIVERS.iter().copied() {
-        let nobody = free_address();
-        let proxy = start_proxy(&["--driver", driver, "--upstream", &format!("http://{nobody}")]);
-        let (status, content) = proxy.get("/");
-        let text = String::from_utf8(content).unwrap();
-        assert!(status == 502 && text.contains(&nobody.to_string()), "{driver}: {status} {text}");
-    }
 }
 
 #[test]
@@ -193,7 +185,7 @@ fn tls_on_both_sides() {
         let strict = start_proxy(&tls);
         let told = curl(&strict);
         assert!(
-            told.ends_with(" 502") && told.contains("localhost"),
+            told.ends_with(" 502") && told.contains("is signed by an authority that is not trusted"),
             "{driver}: an unknown authority is not believed: {told}"
         );
 
@@ -203,7 +195,7 @@ fn tls_on_both_sides() {
         let mut said = String::new();
         proxy.signal(Signal::HUP);
         proxy.stderr().read_line(&mut said).unwrap();
-        assert!(said.contains("new certificate"), "{driver}: {said}");
+        assert!(said.contains("reloaded the certificate"), "{driver}: {said}");
         let other_ca = other.file();
         let told = run("curl", &["-sS", "--cacert", &other_ca, "-w", " %{http_code}", &proxy.url("/bytes/3")]);
         assert_eq!(told, "012 200", "{driver}: the new one is shown, and upstream is believed as before");
@@ -312,7 +304,7 @@ fn the_examples_work() {
         let path = format!("{}/../../examples/proxies/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         let config = ["--config", &path];
         let (code, said, told) = proxy_says(&[&config[..], &["--check-config"]].concat());
-        assert_eq!((code, said.contains("this can work")), (Some(0), true), "{name}: {said}{told}");
+        assert_eq!((code, said.contains("the configuration is valid")), (Some(0), true), "{name}: {said}{told}");
 
         // Flags win over the file.
         let upstream = format!("--upstream={}", site.url(""));

@@ -69,6 +69,14 @@ fn nothing_is_changed_without_the_token() {
     let (_, told) = call(admin, "GET", "/upstreams", None, None);
     assert_eq!(told[0]["draining"], json!(false));
     assert_eq!(call(admin, "POST", &drain, Some(TOKEN), None).0, 200);
+    // A good one beside another: programs on the way may have judged that one.
+    let [good, bad] = [TOKEN, "0123456789abcdef0123456789abcdeg"].map(|token| format!("Authorization: Bearer {token}"));
+    for headers in [[&good, &bad], [&bad, &good]] {
+        let url = format!("http://{admin}{drain}");
+        let request =
+            ["-sS", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", "-H", headers[0], "-H", headers[1]];
+        assert_eq!(run("curl", &[&request[..], &[&url]].concat()), "400");
+    }
     let long = folder.path().join("long");
     fs::write(&long, "x".repeat(300_000)).unwrap();
     let long = format!("@{}", long.display());
@@ -104,12 +112,47 @@ fn upstreams_are_drained_and_exchanged_while_requests_go_on() {
         assert_eq!((status, told.as_array().unwrap().len()), (200, 1), "{driver}: {told}");
         assert_eq!(shares(&proxy, pair, 10), [10, 0], "{driver}: exchanged");
         assert_eq!(call(admin, "PUT", "/upstreams", Some(TOKEN), Some("[]")).0, 422);
+        let own = json!([urls[0], proxy.url("")]).to_string();
+        let (status, told) = call(admin, "PUT", "/upstreams", Some(TOKEN), Some(&own));
+        let problem = told["error"].as_str().unwrap_or_default();
+        assert!(status == 422 && problem.contains("is this proxy itself"), "{driver}: {status} {told}");
 
         let metrics = metrics(admin);
         let labels = format!("{{upstream=\"{first}\",scheme=\"http\"");
         assert_eq!(metrics[&format!("breme_upstream_up{labels}}}")], 1.0, "{driver}");
         let answered = metrics[&format!("breme_upstream_requests_total{labels},outcome=\"answered\"}}")];
         assert_eq!(answered, 20.0, "{driver}");
+    }
+}
+
+/// A drain must not cause an outage: while no other upstream is healthy, drained ones serve.
+#[test]
+fn a_drained_upstream_takes_over_when_the_others_are_down() {
+    let (_folder, token) = token_file();
+    for driver in DRIVERS.iter().copied() {
+        let addresses = [free_address(), free_address()];
+        let urls = addresses.map(|address| format!("http://{address}"));
+        let [_first, second] = addresses.map(Site::lab_at);
+        let both = ["--driver", driver, "--upstream", &urls[0], "--upstream", &urls[1], "--retries", "0"];
+        let times = ["--health-interval", "20ms", "--health-timeout", "60s", "--eject-after", "0"];
+        let health = [&["--health-path", "/bytes/1", "--health-fall", "1", "--health-rise", "1"], &times[..]].concat();
+        let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", &token];
+        let mut proxy = Site::start_role("proxy", &[&both[..], &health, &admin].concat(), Stdio::piped());
+        let mut told = proxy.stderr();
+        let deed = |name: SocketAddr, deed: &str| {
+            let path = format!("/upstreams/{name}/{deed}");
+            assert_eq!(call(proxy.admin.unwrap(), "POST", &path, Some(TOKEN), None).0, 200, "{driver}");
+        };
+        deed(addresses[0], "drain");
+        drop(second);
+        line_with(&mut told, "only drained upstreams are healthy");
+        assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: the drained one serves");
+        let _back = Site::lab_at(addresses[1]);
+        line_with(&mut told, "there is a healthy upstream again");
+        assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}");
+        deed(addresses[1], "drain");
+        line_with(&mut told, "no upstream can be used");
+        assert_eq!(proxy.get("/bytes/1").0, 503, "{driver}: all are drained");
     }
 }
 
@@ -138,7 +181,7 @@ fn a_new_upstream_may_speak_tls() {
         assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}: by the API");
         write(&url);
         proxy.signal(Signal::HUP);
-        line_with(&mut told, "in force now: upstream");
+        line_with(&mut told, "now in force: upstream");
         assert_eq!(proxy.get("/bytes/3"), (200, b"012".to_vec()), "{driver}: by the file");
         assert_eq!(metrics(proxy.admin.unwrap())["breme_upstream_errors_total{kind=\"502\"}"], 0.0, "{driver}");
     }
@@ -156,7 +199,7 @@ fn a_dead_upstream_is_left_out_and_told() {
         for _ in 0..20 {
             assert_eq!(proxy.get("/bytes/1").0, 200, "{driver}: another is asked");
         }
-        let line = line_with(&mut told, "is left out");
+        let line = line_with(&mut told, "is ejected for");
         let name = nobody.strip_prefix("http://").unwrap();
         assert!(line.contains(name), "{driver}: {line}");
         let metrics = metrics(proxy.admin.unwrap());
@@ -334,9 +377,9 @@ fn sighup_reads_the_file_again() {
         assert_eq!(status_on(&mut kept, LONG), 200);
         write(&sites[1], "max-body = 5\nresponse-timeout = \"7s\"\nthreads = 3\n");
         proxy.signal(Signal::HUP);
-        let line = line_with(&mut told, "read again");
+        let line = line_with(&mut told, "reloaded the configuration");
         assert!(
-            line.contains("in force now: upstream, response-timeout, max-body; only after a restart: threads"),
+            line.contains("now in force: upstream, response-timeout, max-body; needs a restart: threads"),
             "{line}"
         );
         assert_eq!(shares(&proxy, pair, 4), [0, 4], "{driver}");
@@ -347,14 +390,14 @@ fn sighup_reads_the_file_again() {
         }
 
         proxy.signal(Signal::HUP);
-        let line = line_with(&mut told, "read again");
-        assert!(line.contains("nothing has changed; only after a restart: threads"), "still to be done: {line}");
+        let line = line_with(&mut told, "reloaded the configuration");
+        assert!(line.contains("nothing has changed; needs a restart: threads"), "still to be done: {line}");
 
         fs::write(&path, "upstraem = 1\n").unwrap();
         proxy.signal(Signal::HUP);
         let line = line_with(&mut told, "did you mean");
         assert!(line.contains("line 1, column 1") && line.contains("`upstream`"), "{line}");
-        assert!(line_with(&mut told, "old settings stay").contains("stay"));
+        assert!(line_with(&mut told, "keeping the old settings").contains("keeping"));
         assert_eq!(shares(&proxy, pair, 4), [0, 4], "{driver}: the old list");
     }
 }
@@ -373,16 +416,15 @@ fn the_cache_and_the_pool_have_new_rules_at_once() {
     assert_eq!(bytes_max(), 64 << 20);
     write("cache-memory = \"32MiB\"\npool-idle = 3\ncache-follow = \"3s\"\ncache-key-field = \"x-tag\"\n");
     proxy.signal(Signal::HUP);
-    let line = line_with(&mut told, "read again");
-    for part in ["in force now: ", "pool-idle", "cache-memory", "cache-follow", "only after a restart: cache-key-field"]
-    {
+    let line = line_with(&mut told, "reloaded the configuration");
+    for part in ["now in force: ", "pool-idle", "cache-memory", "cache-follow", "needs a restart: cache-key-field"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(bytes_max(), 32 << 20);
     write("");
     proxy.signal(Signal::HUP);
-    let line = line_with(&mut told, "read again");
-    let late = line.split("only after a restart: ").nth(1).unwrap();
+    let line = line_with(&mut told, "reloaded the configuration");
+    let late = line.split("needs a restart: ").nth(1).unwrap();
     assert!(late.contains("cache-memory"), "whether there is a cache is decided at the start: {line}");
     assert_eq!(bytes_max(), 32 << 20);
 }
@@ -410,7 +452,7 @@ fn a_request_that_came_before_has_the_new_rules_too() {
         }
         fs::write(&path, upstream + "no-via = true\n").unwrap();
         proxy.signal(Signal::HUP);
-        line_with(&mut told, "in force now: no-via");
+        line_with(&mut told, "now in force: no-via");
         let begun = Instant::now();
         while says_via(&mut kept) {
             assert!(begun.elapsed() < PATIENCE, "{driver}: the old rule stays");

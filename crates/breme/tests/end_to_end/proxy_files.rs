@@ -50,21 +50,21 @@ fn certificates_for_upstreams_are_read_again() {
         assert_eq!(proxy.get("/fixed").0, 200, "{driver}");
 
         fs::write(&certificate, &identities[1]).unwrap();
-        reread(&proxy, "certificates for upstreams were read again");
+        reread(&proxy, "reloaded the certificates for upstreams");
         assert_eq!(proxy.get("/fixed").0, 400, "{driver}: the upstream does not know the new one");
 
         fs::write(&certificate, &identities[0]).unwrap();
         believe(&other);
-        reread(&proxy, "certificates for upstreams were read again");
+        reread(&proxy, "reloaded the certificates for upstreams");
         assert_eq!(proxy.get("/fixed").0, 502, "{driver}: the upstream is believed no more");
 
         believe(&authority);
-        reread(&proxy, "certificates for upstreams were read again");
+        reread(&proxy, "reloaded the certificates for upstreams");
         assert_eq!(proxy.get("/fixed").0, 200, "{driver}: all is as before");
 
         believe(&other);
         fs::write(&certificate, "nothing").unwrap();
-        let line = reread(&proxy, "the old certificates stay");
+        let line = reread(&proxy, "keeping the old certificates");
         assert!(line.contains(&format!("--upstream-cert {certificate}")), "{line}");
         assert_eq!(proxy.get("/fixed").0, 200, "{driver}: neither file counts");
     }
@@ -82,11 +82,11 @@ fn the_token_is_read_again() {
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [200, 401]);
     fs::write(&token, NEW_TOKEN).unwrap();
     proxy.signal(Signal::HUP);
-    line_with(&mut told, "new token");
+    line_with(&mut told, "reloaded the admin token");
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [401, 200]);
     fs::write(&token, "short").unwrap();
     proxy.signal(Signal::HUP);
-    let line = line_with(&mut told, "the old token stays");
+    let line = line_with(&mut told, "keeping the old token");
     assert!(line.contains(&format!("--admin-token-file {token}")), "{line}");
     assert_eq!([status(TOKEN).0, status(NEW_TOKEN).0], [401, 200]);
 }

@@ -205,7 +205,7 @@ fn the_server_counts_handshakes_and_says_so_at_its_end() {
     assert_eq!(site.wait().0.code(), Some(0));
     let mut all = String::new();
     told.read_to_string(&mut all).unwrap();
-    assert!(all.contains("56 handshakes of TLS, 54 of them resumed; 1 failed"), "{all}");
+    assert!(all.contains("56 TLS handshakes, 54 of them resumed; 1 failed"), "{all}");
 }
 
 #[test]
@@ -311,13 +311,13 @@ fn a_hang_up_signal_exchanges_the_certificate_and_harms_no_connection() {
         };
         let good = std::fs::read(&signed.key).unwrap();
         std::fs::write(&signed.key, "no key").unwrap();
-        hear("the old certificate stays");
+        hear("keeping the old certificate");
         std::fs::write(&signed.key, good).unwrap();
-        hear("new certificate");
+        hear("reloaded the certificate");
         let replaced = other.server();
         std::fs::copy(&replaced.certificate, &signed.certificate).unwrap();
         std::fs::copy(&replaced.key, &signed.key).unwrap();
-        hear("new certificate");
+        hear("reloaded the certificate");
         assert_eq!(curl(&other, &[&site.url("/bytes/2")]), "01");
         fails(&["--cacert", &authority.file(), &site.url("/")], "tls-unknown-authority", &[]);
         let before = counter();

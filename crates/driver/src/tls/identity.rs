@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
@@ -113,10 +114,23 @@ impl Identity {
         self.certified.cert.first().map_or(&[], AsRef::as_ref)
     }
 
+    /// When the first certificate expires, in seconds since the Unix epoch.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<u64> {
+        // Long after the last date that a certificate can have (RFC 5280, 4.1.2.5): the verifier names the date.
+        const FAR: Duration = Duration::from_secs(1 << 40);
+        match self.check_time(UnixTime::since_unix_epoch(FAR)) {
+            Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+                Some(not_after.as_secs())
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the time of the first certificate is now.
     #[must_use]
     pub fn validity(&self) -> Validity {
-        match self.check_time() {
+        match self.check_time(UnixTime::now()) {
             Err(Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
                 Validity::Expired
             }
@@ -128,7 +142,7 @@ impl Identity {
     }
 
     /// A verifier looks at the time before anything else, so that its other complaints may be left aside.
-    fn check_time(&self) -> Result<(), Error> {
+    fn check_time(&self, now: UnixTime) -> Result<(), Error> {
         let Some((first, others)) = self.certified.cert.split_first() else { return Ok(()) };
         let mut roots = RootCertStore::empty();
         roots.add(first.clone())?;
@@ -136,7 +150,7 @@ impl Identity {
             .build()
             .map_err(|error| Error::General(error.to_string()))?;
         let any_name = ServerName::try_from("name.invalid").map_err(|error| Error::General(error.to_string()))?;
-        verifier.verify_server_cert(first, others, &any_name, &[], UnixTime::now()).map(drop)
+        verifier.verify_server_cert(first, others, &any_name, &[], now).map(drop)
     }
 }
 
@@ -193,12 +207,14 @@ mod tests {
 
     #[test]
     fn the_time_of_a_certificate_is_seen() {
-        for (from, to, expected) in
-            [(2000, 2001, Validity::Expired), (2000, 4000, Validity::Now), (3999, 4000, Validity::NotYet)]
-        {
+        for (from, to, expected, expires_at) in [
+            (2000, 2001, Validity::Expired, 978_307_200),
+            (2000, 4000, Validity::Now, 64_060_588_800),
+            (3999, 4000, Validity::NotYet, 64_060_588_800),
+        ] {
             let (certificate, key) = made(from, to);
             let identity = Identity::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
-            assert_eq!(identity.validity(), expected);
+            assert_eq!((identity.validity(), identity.expires_at()), (expected, Some(expires_at)));
         }
     }
 }

@@ -180,6 +180,19 @@ impl ServerConnection {
     ///
     /// Also for requests that the role gives up (408); the connection is over then.
     pub fn refuse(&mut self, refusal: Refusal, date: &[u8; 29], out: &mut Vec<u8>) {
+        let text = [refusal.reason.message(), "\n"].concat();
+        self.refuse_with(refusal, "text/plain; charset=utf-8", text.as_bytes(), date, out);
+    }
+
+    /// The same with another body, of this media type.
+    pub fn refuse_with(
+        &mut self,
+        refusal: Refusal,
+        media_type: &str,
+        content: &[u8],
+        date: &[u8; 29],
+        out: &mut Vec<u8>,
+    ) {
         let answerable = matches!(self.answering, Answering::Nothing | Answering::Due)
             && !matches!(self.receiving, Receiving::Draining | Receiving::Over);
         self.receiving = Receiving::Over;
@@ -188,17 +201,17 @@ impl ServerConnection {
         if !answerable {
             return;
         }
-        let text = refusal.reason.message();
-        out.reserve(RESPONSE_HEAD_BYTES + text.len());
+        out.reserve(RESPONSE_HEAD_BYTES + content.len());
         push_status_line(out, refusal.status, self.http10_only);
-        out.extend_from_slice(b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: ");
-        push_decimal(out, text.len() as u64 + 1);
+        out.extend_from_slice(b"Content-Type: ");
+        out.extend_from_slice(media_type.as_bytes());
+        out.extend_from_slice(b"\r\nContent-Length: ");
+        push_decimal(out, content.len() as u64);
         out.extend_from_slice(b"\r\nConnection: close\r\nDate: ");
         out.extend_from_slice(date);
         out.extend_from_slice(b"\r\n\r\n");
         if !self.exchange.is_head {
-            out.extend_from_slice(text.as_bytes());
-            out.push(b'\n');
+            out.extend_from_slice(content);
         }
     }
 

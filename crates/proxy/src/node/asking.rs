@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use breme_balance::OwnCookie;
 use breme_cache::{Scheme, normalise_authority};
-use breme_http1::{FieldBlock, Fields, Framing, LastChunk, Method, RequestHead, Target, Version};
+use breme_http1::{FieldBlock, Fields, Framing, LastChunk, Method, RequestHead, ResponseWriter, Target, Version};
 use foldhash::fast::FixedState;
 
 use super::notes::Noted;
@@ -71,7 +71,14 @@ impl Turn<'_> {
         bytes: &[u8],
     ) -> Result<(), Failure> {
         self.judge_client(client, Some(head.fields))?;
-        let hops_left = hops_left(head)?;
+        let hops_left = match hops_left(head) {
+            Hops::Left(hops) => hops,
+            Hops::Spent if head.method == Method::Options => {
+                self.answer_options(key);
+                return Ok(());
+            }
+            Hops::Spent => return Err(Failure::HopsSpent),
+        };
         self.judge(key, head)?;
         if self.purge(key, client, head)? {
             return Ok(());
@@ -99,6 +106,16 @@ impl Turn<'_> {
         self.write_request(key, client, head, hops_left, conditions.as_ref())?;
         self.learn_request(key, client, head, bytes);
         self.go_upstream_with(key, head.fields)
+    }
+
+    /// Responds to an OPTIONS request as its final recipient (RFC 9110, 7.6.2 and 9.3.7).
+    fn answer_options(&mut self, key: ExchangeKey) {
+        let methods = self.shared.role.methods();
+        let fields = |writer: &mut ResponseWriter<'_, '_>, date: &[u8; 29]| {
+            writer.date(date);
+            let _ = writer.field("Allow", methods); // a constant of ours
+        };
+        self.answer_from_memory(key, 200, Framing::Length(0), fields, []);
     }
 
     /// Whether the client may ask so much. Whoever is trusted asks for others, and says in `fields` for whom.
@@ -265,17 +282,23 @@ impl Asked {
     }
 }
 
-/// What Max-Forwards is to be behind this proxy; none if that stays as it is. Only TRACE and OPTIONS count hops (RFC
-/// 9110, 7.6.2).
-fn hops_left(head: &RequestHead<'_, '_>) -> Result<Option<u64>, Failure> {
+/// How far a request may be forwarded (RFC 9110, 7.6.2).
+enum Hops {
+    /// Not at all: the proxy is its final recipient.
+    Spent,
+    /// With this Max-Forwards; none: as it came.
+    Left(Option<u64>),
+}
+
+/// Only TRACE and OPTIONS count hops.
+fn hops_left(head: &RequestHead<'_, '_>) -> Hops {
     if !matches!(head.method, Method::Trace | Method::Options) {
-        return Ok(None);
+        return Hops::Left(None);
     }
     let value = head.fields.first("Max-Forwards").and_then(|value| std::str::from_utf8(value).ok());
     match value.and_then(|value| value.parse::<u64>().ok()) {
-        Some(0) => Err(Failure::HopsSpent),
-        Some(hops) => Ok(Some(hops - 1)),
-        None => Ok(None),
+        Some(0) => Hops::Spent,
+        hops => Hops::Left(hops.map(|hops| hops - 1)),
     }
 }
 

@@ -29,6 +29,7 @@ use super::notes::cache_words;
 use super::part::{Asking, Part, Taking};
 use super::tables::{ClientKey, Exchange, ExchangeKey};
 use super::turn::Turn;
+use crate::counters::RequestOutcome;
 use crate::failure::{Failure, SharedFailure};
 use crate::request::is_for_others;
 use crate::shared::{Role, Shared};
@@ -148,7 +149,9 @@ impl Turn<'_> {
     /// Counts what the cache did, and tells the log.
     pub(super) fn note(&mut self, key: ExchangeKey, report: CacheStatus, stored_bytes: u64) {
         self.node.counts.count_cached(&report, stored_bytes);
-        if let Some(notes) = self.exchange(key).and_then(|exchange| exchange.notes.as_mut()) {
+        let Some(exchange) = self.exchange(key) else { return };
+        exchange.source = RequestOutcome::of_report(&report);
+        if let Some(notes) = exchange.notes.as_mut() {
             notes.cache_status = Some(cache_words(report));
         }
     }
@@ -253,7 +256,9 @@ impl Turn<'_> {
 
     /// Why there is no answer, for those who wait for the same.
     fn fault(&self, key: ExchangeKey, failure: &Failure) -> Fault {
-        let upstream = self.node.exchanges.get(key.index()).and_then(Exchange::upstream_name).map(Arc::from);
+        let settings = &self.shared.settings;
+        let exchange = self.node.exchanges.get(key.index());
+        let upstream = exchange.and_then(|exchange| exchange.visible_upstream_name(settings)).map(Arc::from);
         let told: Told = Arc::new(SharedFailure { failure: failure.clone(), upstream });
         match failure {
             Failure::NoUpstream(_) | Failure::Connect(_) | Failure::NoTlsClient | Failure::Resolve(_) => {

@@ -3,7 +3,7 @@
 use breme_balance::{NoChoice, Outcome};
 use breme_base::Instant;
 use breme_http1::{Content, Framing};
-use breme_node::{Close, CloseReason};
+use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
 
 use super::tables::{ClientKey, Exchange, ExchangeKey, Stage};
 use super::turn::Turn;
@@ -29,6 +29,9 @@ impl Turn<'_> {
         self.node.counts.exchanges_open.remove();
         if matches!(exchange.stage, Stage::Tunnel { .. }) {
             self.node.counts.tunnels_open.remove();
+        }
+        if let Some(outcome) = exchange.request_outcome(ending) {
+            self.node.counts.count_request_time(outcome, self.now.since(exchange.began));
         }
         self.record(&exchange, ending);
         self.node.keep_buffer(std::mem::take(&mut exchange.request));
@@ -116,31 +119,36 @@ impl Turn<'_> {
         self.close_client(client, if tells { Close::Graceful } else { Close::Abort });
     }
 
-    /// Tells the client what is wrong: in a sentence, and in the words of RFC 9209.
+    /// Tells the client what is wrong: in a page or a sentence, and in the words of RFC 9209.
     fn answer_failure(&mut self, key: ExchangeKey, failure: &Failure) {
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
         let status = failure.status();
         exchange.status = status;
-        let name = failure.upstream(exchange.upstream_name());
-        let text = failure.text(name);
+        let settings = &self.shared.settings;
+        let name = failure.upstream(exchange.visible_upstream_name(settings));
+        let page = settings.error_pages.find(status);
+        let (media_type, content) = match page {
+            Some(page) => (page.media_type.as_str(), page.content.clone()),
+            None => ("text/plain; charset=utf-8", failure.text(name).into()),
+        };
         if client.announce_leave(self.node.is_stopping, &mut self.node.crowd, self.now) {
             self.node.counts.crowded_out.add();
         }
         let out = self.actions.send(client.id);
         let date = self.node.date.text(self.now);
-        let mut writer = client.http.respond(status, Framing::Length(text.len() as u64), date, out);
+        let mut writer = client.http.respond(status, Framing::Length(content.len() as u64), date, out);
         // None of these can be refused: they are made of tokens and of a host that was checked.
-        let _ = writer.field("Content-Type", b"text/plain; charset=utf-8");
+        let _ = writer.field("Content-Type", media_type.as_bytes());
         let _ = writer.field("Cache-Control", b"no-store");
         if status == 405 {
-            let _ = writer.field("Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS");
+            let _ = writer.field("Allow", self.shared.role.methods());
         }
         if let Some(seconds) = failure.retry_after() {
             let _ = writer.field("Retry-After", seconds.to_string().as_bytes());
         }
         if let Some(error) = failure.error_type() {
-            let proxy = &self.shared.settings.identity.pseudonym;
+            let proxy = &settings.identity.pseudonym;
             let value = match name {
                 Some(name) => format!("{proxy}; error={error}; next-hop=\"{name}\""),
                 None => format!("{proxy}; error={error}"),
@@ -148,9 +156,13 @@ impl Turn<'_> {
             let _ = writer.field("Proxy-Status", value.as_bytes());
         }
         if writer.end() == Content::Expected {
-            self.actions.send(client.id).extend_from_slice(text.as_bytes());
+            exchange.sent_bytes = content.len() as u64;
+            if content.len() > COPIED_BYTES_MAX {
+                self.actions.send_shared(client.id, content);
+            } else {
+                self.actions.send(client.id).extend_from_slice(&content);
+            }
             client.http.content_sent();
-            exchange.sent_bytes = text.len() as u64;
         }
         self.node.counts.count_failure(status);
         self.node.counts.count_answer(status);

@@ -44,7 +44,10 @@ impl Turn<'_> {
         let client = self.node.clients.get_mut(key.index())?;
         let out = self.actions.send(client.id);
         let length_before = out.len();
-        client.http.refuse(refusal, date, out);
+        match self.shared.settings.error_pages.find(refusal.status) {
+            Some(page) => client.http.refuse_with(refusal, &page.media_type, &page.content, date, out),
+            None => client.http.refuse(refusal, date, out),
+        }
         let written = &out[length_before..];
         let head_bytes = memmem::find(written, b"\r\n\r\n")? + 4;
         self.node.counts.count_answer(refusal.status);

@@ -13,6 +13,9 @@ use super::checks::CheckNumber;
 use super::notes::{Noted, Notes};
 use super::part::Part;
 use super::reuse::Reuse;
+use crate::access_log::Ending;
+use crate::counters::RequestOutcome;
+use crate::settings::Settings;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {
@@ -211,6 +214,8 @@ pub(crate) struct Exchange {
     pub(crate) sent_bytes: u64,
     /// What the cache holds of it.
     pub(crate) caching: Part,
+    /// Where the response comes from.
+    pub(crate) source: RequestOutcome,
     /// For the log, if there is one.
     pub(crate) notes: Option<Box<Notes>>,
 }
@@ -381,6 +386,7 @@ impl Exchange {
             received_bytes: 0,
             sent_bytes: 0,
             caching: Part::default(),
+            source: RequestOutcome::Relayed,
             notes: None,
         }
     }
@@ -416,6 +422,25 @@ impl Exchange {
             Route::None => None,
             Route::Upstream { choice, .. } => Some(&choice.name),
             Route::Host { name, .. } => Some(name),
+        }
+    }
+
+    /// The same as far as the client may see it: it has named the host of a forward proxy's request itself.
+    pub(crate) fn visible_upstream_name(&self, settings: &Settings) -> Option<&str> {
+        match &self.route {
+            Route::Upstream { .. } if !settings.shows_upstreams => None,
+            _ => self.upstream_name(),
+        }
+    }
+
+    /// How its request counts among the request times; none: it had no client, its client left, or it is a tunnel.
+    pub(crate) fn request_outcome(&self, ending: Ending) -> Option<RequestOutcome> {
+        let is_counted = self.client.is_some() && !matches!(self.stage, Stage::Tunnel { .. });
+        match ending {
+            _ if !is_counted => None,
+            Ending::Complete => Some(self.source),
+            Ending::UpstreamFailed | Ending::ClientFailed => Some(RequestOutcome::Error),
+            Ending::ClientGone | Ending::Stopped => None,
         }
     }
 }

@@ -11,8 +11,9 @@ use crate::failure::Failure;
 use crate::files::read_bounded;
 use crate::load::units;
 use crate::proxy::secrets::Secrets;
+use crate::serving::whole;
 
-const BALANCING: &str = "Balancing";
+const BALANCING: &str = "Load balancing";
 /// The longest key that is read from a file.
 const KEY_BYTES_MAX: u64 = 4096;
 /// What stands before the route in the cookies of most applications.
@@ -20,60 +21,60 @@ const SEPARATOR: char = '.';
 
 #[derive(Debug, clap::Args)]
 pub struct BalancingFlags {
-    /// Which upstream is asked: one after another; the one with the fewest requests outstanding; of two at random the
-    /// one that is likely to answer first; or always the same one for a URL
+    /// Load-balancing policy
     #[arg(long, value_name = "RULE", default_value = "round-robin", value_enum, help_heading = BALANCING)]
     policy: PolicyName,
 
-    /// A client comes back to the upstream that served it: insert:COOKIE gives it a cookie of the proxy's own;
-    /// follow:COOKIE reads the route behind the last dot of an application's cookie (follow:COOKIE:! behind the last !)
+    /// Session affinity: insert:COOKIE sets a cookie of the proxy; follow:COOKIE reads the route after the last dot
+    /// of an application's cookie (follow:COOKIE:! after the last !)
     #[arg(long, value_name = "HOW", value_parser = stickiness, help_heading = BALANCING)]
     affinity: Option<Stickiness>,
 
-    /// Key of the cookies of insert:COOKIE, so that they stay good after a restart and at other proxies; at least 16
-    /// bytes [default: a new one each time]
-    #[arg(long, value_name = "FILE", help_heading = BALANCING)]
+    /// File with the key that signs the cookies of --affinity insert:COOKIE, at least 16 bytes, so that they survive
+    /// a restart and work at other proxies [default: a random key per start]
+    #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = BALANCING)]
     affinity_key_file: Option<PathBuf>,
 
-    /// How long browsers keep that cookie [default: until they end]
-    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = BALANCING)]
+    /// Max-Age of the cookie of --affinity insert:COOKIE [default: a session cookie]
+    #[arg(long, hide_short_help = true, value_name = "TIME", value_parser = units::duration, help_heading = BALANCING)]
     affinity_max_age: Option<Duration>,
 
-    /// Requests at a time at one upstream; 0 = any
-    #[arg(long, value_name = "N", default_value = "0", help_heading = BALANCING)]
+    /// Concurrent requests per upstream; 0 = unlimited
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "0", help_heading = BALANCING)]
     max_outstanding: u32,
 
-    /// Requests that wait while every upstream has all that it may have; past it 503
-    #[arg(long, value_name = "N", default_value = "1024", value_parser = units::size, help_heading = BALANCING)]
+    /// Requests that may wait while every upstream is at --max-outstanding; more get 503
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "1024", value_parser = units::size, help_heading = BALANCING)]
     queue: usize,
 
-    /// How long one waits; past it 503
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = BALANCING)]
+    /// Longest wait in the queue; past it 503
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = BALANCING)]
     queue_timeout: Duration,
 
-    /// With consistent-hash: the most that an upstream gets, in percent of its share, from 101; 0 = any
-    #[arg(long, value_name = "PERCENT", default_value = "125", help_heading = BALANCING)]
+    /// Load limit of an upstream under --policy consistent-hash, as a percentage of its fair share, at least 101; 0 =
+    /// unlimited
+    #[arg(long, hide_short_help = true, value_name = "PERCENT", value_parser = whole::<u32>, default_value = "125", help_heading = BALANCING)]
     hash_load: u32,
 
-    /// So long does the share of an upstream grow that has come, or come back; 0 = it has the whole at once
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = BALANCING)]
+    /// Time over which a new or recovered upstream's share grows to its full weight; 0 disables it
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = BALANCING)]
     slow_start: Duration,
 
-    /// Failures in a row for which an upstream is left out (an answer of --eject-status, no connection, none in time);
-    /// 0 = never
-    #[arg(long, value_name = "N", default_value = "5", help_heading = BALANCING)]
+    /// Consecutive failures after which an upstream is ejected: a status in --eject-status, a failed connection, or a
+    /// timeout; 0 = never
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value = "5", help_heading = BALANCING)]
     eject_after: u32,
 
-    /// Answers that are failures
-    #[arg(long, value_name = "LIST", default_value = "502-504", help_heading = BALANCING)]
+    /// Response statuses that count as failures for --eject-after
+    #[arg(long, hide_short_help = true, value_name = "LIST", default_value = "502-504", help_heading = BALANCING)]
     eject_status: StatusSet,
 
-    /// How long it is left out the first time; each further time doubles it
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = BALANCING)]
+    /// Length of an upstream's first ejection; each further one is twice as long
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = BALANCING)]
     eject_time: Duration,
 
-    /// … up to this
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration, help_heading = BALANCING)]
+    /// Longest ejection of an upstream
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5m", value_parser = units::duration, help_heading = BALANCING)]
     eject_time_max: Duration,
 
     #[command(flatten)]
@@ -82,9 +83,13 @@ pub struct BalancingFlags {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum PolicyName {
+    /// Upstreams take turns
     RoundRobin,
+    /// The upstream with the fewest requests in progress
     LeastOutstanding,
+    /// Of two random upstreams, the one likely to respond first
     TwoChoices,
+    /// The same upstream for the same URL, within --hash-load
     ConsistentHash,
 }
 
@@ -97,7 +102,7 @@ enum Stickiness {
 
 fn stickiness(text: &str) -> Result<Stickiness, String> {
     let fault = || {
-        format!("{text:?} is no way of coming back; write insert:COOKIE, or follow:COOKIE with the name of a cookie")
+        format!("{text:?} is not a kind of affinity; write insert:COOKIE or follow:COOKIE with the name of a cookie")
     };
     match text.split_once(':') {
         Some(("insert", cookie)) if !cookie.is_empty() => Ok(Stickiness::Insert(cookie.to_owned())),

@@ -18,53 +18,53 @@ struct Belonging {
 }
 
 const BELONGINGS: [Belonging; 9] = [
-    Belonging { keys: &["allow-"], needs: ("forward", ""), why: "is for a forward proxy", remedy: "add --forward" },
+    Belonging { keys: &["allow-"], needs: ("forward", ""), why: "is for forward proxies", remedy: "add --forward" },
     Belonging {
         keys: &["cache-", "purge-from"],
         needs: ("cache-memory", ""),
-        why: "is about a cache",
+        why: "needs a cache",
         remedy: "add --cache-memory 256MiB",
     },
     Belonging {
         keys: &["admin-token-file"],
         needs: ("admin", ""),
-        why: "is for the pages of --admin",
+        why: "needs the admin server",
         remedy: "add --admin ADDR",
     },
     Belonging {
         keys: &["health-"],
         needs: ("health-path", ""),
-        why: "is about checks, and there are none",
+        why: "needs health checks",
         remedy: "add --health-path PATH",
     },
     Belonging {
         keys: &["affinity-"],
         needs: ("affinity", "insert:"),
-        why: "is about a cookie of the proxy's own",
+        why: "needs a cookie of the proxy's own",
         remedy: "add --affinity insert:COOKIE",
     },
     Belonging {
         keys: &["queue", "queue-timeout"],
         needs: ("max-outstanding", ""),
-        why: "is about requests that wait for a full upstream, and none is ever full",
+        why: "needs a limit of requests per upstream",
         remedy: "add --max-outstanding N",
     },
     Belonging {
         keys: &["hash-load"],
         needs: ("policy", "consistent-hash"),
-        why: "is about another policy",
+        why: "needs consistent hashing",
         remedy: "add --policy consistent-hash",
     },
     Belonging {
         keys: &["log-format"],
         needs: ("access-log", ""),
-        why: "is about the access log, and there is none",
+        why: "needs an access log",
         remedy: "add --access-log FILE",
     },
     Belonging {
         keys: &["client-burst"],
         needs: ("client-rate", ""),
-        why: "is about a rate, and there is none",
+        why: "needs a rate limit",
         remedy: "add --client-rate N",
     },
 ];
@@ -90,13 +90,11 @@ pub(super) fn check(command: &Command, given: &ArgMatches) -> Result<(), Failure
     let keys = changed(command, &defaults, given);
     let is_there = |(key, beginning): (&str, &str)| keys.contains(&key) && value(given, key).starts_with(beginning);
     if let Some(key) = keys.iter().find(|key| is_there(("forward", "")) && is_one_of(&OF_NAMED_UPSTREAMS, key)) {
-        return Err(Failure::usage(format!(
-            "--{key} is about upstreams that are named, and a forward proxy has none; leave it out"
-        )));
+        return Err(Failure::usage(format!("--{key} is for reverse proxies, and this is a forward proxy; remove it")));
     }
     for Belonging { keys: belonging, needs, why, remedy } in &BELONGINGS {
         if let Some(key) = keys.iter().find(|key| is_one_of(belonging, key) && !is_there(*needs)) {
-            return Err(Failure::usage(format!("--{key} {why}; {remedy}, or leave it out")));
+            return Err(Failure::usage(format!("--{key} {why}; {remedy}, or remove --{key}")));
         }
     }
     Ok(())
@@ -142,7 +140,7 @@ mod tests {
         assert!(problem("--hash-load 110 --policy two-choices").is_some());
         assert!(problem("--affinity-max-age 1h --affinity follow:JSESSIONID").is_some());
         let refused = problem("--forward --policy two-choices").unwrap();
-        assert!(refused.starts_with("--policy is about upstreams that are named"), "{refused}");
+        assert!(refused.starts_with("--policy is for reverse proxies"), "{refused}");
     }
 
     #[test]

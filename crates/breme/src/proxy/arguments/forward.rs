@@ -2,24 +2,26 @@
 
 use breme_proxy::ForwardRules;
 
+use crate::serving::whole;
+
 const HEADING: &str = "Forward proxy";
 
 #[derive(Debug, clap::Args)]
 pub struct ForwardFlags {
-    /// Only these hosts: example.org, *.example.org, an address, a network (10.0.0.0/8); repeatable [default: all that
-    /// are public]
+    /// Host that clients may reach: example.org, *.example.org, an address, or a network (10.0.0.0/8); repeatable
+    /// [default: every public host]
     #[arg(long, value_name = "HOST", help_heading = HEADING)]
     allow_host: Vec<String>,
 
-    /// Only these ports; repeatable
-    #[arg(long, value_name = "PORT", default_value = "80", help_heading = HEADING)]
+    /// Port that clients may reach; repeatable
+    #[arg(long, value_name = "PORT", value_parser = whole::<u16>, default_value = "80", help_heading = HEADING)]
     allow_port: Vec<u16>,
 
-    /// Only tunnels (CONNECT) to these ports; repeatable; 0 = no tunnels
-    #[arg(long, value_name = "PORT", default_value = "443", help_heading = HEADING)]
+    /// Port to which clients may open tunnels (CONNECT); repeatable; 0 = no tunnels
+    #[arg(long, value_name = "PORT", value_parser = whole::<u16>, default_value = "443", help_heading = HEADING)]
     allow_tunnel_port: Vec<u16>,
 
-    /// Also to loopback, private, link-local and multicast addresses, whatever name leads there
+    /// Allow loopback, private, link-local and multicast addresses
     #[arg(long, help_heading = HEADING)]
     allow_private: bool,
 }

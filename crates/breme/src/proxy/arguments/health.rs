@@ -5,37 +5,39 @@ use std::time::Duration;
 use breme_balance::{HealthSettings, StatusSet};
 
 use crate::load::units;
+use crate::serving::whole;
 
-const HEADING: &str = "Health of upstreams";
+const HEADING: &str = "Health checks";
 
 #[derive(Debug, clap::Args)]
 pub struct HealthFlags {
-    /// Ask each upstream for this path, and send it nothing while it does not answer well
+    /// Path requested from each upstream as a health check; an upstream that fails it gets no requests [default: no
+    /// health checks]
     #[arg(long, value_name = "PATH", help_heading = HEADING)]
     health_path: Option<String>,
 
-    /// Host of these questions [default: host and port of the upstream's URL]
-    #[arg(long, value_name = "NAME", help_heading = HEADING)]
+    /// Host header of health checks [default: host and port of the upstream's URL]
+    #[arg(long, hide_short_help = true, value_name = "NAME", help_heading = HEADING)]
     health_host: Option<String>,
 
-    /// From one question to the next, give or take a tenth
+    /// Interval between health checks (±10 % jitter)
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, help_heading = HEADING)]
     health_interval: Duration,
 
-    /// How long an answer may take
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration, help_heading = HEADING)]
+    /// Time limit for the response to a health check
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "2s", value_parser = units::duration, help_heading = HEADING)]
     health_timeout: Duration,
 
-    /// Good answers in a row that bring an upstream back
-    #[arg(long, value_name = "N", default_value = "2", help_heading = HEADING)]
+    /// Consecutive passed health checks that bring an upstream back
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = whole::<u32>, default_value = "2", help_heading = HEADING)]
     health_rise: u32,
 
-    /// Bad ones in a row that take it out
-    #[arg(long, value_name = "N", default_value = "3", help_heading = HEADING)]
+    /// Consecutive failed health checks that take an upstream out
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = whole::<u32>, default_value = "3", help_heading = HEADING)]
     health_fall: u32,
 
-    /// Statuses of a good answer
-    #[arg(long, value_name = "LIST", default_value = "200-399", help_heading = HEADING)]
+    /// Response statuses that pass a health check
+    #[arg(long, hide_short_help = true, value_name = "LIST", default_value = "200-399", help_heading = HEADING)]
     health_status: StatusSet,
 }
 

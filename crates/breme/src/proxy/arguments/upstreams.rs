@@ -7,68 +7,68 @@ use breme_proxy::{HostRule, Pool};
 
 use crate::load::units;
 use crate::proxy::upstream::Upstream;
-use crate::serving::at_least_one;
+use crate::serving::{at_least_one, whole};
 
 #[derive(Debug, clap::Args)]
 pub struct UpstreamFlags {
-    /// A server to ask: http://HOST:PORT or https://HOST:PORT; repeatable; ,weight=N behind it gives it a larger share,
-    /// ,route=NAME is what --affinity follow calls it
+    /// Upstream server, http://HOST:PORT or https://HOST:PORT; repeatable; append ,weight=N for a larger share of the
+    /// requests and ,route=NAME for --affinity follow
     #[arg(long, value_name = "URL")]
     pub upstream: Vec<Upstream>,
 
-    /// Host that upstreams are told: keep (what the client said), upstream (host and port of its URL), or a name
+    /// Host header sent to upstreams: keep (as the client sent it), upstream (host and port of the upstream's URL),
+    /// or a fixed name
     #[arg(long, value_name = "RULE", default_value = "keep", help_heading = "Upstreams")]
     pub host: String,
 
-    /// How often the names of upstreams are looked up again; 0 = never
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Upstreams")]
+    /// Interval between DNS lookups of the upstreams' names; 0 = only at the start
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Upstreams")]
     pub resolve_interval: Duration,
 
-    /// So often is a request sent again that may be, if its connection ended before any byte of an answer
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Upstreams")]
+    /// Retries of an idempotent request whose reused connection closed before the first response byte
+    #[arg(long, value_name = "N", value_parser = whole::<u8>, default_value = "1", help_heading = "Upstreams")]
     pub retries: u8,
 
-    /// Of a hundred requests so many may be sent again, or go to another upstream, since one failed (and 10 a second in
-    /// any case); 0 = all
-    #[arg(long, value_name = "PERCENT", default_value = "20", help_heading = "Upstreams")]
+    /// Retries and failovers as a percentage of the requests sent upstream, plus 10 per second; 0 = unlimited
+    #[arg(long, hide_short_help = true, value_name = "PERCENT", value_parser = whole::<u32>, default_value = "20", help_heading = "Upstreams")]
     pub retry_budget: u32,
 
-    /// Do not pass on requests to speak another protocol on the connection (Upgrade, as for WebSocket)
-    #[arg(long, help_heading = "Upstreams")]
+    /// Do not forward Upgrade requests (WebSocket)
+    #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
     pub no_upgrades: bool,
 
-    /// Give a request up when its client ends its side of the connection before the answer has begun (it may only have
-    /// ended its sending)
-    #[arg(long, help_heading = "Upstreams")]
+    /// Abort a request when its client closes its sending side before the response has begun
+    #[arg(long, hide_short_help = true, help_heading = "Upstreams")]
     pub abort_on_close: bool,
 
-    /// Idle connections to one upstream that each thread keeps
-    #[arg(long, value_name = "N", default_value = "256", value_parser = units::size, help_heading = "Upstreams")]
+    /// Idle connections kept per upstream and thread
+    #[arg(long, hide_short_help = true, value_name = "N", default_value = "256", value_parser = units::size, help_heading = "Upstreams")]
     pool_idle: usize,
 
-    /// Longer idle ones are closed: before the upstream does it
-    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = units::duration, help_heading = "Upstreams")]
+    /// Time after which an idle connection to an upstream is closed; choose it shorter than the upstream's own
+    /// timeout
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "4s", value_parser = units::duration, help_heading = "Upstreams")]
     pool_timeout: Duration,
 
-    /// Requests that one connection carries [default: any number]
-    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Upstreams")]
+    /// Requests per connection to an upstream; then it is closed [default: unlimited]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = at_least_one, help_heading = "Upstreams")]
     pool_requests: Option<usize>,
 
-    /// Believe upstreams whose certificates these authorities (PEM) have signed; SIGHUP reads it again [default: those
-    /// that this machine trusts]
+    /// PEM file of the certificate authorities that may sign upstream certificates; reloaded on SIGHUP [default:
+    /// those of the system]
     #[arg(long, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_ca: Option<PathBuf>,
 
-    /// Believe every certificate of an upstream; for a laboratory
-    #[arg(long, conflicts_with = "upstream_ca", help_heading = "Upstreams")]
+    /// Accept any certificate from upstreams; for laboratories
+    #[arg(long, hide_short_help = true, conflicts_with = "upstream_ca", help_heading = "Upstreams")]
     pub upstream_insecure: bool,
 
-    /// Show upstreams that ask for one the certificate in this PEM file; SIGHUP reads it again
-    #[arg(long, value_name = "FILE", help_heading = "Upstreams")]
+    /// PEM file of the client certificate for upstreams that request one; reloaded on SIGHUP
+    #[arg(long, hide_short_help = true, value_name = "FILE", help_heading = "Upstreams")]
     pub upstream_cert: Option<PathBuf>,
 
-    /// Its key [default: it stands in the same file]
-    #[arg(long, value_name = "FILE", requires = "upstream_cert", help_heading = "Upstreams")]
+    /// Private key of --upstream-cert [default: read from the --upstream-cert file]
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "upstream_cert", help_heading = "Upstreams")]
     pub upstream_key: Option<PathBuf>,
 }
 
