@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Question`] | the part of a plan that judging needs |
 //! | [`Reader`] | the value of a measure in one trial, or the reason why there is none |
+//! | `warm_up` | which warm-ups are left out |
 //! | `seen`, `effect` | every value in every block; two sides within each block, as a ratio with its interval |
 //! | `noise` | the floor: how much two trials of the same thing differ |
 //! | `standing`, `hypotheses`, `comparisons` | what an interval says; claims with a verdict; every pair of levels |
@@ -31,6 +32,7 @@ mod search;
 mod seen;
 mod standing;
 mod tables;
+mod warm_up;
 mod warnings;
 mod words;
 
@@ -38,11 +40,12 @@ pub use claims::CASES_MAX;
 pub use comparisons::COMPARISONS_MAX;
 pub use condition::is_met;
 pub use levels::Levels;
-pub use measure::{Lack, Reader, Trust};
+pub use measure::{Lack, Reader};
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};
 pub use runs::{CompareRules, Run, RunComparison, RunVerdict, compare};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
 pub use standing::blocks_min;
+pub use warm_up::agree_on_warm_ups;
 pub use words::{amount, less_is_better, less_is_better_of};
 
 use crate::judgement::Judgement;
@@ -53,6 +56,8 @@ use seen::Seen;
 /// What the records show.
 #[must_use]
 pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
+    let agreed = agree_on_warm_ups(records);
+    let records = agreed.as_ref();
     let seen = Seen::new(question.all_measures(), records);
     let (floors, noise) = Floors::seen(question, &seen);
     let (comparisons, left_out) = comparisons::compare_levels(question, &seen, &floors);

@@ -42,7 +42,7 @@ pub struct TrialCounts {
     pub planned: u32,
     /// Run; those that were run several times count once, and the last stands.
     pub run: u32,
-    /// How often one was run again, because it was INVALID or never steady.
+    /// How often one was run again, because it was INVALID.
     #[serde(default)]
     pub repeated: u32,
     /// That count.
@@ -51,7 +51,7 @@ pub struct TrialCounts {
     pub failed: u32,
     /// INVALID.
     pub invalid: u32,
-    /// Without a steady state.
+    /// Not steady; they count.
     pub unsteady: u32,
     /// Blocks that are complete.
     pub blocks: u32,

@@ -68,8 +68,8 @@ pub struct TrialRecord {
     pub combination: u32,
     /// 0, or 1 for the second trial of the A/A pair.
     pub replicate: u32,
-    /// How often it had been run before in vain: 0, or more where it was run again because it was INVALID or never
-    /// steady. The last one stands.
+    /// How often it had been run before in vain: 0, or more where it was run again because it was INVALID. The last
+    /// attempt counts.
     #[serde(default)]
     pub repeat: u32,
     /// What it was for.
@@ -134,22 +134,23 @@ pub enum TrialEnd {
 }
 
 impl TrialRecord {
-    /// Whether it counts in a judgement: complete, valid, and at rest.
+    /// Whether it counts in a judgement: complete and valid. Whether it was steady has no say: what disturbs a trial
+    /// also slows it, so that a selection of steady trials is a selection of fast ones.
     #[must_use]
     pub fn counts(&self) -> bool {
-        self.end == TrialEnd::Complete && self.invalid_reasons.is_empty() && !self.is_unsteady()
+        self.end == TrialEnd::Complete && self.invalid_reasons.is_empty()
     }
 
-    /// Whether one of its workloads never came to rest. Overload does not rest, and a search asks for it.
+    /// Whether one of its workloads was not steady. Overload never is, and a search asks for it.
     #[must_use]
     pub fn is_unsteady(&self) -> bool {
-        self.purpose == Purpose::Block && self.restless().next().is_some()
+        self.purpose == Purpose::Block && self.unsteady_workloads().next().is_some()
     }
 
-    /// The workloads that never came to rest, and what was seen of that.
-    pub fn restless(&self) -> impl Iterator<Item = (&str, &str)> {
-        let restless = self.workloads.iter().filter(|(_, workload)| workload.steady.state == SteadyState::NeverSteady);
-        restless.map(|(name, workload)| {
+    /// The workloads that were not steady, and what changed.
+    pub fn unsteady_workloads(&self) -> impl Iterator<Item = (&str, &str)> {
+        let unsteady = self.workloads.iter().filter(|(_, workload)| workload.steady.state == SteadyState::NeverSteady);
+        unsteady.map(|(name, workload)| {
             (name.as_str(), workload.steady.remark.as_deref().unwrap_or("no steady part was found"))
         })
     }
@@ -201,6 +202,10 @@ pub struct WorkloadRecord {
     pub held_max_s: f64,
     /// The part that counts.
     pub steady: Steady,
+    /// What was measured before that part, if its beginning was found in the time series; a judgement adds it where
+    /// most other trials show no warm-up.
+    #[serde(default)]
+    pub warm_up: Option<Box<WarmUpRecord>>,
     /// Length of the part that counts, in seconds.
     pub window_s: f64,
     /// Requests that were answered, whatever the status.
@@ -245,6 +250,26 @@ pub struct Steady {
     pub from_s: f64,
     /// In words, if there is something to be said.
     pub remark: Option<String>,
+    /// By which share of its mean the response time still changed towards the end of the trial; none if it did not.
+    #[serde(default)]
+    pub end_change: Option<f64>,
+}
+
+/// What a workload saw in the warm-up of its trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WarmUpRecord {
+    /// Its length, in seconds.
+    pub length_s: f64,
+    /// Requests that were answered in it.
+    pub answered: u64,
+    /// Mean time for which an answer that was there waited for the generator to read it.
+    pub held_mean_s: f64,
+    /// The longest of these.
+    pub held_max_s: f64,
+    /// Due → done.
+    pub response: Distribution,
+    /// Sent → done.
+    pub service: Distribution,
 }
 
 /// What a time series looks like.
@@ -255,12 +280,12 @@ pub enum SteadyState {
     Flat,
     /// Steady after a warm-up, which was cut off.
     AfterWarmUp,
-    /// It never came to rest: no verdict may rest on it.
+    /// It changed after the warm-up. It counts all the same, and the report says so.
     NeverSteady,
     /// Too few intervals to tell; it is taken as it is.
     #[default]
     TooShort,
-    /// Nobody looked.
+    /// It was not examined.
     NotChecked,
 }
 

@@ -33,7 +33,7 @@ impl Run<'_> {
         if self.head.title.is_empty() { &self.head.run } else { &self.head.title }
     }
 
-    /// The trials that no verdict may rest on.
+    /// The trials that do not count: failed or INVALID.
     pub(crate) fn discounted(&self) -> impl Iterator<Item = &TrialRecord> {
         self.trials.iter().filter(|trial| trial_state(trial) != COUNTS)
     }

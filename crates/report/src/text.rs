@@ -377,7 +377,7 @@ pub(crate) fn trial_counts(run: &Run<'_>) -> String {
         breme_base::grouped(u64::from(trials.counted)),
         plural(u64::from(trials.run), "trial")
     );
-    let kinds = [(trials.failed, "failed"), (trials.invalid, "INVALID"), (trials.unsteady, "never steady")];
+    let kinds = [(trials.failed, "failed"), (trials.invalid, "INVALID")];
     let kinds: Vec<String> =
         kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     let counted = if kinds.is_empty() { counted } else { format!("{counted} ({})", kinds.join(", ")) };

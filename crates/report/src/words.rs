@@ -90,14 +90,13 @@ pub(crate) const fn scale(scale: Scale) -> &'static str {
 /// The state of a trial that counts.
 pub(crate) const COUNTS: &str = "counts";
 
-/// Why no verdict may rest on a trial.
+/// Why a trial does not count.
 pub(crate) fn why_not(trial: &TrialRecord) -> Vec<String> {
     let failed = match &trial.end {
         TrialEnd::Failed { who, what, .. } => Some(format!("{who}: {what}")),
         TrialEnd::Complete => None,
     };
-    let never_steady = trial.restless().map(|(name, remark)| format!("{name}: {remark}"));
-    failed.into_iter().chain(trial.invalid_reasons.iter().cloned()).chain(never_steady).collect()
+    failed.into_iter().chain(trial.invalid_reasons.iter().cloned()).collect()
 }
 
 /// How a trial ended, and whether it counts, in one word.
@@ -105,7 +104,6 @@ pub(crate) fn trial_state(trial: &TrialRecord) -> &'static str {
     match &trial.end {
         TrialEnd::Failed { .. } => "failed",
         TrialEnd::Complete if !trial.invalid_reasons.is_empty() => "INVALID",
-        TrialEnd::Complete if trial.is_unsteady() => "never steady",
         TrialEnd::Complete => COUNTS,
     }
 }

@@ -1,21 +1,25 @@
-//! Where a trial's steady part begins, and whether there is one.
+//! Where the warm-up of a trial ends, and whether what follows is steady.
 //!
-//! A server that warms up, leaks or changes its mind in the middle has no figure that could be compared: 43 % of the
-//! programs that Barrett and others ran never came to rest. So a trial is cut first and examined then.
+//! 43 % of the programs that Barrett and others ran never reached a steady state. A trial is cut first and examined
+//! then.
 //!
-//! 1. **Cut.** MSER-5: leave out what makes the standard error of the rest least, by means of five values; never more
-//!    than half.
+//! 1. **Cut.** MSER-5: leave out what makes the standard error of the rest least, by means of five values; at most
+//!    half. The part that is left out is a warm-up only if it differs from the rest from its first values on: MSER
+//!    also cuts a disturbance that begins later, and would make the remainder look better than the trial was.
 //! 2. **Another level?** The sum of deviations from the mean wanders off where the level is another. Its widest
 //!    excursion over a stretch of at least a sixth is held against what noise does (Kuiper's form of CUSUM: a step is a
 //!    stretch that ends at the edge). Shorter disturbances are dips, and dips belong to what is measured.
-//! 3. **A drift?** The slope of a line, for leaks. MSER hides half of a leak by cutting it off, so a rest whose slope
-//!    is still that of the whole is no rest.
+//! 3. **A drift?** The slope of a line, for leaks. MSER hides half of a leak by cutting it off: where the rest still
+//!    has the slope of the whole, the whole is a drift and nothing is cut.
 //!
-//! Both tests draw values far from the median (five deviations) in to there, so that a freeze or a heavy tail has no
-//! more say than others. Both count neighbours that are alike as less than one: the residuals around the change that is
-//! tested give the correlation of neighbours, corrected for the fit (Kendall), and with it the deviation of a mean
-//! (autoregression of the first order). And a change below [`CHANGE_MIN`] of the mean is none, however sure it is.
-//! Nothing is drawn at random: the same series always gets the same answer.
+//! Both tests clamp values far from the median (five deviations), so that a freeze or a heavy tail has no more weight
+//! than others. Both allow for autocorrelation: the residuals around the change that is tested give the correlation of
+//! neighbours, corrected for the fit (Kendall), and with it the deviation of a mean (autoregression of the first
+//! order). A change below [`CHANGE_MIN`] of the mean is ignored, however significant. Nothing is drawn at random: the
+//! same series always gets the same result.
+//!
+//! [`Steadiness::NeverSteady`] is a warning, not a reason to discard: what disturbs a trial also slows it, so that a
+//! selection of steady trials is a selection of fast ones (docs/METHODS.md has the figures).
 //!
 //! Measured by seeded simulation, in % of series called [`Steadiness::NeverSteady`] (the tests hold bounds around
 //! these):
@@ -36,8 +40,8 @@
 //! | a leak of 20 %, noise 5 % autocorrelated (0.7) | 34 | 53 | 81 | 95 |
 //! | a leak of 50 %, noise 5 % autocorrelated | 88 | 98 | 100 | 100 |
 //!
-//! So a trial should have 60 values or more: 30 hide a step of twice their noise every other time. Freezes are known as
-//! such when some three of their periods are seen. A warm-up that is over by half of the time is cut off, and the rest
+//! A trial should have 60 values or more: 30 hide a step of twice their noise every other time. Recurring freezes are
+//! recognised when three of their periods are seen. A warm-up that ends before half of the time is cut off, and the rest
 //! judged steady, in 98 to 100 %.
 //!
 //! K. P. White: *An effective truncation heuristic for bias reduction in simulation output*, Simulation 69 (1997)
@@ -59,9 +63,9 @@ pub const CHANGE_MIN: f64 = 0.03;
 pub struct SteadyPart {
     /// What it looks like.
     pub steadiness: Steadiness,
-    /// The index of the first value that counts.
+    /// The index of the first value after the warm-up; 0 if there is none.
     pub from: usize,
-    /// Why it is not steady; only then.
+    /// What keeps changing after it; only if it is [`Steadiness::NeverSteady`].
     pub change: Option<Change>,
 }
 
@@ -72,7 +76,7 @@ pub enum Steadiness {
     Flat,
     /// Steady after a beginning that is left out.
     AfterWarmUp,
-    /// It never came to rest: it drifts, or it has another level for a while.
+    /// It drifts, or it has another level for a while.
     NeverSteady,
     /// Too few values to tell ([`VALUES_MIN`]), or some that are no finite numbers.
     TooShort,
@@ -92,7 +96,7 @@ pub enum Change {
     },
     /// It drifts.
     Drift {
-        /// How far it rises from [`SteadyPart::from`] to the end.
+        /// How far it rises to the end.
         share: f64,
     },
 }
@@ -107,16 +111,15 @@ pub fn find_steady(series: &[f64]) -> SteadyPart {
     let values: Vec<f64> = series.chunks(group).map(mean).collect();
     let cut = warm_up(&values);
     let rest = Part::new(&values[cut..]);
-    let from = cut * group;
-    let change = rest.other_level().or_else(|| rest.drift()).or_else(|| rest.drift_of_the_whole(&values));
-    if let Some(change) = change {
+    let leak = rest.drift_of_the_whole(&values);
+    let is_warm_up = leak.is_none() && rest.follows_warm_up(&values[..cut]);
+    let from = if is_warm_up { cut * group } else { 0 };
+    if let Some(change) = rest.other_level().or_else(|| rest.drift()).or(leak) {
         let change = change.in_series(cut, group, series.len());
         return SteadyPart { steadiness: Steadiness::NeverSteady, from, change: Some(change) };
     }
-    if rest.is_like(&values[..cut]) {
-        return SteadyPart { steadiness: Steadiness::Flat, from: 0, change: None };
-    }
-    SteadyPart { steadiness: Steadiness::AfterWarmUp, from, change: None }
+    let steadiness = if is_warm_up { Steadiness::AfterWarmUp } else { Steadiness::Flat };
+    SteadyPart { steadiness, from, change: None }
 }
 
 impl Change {
@@ -158,12 +161,13 @@ const LEVEL_LIMIT: f64 = 1.9;
 const DRIFT_LIMIT: f64 = 3.2;
 /// Standard errors by which a warm-up must differ from the rest to be one.
 const WARM_UP_LIMIT: f64 = 3.0;
+/// A warm-up differs from the rest already in the first of so many parts of it.
+const BEGINNING: usize = 3;
 /// Another level lasts for at least one of so many parts of the whole, and so does the usual one.
 const STRETCHES: usize = 6;
 /// Values are drawn in to so many deviations from the median.
 const FAR_OUT: f64 = 5.0;
-/// What a mean takes away from the residuals, and what a line; what the best of all stretches does, by simulation.
-const MEAN_PARAMETERS: f64 = 1.0;
+/// What a line takes away from the residuals; what the best of all stretches does, by simulation.
 const LINE_PARAMETERS: f64 = 2.0;
 const LEVEL_PARAMETERS: f64 = 4.0;
 /// Neighbours that are more alike than this cannot be told from a drift.
@@ -175,24 +179,44 @@ struct Part<'a> {
     /// The same, with what lies far out drawn in.
     tame: Vec<f64>,
     reach: (f64, f64),
+    stretch: Stretch,
+}
+
+/// The stretch whose level is most unlike that of the others.
+#[derive(Clone, Copy)]
+struct Stretch {
+    /// How far the summed deviations from the mean wander within it.
+    excursion: f64,
+    from: usize,
+    to: usize,
+    /// √n times the deviation of a mean of n values, around the two levels.
+    noise: f64,
+}
+
+impl Stretch {
+    fn widest(values: &[f64]) -> Self {
+        let (excursion, from, to) = widest_excursion(values);
+        let [inside, outside] = means_of_stretch(values, from, to);
+        let level = |index: usize| if (from..to).contains(&index) { inside } else { outside };
+        let residuals = values.iter().enumerate().map(|(index, value)| value - level(index));
+        Self { excursion, from, to, noise: long_run_deviation(residuals, LEVEL_PARAMETERS) }
+    }
 }
 
 impl<'a> Part<'a> {
     fn new(values: &'a [f64]) -> Self {
         let reach = reach(values);
-        Self { values, tame: values.iter().map(|value| value.clamp(reach.0, reach.1)).collect(), reach }
+        let tame: Vec<f64> = values.iter().map(|value| value.clamp(reach.0, reach.1)).collect();
+        let stretch = Stretch::widest(&tame);
+        Self { values, tame, reach, stretch }
     }
 
     fn other_level(&self) -> Option<Change> {
-        let count = self.tame.len();
-        let (excursion, from, to) = widest_excursion(&self.tame);
-        let [inside, outside] = means_of_stretch(&self.tame, from, to);
-        let level = |index: usize| if (from..to).contains(&index) { inside } else { outside };
-        let residuals = self.tame.iter().enumerate().map(|(index, value)| value - level(index));
-        let noise = long_run_deviation(residuals, LEVEL_PARAMETERS) * (count as f64).sqrt();
+        let (count, Stretch { excursion, from, to, .. }) = (self.tame.len(), self.stretch);
         let [inside, outside] = means_of_stretch(self.values, from, to);
         let share = (inside - outside) / mean(self.values).abs();
-        let is_change = excursion > for_count(LEVEL_LIMIT, count) * noise && matters(share);
+        let expected = self.stretch.noise * (count as f64).sqrt();
+        let is_change = excursion > for_count(LEVEL_LIMIT, count) * expected && matters(share);
         is_change.then(|| match from {
             // What was first is the usual, and what came then the other.
             0 => Change::Level { from: to, to: count, share: -share },
@@ -215,17 +239,27 @@ impl<'a> Part<'a> {
         (line.slope() / slope_before >= 0.5 && matters(share)).then_some(Change::Drift { share })
     }
 
-    /// Whether the values that were cut off might as well have been left.
-    fn is_like(&self, cut: &[f64]) -> bool {
-        if cut.is_empty() {
-            return true;
+    /// Whether what was cut off is a warm-up: it differs from the rest, and does so from its first values on. A
+    /// disturbance that begins later is not one, and is measured like any other.
+    fn follows_warm_up(&self, cut: &[f64]) -> bool {
+        let beginning = &cut[..cut.len().div_ceil(BEGINNING)];
+        !cut.is_empty() && self.differs(cut) && self.differs(beginning) && {
+            let usual = mean(&self.tame);
+            let (early, all) = (mean(&self.tamed(beginning)) - usual, mean(&self.tamed(cut)) - usual);
+            early / all >= 0.5
         }
-        let center = mean(&self.tame);
-        let residuals = self.tame.iter().map(|value| value - center);
-        let error = long_run_deviation(residuals, MEAN_PARAMETERS) / (cut.len() as f64).sqrt();
-        let tame_cut: Vec<f64> = cut.iter().map(|value| value.clamp(self.reach.0, self.reach.1)).collect();
-        let usual = mean(self.values);
-        !matters((mean(cut) - usual) / usual.abs()) || (mean(&tame_cut) - center).abs() <= WARM_UP_LIMIT * error
+    }
+
+    /// Whether the mean of other values differs from that of these by more than noise explains.
+    fn differs(&self, others: &[f64]) -> bool {
+        let (center, usual) = (mean(&self.tame), mean(self.values));
+        let error = self.stretch.noise / (others.len() as f64).sqrt();
+        matters((mean(others) - usual) / usual.abs())
+            && (mean(&self.tamed(others)) - center).abs() > WARM_UP_LIMIT * error
+    }
+
+    fn tamed(&self, values: &[f64]) -> Vec<f64> {
+        values.iter().map(|value| value.clamp(self.reach.0, self.reach.1)).collect()
     }
 }
 
@@ -357,6 +391,29 @@ mod tests {
         assert_eq!((warm.steadiness, warm.from), (Steadiness::AfterWarmUp, 15));
         // Batches of five, and half of two hundred.
         assert_eq!(find_steady(&step(200, 98)).from, 100);
+    }
+
+    #[test]
+    fn a_disturbance_that_begins_later_is_no_warm_up() {
+        let pulse = |from: usize, to: usize| -> Vec<f64> {
+            (0..60)
+                .map(|index| if (from..to).contains(&index) { 2.0 } else { 1.0 + 0.01 * (index % 3) as f64 })
+                .collect()
+        };
+        assert_eq!(find_steady(&pulse(0, 9)).from, 9);
+        assert_eq!(find_steady(&pulse(10, 18)).from, 0);
+        assert_eq!(find_steady(&pulse(16, 29)).from, 0, "MSER would cut 29");
+    }
+
+    #[test]
+    fn nothing_of_a_leak_is_cut_but_the_warm_up_before_another_level_is() {
+        let leak: Vec<f64> = (0..100).map(|index| 100.0 + f64::from(index) + f64::from(index % 3)).collect();
+        assert_eq!((find_steady(&leak).steadiness, find_steady(&leak).from), (Steadiness::NeverSteady, 0));
+        let mut both = vec![1.0; 100];
+        both[..20].fill(3.0);
+        both[70..].fill(1.5);
+        let found = find_steady(&both);
+        assert_eq!((found.steadiness, found.from), (Steadiness::NeverSteady, 20), "{found:?}");
     }
 
     #[test]

@@ -109,10 +109,6 @@ fn complaint(record: &TrialRecord) -> Option<String> {
         TrialEnd::Complete if !record.invalid_reasons.is_empty() => {
             Some(format!("{place} is INVALID: {}", record.invalid_reasons.join("; ")))
         }
-        TrialEnd::Complete if record.is_unsteady() => {
-            let restless: Vec<String> = record.restless().map(|(name, remark)| format!("{name}: {remark}")).collect();
-            Some(format!("{place} never came to rest: {}", restless.join("; ")))
-        }
         TrialEnd::Complete => None,
     }
 }

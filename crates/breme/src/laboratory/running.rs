@@ -127,7 +127,7 @@ fn plan_in_short(path: &Path, plan: &Plan) -> String {
             Estimate { known, requests: 0 } => HumanDuration(known).to_string(),
             _ => format!("{} times that", plan.repeats),
         };
-        text += &format!("; if every trial were INVALID or never steady and had to be run again, {more} more");
+        text += &format!("; {more} more if every trial were INVALID and had to be run again");
     }
     text + "\n"
 }

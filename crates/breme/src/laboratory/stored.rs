@@ -1,10 +1,11 @@
 //! A run that is stored, and what it shows.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use breme_experiment::judge::{Question, judge};
+use breme_experiment::judge::{Question, agree_on_warm_ups, judge};
 use breme_experiment::judgement::Judgement;
 use breme_experiment::plan::Plan;
 use breme_report::{Instruments, Run};
@@ -31,9 +32,13 @@ pub(super) fn read(name: &Path) -> Result<Judged, Failure> {
 }
 
 /// What a run of this plan shows.
-pub(super) fn judged(plan: &Plan, run: StoredRun) -> Judged {
+pub(super) fn judged(plan: &Plan, mut run: StoredRun) -> Judged {
     let processors = u32::try_from(run.head.machine.processors).unwrap_or(u32::MAX);
     let question = Question { processors, ..Question::from(plan) };
+    // The report shows the trials as they were judged.
+    if let Cow::Owned(agreed) = agree_on_warm_ups(&run.trials) {
+        run.trials = agreed;
+    }
     let mut judgement = judge(&question, &run.trials);
     judgement.warnings.extend(plan.warnings.iter().cloned());
     judgement.warnings.extend(run.damage.iter().map(|damage| format!("trials.jsonl: {damage}")));

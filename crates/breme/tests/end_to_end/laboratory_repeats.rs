@@ -1,88 +1,82 @@
-//! Trials that are run again at the end of their block: what is still to be done follows from the journal.
+//! INVALID trials that are run again at the end of their block: what is left to do follows from the journal.
+//!
+//! Whether a live trial is INVALID depends on the machine. So the journal of a finished run is altered: the trial in it
+//! was INVALID, and the run goes on from there.
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::laboratory_harness::{Laboratory, text_of};
 
-/// In its first life it gets sixty times slower, from its first answer to its last; afterwards it does not change.
-const RESTLESS: &str = r#"
-import http.server, os, socketserver, sys, time
-lives = os.path.join(sys.argv[2], "lives")
-is_first, asked = not os.path.exists(lives), 0
-open(lives, "a").close()
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def do_GET(self):
-        global asked
-        asked += 1
-        time.sleep(0.002 + asked * 0.0004 if is_first else 0.005)
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-        self.wfile.flush()
-    def log_message(self, *_):
-        pass
-class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
-"#;
-
 const EXPERIMENT: &str = r#"
-title = "One that does not come to rest at once"
+title = "One trial"
 measures = ["mean(user)"]
 [subject.server]
-command = ["python3", "${experiment}/restless.py", "${port}", "${experiment}"]
-restart = "trial"
+kind = "site"
+lab = true
 [workload.user]
-connections = 8
-requests = 300
-request = "/"
+connections = 1
+requests = 20
+request = "/delay/1"
 [design]
 blocks = 1
-duration = "2s"
 pause = "0s"
 aa = false
 "#;
 
-fn is_restless(trial: &Value) -> bool {
-    trial["workloads"]["user"]["steady"]["state"] == "never-steady"
+/// Of a generator that was the limit.
+const REASON: &str = "the generator was the limit";
+
+fn is_invalid(trial: &Value) -> bool {
+    !trial["invalid_reasons"].as_array().unwrap().is_empty()
 }
 
-/// Whatever neighbours on the machine make of it: every attempt but the last was in vain, and none is missing or there
-/// twice.
-fn counts_once(trials: &[Value]) {
-    let of = |name: &str| -> Vec<u64> { trials.iter().map(|trial| trial[name].as_u64().unwrap()).collect() };
-    assert_eq!(of("repeat"), (0..trials.len() as u64).collect::<Vec<_>>());
-    assert_eq!(of("number"), (1..=trials.len() as u64).collect::<Vec<_>>());
-    assert!((2..=3).contains(&trials.len()), "its first life is restless, and two repeats are the most");
-    assert!(trials[..trials.len() - 1].iter().all(is_restless));
+fn write_journal(laboratory: &Laboratory, trials: &[Value]) {
+    let lines: String = trials.iter().map(|trial| format!("{trial}\n")).collect();
+    fs::write(laboratory.journal("one"), lines).unwrap();
 }
 
 #[test]
-fn a_trial_that_does_not_come_to_rest_is_run_again_and_counts_once() {
+fn an_invalid_trial_is_run_again_and_counts_once() {
     let laboratory = Laboratory::new(EXPERIMENT);
-    fs::write(laboratory.folder().join("restless.py"), RESTLESS).unwrap();
     let checked = text_of(&laboratory.breme(&["run", "--check", "experiment.toml"]).stdout);
-    assert!(checked.contains("had to be run again"), "{checked}");
-    // Killed while it repeats, it goes on with what is left.
-    let mut run = laboratory.start(&["run", "experiment.toml", "--name", "one"]);
-    laboratory.wait_trials("one", 1);
-    run.kill().unwrap();
-    run.wait().unwrap();
-    laboratory.wait_deserted();
+    assert!(checked.contains("if every trial were INVALID"), "{checked}");
+    laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
+    // Of a machine that made an attempt INVALID, the first one will do.
+    let mut first = laboratory.trials("one").swap_remove(0);
+    first["invalid_reasons"] = json!([REASON]);
+    write_journal(&laboratory, &[first]);
     let output = laboratory.breme(&["run", "--resume", "one"]);
     let trials = laboratory.trials("one");
-    assert!(is_restless(&trials[0]), "{}", trials[0]["workloads"]["user"]["steady"]);
-    counts_once(&trials);
+    let of = |name: &str| -> Vec<u64> { trials.iter().map(|trial| trial[name].as_u64().unwrap()).collect() };
+    assert!((2..=3).contains(&trials.len()), "two repeats are the most: {}", trials.len());
+    assert_eq!(of("repeat"), (0..trials.len() as u64).collect::<Vec<_>>());
+    assert_eq!(of("number"), (1..=trials.len() as u64).collect::<Vec<_>>());
+    assert!(trials[..trials.len() - 1].iter().all(is_invalid), "all attempts before the last were in vain");
     let told = text_of(&output.stdout);
-    assert!(told.contains("run again"), "{told}\n{}", text_of(&output.stderr));
-    assert!(told.contains("of 1 trial count"), "the attempts before are none of their own: {told}");
+    assert!(told.contains("repeated at the end"), "{told}\n{}", text_of(&output.stderr));
+    assert!(told.contains("of 1 trial count"), "earlier attempts are not counted: {told}");
     let page = fs::read_to_string(laboratory.folder().join("runs/one/report.html")).unwrap();
-    assert!(page.contains("run again at the end of the block"));
-    // What is done is done.
+    assert!(page.contains("repeated at the end of the block"));
+    // A finished run stays as it is.
     laboratory.breme(&["run", "--resume", "one"]);
     assert_eq!(laboratory.trials("one").len(), trials.len());
+}
+
+/// A trial that was not steady counts: to run it again would select the undisturbed ones.
+#[test]
+fn a_trial_that_was_not_steady_is_not_run_again() {
+    let laboratory = Laboratory::new(EXPERIMENT);
+    laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
+    let mut first = laboratory.trials("one").swap_remove(0);
+    first["invalid_reasons"] = json!([]);
+    first["workloads"]["user"]["steady"] = json!({
+        "state": "never-steady", "from_s": 0.0, "remark": "the rate changed by -40 % between 0.1 and 0.2 s"
+    });
+    write_journal(&laboratory, std::slice::from_ref(&first));
+    let output = laboratory.breme(&["run", "--resume", "one"]);
+    assert_eq!(laboratory.trials("one"), [first]);
+    let told = text_of(&output.stdout);
+    assert!(told.contains("1 of 1 trial count") && told.contains("1 trial not steady (they count)"), "{told}");
 }

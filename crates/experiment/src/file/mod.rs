@@ -331,7 +331,7 @@ pub struct Expect {
 pub struct Design {
     /// How often each combination of levels is tried; 6 at least for a verdict at 95 % [default: 6].
     pub(crate) blocks: Option<At<Count>>,
-    /// How often a trial is run again, at the end of its block, that was INVALID or never came to rest [default: 2].
+    /// How often an INVALID trial is repeated at the end of its block [default: 2].
     pub(crate) repeats: Option<At<Count>>,
     /// Everything random comes from it [default: 1].
     pub(crate) seed: Option<Count>,

@@ -22,11 +22,11 @@ pub(crate) fn answer(question: &Question, judgement: &Judgement) -> (String, Str
 }
 
 fn no_trial_counts(trials: &TrialCounts) -> String {
-    let TrialCounts { run, failed, invalid, unsteady, .. } = *trials;
+    let TrialCounts { run, failed, invalid, .. } = *trials;
     if run == 0 {
         return "No data: no trial was run.".to_owned();
     }
-    let kinds = [(failed, "failed"), (invalid, "INVALID"), (unsteady, "without a steady state")];
+    let kinds = [(failed, "failed"), (invalid, "INVALID")];
     format!("No data: none of {} counts ({}).", count(run as usize, "trial"), listed(&kinds))
 }
 
@@ -114,7 +114,6 @@ fn of_measurements(question: &Question, judgement: &Judgement) -> (String, Strin
 }
 
 fn uncounted(trials: &TrialCounts) -> Option<String> {
-    let kinds = [(trials.failed, "failed"), (trials.invalid, "INVALID"), (trials.unsteady, "without a steady state")];
-    let kinds = listed(&kinds);
+    let kinds = listed(&[(trials.failed, "failed"), (trials.invalid, "INVALID")]);
     (!kinds.is_empty()).then(|| format!("Of {}, not used: {kinds}.", count(trials.run as usize, "trial")))
 }

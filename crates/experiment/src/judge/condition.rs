@@ -2,13 +2,13 @@
 
 use crate::expression::{Claim, Condition, Relation};
 use crate::judge::arithmetic::evaluate;
-use crate::judge::measure::{Lack, Reader, Trust};
+use crate::judge::measure::{Lack, Reader};
 use crate::record::{TrialEnd, TrialRecord};
 
 /// Whether the trial meets the condition; none if it does not count, or lacks what would decide it.
 ///
 /// A trial in which the subject failed meets every condition for failure: it was loaded until it broke. One in which
-/// the generator failed says nothing. It need not have come to rest: overload never does.
+/// the generator failed says nothing. It need not be steady: overload never is.
 #[must_use]
 pub fn is_met(condition: &Condition, record: &TrialRecord) -> Option<bool> {
     if let TrialEnd::Failed { who, .. } = &record.end {
@@ -17,7 +17,7 @@ pub fn is_met(condition: &Condition, record: &TrialRecord) -> Option<bool> {
     if !record.invalid_reasons.is_empty() {
         return None;
     }
-    met(condition, &mut Reader::new(record, Trust::Any))
+    met(condition, &mut Reader::new(record))
 }
 
 fn met(condition: &Condition, reader: &mut Reader<'_>) -> Option<bool> {

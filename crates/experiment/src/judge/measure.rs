@@ -1,7 +1,7 @@
 //! The value of a measure in one trial, or the reason why there is none.
 //!
-//! A missing value is never a zero: a trial that failed, that the generator limited or that never came to rest says
-//! nothing, and whoever wonders why a block is missing gets the reason in words.
+//! A missing value is never a zero: a trial that failed or that the generator limited has no value, and the reason is
+//! given in words. A trial that was not steady has one: leaving it out would select the undisturbed ones.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 use breme_stats::Histogram;
 
 use crate::expression::{Measure, Quantity, TimeFigure};
-use crate::record::{Distribution, SteadyState, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord};
+use crate::record::{Distribution, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord};
 
 const NS_PER_S: f64 = 1e9;
 
@@ -22,8 +22,6 @@ pub enum Lack {
     Failed(String),
     /// It says more about the generator or the machine than about the subject.
     Invalid(String),
-    /// The workload never came to rest.
-    NeverSteady(String),
     /// There is no such workload in it, or it did not run in this trial.
     NoWorkload(String),
     /// There is no such subject in it.
@@ -42,7 +40,6 @@ impl fmt::Display for Lack {
             Self::NotRun => formatter.write_str("not run"),
             Self::Failed(what) => write!(formatter, "failed: {what}"),
             Self::Invalid(why) => write!(formatter, "INVALID: {why}"),
-            Self::NeverSteady(workload) => write!(formatter, "`{workload}` never reached a steady state"),
             Self::NoWorkload(name) => write!(formatter, "workload `{name}` did not run"),
             Self::NoSubject(name) => write!(formatter, "subject `{name}` was not in it"),
             Self::NothingCounted(of) => write!(formatter, "nothing to count in `{of}`"),
@@ -52,28 +49,18 @@ impl fmt::Display for Lack {
     }
 }
 
-/// What a trial must be for its values to be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// It must have come to rest: for comparisons.
-    Steady,
-    /// It need not: overload never rests, and the search for it asks all the same.
-    Any,
-}
-
 /// Reads the measures of one trial. Each histogram is decoded once, whatever the number of quantiles that are asked
 /// for.
 pub struct Reader<'a> {
     record: &'a TrialRecord,
-    trust: Trust,
     decoded: HashMap<(&'a str, bool), Option<Histogram>>,
 }
 
 impl<'a> Reader<'a> {
     /// Of this trial.
     #[must_use]
-    pub fn new(record: &'a TrialRecord, trust: Trust) -> Self {
-        Self { record, trust, decoded: HashMap::new() }
+    pub fn new(record: &'a TrialRecord) -> Self {
+        Self { record, decoded: HashMap::new() }
     }
 
     /// The value, in the base unit.
@@ -155,22 +142,13 @@ impl<'a> Reader<'a> {
     }
 
     fn workload(&self, name: &str) -> Result<&'a WorkloadRecord, Lack> {
-        let workload = self.record.workloads.get(name).ok_or_else(|| Lack::NoWorkload(name.to_owned()))?;
-        if self.trust == Trust::Steady && workload.steady.state == SteadyState::NeverSteady {
-            return Err(Lack::NeverSteady(name.to_owned()));
-        }
-        Ok(workload)
+        self.record.workloads.get(name).ok_or_else(|| Lack::NoWorkload(name.to_owned()))
     }
 
-    /// A subject's numbers are about the whole trial, so they rest only when every workload in front does.
     fn subject(&self, name: &str) -> Result<&'a SubjectRecord, Lack> {
         // A workload's name stands for the subject that it asked, whichever that is in this trial.
         let asked = || self.record.subjects.get(&self.record.workloads.get(name)?.subject);
-        let subject = self.record.subjects.get(name).or_else(asked).ok_or_else(|| Lack::NoSubject(name.to_owned()))?;
-        for (workload, _) in self.record.workloads.iter().filter(|(_, workload)| !workload.is_background) {
-            self.workload(workload)?;
-        }
-        Ok(subject)
+        self.record.subjects.get(name).or_else(asked).ok_or_else(|| Lack::NoSubject(name.to_owned()))
     }
 
     fn cpu_s(&self, of: &str) -> Result<f64, Lack> {
@@ -231,7 +209,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::record::{Sessions, Steady};
+    use crate::record::{Sessions, Steady, SteadyState};
 
     fn distribution(times: &[u64]) -> Distribution {
         let mut histogram = Histogram::new();
@@ -282,7 +260,7 @@ mod tests {
 
     fn check(quantity: &Quantity, of: &str, expected: f64) {
         let record = record();
-        let value = Reader::new(&record, Trust::Steady).value(&measure(quantity.clone(), of)).unwrap();
+        let value = Reader::new(&record).value(&measure(quantity.clone(), of)).unwrap();
         assert!((value / expected - 1.0).abs() < 2e-3, "{quantity:?} is {value}, not {expected}");
     }
 
@@ -308,7 +286,7 @@ mod tests {
     }
 
     fn lack(record: &TrialRecord, quantity: Quantity, of: &str) -> Lack {
-        Reader::new(record, Trust::Steady).value(&measure(quantity, of)).unwrap_err()
+        Reader::new(record).value(&measure(quantity, of)).unwrap_err()
     }
 
     #[test]
@@ -323,14 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_never_rests_has_no_value_but_in_a_search() {
+    fn a_trial_that_was_not_steady_has_its_values() {
         let mut record = record();
         record.workloads.get_mut("user").unwrap().steady =
             Steady { state: SteadyState::NeverSteady, ..Steady::default() };
-        assert_eq!(lack(&record, Quantity::Rate, "user"), Lack::NeverSteady("user".into()));
-        assert_eq!(lack(&record, Quantity::Memory, "site"), Lack::NeverSteady("user".into()));
-        let rate = measure(Quantity::Rate, "user");
-        assert_eq!(Reader::new(&record, Trust::Any).value(&rate), Ok(40.0));
+        let mut reader = Reader::new(&record);
+        assert_eq!(reader.value(&measure(Quantity::Rate, "user")), Ok(40.0));
+        assert_eq!(reader.value(&measure(Quantity::Memory, "site")), Ok(7_000.0));
     }
 
     #[test]

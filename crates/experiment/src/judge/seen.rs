@@ -10,7 +10,7 @@ use breme_stats::geometric_mean;
 use crate::expression::{Expression, Measure};
 use crate::judge::arithmetic::evaluate;
 use crate::judge::levels::Levels;
-use crate::judge::measure::{Lack, Reader, Trust};
+use crate::judge::measure::{Lack, Reader};
 use crate::record::{Purpose, TrialRecord};
 
 /// The values of some measures in all trials of the design.
@@ -26,7 +26,7 @@ impl Seen {
     pub(crate) fn new(measures: Vec<Measure>, records: &[TrialRecord]) -> Self {
         let mut combinations: BTreeMap<Levels, BTreeMap<u32, Block>> = BTreeMap::new();
         for record in records.iter().filter(|record| record.purpose == Purpose::Block) {
-            let mut reader = Reader::new(record, Trust::Steady);
+            let mut reader = Reader::new(record);
             let values = measures.iter().map(|measure| reader.value(measure)).collect();
             let blocks = combinations.entry(record.levels.clone()).or_default();
             blocks.entry(record.block).or_default().insert(record.replicate, values);

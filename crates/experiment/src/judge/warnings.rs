@@ -1,6 +1,6 @@
-//! How many trials count, and what should be known before any of it is believed.
+//! How many trials count, and what limits the conclusions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::expression::Unit;
 use crate::judge::effect::typical;
@@ -8,8 +8,8 @@ use crate::judge::laws::HELD_SHARE_MAX;
 use crate::judge::levels::{Levels, in_words};
 use crate::judge::question::Question;
 use crate::judge::words::{amount, count, without_numbers};
-use crate::judgement::{Judgement, LawCheck, TrialCounts};
-use crate::record::{Purpose, TrialEnd, TrialRecord, standing};
+use crate::judgement::{Judgement, LawCheck, MeasureRow, TrialCounts};
+use crate::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, standing};
 
 /// The hypervisor took so much of the processors' time that times may be its.
 const STEAL_MAX: f64 = 0.01;
@@ -21,6 +21,10 @@ const FEW_SHARE: f64 = 0.1;
 const REASONS_MAX: usize = 5;
 /// From so many repeated trials on it is told if most of them are of one combination.
 const UNEVEN_MIN: usize = 4;
+/// The fewest trials of a combination of which it is reported that they still changed at their end.
+const CHANGING_MIN: usize = 3;
+/// The kind of those that changed after their warm-up.
+const NOT_STEADY: &str = "not steady (they count)";
 /// The kind of those that have no result.
 const FAILED: &str = "failed";
 
@@ -65,14 +69,21 @@ pub(crate) fn warnings(
     }));
     // A few trials that do not count cost blocks, which the verdicts heed; many may be a sign of something else.
     let trials = &judgement.trials;
-    let uncounted = [
-        (trials.invalid, reasons("INVALID", records, |record| record.invalid_reasons.clone())),
-        (trials.unsteady, reasons("without a steady state", records, unsteady_workloads)),
-    ];
-    for (number, text) in uncounted {
-        let is_few = f64::from(number) <= f64::from(trials.run) * FEW_SHARE;
-        if is_few { notes.extend(text) } else { warnings.extend(text) }
+    let is_few = |number: u32| f64::from(number) <= f64::from(trials.run) * FEW_SHARE;
+    let invalid = reasons("INVALID", records, |record| record.invalid_reasons.clone());
+    if is_few(trials.invalid) {
+        notes.extend(invalid)
+    } else {
+        warnings.extend(invalid)
     }
+    let bounds = missing(question, records, judgement);
+    if is_few(trials.invalid + trials.failed) {
+        notes.extend(bounds)
+    } else {
+        warnings.extend(bounds)
+    }
+    notes.extend(reasons(NOT_STEADY, records, unsteady_workloads));
+    warnings.extend(still_changing(records));
     warnings.extend(biased(judgement));
     warnings.extend(against_the_law(judgement));
     notes.extend(held_by_the_generator(judgement));
@@ -96,7 +107,7 @@ fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
     })
 }
 
-/// How many were repeated, and whether most of them were of one combination: its results are those of quiet trials.
+/// How many were repeated, and whether most of them were of one combination: its results are a selection.
 fn repeated(records: &[TrialRecord]) -> Option<(String, bool)> {
     let again: Vec<&TrialRecord> = standing(records).filter(|record| record.repeat > 0).collect();
     let times = records.iter().filter(|record| record.repeat > 0).count();
@@ -109,12 +120,12 @@ fn repeated(records: &[TrialRecord]) -> Option<(String, bool)> {
     let is_one_sided = again.len() >= UNEVEN_MIN && most.len() * 2 > again.len();
     let of_one = match in_words(&most[0].levels) {
         levels if is_one_sided && !levels.is_empty() => {
-            format!(" {} of them were of {levels}: its results are biased toward quiet trials.", most.len())
+            format!(" {} of them were of {levels}: its results are a selection.", most.len())
         }
         _ => String::new(),
     };
     let text = format!(
-        "{} {were} repeated at the end of the block, being INVALID or never steady{in_all}; {counted} of the repetitions count.{of_one}",
+        "{} {were} repeated at the end of the block, being INVALID{in_all}; {counted} of the repetitions count.{of_one}",
         again.len()
     );
     Some((text, is_one_sided))
@@ -139,10 +150,81 @@ fn reasons(kind: &str, records: &[&TrialRecord], of: impl Fn(&TrialRecord) -> Ve
 }
 
 fn unsteady_workloads(record: &TrialRecord) -> Vec<String> {
-    if !record.is_unsteady() {
+    if !record.is_unsteady() || !record.counts() {
         return Vec::new();
     }
-    record.restless().map(|(name, remark)| format!("`{name}`: {remark}")).collect()
+    record.unsteady_workloads().map(|(name, remark)| format!("`{name}`: {remark}")).collect()
+}
+
+/// Combinations whose response time changed in the same direction at the end of most trials: their figures depend on
+/// how long a trial is.
+fn still_changing(records: &[&TrialRecord]) -> Vec<String> {
+    let mut changes: BTreeMap<(&Levels, &str), Vec<f64>> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.purpose == Purpose::Block && record.counts()) {
+        let is_foreground = |(_, workload): &(&String, &WorkloadRecord)| !workload.is_background;
+        for (name, workload) in record.workloads.iter().filter(is_foreground) {
+            let change = workload.steady.end_change.unwrap_or(0.0);
+            changes.entry((&record.levels, name)).or_default().push(change);
+        }
+    }
+    changes.into_iter().filter_map(|((levels, name), changes)| still_changing_at(levels, name, &changes)).collect()
+}
+
+fn still_changing_at(levels: &Levels, workload: &str, changes: &[f64]) -> Option<String> {
+    let alike = |sign: f64| changes.iter().copied().filter(move |change| change * sign > 0.0);
+    let sign = if alike(1.0).count() >= alike(-1.0).count() { 1.0 } else { -1.0 };
+    let size = typical(alike(sign).map(f64::abs))?;
+    let trials = alike(sign).count();
+    let at = if levels.is_empty() { String::new() } else { format!("At {}: ", in_words(levels)) };
+    let (rose, meaning) = if sign > 0.0 {
+        ("rose", "the subject slows down under load, and its figures depend on the length of a trial")
+    } else {
+        ("fell", "the warm-up is longer than a trial; raise `duration`")
+    };
+    (trials >= CHANGING_MIN && trials * 3 >= changes.len() * 2).then(|| {
+        format!(
+            "{at}the response time of `{workload}` still {rose} at the end of {trials} of {}, by {:.0} %: {meaning}.",
+            count(changes.len(), "trial"),
+            size * 100.0
+        )
+    })
+}
+
+/// Blocks in which a combination has no value, and between which bounds its median lies whatever they would have shown.
+fn missing(question: &Question, records: &[&TrialRecord], judgement: &Judgement) -> Vec<String> {
+    let shown = question.shown();
+    let (Some(measure), Some(table)) = (shown.first(), judgement.tables.first()) else { return Vec::new() };
+    let mut tried: BTreeMap<&Levels, BTreeSet<u32>> = BTreeMap::new();
+    for record in records.iter().filter(|record| record.purpose == Purpose::Block) {
+        tried.entry(&record.levels).or_default().insert(record.block);
+    }
+    let of_row = |row: &MeasureRow| {
+        let blocks = tried.get(&row.levels)?.len();
+        let lost = blocks.checked_sub(row.values.len()).filter(|&lost| lost > 0)?;
+        let at = if row.levels.is_empty() { String::new() } else { format!("At {}: ", in_words(&row.levels)) };
+        let bound = match median_bounds(row.values.iter().map(|&(_, value)| value), lost) {
+            Some((low, high)) => format!(
+                "whatever happened there, the median of all lies between {} and {}",
+                amount(low, measure.unit),
+                amount(high, measure.unit)
+            ),
+            None => "the median of all may lie anywhere".to_owned(),
+        };
+        let have = if lost == 1 { "has" } else { "have" };
+        Some(format!("{at}{lost} of {} {have} no value of `{}`; {bound}.", count(blocks, "block"), measure.name))
+    };
+    table.rows.iter().filter_map(of_row).take(REASONS_MAX).collect()
+}
+
+/// Between which values the median lies of these and so many unknown ones; none if it may be anywhere.
+fn median_bounds(known: impl Iterator<Item = f64>, unknown: usize) -> Option<(f64, f64)> {
+    let mut sorted: Vec<f64> = known.collect();
+    sorted.sort_by(f64::total_cmp);
+    let all = sorted.len() + unknown;
+    // The two middle places; one and the same if their number is odd.
+    let (lower, upper) = (all.checked_sub(1)? / 2, all / 2);
+    let low = sorted.get(lower.checked_sub(unknown)?)?;
+    Some((*low, *sorted.get(upper)?))
 }
 
 fn biased(judgement: &Judgement) -> Vec<String> {
@@ -230,4 +312,36 @@ fn restarted(records: &[&TrialRecord]) -> Option<String> {
         records.iter().filter(|record| record.subjects.values().any(|subject| subject.restarts > 0)).count();
     (restarted > 0)
         .then(|| format!("In {} a subject was started anew while it was measured.", count(restarted, "trial")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_values_bound_the_median() {
+        let bounds = |known: &[f64], unknown| median_bounds(known.iter().copied(), unknown);
+        assert_eq!(bounds(&[3.0, 1.0, 2.0], 0), Some((2.0, 2.0)));
+        // Of five the third; both unknown ones below it, or both above.
+        assert_eq!(bounds(&[1.0, 2.0, 3.0], 2), Some((1.0, 3.0)));
+        assert_eq!(bounds(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 1), Some((3.0, 5.0)));
+        assert_eq!(bounds(&[1.0, 2.0], 2), None);
+        assert_eq!(bounds(&[], 3), None);
+    }
+
+    #[test]
+    fn a_change_to_the_end_is_reported_with_its_direction() {
+        let levels = Levels::from([("build".to_owned(), "new".to_owned())]);
+        let report = |changes: &[f64]| still_changing_at(&levels, "user", changes);
+        let fell = report(&[-0.1, -0.12, 0.0, -0.3]).unwrap();
+        assert!(
+            fell.starts_with(
+                "At build=new: the response time of `user` still fell at the end of 3 of 4 trials, by 12 %"
+            ),
+            "{fell}"
+        );
+        assert!(report(&[0.1, 0.12, 0.2]).is_some_and(|rose| rose.contains("still rose")));
+        assert_eq!(report(&[0.1, -0.12, 0.2, -0.1]), None, "in both directions: noise");
+        assert_eq!(report(&[0.1, 0.1]), None, "too few trials");
+    }
 }

@@ -25,7 +25,7 @@ pub struct Plan {
     pub seed: u64,
     /// How often each combination is tried.
     pub blocks: u32,
-    /// How often a trial is run again at the end of its block that was INVALID or never steady.
+    /// How often an INVALID trial is run again at the end of its block.
     pub repeats: u32,
     /// How long the whole run may take.
     pub budget: Option<Duration>,

@@ -1,20 +1,19 @@
 //! Trials that are run again, at the end of their block.
 //!
-//! A trial that was INVALID or never came to rest leaves a hole in its block, and a few holes make a run undecided that
-//! had the time to decide. So it is tried again. What is repeated follows from **how** a trial went and never from what
-//! it measured, or the experimenter would be choosing among results:
+//! A trial that was INVALID says nothing of its subject and leaves a hole in its block; a few holes make a run
+//! undecided that had the time to decide. So it is run again. What is repeated follows from **how** a trial went, never
+//! from what it measured, or the experimenter would choose among results:
 //!
 //! | a trial | is run again |
 //! |---|---|
 //! | INVALID, since the generator was late, the limit, or out of ports | yes: it says nothing of the subject |
-//! | INVALID, and some workload had no answer at all | no: so a subject looks that is not there |
-//! | never steady, and no request failed | yes: a neighbour, most likely |
-//! | never steady, and requests failed or the subject was started anew | no: that was the subject |
+//! | INVALID, and some workload had no answer at all | no: the subject is missing |
+//! | not steady | no: it counts |
 //! | failed: a subject died, hung, or could not be started | no |
 //!
-//! A subject that never comes to rest must not make a run endless: each trial is repeated [`Plan::repeats`] times at
-//! most, and a combination of which [`IN_VAIN_MAX`] repeats in a row were in vain is repeated no more until one of its
-//! trials counts. A block is over when the next has begun: nothing of it is repeated then.
+//! A generator that is always the limit must not make a run endless: each trial is repeated [`Plan::repeats`] times at
+//! most, and a combination of which [`IN_VAIN_MAX`] repeats in a row were INVALID too is not repeated again until one of
+//! its trials counts. A block is over when the next has begun: nothing of it is repeated then.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +23,11 @@ use crate::trial::TrialKey;
 #[cfg(doc)]
 use super::checked::Plan;
 
-/// How often a trial is run again that says nothing, unless the experiment says otherwise.
+/// How often an INVALID trial is run again, unless the experiment says otherwise.
 pub const REPEATS_DEFAULT: u64 = 2;
 /// The most repeats of a trial that an experiment may ask for.
 pub const REPEATS_MAX: u64 = 20;
-/// After so many repeats in a row that did not count either, a combination is no longer repeated.
+/// After this many repeats in a row that do not count either, a combination is no longer repeated.
 pub const IN_VAIN_MAX: u32 = 3;
 
 /// What has become of the trials of a run so far, as far as it decides what is repeated. Its size is that of one block.
@@ -100,15 +99,9 @@ impl Attempts {
 
 /// Whether a trial says nothing of its subject, so that it may be run again.
 fn is_void(record: &TrialRecord) -> bool {
-    if record.counts() || record.end != TrialEnd::Complete {
-        return false;
-    }
-    let workloads = || record.workloads.values();
-    if !record.invalid_reasons.is_empty() {
-        return workloads().all(|workload| workload.answered > 0);
-    }
-    let is_flawless = workloads().all(|workload| workload.errors.values().sum::<u64>() == 0);
-    is_flawless && record.subjects.values().all(|subject| subject.restarts == 0)
+    record.end == TrialEnd::Complete
+        && !record.invalid_reasons.is_empty()
+        && record.workloads.values().all(|workload| workload.answered > 0)
 }
 
 #[cfg(test)]
@@ -116,27 +109,16 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::record::{Steady, SteadyState, SubjectRecord, WorkloadRecord};
-
-    fn trial(number: u32, block: u32, combination: u32, repeat: u32, state: SteadyState) -> TrialRecord {
-        let steady = Steady { state, ..Steady::default() };
-        let user = WorkloadRecord { answered: 100, steady, ..WorkloadRecord::default() };
-        TrialRecord {
-            number,
-            block,
-            combination,
-            repeat,
-            workloads: BTreeMap::from([("user".to_owned(), user)]),
-            ..TrialRecord::default()
-        }
-    }
+    use crate::record::{Steady, SteadyState, WorkloadRecord};
 
     fn good(number: u32, block: u32, combination: u32, repeat: u32) -> TrialRecord {
-        trial(number, block, combination, repeat, SteadyState::Flat)
+        let user = WorkloadRecord { answered: 100, ..WorkloadRecord::default() };
+        let workloads = BTreeMap::from([("user".to_owned(), user)]);
+        TrialRecord { number, block, combination, repeat, workloads, ..TrialRecord::default() }
     }
 
-    fn restless(number: u32, block: u32, combination: u32, repeat: u32) -> TrialRecord {
-        trial(number, block, combination, repeat, SteadyState::NeverSteady)
+    fn invalid(number: u32, block: u32, combination: u32, repeat: u32) -> TrialRecord {
+        TrialRecord { invalid_reasons: vec!["late".to_owned()], ..good(number, block, combination, repeat) }
     }
 
     fn attempts(records: &[TrialRecord]) -> Attempts {
@@ -152,71 +134,68 @@ mod tests {
 
     #[test]
     fn what_says_nothing_is_tried_again_in_turn_and_not_for_ever() {
-        let mut records = vec![good(1, 1, 0, 0), restless(2, 1, 2, 0), restless(3, 1, 1, 0)];
+        let mut records = vec![good(1, 1, 0, 0), invalid(2, 1, 2, 0), invalid(3, 1, 1, 0)];
         assert_eq!(next(&records, 1, 0), None, "nobody wants it");
         assert_eq!(next(&records, 1, 2), Some((2, 1)), "the one that was run first");
-        records.push(restless(4, 1, 2, 1));
+        records.push(invalid(4, 1, 2, 1));
         assert_eq!(next(&records, 1, 2), Some((1, 1)), "the others first");
         records.push(good(5, 1, 1, 1));
         assert_eq!(next(&records, 1, 2), Some((2, 2)));
         assert_eq!(next(&records, 1, 1), None);
-        records.push(restless(6, 1, 2, 2));
+        records.push(invalid(6, 1, 2, 2));
         assert_eq!(next(&records, 1, 2), None);
     }
 
     #[test]
     fn a_block_that_is_over_stays_as_it_is() {
-        let records = [restless(1, 1, 0, 0), good(2, 2, 0, 0)];
+        let records = [invalid(1, 1, 0, 0), good(2, 2, 0, 0)];
         assert_eq!((next(&records, 1, 2), next(&records, 2, 2), next(&records, 3, 2)), (None, None, None));
     }
 
     #[test]
-    fn a_combination_that_never_comes_to_rest_is_given_up_until_it_does_once() {
+    fn a_combination_that_is_always_invalid_is_given_up_until_it_counts_once() {
         let mut records = Vec::new();
         let mut repeats = 0;
         for block in 1..=10 {
-            records.push(restless(records.len() as u32, block, 0, 0));
+            records.push(invalid(records.len() as u32, block, 0, 0));
             records.push(good(records.len() as u32, block, 1, 0));
             while let Some((0, repeat)) = next(&records, block, 2) {
-                records.push(restless(records.len() as u32, block, 0, repeat));
+                records.push(invalid(records.len() as u32, block, 0, repeat));
                 repeats += 1;
             }
         }
         assert_eq!(repeats, IN_VAIN_MAX);
         records.push(good(98, 11, 0, 0));
-        records.push(restless(99, 12, 0, 0));
+        records.push(invalid(99, 12, 0, 0));
         assert_eq!(next(&records, 12, 2), Some((0, 1)));
     }
 
     #[test]
     fn both_trials_of_the_pair_are_repeated_for_themselves() {
-        let second = TrialRecord { replicate: 1, ..restless(2, 1, 0, 0) };
+        let second = TrialRecord { replicate: 1, ..invalid(2, 1, 0, 0) };
         let next = attempts(&[good(1, 1, 0, 0), second]).next_repeat(1, 2).unwrap();
         assert_eq!((next.key.replicate, next.repeat), (1, 1));
     }
 
     #[test]
-    fn what_the_subject_did_is_never_chosen_away() {
-        let user = |record: &TrialRecord| record.workloads["user"].clone();
-        let with = |record: TrialRecord, workload: WorkloadRecord| TrialRecord {
-            workloads: BTreeMap::from([("user".to_owned(), workload)]),
-            ..record
+    fn only_what_says_nothing_of_the_subject_is_repeated() {
+        let with = |change: fn(&mut WorkloadRecord), mut record: TrialRecord| {
+            record.workloads.values_mut().for_each(change);
+            record
         };
-        let unsteady = restless(1, 1, 0, 0);
-        let errors = BTreeMap::from([("reset".to_owned(), 1)]);
-        let failing = with(unsteady.clone(), WorkloadRecord { errors: errors.clone(), ..user(&unsteady) });
-        let restarted = TrialRecord {
-            subjects: BTreeMap::from([("site".to_owned(), SubjectRecord { restarts: 1, ..SubjectRecord::default() })]),
-            ..unsteady.clone()
-        };
-        let failed = TrialEnd::Failed { who: "site".into(), what: "exited".into(), printed: String::new() };
-        let failed = TrialRecord { end: failed, ..unsteady.clone() };
-        let invalid = TrialRecord { invalid_reasons: vec!["late".into()], ..good(1, 1, 0, 0) };
-        let unanswered = with(invalid.clone(), WorkloadRecord::default());
-        let late_and_failing = with(invalid.clone(), WorkloadRecord { errors, ..user(&invalid) });
-        let searched = TrialRecord { purpose: Purpose::Search, ..invalid.clone() };
+        let fail = |user: &mut WorkloadRecord| user.errors = BTreeMap::from([("reset".to_owned(), 1)]);
+        let lose = |user: &mut WorkloadRecord| user.answered = 0;
+        let change =
+            |user: &mut WorkloadRecord| user.steady = Steady { state: SteadyState::NeverSteady, ..Steady::default() };
+        let void = invalid(1, 1, 0, 0);
+        let end = TrialEnd::Failed { who: "site".into(), what: "exited".into(), printed: String::new() };
+        let failed = TrialRecord { end, ..void.clone() };
+        let searched = TrialRecord { purpose: Purpose::Search, ..void.clone() };
         let is_repeated = |record: &TrialRecord| next(std::slice::from_ref(record), 1, 2).is_some();
-        assert!([&unsteady, &invalid, &late_and_failing].into_iter().all(is_repeated));
-        assert!(![&failing, &restarted, &failed, &unanswered, &searched].into_iter().any(is_repeated));
+        assert!([&void, &with(fail, void.clone()), &with(change, void.clone())].into_iter().all(is_repeated));
+        let unsteady = with(change, good(1, 1, 0, 0));
+        assert!(unsteady.is_unsteady() && unsteady.counts());
+        let unanswered = with(lose, void);
+        assert!(![&unsteady, &unanswered, &failed, &searched].into_iter().any(is_repeated));
     }
 }

@@ -7,7 +7,7 @@ use breme_base::Random;
 use breme_experiment::expression::{Claim, Expression, Vocabulary};
 use breme_experiment::judge::{Factor, Hypothesis, Levels, Question};
 use breme_experiment::plan::{Attempts, PlanMeasure, Repeat};
-use breme_experiment::record::{Distribution, Steady, SteadyState, SubjectRecord, TrialRecord, WorkloadRecord};
+use breme_experiment::record::{Distribution, SubjectRecord, TrialRecord, WorkloadRecord};
 
 /// How trials of the same thing differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,17 +163,17 @@ impl Experiment {
 
     /// The records, given the true mean time at each combination.
     pub fn run(&self, seed: u64, truth_s: impl Fn(&Levels) -> f64) -> Vec<TrialRecord> {
-        self.run_restless(seed, truth_s, 0, |_, _| 0.0)
+        self.run_with_invalid(seed, truth_s, 0, |_, _| 0.0)
     }
 
-    /// The same where trials do not come to rest with a chance that depends on their levels and on their own error (the
+    /// The same where trials are INVALID with a chance that depends on their levels and on their own error (the
     /// logarithm of a factor), and are run again at the end of their block, by the rule of the laboratory.
-    pub fn run_restless(
+    pub fn run_with_invalid(
         &self,
         seed: u64,
         truth_s: impl Fn(&Levels) -> f64,
         repeats_max: u32,
-        unrest: impl Fn(&Levels, f64) -> f64,
+        chance: impl Fn(&Levels, f64) -> f64,
     ) -> Vec<TrialRecord> {
         let (mut noise, mut luck) = (Disturbance::new(self.noise, self.size, seed), Random::stream(seed, 2));
         let (mut order, mut attempts) = (Random::stream(seed, 1), Attempts::default());
@@ -184,12 +184,12 @@ impl Experiment {
         let mut once = |block, (combination, replicate), repeat, noise: &mut Disturbance, attempts: &mut Attempts| {
             let levels = &combinations[combination as usize];
             let error = noise.draw();
-            let is_restless = luck.chance(unrest(levels, error));
-            let state = if is_restless { SteadyState::NeverSteady } else { SteadyState::Flat };
-            let steady = Steady { state, ..Steady::default() };
-            let user = WorkloadRecord { steady, ..workload(truth_s(levels) * error.exp(), 1, 10.0) };
+            let is_invalid = luck.chance(chance(levels, error));
+            let invalid_reasons = is_invalid.then(|| "the generator was the limit".to_owned()).into_iter().collect();
+            let user = workload(truth_s(levels) * error.exp(), 1, 10.0);
             let number = records.len() as u32 + 1;
-            let record = TrialRecord { number, combination, repeat, ..trial(block, replicate, levels, user) };
+            let of_block = trial(block, replicate, levels, user);
+            let record = TrialRecord { number, combination, repeat, invalid_reasons, ..of_block };
             attempts.take(&record);
             records.push(record);
         };

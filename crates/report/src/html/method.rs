@@ -19,7 +19,7 @@ pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
             "The unit of evidence is the block: one trial of every combination, in random order. Percentiles are taken in each trial from all of its "
             "requests, then compared over the blocks: Hodges–Lehmann estimates with intervals by signed ranks, p-values after Holm (hypotheses) or \
             Benjamini and Hochberg (comparisons of levels). Warm-up is "
-            "found in each trial's time series and left out. What was INVALID or never came to rest is run again at the end of its block. Response time counts from the instant at which a request was due."
+            "found in each trial's time series and left out. An INVALID trial is repeated at the end of its block; one that was not steady counts. Response time counts from the instant at which a request was due."
         }
         dl.facts-list { @for (name, value) in facts(run) { div { dt { (name) } dd { (words::one_line(&value)) } } } }
         p.links {
@@ -120,7 +120,7 @@ fn trial_cells(trial: &TrialRecord, state: &str, class: &'static str) -> Markup 
         th scope="row" { (trial.number) }
         td { @if purpose == "block" { (trial.block) } @else { (purpose) } }
         td { (words::levels_or(&trial.levels, "–")) (aa) (again) }
-        td { span.(class).verdict-text { (state) } }
+        td { span.(class).verdict-text { (state) } @if trial.is_unsteady() { " (not steady)" } }
     }
 }
 

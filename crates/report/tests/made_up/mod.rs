@@ -152,7 +152,7 @@ pub fn workload(
         path: path.to_owned(),
         is_background: connections > 1,
         connections,
-        steady: Steady { state: SteadyState::AfterWarmUp, from_s: 4.0, remark: None },
+        steady: Steady { state: SteadyState::AfterWarmUp, from_s: 4.0, ..Steady::default() },
         window_s: 16.0,
         answered,
         ok: answered,
@@ -235,7 +235,7 @@ fn spoil(trials: &mut [TrialRecord]) {
     trials[101].repeat = 1;
     if let Some(workload) = trials[101].workloads.values_mut().next() {
         workload.steady =
-            Steady { state: SteadyState::NeverSteady, from_s: 0.0, remark: Some(String::from("it rises to the end")) };
+            Steady { state: SteadyState::NeverSteady, remark: Some("it rises to the end".into()), ..Steady::default() };
     }
 }
 
@@ -368,7 +368,7 @@ fn study_judgement(trials: &[TrialRecord]) -> Judgement {
             planned: 174,
             run: 174,
             repeated: 1,
-            counted: 171,
+            counted: 172,
             failed: 1,
             invalid: 1,
             unsteady: 1,
@@ -376,9 +376,7 @@ fn study_judgement(trials: &[TrialRecord]) -> Judgement {
         },
         warnings: vec![String::from("1 trial failed: wiki: ended by signal 11 (SIGSEGV) 8.2 s into the trial (1×).")],
         notes: vec![
-            String::from(
-                "1 trial was repeated at the end of the block, being INVALID or never steady; 0 of the repetitions count.",
-            ),
+            String::from("1 trial was repeated at the end of the block, being INVALID; 0 of the repetitions count."),
             String::from("1 trial without a steady state: `user`: it rises to the end (1×)."),
         ],
     }

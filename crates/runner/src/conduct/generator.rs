@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use breme_experiment::record::{Distribution, SERIES_MAX, WorkloadRecord};
+use breme_experiment::record::{Distribution, SERIES_MAX, WarmUpRecord, WorkloadRecord};
 use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
 
 use super::told::Told;
-use super::window::{self, Window};
+use super::window::{self, Part, Window};
 use crate::folder;
 use crate::keeping::{Ending, Kept, Order};
 use crate::subject::{Launcher, Names};
@@ -196,7 +196,8 @@ fn read(path: &Path) -> Result<Told, String> {
 }
 
 fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecord {
-    let achieved_rate = if window.length_s > 0.0 { window.answered as f64 / window.length_s } else { 0.0 };
+    let counted = window.counted;
+    let achieved_rate = if counted.length_s > 0.0 { counted.answered as f64 / counted.length_s } else { 0.0 };
     WorkloadRecord {
         path: workload.path.clone(),
         subject: workload.subject.clone(),
@@ -206,10 +207,11 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         is_connecting_each: !told.settings.keep_alive,
         is_changing: false,
         think_mean_s: workload.think_mean.as_secs_f64(),
-        held_mean_s: Some(window.held_mean_ns / 1e9),
-        held_max_s: window.held_max_ns as f64 / 1e9,
-        window_s: window.length_s,
+        held_mean_s: Some(counted.held_mean_ns / 1e9),
+        held_max_s: counted.held_max_ns as f64 / 1e9,
+        window_s: counted.length_s,
         steady: window.steady,
+        warm_up: window.warm_up.as_ref().map(|part| Box::new(warm_up_record(part))),
         answered: told.requests.answered,
         ok: told.requests.ok,
         errors: told.all_errors(),
@@ -217,12 +219,23 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         received_bytes: told.bytes.received,
         achieved_rate,
         offered_rate: told.offered_rate.filter(|_| workload.is_open),
-        response: Distribution::of(&window.response),
-        service: Distribution::of(&window.service),
+        response: Distribution::of(&counted.response),
+        service: Distribution::of(&counted.service),
         lateness_p99_ns: workload.is_open.then_some(told.lateness.p99_ns),
         generator_cpu_share: told.generator.cpu_share.unwrap_or(0.0),
         series: told.series(SERIES_MAX),
         sessions: told.sessions(),
         steps: told.step_records(),
+    }
+}
+
+fn warm_up_record(part: &Part) -> WarmUpRecord {
+    WarmUpRecord {
+        length_s: part.length_s,
+        answered: part.answered,
+        held_mean_s: part.held_mean_ns / 1e9,
+        held_max_s: part.held_max_ns as f64 / 1e9,
+        response: Distribution::of(&part.response),
+        service: Distribution::of(&part.service),
     }
 }

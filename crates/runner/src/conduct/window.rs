@@ -1,11 +1,12 @@
-//! The part of a trial that counts, and what was measured in it.
+//! The warm-up of a trial, the part that counts, and what was measured in each.
 //!
-//! The generator writes a histogram for each short interval. Here its log is read twice, one interval at a time, so
-//! that a week's trial needs no more memory than a second's: first for where the steady part begins, then to put
-//! together the histograms from there on.
+//! The generator writes a histogram for each short interval. Its log is read twice, one interval at a time, so that a
+//! trial of a week needs no more memory than one of a second: first to find the end of the warm-up, then to merge the
+//! histograms before and after it.
 
 use std::fs::File;
 use std::io::BufReader;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,10 +26,19 @@ const BUCKET_ANSWERS_MIN: u64 = 10;
 const RESPONSE: &str = "response";
 const SERVICE: &str = "service";
 
-/// What was measured in the part that counts.
+/// What was measured in a trial.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) steady: Steady,
+    /// The part that counts.
+    pub(super) counted: Part,
+    /// What was before it, if its end was found in the series.
+    pub(super) warm_up: Option<Part>,
+}
+
+/// What was measured in a part of a trial.
+#[derive(Debug)]
+pub(super) struct Part {
     pub(super) length_s: f64,
     pub(super) answered: u64,
     /// Mean time for which an answer waited for the generator.
@@ -60,26 +70,33 @@ pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, String> {
     series.retain(|bucket| bucket.start_s < trial.end_s);
     let mut steady = steady_part(&series, trial);
     steady.from_s = beginning_of_row(trial.rows, steady.from_s);
-    let (mut response, mut service) = (Histogram::new(), Histogram::new());
+    let [mut before, mut after] =
+        [0.0..steady.from_s, steady.from_s..trial.end_s].map(|part| Part::of_rows(trial.rows, part));
     each_interval(log, &[RESPONSE, SERVICE], |interval| {
-        if interval.start.as_secs_f64() >= steady.from_s - EPSILON_S {
-            let times = if interval.tag.as_deref() == Some(RESPONSE) { &mut response } else { &mut service };
-            times.merge(&interval.histogram);
-        }
+        let part = if interval.start.as_secs_f64() < steady.from_s - EPSILON_S { &mut before } else { &mut after };
+        let times = if interval.tag.as_deref() == Some(RESPONSE) { &mut part.response } else { &mut part.service };
+        times.merge(&interval.histogram);
     })?;
-    let counts = |row: &&Row| row.start_s >= steady.from_s - EPSILON_S && row.start_s < trial.end_s;
-    let rows = || trial.rows.iter().filter(counts);
-    let answered: u64 = rows().map(|row| row.answered).sum();
-    let held_ns: f64 = rows().map(|row| row.held_mean_ns * row.answered as f64).sum();
-    Ok(Window {
-        length_s: (trial.end_s - steady.from_s).max(0.0),
-        answered,
-        held_mean_ns: held_ns / answered.max(1) as f64,
-        held_max_ns: rows().map(|row| row.held_max_ns).max().unwrap_or(0),
-        response,
-        service,
-        steady,
-    })
+    let is_found = steady.from_s > 0.0 && trial.warm_up == WarmUp::Found;
+    Ok(Window { steady, counted: after, warm_up: is_found.then_some(before) })
+}
+
+impl Part {
+    /// The rows that begin in this part; without any times yet.
+    fn of_rows(rows: &[Row], part: Range<f64>) -> Self {
+        let is_in = |row: &&Row| part.contains(&(row.start_s + EPSILON_S));
+        let rows = || rows.iter().filter(is_in);
+        let answered: u64 = rows().map(|row| row.answered).sum();
+        let held_ns: f64 = rows().map(|row| row.held_mean_ns * row.answered as f64).sum();
+        Self {
+            length_s: (part.end - part.start).max(0.0),
+            answered,
+            held_mean_ns: held_ns / answered.max(1) as f64,
+            held_max_ns: rows().map(|row| row.held_max_ns).max().unwrap_or(0),
+            response: Histogram::new(),
+            service: Histogram::new(),
+        }
+    }
 }
 
 /// The log has milliseconds, the rows have more.
@@ -128,7 +145,7 @@ fn steady_part(series: &[Bucket], trial: Trial<'_>) -> Steady {
         return Steady {
             state: SteadyState::NotChecked,
             remark: Some("the load changes on purpose".to_owned()),
-            from_s: 0.0,
+            ..Steady::default()
         };
     }
     match trial.warm_up {
@@ -144,26 +161,27 @@ fn fixed(series: &[Bucket], trial: Trial<'_>, length: Duration) -> Steady {
     if from_s >= trial.end_s {
         let remark =
             format!("the warm-up of {from_s} s is as long as the trial ({:.3} s); all of it counts", trial.end_s);
-        return Steady { state: SteadyState::TooShort, remark: Some(remark), from_s: 0.0 };
+        return Steady { state: SteadyState::TooShort, remark: Some(remark), ..Steady::default() };
     }
     let rest: Vec<Bucket> = series.iter().filter(|bucket| bucket.start_s >= from_s).copied().collect();
-    let state = match found(&rest, trial.is_open).state {
-        SteadyState::Flat => SteadyState::AfterWarmUp,
+    let found = found(&rest, trial.is_open);
+    match found.state {
+        SteadyState::Flat => Steady { state: SteadyState::AfterWarmUp, from_s, ..found },
         SteadyState::AfterWarmUp => {
             let remark = "it was still warming up after the given time".to_owned();
-            return Steady { state: SteadyState::AfterWarmUp, remark: Some(remark), from_s };
+            Steady { remark: Some(remark), from_s, ..found }
         }
-        other => other,
-    };
-    Steady { state, remark: None, from_s }
+        _ => Steady { from_s, ..found },
+    }
 }
 
-/// Where both the rate and the times have come to rest.
+/// Where the warm-up of both the rate and the times ends, and whether they are steady from there on.
 fn found(series: &[Bucket], is_open: bool) -> Steady {
     let buckets = bucketed(series);
     let times: Vec<f64> = buckets.iter().map(|bucket| bucket.sum_ns / bucket.count.max(1) as f64).collect();
     let rates: Vec<f64> = buckets.iter().map(|bucket| bucket.count as f64 / bucket.length_s).collect();
-    let mut parts = vec![("the response time", find_steady(&times))];
+    let of_times = find_steady(&times);
+    let mut parts = vec![("the response time", of_times)];
     if !is_open {
         parts.push(("the rate", find_steady(&rates)));
     }
@@ -178,12 +196,19 @@ fn found(series: &[Bucket], is_open: bool) -> Steady {
     } else {
         (SteadyState::Flat, None)
     };
-    let takes_all = matches!(state, SteadyState::NeverSteady | SteadyState::TooShort);
-    let from_s = if takes_all { 0.0 } else { buckets.get(from).map_or(0.0, |bucket| bucket.start_s) };
-    Steady { state, remark, from_s }
+    let from_s = buckets.get(from).map_or(0.0, |bucket| bucket.start_s);
+    Steady { state, remark, from_s, end_change: of_times.change.and_then(|change| end_change(change, buckets.len())) }
 }
 
-/// What is wrong with a series that never came to rest.
+/// By which share a series of so many values changed towards its end.
+fn end_change(change: Change, count: usize) -> Option<f64> {
+    match change {
+        Change::Level { to, share, .. } => (to == count).then_some(share),
+        Change::Drift { share } => Some(share),
+    }
+}
+
+/// How a series that is not steady changed.
 fn unrest(what: &str, part: &SteadyPart, buckets: &[Bucket]) -> String {
     let second = |index: usize| buckets.get(index).or(buckets.last()).map_or(0.0, |bucket| bucket.start_s);
     match part.change {
@@ -194,7 +219,7 @@ fn unrest(what: &str, part: &SteadyPart, buckets: &[Bucket]) -> String {
         Some(Change::Drift { share }) => {
             format!("{what} drifted by {:+.0} % from {:.1} s to the end", share * 100.0, second(part.from))
         }
-        None => format!("{what} never came to rest"),
+        None => format!("{what} was not steady"),
     }
 }
 
@@ -257,39 +282,62 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_up_is_cut_off_and_the_rest_counts_to_the_last_answer() {
+    fn a_warm_up_is_kept_apart_and_the_rest_counts_to_the_last_answer() {
         let mut intervals = vec![(20, 20); 15];
         intervals.extend(vec![(2, 100); 85]);
         let (_folder, path, rows) = written(&intervals);
         let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
-        assert_eq!(window.steady.state, SteadyState::AfterWarmUp, "{:?}", window.steady);
+        let (steady, counted, warm_up) = (window.steady, window.counted, window.warm_up.unwrap());
+        assert_eq!(steady.state, SteadyState::AfterWarmUp, "{steady:?}");
+        assert!((1.5..2.5).contains(&steady.from_s), "{steady:?}");
+        assert_eq!((counted.answered, warm_up.answered), (counted.response.count(), warm_up.service.count()));
+        assert_eq!(counted.answered + warm_up.answered, 15 * 20 + 85 * 100);
+        assert!(counted.response.max() < 3_000_000 && warm_up.response.max() > 19_000_000);
+        assert!((warm_up.length_s - steady.from_s).abs() < 1e-9);
+        assert!((counted.length_s - (10.0 - steady.from_s)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_trial_that_is_not_steady_counts_from_its_warm_up_to_its_end() {
+        let mut intervals = vec![(20, 20); 15];
+        intervals.extend(vec![(2, 100); 55]);
+        intervals.extend(vec![(3, 66); 30]);
+        let (_folder, path, rows) = written(&intervals);
+        let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
+        assert_eq!(window.steady.state, SteadyState::NeverSteady, "{:?}", window.steady);
         assert!((1.5..2.5).contains(&window.steady.from_s), "{:?}", window.steady);
-        assert_eq!(window.answered, window.response.count());
-        assert!(window.response.max() < 3_000_000);
-        assert!((window.length_s - (10.0 - window.steady.from_s)).abs() < 1e-9);
+        assert!(window.counted.response.max() < 4_000_000 && window.counted.response.count() > 7_000);
+        assert!(window.steady.end_change.is_some_and(|share| (0.2..0.6).contains(&share)), "{:?}", window.steady);
+        // Slower for a while in the middle, and then as before.
+        let middle: Vec<(u64, u64)> = (0..100).map(|index| if index / 30 == 1 { (3, 66) } else { (2, 100) }).collect();
+        let (_folder, path, rows) = written(&middle);
+        let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
+        assert_eq!((window.steady.state, window.steady.end_change), (SteadyState::NeverSteady, None));
+        assert_eq!((window.steady.from_s, window.counted.answered), (0.0, 70 * 100 + 30 * 66));
+        assert!(window.warm_up.is_none());
     }
 
     #[test]
     fn a_given_warm_up_is_cut_off_at_the_beginning_of_a_row() {
         let (_folder, path, rows) = written(&vec![(2, 50); 100]);
         let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_millis(1_950)))).unwrap();
-        assert!((window.steady.from_s - 2.0).abs() < 1e-9);
-        assert_eq!((window.answered, window.service.count()), (4_000, 4_000));
+        assert!((window.steady.from_s - 2.0).abs() < 1e-9 && window.warm_up.is_none());
+        assert_eq!((window.counted.answered, window.counted.service.count()), (4_000, 4_000));
         let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_secs(60)))).unwrap();
-        assert_eq!((window.steady.state, window.answered), (SteadyState::TooShort, 5_000));
+        assert_eq!((window.steady.state, window.counted.answered), (SteadyState::TooShort, 5_000));
     }
 
     #[test]
     fn what_comes_after_the_end_does_not_count_for_the_rate() {
         let (_folder, path, rows) = written(&vec![(2, 50); 100]);
-        let window = read(&path, Trial { end_s: 9.0, ..trial(&rows, WarmUp::None) }).unwrap();
-        assert_eq!((window.answered, window.response.count()), (4_500, 5_000));
+        let counted = read(&path, Trial { end_s: 9.0, ..trial(&rows, WarmUp::None) }).unwrap().counted;
+        assert_eq!((counted.answered, counted.response.count()), (4_500, 5_000));
     }
 
     #[test]
     fn a_few_answers_are_taken_as_they_are() {
         let (_folder, path, rows) = written(&[(2, 3), (2, 4)]);
         let window = read(&path, trial(&rows, WarmUp::Found)).unwrap();
-        assert_eq!((window.steady.state, window.answered), (SteadyState::TooShort, 7));
+        assert_eq!((window.steady.state, window.counted.answered), (SteadyState::TooShort, 7));
     }
 }

@@ -115,6 +115,22 @@ fn a_warm_up_is_cut_off() {
     check("a ramp", 0.25, &|place| (0.3 + 0.7 * place / 0.3).min(1.0));
 }
 
+/// A disturbance of a sixth of the trial, anywhere in its first half: the share of series that begin within it is all
+/// that may be taken for a warm-up.
+#[test]
+fn a_disturbance_is_seldom_taken_for_a_warm_up() {
+    for count in [50, 100] {
+        let mut random = Random::new(61);
+        let mut cut = 0;
+        for _ in 0..SERIES {
+            let from = 0.02 + 0.3 * random.unit();
+            let level = |place: f64| if (from..from + 0.17).contains(&place) { 1.5 } else { 1.0 };
+            cut += usize::from(find_steady(&noisy(count, 0.3, 0.08, &mut random, level)).from > 0);
+        }
+        assert!(cut * 100 <= SERIES * 17, "{count} values: {cut} of {SERIES}");
+    }
+}
+
 /// A server that needs 20 s to warm up, in a trial of a minute and in one of half a minute: that one only got faster.
 #[test]
 fn a_warm_up_longer_than_half_is_none() {
