@@ -620,3 +620,35 @@ proptest! {
         }
     }
 }
+
+/// One misspelt key, one factor without levels: neither hides what else is wrong.
+#[test]
+fn a_mistake_hides_no_other() {
+    let text = r#"qestion = "x"
+[subject.server]
+kind = "sight"
+[subject.other]
+kind = "site"
+lab = "yes"
+threads = "$size"
+[workload.user]
+to = "other"
+connections = "many"
+requst = "/x"
+[workload.crowd]
+to = "other"
+connections = "$size"
+[factor]
+size = []
+[design]
+blocks = "six"
+durration = "1s"
+confidence = "2 %"
+[[hypothesis]]
+says = "a"
+expct = "rate(user) > 10"
+"#;
+    let faults = world::read(text, None).unwrap_err();
+    let places: Vec<usize> = faults.0.iter().map(|fault| fault.place.unwrap().line).collect();
+    assert_eq!(places, [1, 3, 10, 11, 16, 18, 19, 20, 23], "{faults}");
+}

@@ -16,6 +16,8 @@ pub(crate) struct Levels<'a> {
     pub chosen: Vec<(&'a str, &'a str, &'a Node)>,
     /// All factors, for suggestions.
     pub factors: &'a [String],
+    /// Factors that could not be read: what names them cannot be judged, and is not wrong for that.
+    pub unreadable: &'a [String],
     /// All subjects: `${SUBJECT.url}`.
     pub subjects: &'a [String],
     /// The folder of the experiment: `${experiment}`.
@@ -30,6 +32,30 @@ pub(crate) const OF_SUBJECT: [&str; 3] = ["url", "port", "folder"];
 const OF_ITSELF: [&str; 2] = ["port", "folder"];
 
 impl Levels<'_> {
+    /// Whether a factor has no levels here since it could not be read.
+    pub(crate) fn is_unreadable(&self, name: &str) -> bool {
+        let factor = name.split('.').next().unwrap_or_default();
+        self.unreadable.iter().any(|unreadable| unreadable == factor)
+    }
+
+    /// Whether a part of the file depends on such a factor.
+    pub(crate) fn is_open(&self, node: &Node) -> bool {
+        match &node.value {
+            Value::Text(text) => {
+                text.strip_prefix('$').is_some_and(|name| self.is_unreadable(name)) || self.is_open_text(text)
+            }
+            Value::List(list) => list.iter().any(|node| self.is_open(node)),
+            Value::Table(table) => table.entries.iter().any(|entry| self.is_open(&entry.node)),
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => false,
+        }
+    }
+
+    /// The same of a text with `${…}` in it.
+    pub(crate) fn is_open_text(&self, text: &str) -> bool {
+        !self.unreadable.is_empty()
+            && placeholder::find(text).any(|found| !found.is_escaped && self.is_unreadable(found.name))
+    }
+
     /// The part with all levels filled in; `used` takes the factors that it names. What cannot be filled in is noted
     /// and left out.
     pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, book: &mut Notebook) -> Option<Node> {

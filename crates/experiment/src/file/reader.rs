@@ -16,13 +16,18 @@ pub(crate) const AT: &str = "$breme::At";
 
 /// Reads a part of the file. None if anything is wrong with it; then it is noted.
 pub(crate) fn read<T: DeserializeOwned>(node: &Node, book: &mut Notebook) -> Option<T> {
+    let before = book.count();
+    read_rest(node, book).filter(|_| book.count() == before)
+}
+
+/// Reads a part of the file without what is wrong with it, which is noted: for parts in which a missing key has a
+/// default, so that the rest can be judged at the same time.
+pub(crate) fn read_rest<T: DeserializeOwned>(node: &Node, book: &mut Notebook) -> Option<T> {
     let mut node = node.clone();
-    let mut is_whole = true;
     for _ in 0..ROUNDS_MAX {
         match T::deserialize(NodeReader(&node)) {
-            Ok(value) => return is_whole.then_some(value),
+            Ok(value) => return Some(value),
             Err(fault) => {
-                is_whole = false;
                 book.note(fault.span.as_ref().unwrap_or(&node.span), fault.problem);
                 let is_removed = fault.key.is_some_and(|key| remove(&mut node, &key));
                 if !is_removed {
@@ -34,7 +39,8 @@ pub(crate) fn read<T: DeserializeOwned>(node: &Node, book: &mut Notebook) -> Opt
     None
 }
 
-/// Removes the entry whose key stands at a place.
+/// Removes the entry whose key stands at a place; of a list of tables, the whole table: without that key it would be
+/// called incomplete.
 fn remove(node: &mut Node, key: &Span) -> bool {
     match &mut node.value {
         Value::Table(table) => {
@@ -42,7 +48,10 @@ fn remove(node: &mut Node, key: &Span) -> bool {
             table.entries.retain(|entry| entry.key_span != *key);
             table.entries.len() < before || table.entries.iter_mut().any(|entry| remove(&mut entry.node, key))
         }
-        Value::List(list) => list.iter_mut().any(|node| remove(node, key)),
+        Value::List(list) => {
+            let position = list.iter_mut().position(|node| remove(node, key));
+            position.map(|position| list.remove(position)).is_some()
+        }
         _ => false,
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Document {
     pub tree: Table,
     pub factors: Vec<FactorSpec>,
     pub factor_names: Vec<String>,
+    /// Of factors that could not be read; a plan has none.
+    pub unreadable_factors: Vec<String>,
     pub subjects: Vec<String>,
     pub folder: String,
     pub files: BTreeMap<String, Arc<str>>,
@@ -69,6 +71,12 @@ impl Document {
     }
 
     pub(super) fn levels<'a>(&'a self, chosen: Vec<(&'a str, &'a str, &'a Node)>) -> Levels<'a> {
-        Levels { chosen, factors: &self.factor_names, subjects: &self.subjects, folder: &self.folder }
+        Levels {
+            chosen,
+            factors: &self.factor_names,
+            unreadable: &self.unreadable_factors,
+            subjects: &self.subjects,
+            folder: &self.folder,
+        }
     }
 }

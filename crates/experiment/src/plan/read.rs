@@ -118,15 +118,20 @@ fn read_profile(
     if let Some(Entry { node: Node { value: Value::Table(over), .. }, .. }) = chosen {
         tree.lay_over(over, &REPLACED_WHOLE);
     }
-    let file: Option<file::File> = reader::read(&node_of(tree.clone()), book);
+    let file: Option<file::File> = reader::read_rest(&node_of(tree.clone()), book);
     let subjects: Vec<String> = tree.table("subject").iter().map(|entry| entry.key.clone()).collect();
     let factors = factors::read(&tree, &subjects, book);
     let left_out = left_out(base, file.as_ref(), &factors, &subjects);
-    // A section whose name is misspelt would be missed everywhere; that its name is wrong has been told.
-    let has_all_sections = tree.keys().all(|key| file::SECTIONS.contains(&key));
-    if factors.len() < tree.table("factor").len() || !has_all_sections {
+    // A section whose name is misspelt would be missed everywhere; that its name is wrong has been noted.
+    let is_section = |entry: &&Entry| matches!(entry.node.value, Value::Table(_) | Value::List(_));
+    let has_all_sections =
+        tree.entries.iter().filter(is_section).all(|entry| file::SECTIONS.contains(&entry.key.as_str()));
+    if !has_all_sections {
         return None;
     }
+    let is_unreadable = |entry: &&Entry| factors.iter().all(|factor| factor.name != entry.key);
+    let unreadable_factors: Vec<String> =
+        tree.table("factor").iter().filter(is_unreadable).map(|entry| entry.key.clone()).collect();
     let folder = file.as_ref().and_then(|file| file.folder.clone()).unwrap_or_else(|| surroundings.folder.to_owned());
     let files = Files { read: Some(surroundings.read), ..Files::default() };
     for (name, content) in file.iter().flat_map(|file| &file.file.0) {
@@ -134,6 +139,7 @@ fn read_profile(
     }
     let mut document = Document {
         factor_names: factors.iter().map(|factor| factor.name.clone()).collect(),
+        unreadable_factors,
         files: Default::default(),
         roles: surroundings.roles.clone(),
         tree,
@@ -174,6 +180,9 @@ fn read_profile(
     };
     if let Some(run) = run {
         run.into_plan(&mut plan);
+    }
+    if !document.unreadable_factors.is_empty() {
+        return None; // what is asked may name any factor
     }
     plan.ask(file?, &document, &left_out, &resolved, book);
     plan.check_size(&document.tree, book);

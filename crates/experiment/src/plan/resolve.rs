@@ -134,8 +134,9 @@ impl<'a> Resolver<'a, '_> {
         if let Some(entry) = entries.get(SUBJECT_COUNT_MAX) {
             self.book.note(&entry.key_span, format!("there are more than {SUBJECT_COUNT_MAX} subjects"));
         }
-        let subjects = entries.iter().take(SUBJECT_COUNT_MAX).filter_map(|entry| self.subject(entry)).collect();
-        (self.book.count() == before).then_some(subjects)
+        let subjects: Vec<Subject> =
+            entries.iter().take(SUBJECT_COUNT_MAX).filter_map(|entry| self.subject(entry)).collect();
+        (self.book.count() == before && subjects.len() == entries.len()).then_some(subjects)
     }
 
     /// The paths, and each subject as a path to itself.

@@ -45,7 +45,11 @@ pub(super) struct Resolver<'a, 'b> {
 }
 
 impl Resolver<'_, '_> {
+    /// None if it cannot be filled in: what is wrong is noted, but for factors that could not be read.
     pub(super) fn fill(&mut self, node: &Node) -> Option<Node> {
+        if self.levels.is_open(node) {
+            return None;
+        }
         self.levels.fill(node, self.used, self.book)
     }
 
@@ -66,6 +70,9 @@ impl Resolver<'_, '_> {
                 return None;
             }
         };
+        if self.levels.is_open_text(&content) {
+            return None;
+        }
         Some(self.levels.fill_within(&content, &path.span, self.used, self.book))
     }
 

@@ -47,7 +47,7 @@ impl Run {
         if book.count() > before {
             return None;
         }
-        let file: file::Design = reader::read(&node_of(Table { entries }), book)?;
+        let file: file::Design = reader::read_rest(&node_of(Table { entries }), book)?;
         let blocks = file.blocks.as_ref().map_or(BLOCKS_DEFAULT, |blocks| blocks.value.0);
         if let Some(at) = &file.blocks {
             if blocks == 0 {

@@ -72,7 +72,7 @@ impl Resolver<'_, '_> {
         for entry in entries.iter().take(WORKLOAD_COUNT_MAX) {
             specs.extend(self.workload(entry, routes));
         }
-        if self.book.count() > before {
+        if self.book.count() > before || specs.len() < entries.len() {
             return None;
         }
         self.settle_background(&mut specs);
@@ -144,6 +144,7 @@ impl Resolver<'_, '_> {
                 self.used.insert("path".to_owned());
                 (level.to_owned(), node.span.clone())
             }
+            (None, None) if self.levels.is_unreadable("path") => return None,
             (None, None) => return self.only_route(entry, value, routes),
         };
         let found = routes.iter().find(|route| route.name == name);
