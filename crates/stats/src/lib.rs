@@ -12,8 +12,10 @@
 //! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact, and no outlier moves them |
 //! | [`signed_rank_p`], [`holm()`], [`false_discovery_rates`] | how likely that is by chance; the same for many questions at once |
 //! | [`student_p_below`] | the same where blocks are too few for ranks to answer many questions |
+//! | [`welch_p_above`] | the same for two runs |
 //! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its figure, and how much trials of the same thing differ |
 //! | [`rank_sum`] | the same for two runs that have no blocks in common |
+//! | [`power_of_equal`] | how likely two equal systems are to be found so |
 //! | [`more_blocks`] | how many more blocks would probably tell |
 //! | [`steady`] | where a trial's steady part begins, and whether there is one |
 //! | [`growth`] | rates over users: linear, Amdahl, Universal Scalability Law |
@@ -43,6 +45,7 @@ pub mod jtl;
 pub mod log;
 mod needed;
 mod normal;
+mod power;
 mod quantile_text;
 pub mod queueing;
 pub mod rank_sum;
@@ -50,15 +53,19 @@ mod replicates;
 mod signed_rank;
 pub mod steady;
 mod student;
+mod welch;
 
 pub use encoded::DecodeError;
 pub use false_discovery::false_discovery_rates;
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use holm::holm;
 pub use needed::{MORE_BLOCKS_MAX, more_blocks};
+pub use power::power_of_equal;
 pub use quantile_text::write as write_quantile_text;
+pub use rank_sum::{rank_sum_p_above, rank_sum_p_min};
 pub use replicates::{FLOOR_CONFIDENCE, geometric_mean, noise_floor};
 pub use signed_rank::{
     Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
 };
-pub use student::{student_p_above, student_p_below};
+pub use student::{student_p_above, student_p_below, student_quantile};
+pub use welch::welch_p_above;

@@ -57,6 +57,26 @@ pub fn rank_sum_p(first: &[f64], second: &[f64]) -> Option<f64> {
     Some((2.0 * at_most(first.len(), second.len(), not_above.min(not_below))).min(1.0))
 }
 
+/// How likely a shift so far above `bound` is if the true one is at `bound` or below it (one-sided).
+#[must_use]
+pub fn rank_sum_p_above(first: &[f64], second: &[f64], bound: f64) -> Option<f64> {
+    let not_above = differences(first, second)?.iter().filter(|&&difference| difference <= bound).count();
+    let pairs = first.len() * second.len();
+    Some(match not_above {
+        // By symmetry: P(U ≤ u) = 1 − P(U ≤ pairs − 1 − u).
+        beyond if 2 * beyond > pairs => {
+            1.0 - (pairs - beyond).checked_sub(1).map_or(0.0, |rest| at_most(first.len(), second.len(), rest))
+        }
+        few => at_most(first.len(), second.len(), few),
+    })
+}
+
+/// The least that [`rank_sum_p_above`] can be with so many values: 1 ÷ the number of ways to choose `first` of them all.
+#[must_use]
+pub fn rank_sum_p_min(first: usize, second: usize) -> f64 {
+    (1..=first).map(|index| index as f64 / (second + index) as f64).product()
+}
+
 fn differences(first: &[f64], second: &[f64]) -> Option<Vec<f64>> {
     if !is_usable(first) || !is_usable(second) {
         return None;
@@ -165,6 +185,18 @@ mod tests {
         assert_eq!(shift(&[], &[1.0], 0.95), None);
         assert_eq!(rank_sum_p(&[f64::INFINITY], &[1.0]), None);
         assert_eq!(ratio(&[1.0], &[0.0], 0.95), None);
+    }
+
+    #[test]
+    fn one_side_is_half_of_the_two_sided_chance() {
+        let (low, high) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [11.0, 12.0, 13.0, 14.0, 15.0, 16.0]);
+        let p = rank_sum_p_above(&high, &low, 0.0).unwrap();
+        assert!(close(p, 1.0 / 924.0, 1e-12) && close(rank_sum_p_min(6, 6), p, 1e-12), "{p}");
+        assert!(close(2.0 * p, rank_sum_p(&high, &low).unwrap(), 1e-12));
+        assert!(close(rank_sum_p_above(&low, &high, 0.0).unwrap(), 1.0, 1e-12));
+        assert!(rank_sum_p_above(&high, &low, 10.0).unwrap() > 0.5, "half of the pairs lie at 10 or below");
+        assert!(rank_sum_p_above(&high, &low, 4.5).unwrap() < 0.01);
+        assert_eq!(rank_sum_p_above(&[], &low, 0.0), None);
     }
 
     #[test]

@@ -24,8 +24,27 @@ pub fn student_p_above(values: &[f64], bound: f64) -> Option<f64> {
     t_statistic(values, bound).map(|t| above(t, values.len() - 1))
 }
 
+/// The value that a variable of Student's distribution with `freedom` degrees of freedom lies within, on either side of
+/// 0, with this probability: 2.571 for 5 degrees and 0.95.
+#[must_use]
+pub fn student_quantile(freedom: usize, confidence: f64) -> f64 {
+    let tail = 1.0 - confidence.clamp(0.0, 1.0 - 1e-12);
+    let (mut low, mut high) = (0.0, 1.0);
+    while outside(high, freedom) > tail && high < f64::MAX / 4.0 {
+        (low, high) = (high, 2.0 * high);
+    }
+    for _ in 0..BISECTIONS {
+        let middle = f64::midpoint(low, high);
+        if outside(middle, freedom) > tail { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Halvings that leave nothing of a double's precision to find.
+const BISECTIONS: usize = 60;
+
 /// P(T > t) of Student's distribution.
-fn above(t: f64, freedom: usize) -> f64 {
+pub(crate) fn above(t: f64, freedom: usize) -> f64 {
     let tail = outside(t.abs(), freedom) / 2.0;
     if t > 0.0 { tail } else { 1.0 - tail }
 }
@@ -72,6 +91,9 @@ mod tests {
             assert!((outside(critical, freedom) - 0.05).abs() < 1e-7, "{freedom}: {}", outside(critical, freedom));
         }
         assert!((outside(6.868_827, 5) - 0.001).abs() < 1e-8);
+        for (freedom, critical) in at_5_percent {
+            assert!((student_quantile(freedom, 0.95) - critical).abs() < 1e-5, "{freedom}");
+        }
     }
 
     /// Student's own example: the hours of sleep gained by ten patients with two drugs (t = 4.0621, p = 0.002833
