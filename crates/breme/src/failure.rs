@@ -1,15 +1,17 @@
-//! What ends a command before it has done its work, and the exit status that tells it.
+//! Exit statuses, and the errors that end a command.
 
 use std::process::ExitCode;
 
-/// The command could not do its work.
+/// The command failed.
 pub const FAILED: u8 = 1;
-/// The command was used wrongly.
+/// Wrong usage.
 pub const USAGE: u8 = 2;
-/// What was to hold does not: an expectation, a hypothesis, a comparison.
+/// A check failed: an expectation, a hypothesis, a comparison.
 pub const AGAINST: u8 = 3;
+/// A check has no verdict: the data do not decide, or there are none.
+pub const NO_VERDICT: u8 = 4;
 
-/// Something that ends a command.
+/// An error that ends a command.
 #[derive(Debug)]
 pub struct Failure {
     pub code: u8,
@@ -26,7 +28,7 @@ impl Failure {
     }
 }
 
-/// The status of `breme COMMAND`; a failure is told.
+/// The exit status of `breme COMMAND`; a failure is printed.
 pub fn exit(command: &str, done: Result<ExitCode, Failure>) -> ExitCode {
     done.unwrap_or_else(|failure| {
         eprintln!("breme {command}: {}", failure.message);
@@ -34,7 +36,7 @@ pub fn exit(command: &str, done: Result<ExitCode, Failure>) -> ExitCode {
     })
 }
 
-/// What clap has to say, without usage and colours.
+/// An error of clap in a line, without usage and colours.
 pub fn in_a_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));

@@ -4,7 +4,7 @@
 //!  file ──► plan ──► runner::conduct ──► journal ──► judge ──► report
 //! ```
 //!
-//! Everything is said twice where it can be: in a sentence on standard output, and in the run's folder for later.
+//! Results go to standard output and, complete, to the run's folder.
 
 mod comparing;
 mod experiment;

@@ -4,6 +4,7 @@
 //! and gives them to a driver.
 
 mod admin;
+mod checks;
 mod configuration;
 mod driver;
 mod failure;

@@ -10,7 +10,7 @@
 //! | `standing`, `hypotheses`, `comparisons` | what an interval says; claims with a verdict; every pair of levels |
 //! | `tables`, `laws`, `models` | the figures with published ones beside them; operational laws; predictions that are tried |
 //! | [`Search`] | which load is to be tried next, until it fails |
-//! | [`compare`] | two runs |
+//! | [`compare`], `gate` | two runs: what differs, and whether the later one passes |
 //!
 //! The unit of evidence is the block, not the request. The same records give the same judgement, word for word.
 
@@ -20,6 +20,7 @@ mod claims;
 mod comparisons;
 mod condition;
 mod effect;
+mod gate;
 mod hypotheses;
 mod laws;
 mod levels;
@@ -39,10 +40,11 @@ mod words;
 pub use claims::CASES_MAX;
 pub use comparisons::COMPARISONS_MAX;
 pub use condition::is_met;
+pub use gate::{BLOCKS_MIN as GATE_BLOCKS_MIN, GateSummary, GateVerdict, Gated};
 pub use levels::Levels;
 pub use measure::{Lack, Reader};
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};
-pub use runs::{CompareRules, Run, RunComparison, RunVerdict, compare};
+pub use runs::{CompareRules, Run, RunComparison, RunRow, RunVerdict, compare};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
 pub use standing::blocks_min;
 pub use warm_up::agree_on_warm_ups;

@@ -1,4 +1,4 @@
-//! `breme runs`: what has been run.
+//! `breme runs`: the stored runs.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,17 +11,22 @@ use super::output;
 use super::stored::RUNS_FOLDER;
 use crate::failure::Failure;
 
-/// List stored runs, the newest first
+/// List stored runs, newest first
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The folder of runs
+    /// Folder of runs
     #[arg(value_name = "DIR", default_value = RUNS_FOLDER)]
     folder: PathBuf,
 
-    /// Print the heads of the runs as JSON, one in a line
+    /// Print one JSON object per run and line; schemas/run.schema.json
     #[arg(long)]
     json: bool,
 }
+
+const AFTER_HELP: &str = "Examples:
+  breme runs
+  breme runs /srv/runs --json";
 
 pub(super) fn list(args: &Args) -> Result<u8, Failure> {
     let runs = journal::list(&args.folder)?;

@@ -1,4 +1,4 @@
-//! `breme report`: a stored run, told once more.
+//! `breme report`: the report of a stored run.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -9,40 +9,49 @@ use breme_runner::journal;
 use clap::ValueEnum;
 
 use super::{output, stored};
+use crate::checks::{self, Checks};
 use crate::failure::Failure;
 
-/// Tell once more what a run has shown: its report is written again, and its answer printed
+/// Print the result of a stored run, and rewrite its report.html
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The run: its folder, or its name in `runs`
+    /// Run to report: its folder, or its name in `runs`
     #[arg(value_name = "RUN")]
     run: PathBuf,
 
-    /// What to print
+    /// Format of the output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 
-    /// Write it into this file instead
+    /// File to write to [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// How a run can be told.
+const AFTER_HELP: &str = "Examples:
+  breme report experiment-1
+  breme report experiment-1 --format markdown
+  breme report experiment-1 --format csv --output trials.csv";
+
+/// The formats of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For a terminal.
     Text,
-    /// One file with charts that opens offline.
+    /// One file with charts, readable offline.
     Html,
     /// For a pull request.
     Markdown,
-    /// Head, judgement and every record; schemas/report.schema.json.
+    /// Run, judgement and every trial; schemas/report.schema.json.
     Json,
-    /// A row for each trial and workload.
+    /// A test case for each hypothesis, for CI servers.
+    Junit,
+    /// One row per trial and workload.
     Csv,
-    /// A row for each measure at each combination of levels.
+    /// One row per measure and combination of levels.
     MeasuresCsv,
-    /// JMeter's result log.
+    /// JMeter result log.
     Jtl,
     /// For benchstat.
     GoBench,
@@ -57,9 +66,9 @@ pub(super) fn report(args: &Args) -> Result<u8, Failure> {
         Some(path) => {
             let failed = |error| Failure::run(format!("{}: {error}", path.display()));
             let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-            write(&run, args.format, &mut file).and_then(|()| file.flush()).map_err(failed)?;
+            write(&run, &judged.checks(false), args.format, &mut file).and_then(|()| file.flush()).map_err(failed)?;
         }
-        None => output::write(|out| write(&run, args.format, out))?,
+        None => output::write(|out| write(&run, &judged.checks(false), args.format, out))?,
     }
     Ok(0)
 }
@@ -71,12 +80,13 @@ pub(super) fn write_page(run: &Run<'_>, path: &std::path::Path) -> Result<(), Fa
     written.map_err(|error| Failure::run(format!("{}: {error}", path.display())))
 }
 
-pub(super) fn write(run: &Run<'_>, format: Format, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(run: &Run<'_>, checks: &Checks, format: Format, out: &mut impl Write) -> io::Result<()> {
     let text = match format {
         Format::Text => breme_report::text(run, style()),
         Format::Html => breme_report::html(run),
         Format::Markdown => breme_report::markdown(run),
         Format::Json => breme_report::json(run, Histograms::Kept).map_err(io::Error::other)?,
+        Format::Junit => checks::junit(checks),
         Format::Csv => breme_report::csv_trials(run),
         Format::MeasuresCsv => breme_report::csv_measures(run),
         Format::Jtl => return breme_report::jtl(run, out),

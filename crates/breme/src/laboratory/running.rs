@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use breme_experiment::judgement::{Judgement, Verdict};
 use breme_experiment::plan::{Estimate, Plan};
 use breme_experiment::record::{RunHead, TrialEnd, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
@@ -18,57 +17,74 @@ use super::progress::Show;
 use super::reporting::{self, Format};
 use super::stored::{self, Judged, RUNS_FOLDER};
 use super::{experiment, output, roles};
-use crate::failure::{AGAINST, FAILED, Failure};
+use crate::checks::{self, Checks};
+use crate::failure::{AGAINST, FAILED, Failure, NO_VERDICT};
 
 /// The name of the hidden command by which this program keeps the processes of others.
 const KEEP: &str = "keep";
 
-/// Carry out experiments and answer their questions
+/// Run experiments and judge their hypotheses
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Files of experiments (TOML), one after another; schemas/experiment.schema.json, docs/EXPERIMENTS.md
+    /// Experiment files (TOML), run one after another; see docs/EXPERIMENTS.md
     #[arg(value_name = "EXPERIMENT", required_unless_present = "resume")]
     experiments: Vec<PathBuf>,
 
-    /// Use this profile of the experiment
+    /// Apply this profile of the experiment
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
 
-    /// Use the profile `quick`
+    /// Apply the profile `quick`
     #[arg(long, conflicts_with = "profile")]
     quick: bool,
 
-    /// Only read the experiment, and tell what would be done and how long it would take
+    /// Check the experiment, print the plan and its duration, and start nothing
     #[arg(long)]
     check: bool,
 
-    /// Go on with a run that was interrupted: its folder, or its name in `runs`
+    /// Continue an interrupted run: its folder, or its name in `runs`
     #[arg(long, value_name = "RUN", conflicts_with_all = ["experiments", "profile", "quick", "check", "runs", "name"])]
     resume: Option<PathBuf>,
 
-    /// The folder in which runs are kept
+    /// Folder in which runs are stored
     #[arg(long, value_name = "DIR", default_value = RUNS_FOLDER)]
     runs: PathBuf,
 
-    /// The name of the run's folder [default: the experiment's name and a number]
+    /// Name of the run's folder [default: the name of the experiment file and a number]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// What to print at the end
+    /// Format of the result on standard output
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
 
-    /// Show no progress, and of trials that fail nothing but the report
+    /// Exit with status 0 instead of 4 if a hypothesis is undecided or has no data, or a search found nothing
+    #[arg(long)]
+    allow_undecided: bool,
+
+    /// Show no progress and no messages about single trials
     #[arg(short, long)]
     quiet: bool,
 }
+
+const AFTER_HELP: &str = "Examples:
+  breme run experiment.toml
+  breme run --check --quick experiment.toml
+  breme run experiment.toml --name main-1 --format junit > result.xml
+
+Exit status: 0 every hypothesis is supported; 3 one is refuted; 4 no verdict (one is undecided or has no data, or a
+search found nothing); 1 no trial counts, or the run failed; 2 wrong usage; 130, 143 interrupted.";
 
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     if let Some(run) = &args.resume {
         return resume(args, &stored::folder_of(run));
     }
     if args.name.is_some() && args.experiments.len() > 1 {
-        return Err(Failure::usage("--name names one run; leave it out to carry out several experiments"));
+        return Err(Failure::usage("--name is the name of one run; omit it to run several experiments"));
+    }
+    if args.format == Format::Junit && args.experiments.len() > 1 {
+        return Err(Failure::usage("--format junit writes one document; run the experiments one by one"));
     }
     let profile = if args.quick { Some("quick") } else { args.profile.as_deref() };
     // All are read first: a mistake in the last one must not come to light after hours.
@@ -88,10 +104,10 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
             continue;
         }
         let code = begin(args, path, plan)?;
-        if code > AGAINST {
+        if severity(code).is_none() {
             return Ok(code); // interrupted
         }
-        worst = worst.max(code);
+        worst = if severity(code) > severity(worst) { code } else { worst };
     }
     Ok(worst)
 }
@@ -182,21 +198,24 @@ fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<Trial
     let end =
         end.map_err(|fault| Failure::run(format!("{fault}; go on with: breme run --resume {}", folder.display())))?;
     let judged = stored::judged(plan, journal::read(&folder)?);
-    tell(args, &judged, end)?;
+    let checks = judged.checks(args.allow_undecided);
+    tell(args, &judged, &checks, end)?;
     Ok(match end {
         RunEnd::Interrupted => interruption.exit_code(),
         RunEnd::Failing { .. } => FAILED,
-        _ => exit_code(&judged.judgement),
+        _ if judged.judgement.trials.counted == 0 => FAILED,
+        _ => checks.exit_status(),
     })
 }
 
 /// The answer on standard output, all of it in the folder, and where that is.
-fn tell(args: &Args, judged: &Judged, end: RunEnd) -> Result<(), Failure> {
+fn tell(args: &Args, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<(), Failure> {
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
     let report = journal::report_path(&judged.run.folder);
     // The answer first: a full disk may cost the page, and never the answer.
-    output::write(|out| reporting::write(&run, args.format, out))?;
+    output::write(|out| reporting::write(&run, checks, args.format, out))?;
+    checks::annotate(checks);
     reporting::write_page(&run, &report)?;
     let folder = judged.run.folder.display();
     match end {
@@ -257,16 +276,9 @@ impl Interruption {
     }
 }
 
-/// Whether something went against the user.
-fn exit_code(judgement: &Judgement) -> u8 {
-    let is_against = |verdict: Verdict| matches!(verdict, Verdict::Refuted | Verdict::PracticallyEqual);
-    if judgement.trials.counted == 0 {
-        FAILED
-    } else if judgement.hypotheses.iter().any(|hypothesis| is_against(hypothesis.verdict)) {
-        AGAINST
-    } else {
-        0
-    }
+/// How bad an exit status is; none for that of an interrupted run.
+fn severity(code: u8) -> Option<usize> {
+    [0, NO_VERDICT, FAILED, AGAINST].iter().position(|&known| known == code)
 }
 
 /// The experiment's name and the first number that is free: `pipelining-1`.
@@ -279,6 +291,13 @@ fn run_name(experiment: &Path, runs: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_several_experiments_the_worst_status_counts() {
+        let by_severity: Vec<Option<usize>> = [0, 4, 1, 3].map(severity).into();
+        assert!(by_severity.is_sorted() && by_severity[0].is_some());
+        assert_eq!([130, 143].map(severity), [None, None]);
+    }
 
     #[test]
     fn the_name_of_a_run_stays_in_its_folder() {

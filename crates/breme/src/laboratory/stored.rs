@@ -6,12 +6,13 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use breme_experiment::judge::{Question, agree_on_warm_ups, judge};
-use breme_experiment::judgement::Judgement;
+use breme_experiment::judgement::{Judgement, SearchOutcome, Verdict};
 use breme_experiment::plan::Plan;
 use breme_report::{Instruments, Run};
 use breme_runner::journal::{self, StoredRun};
 
 use super::experiment;
+use crate::checks::{Check, CheckResult, Checks};
 use crate::failure::Failure;
 
 /// Where runs are kept, unless the user says otherwise.
@@ -64,6 +65,27 @@ impl Judged {
         Ok(instruments)
     }
 
+    /// Each hypothesis and each search.
+    pub(super) fn checks(&self, allow_undecided: bool) -> Checks {
+        let Judgement { answer, hypotheses, searches, .. } = &self.judgement;
+        let hypotheses = hypotheses.iter().map(|hypothesis| Check {
+            name: hypothesis.says.clone(),
+            result: match hypothesis.verdict {
+                Verdict::Supported => CheckResult::Passed,
+                Verdict::Refuted | Verdict::PracticallyEqual => CheckResult::Failed,
+                Verdict::Undecided { .. } | Verdict::NoData => CheckResult::NoVerdict,
+            },
+            detail: hypothesis.sentence.clone(),
+        });
+        let searches = searches.iter().map(|search| Check {
+            name: search_name(search),
+            result: if search.is_confirmed { CheckResult::Passed } else { CheckResult::NoVerdict },
+            detail: search.sentence.clone(),
+        });
+        let title = self.run.head.title.clone();
+        Checks { title, sentence: answer.clone(), allow_undecided, all: hypotheses.chain(searches).collect() }
+    }
+
     /// As reports want it.
     pub(super) fn shown<'a>(&'a self, instruments: &'a Instruments) -> Run<'a> {
         Run {
@@ -74,6 +96,12 @@ impl Judged {
             instruments,
         }
     }
+}
+
+fn search_name(search: &SearchOutcome) -> String {
+    let at: Vec<String> = search.at.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
+    let at = if at.is_empty() { String::new() } else { format!(" [{}]", at.join(", ")) };
+    format!("{} until {}{at}", search.factor, search.until)
 }
 
 fn fault(path: &Path, error: &std::io::Error) -> Failure {

@@ -18,6 +18,7 @@ mod hostile;
 mod laboratory;
 mod laboratory_cache;
 mod laboratory_ends;
+mod laboratory_gate;
 mod laboratory_harness;
 mod laboratory_preflight;
 mod laboratory_repeats;

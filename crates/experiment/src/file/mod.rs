@@ -62,6 +62,8 @@ pub struct File {
     /// Measures with a name of their own: `slowdown = "p99(user) / p50(user)"`.
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) measure: Ordered<At<String>>,
+    /// What a later run must not be worse in, for `breme compare`.
+    pub(crate) gate: Option<At<Gate>>,
     /// What is expected.
     pub(crate) hypothesis: Vec<At<Hypothesis>>,
     /// Figures that were published, to be set beside the measured ones.
@@ -82,7 +84,7 @@ pub struct File {
 }
 
 /// The keys of a file.
-pub(crate) const SECTIONS: [&str; 18] = [
+pub(crate) const SECTIONS: [&str; 19] = [
     "title",
     "question",
     "notes",
@@ -94,6 +96,7 @@ pub(crate) const SECTIONS: [&str; 18] = [
     "design",
     "measures",
     "measure",
+    "gate",
     "hypothesis",
     "published",
     "search",
@@ -369,6 +372,18 @@ pub enum OrderText {
     Random,
     /// That of the file: what changes with time then looks like an effect.
     Fixed,
+}
+
+/// What a later run must not be worse in, for `breme compare`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gate {
+    /// The measures, each at all levels: `"rate(user)"`, or with a margin of its own, `"p99(user) within 20 %"`
+    /// [default: rate, mean and errors of the foreground workloads].
+    pub(crate) measures: OneOrMany<At<String>>,
+    /// How much worse a measure may be, as a share of its earlier value [default: 10 %]. For a measure that is a share
+    /// itself, such as `errors`, the margin is 0.1 percentage points unless it has its own.
+    pub(crate) margin: Option<At<Share>>,
 }
 
 /// What is expected.

@@ -3,7 +3,7 @@
 use crate::expression::{Claim, Expression, Measure};
 use crate::judge::levels::Levels;
 use crate::judge::search::{SearchQuestion, TRIALS_MAX};
-use crate::plan::{Plan, PlanMeasure, PlanModel, PlanSearch};
+use crate::plan::{Gate, Plan, PlanMeasure, PlanModel, PlanSearch};
 
 /// All that is asked of the records of a run.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Question {
     pub confidence: f64,
     /// What differs by less than this is practically equal: 0.02 is ±2 %.
     pub equal_within: f64,
+    /// What a later run is held to.
+    pub gate: Gate,
     /// Blocks that are planned.
     pub blocks: u32,
     /// Trials that are planned in all blocks together, those of searches left out.
@@ -44,6 +46,7 @@ impl Default for Question {
             processors: 1,
             confidence: 0.95,
             equal_within: 0.02,
+            gate: Gate::default(),
             blocks: 0,
             trials: 0,
         }
@@ -117,6 +120,7 @@ impl From<&Plan> for Question {
             processors: 1,
             confidence: plan.confidence,
             equal_within: plan.equal_within,
+            gate: plan.gate.clone(),
             blocks: if plan.has_range() { 0 } else { plan.blocks },
             trials: if plan.has_range() { 0 } else { plan.blocks * trials_each },
         }
@@ -186,6 +190,12 @@ impl Question {
             }
         }
         measures
+    }
+
+    /// Whether the plan has this combination of levels.
+    pub(crate) fn has_levels(&self, levels: &Levels) -> bool {
+        let has = |factor: &Factor| levels.get(&factor.name).is_some_and(|level| factor.levels.contains(level));
+        levels.len() == self.factors.len() && self.factors.iter().all(has)
     }
 
     /// Where a combination stands in the plan's order.

@@ -1,26 +1,31 @@
-//! Two runs: is the later one worse?
+//! Two runs: what differs, and whether the later one is worse.
 //!
-//! The runs had no blocks in common, so values are not paired: each run's blocks are one sample (Hodges and Lehmann's
-//! shift of two samples on logarithms, with the interval of the rank-sum test). A gate looks at many measures at once
-//! and must not cry wolf, so the chances are corrected by Holm over all rows whose measure has a better and a worse.
-//! Whatever else differs between the runs (machine, versions, plan) is in the difference too, and is told.
+//! The runs have no blocks in common, so values are not paired: the blocks of each run are one sample (Hodges and
+//! Lehmann's shift of two samples on logarithms, with the interval of the rank-sum test). Every measure that both runs
+//! have is shown; only the measures of the gate decide (see `gate`). What else differs between the runs (machine,
+//! versions, plan) is part of the difference too, and is reported.
 
-use breme_stats::{Estimate, VALUES_MAX, holm, rank_sum};
+use breme_stats::{
+    Estimate, VALUES_MAX, false_discovery_rates, rank_sum, rank_sum_p_above, rank_sum_p_min, welch_p_above,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::expression::Unit;
 use crate::judge::effect::typical;
+use crate::judge::gate::{self, GateSummary, GateVerdict, Gated};
 use crate::judge::levels::{Levels, in_words};
+use crate::judge::measure::Lack;
 use crate::judge::noise::Floors;
 use crate::judge::question::Question;
 use crate::judge::seen::Seen;
-use crate::judge::words::{self, amount, count, less_is_better_of, symbol};
+use crate::judge::words::{self, amount, less_is_better_of, symbol};
 use crate::judgement::Scale;
-use crate::plan::PlanMeasure;
+use crate::plan::{Gate, PlanMeasure};
 use crate::record::{RunHead, TrialRecord};
 
 /// The version of the layout of a [`RunComparison`].
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A stored run.
 #[derive(Clone, Copy, Debug)]
@@ -36,19 +41,19 @@ pub struct Run<'a> {
 }
 
 /// What is demanded of a comparison.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CompareRules {
-    /// How sure the intervals are: 0.95.
+    /// The confidence of the intervals: 0.95.
     pub confidence: f64,
     /// What differs by less is practically equal.
     pub equal_within: f64,
-    /// By how much it may be worse before that is called worse: 0.03 is 3 %.
-    pub slowdown_max: f64,
+    /// What the later run is held to.
+    pub gate: Gate,
 }
 
 impl Default for CompareRules {
     fn default() -> Self {
-        Self { confidence: 0.95, equal_within: 0.02, slowdown_max: 0.0 }
+        Self { confidence: 0.95, equal_within: 0.02, gate: Gate::default() }
     }
 }
 
@@ -61,29 +66,31 @@ pub struct RunComparison {
     pub before: String,
     /// The later run's name.
     pub after: String,
-    /// Of all rows together: worse if one is, better if one is and none is worse.
-    pub verdict: RunVerdict,
+    /// The verdict of the gate: not worse if every gated row is not worse, worse if any is, else none.
+    pub verdict: GateVerdict,
     /// In a sentence or two.
     pub sentence: String,
-    /// Each measure at each combination that both runs have; what is worse first.
+    /// How the gate judged.
+    pub gate: GateSummary,
+    /// Each measure at each combination that both runs have: first the gated ones, then the others.
     pub rows: Vec<RunRow>,
     /// What else differs between the runs.
     pub warnings: Vec<String>,
 }
 
-/// What became of a measure.
+/// How a measure differs, whether it is gated or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunVerdict {
-    /// For certain, and by more than is allowed.
+    /// Significantly worse.
     Worse,
-    /// For certain.
+    /// Significantly better.
     Better,
-    /// For certain, where more is neither better nor worse.
+    /// Significantly different, where more is neither better nor worse.
     Different,
     /// The difference is too small to matter.
     PracticallyEqual,
-    /// The data do not say; or it is worse by no more than is allowed.
+    /// The data do not decide.
     #[default]
     Undecided,
 }
@@ -97,8 +104,10 @@ pub struct RunRow {
     pub unit: String,
     /// The combination.
     pub levels: Levels,
-    /// What became of it.
+    /// How it differs.
     pub verdict: RunVerdict,
+    /// What the gate says of it; none if it is not gated.
+    pub gated: Option<Gated>,
     /// The earlier run: the median over its blocks.
     pub before: Option<f64>,
     /// The later run: the median over its blocks.
@@ -115,12 +124,12 @@ pub struct RunRow {
     pub low: Option<f64>,
     /// The interval's upper end.
     pub high: Option<f64>,
-    /// How sure the interval is.
+    /// The confidence of the interval.
     pub confidence: f64,
-    /// The chance of so large a difference if there were none.
+    /// The chance of so large a difference if there were none (two-sided).
     pub p: Option<f64>,
-    /// The same after Holm, over the rows that can be better or worse.
-    pub p_holm: Option<f64>,
+    /// The same after Benjamini and Hochberg, over all rows.
+    pub p_discovery: Option<f64>,
     /// The larger noise floor (A/A) of the two runs, which it had to exceed.
     pub floor: Option<f64>,
     /// In words.
@@ -131,46 +140,88 @@ pub struct RunRow {
 #[must_use]
 pub fn compare(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> RunComparison {
     let mut rows = rows(before, after, rules);
-    judge_rows(&mut rows, rules);
-    let verdict = overall(&rows);
+    correct_for_number(&mut rows, rules);
+    let gate = gate::judge(&mut rows, rules);
+    for row in &mut rows {
+        row.row.sentence = row_sentence(row);
+    }
+    // Stable: what is equally important keeps the plan's order.
+    rows.sort_by_key(|row| (row.row.gated.is_none(), rank(&row.row)));
     let mut comparison = RunComparison {
         version: VERSION,
         before: before.head.run.clone(),
         after: after.head.run.clone(),
-        verdict,
+        verdict: gate.verdict,
+        sentence: gate::sentence(&rows, &gate),
+        gate: gate.summary,
         warnings: differences(before, after),
         ..RunComparison::default()
     };
-    rows.sort_by_key(|row| (rank(row.row.verdict), row.row.levels.clone()));
-    if rows.is_empty() {
-        comparison.warnings.push("The runs have no measure at a common combination of levels.".to_owned());
-    }
-    comparison.sentence = sentence(&rows, verdict, rules);
     comparison.rows = rows.into_iter().map(|row| row.row).collect();
     comparison
 }
 
-/// A row with the measure that it is about.
-struct Drafted {
-    measure: PlanMeasure,
-    row: RunRow,
+/// A row with what it was made of.
+pub(crate) struct Drafted {
+    pub(crate) measure: PlanMeasure,
+    pub(crate) row: RunRow,
+    /// The margin of the gate, if it is gated.
+    pub(crate) margin: Option<f64>,
+    /// The values of the earlier and the later run on the scale on which they are compared: logarithms, or as they are.
+    pub(crate) before: Vec<f64>,
+    pub(crate) after: Vec<f64>,
+    /// Why one of the runs has no value.
+    pub(crate) lack: Option<String>,
+}
+
+impl Drafted {
+    /// A share of the earlier value, on the scale of the comparison.
+    pub(crate) fn of_share(&self, share: f64) -> f64 {
+        if self.row.scale == Scale::Ratio { share.ln_1p() } else { share * self.row.before.unwrap_or_default().abs() }
+    }
+
+    /// Centre and ends of the interval on the scale of the comparison, on which 0 is no difference.
+    pub(crate) fn interval(&self) -> Option<[f64; 3]> {
+        let ends = [self.row.center?, self.row.low?, self.row.high?];
+        Some(if self.row.scale == Scale::Ratio { ends.map(f64::ln) } else { ends })
+    }
+
+    /// How far an effect must lie from 0 to be more than the noise between two trials of the same thing.
+    pub(crate) fn floor(&self) -> f64 {
+        self.row.floor.map_or(0.0, |floor| if self.row.scale == Scale::Ratio { floor.ln() } else { floor })
+    }
 }
 
 fn rows(before: &Run<'_>, after: &Run<'_>, rules: &CompareRules) -> Vec<Drafted> {
+    let gated = rules.gate.measures.iter().map(|gated| (gated.measure.clone(), Some(rules.gate.margin_of(gated))));
     let both = before.question.measures.iter().filter(|measure| after.question.measures.contains(measure));
-    let measures: Vec<PlanMeasure> = both.cloned().collect();
-    let sides = [before, after].map(|run| Side::of(run, &measures));
-    let mut common: Vec<&Levels> = sides[0]
-        .seen
-        .combinations()
-        .filter(|levels| sides[1].seen.combinations().any(|other| other == *levels))
-        .collect();
-    common.sort_by_key(|levels| after.question.place(levels));
-    let drafted = measures.iter().flat_map(|measure| {
+    let others = both.filter(|measure| !rules.gate.measures.iter().any(|gated| gated.measure == **measure));
+    let measures: Vec<(PlanMeasure, Option<f64>)> =
+        gated.chain(others.map(|measure| (measure.clone(), None))).collect();
+    let all: Vec<PlanMeasure> = measures.iter().map(|(measure, _)| measure.clone()).collect();
+    let sides = [Side::of(before, &all), Side::of(after, &all)];
+    let common = common(before, after, &sides);
+    let drafted = measures.iter().flat_map(|(measure, margin)| {
         let sides = &sides;
-        common.iter().map(move |levels| Drafted { measure: measure.clone(), row: row(measure, levels, sides, rules) })
+        common.iter().map(move |levels| draft(measure, *margin, levels, sides, rules))
     });
     drafted.collect()
+}
+
+/// The combinations that both experiments have and at least one of the runs has tried: where the other one has nothing,
+/// that is no reason to pass. In the order of the later run's plan.
+fn common(before: &Run<'_>, after: &Run<'_>, sides: &[Side; 2]) -> Vec<Levels> {
+    let seen = |side: &Side, levels: &Levels| side.seen.combinations().any(|known| known == levels);
+    let all = sides.iter().flat_map(|side| side.seen.combinations());
+    let is_common = |levels: &&Levels| {
+        let [one, other] = [(before, &sides[0]), (after, &sides[1])]
+            .map(|(run, side)| seen(side, levels) || run.question.has_levels(levels));
+        one && other
+    };
+    let mut common: Vec<Levels> = all.filter(is_common).cloned().collect();
+    common.sort_by_key(|levels| (after.question.place(levels), levels.clone()));
+    common.dedup();
+    common
 }
 
 struct Side {
@@ -186,170 +237,158 @@ impl Side {
         Self { seen, floors }
     }
 
-    /// Evenly chosen ones of a long run.
-    fn values(&self, measure: &PlanMeasure, levels: &Levels) -> Vec<f64> {
+    /// Evenly chosen ones of a long run; if there is none, the reason.
+    fn values(&self, measure: &PlanMeasure, levels: &Levels) -> Result<Vec<f64>, Lack> {
         let blocks: Vec<u32> = self.seen.blocks_of(levels).collect();
         let every = blocks.len().div_ceil(VALUES_MAX).max(1);
-        let value = |block: u32| self.seen.evaluate(&measure.expression, levels, block).ok();
-        blocks.into_iter().step_by(every).filter_map(value).collect()
+        let each =
+            blocks.into_iter().step_by(every).map(|block| self.seen.evaluate(&measure.expression, levels, block));
+        let (mut values, mut lack) = (Vec::new(), Lack::NotRun);
+        for value in each {
+            match value {
+                Ok(value) => values.push(value),
+                Err(why) => lack = why,
+            }
+        }
+        if values.is_empty() { Err(lack) } else { Ok(values) }
     }
 }
 
-fn row(measure: &PlanMeasure, levels: &Levels, sides: &[Side; 2], rules: &CompareRules) -> RunRow {
+fn draft(
+    measure: &PlanMeasure,
+    margin: Option<f64>,
+    levels: &Levels,
+    sides: &[Side; 2],
+    rules: &CompareRules,
+) -> Drafted {
     let [before, after] = [0, 1].map(|side| sides[side].values(measure, levels));
-    let is_ratio = before.iter().chain(&after).all(|&value| value > 0.0);
-    let scale = if is_ratio { Scale::Ratio } else { Scale::Difference };
-    let estimate: Option<Estimate> = if is_ratio {
-        rank_sum::ratio(&after, &before, rules.confidence)
-    } else {
-        rank_sum::shift(&after, &before, rules.confidence)
+    let lack = match (&before, &after) {
+        (Err(lack), _) => Some(format!("the earlier run has no value: {lack}")),
+        (_, Err(lack)) => Some(format!("the later run has no value: {lack}")),
+        _ => None,
     };
-    RunRow {
+    let [before, after] = [before, after].map(Result::unwrap_or_default);
+    let typical_of = |values: &[f64]| typical(values.iter().copied());
+    let mut row = RunRow {
         measure: measure.name.clone(),
         unit: symbol(measure.unit).to_owned(),
         levels: levels.clone(),
-        before: typical(before.iter().copied()),
-        after: typical(after.iter().copied()),
+        before: typical_of(&before),
+        after: typical_of(&after),
         blocks_before: before.len(),
         blocks_after: after.len(),
-        scale,
-        center: estimate.map(|estimate| estimate.center),
-        low: estimate.map(|estimate| estimate.low),
-        high: estimate.map(|estimate| estimate.high),
-        confidence: estimate.map_or(0.0, |estimate| estimate.confidence),
-        p: rank_sum::rank_sum_p(&after, &before),
-        floor: sides.iter().filter_map(|side| side.floors.of_expression(&measure.expression, scale)).reduce(f64::max),
         ..RunRow::default()
+    };
+    // A share is compared in percentage points: twice of next to nothing is next to nothing.
+    let is_ratio = measure.unit != Unit::Share && before.iter().chain(&after).all(|&value| value > 0.0);
+    row.scale = if is_ratio { Scale::Ratio } else { Scale::Difference };
+    let on_scale = |values: Vec<f64>| if is_ratio { values.into_iter().map(f64::ln).collect() } else { values };
+    let (before, after): (Vec<f64>, Vec<f64>) = (on_scale(before), on_scale(after));
+    if let Some(Estimate { center, low, high, confidence }) = rank_sum::shift(&after, &before, rules.confidence) {
+        let back = |value: f64| Some(if is_ratio { value.exp() } else { value });
+        (row.center, row.low, row.high) = (back(center), back(low), back(high));
+        row.confidence = confidence;
+    }
+    row.floor =
+        sides.iter().filter_map(|side| side.floors.of_expression(&measure.expression, row.scale)).reduce(f64::max);
+    Drafted { measure: measure.clone(), row, margin, before, after, lack }
+}
+
+/// The chance that `first` lies so far above `second` if it lies above it by `bound` at most, where so many questions
+/// are asked (one-sided). By ranks; where even the least chance that these can give is too large for the number of
+/// questions, by Welch's test. Which one depends on the numbers of blocks and questions and on nothing that was
+/// measured.
+pub(crate) fn p_above(first: &[f64], second: &[f64], bound: f64, questions: usize, confidence: f64) -> Option<f64> {
+    let least = 2.0 * rank_sum_p_min(first.len(), second.len()) * questions as f64;
+    if least <= 1.0 - confidence + 1e-9 {
+        rank_sum_p_above(first, second, bound)
+    } else {
+        welch_p_above(first, second, bound)
     }
 }
 
-fn judge_rows(rows: &mut [Drafted], rules: &CompareRules) {
-    let is_judged = |row: &Drafted| row.row.p.is_some() && less_is_better_of(&row.measure.expression).is_some();
-    let chances: Vec<f64> = rows.iter().filter(|row| is_judged(row)).filter_map(|row| row.row.p).collect();
-    let mut corrected = holm(&chances).into_iter();
-    for drafted in rows {
-        drafted.row.p_holm = if is_judged(drafted) { corrected.next() } else { drafted.row.p };
-        drafted.row.verdict = verdict_of(&drafted.measure, &drafted.row, rules);
-        drafted.row.sentence = row_sentence(&drafted.measure, &drafted.row);
+/// How every row differs. Nobody claimed these differences beforehand, so they are corrected for their number by their
+/// false discovery rate.
+fn correct_for_number(rows: &mut [Drafted], rules: &CompareRules) {
+    let varies = |row: &Drafted| row.before.iter().chain(&row.after).any(|value| Some(value) != row.before.first());
+    let asked: Vec<usize> =
+        (0..rows.len()).filter(|&index| rows[index].lack.is_none() && varies(&rows[index])).collect();
+    let by_chance = |&index: &usize| {
+        let row = &rows[index];
+        let p = |first, second| p_above(first, second, 0.0, asked.len(), rules.confidence).unwrap_or(1.0);
+        (2.0 * p(&row.after, &row.before).min(p(&row.before, &row.after))).min(1.0)
+    };
+    let chances: Vec<f64> = asked.iter().map(by_chance).collect();
+    let rates = false_discovery_rates(&chances);
+    for ((&index, p), rate) in asked.iter().zip(chances).zip(rates) {
+        (rows[index].row.p, rows[index].row.p_discovery) = (Some(p), Some(rate));
+    }
+    for row in rows {
+        row.row.verdict = verdict_of(row, rules);
     }
 }
 
-fn verdict_of(measure: &PlanMeasure, row: &RunRow, rules: &CompareRules) -> RunVerdict {
-    let [Some(center), Some(low), Some(high)] = [row.center, row.low, row.high] else { return RunVerdict::Undecided };
+fn verdict_of(drafted: &Drafted, rules: &CompareRules) -> RunVerdict {
+    let row = &drafted.row;
+    let Some([center, low, high]) = drafted.interval() else { return RunVerdict::Undecided };
     if row.confidence < rules.confidence {
         return RunVerdict::Undecided;
     }
-    // On a scale on which 0 is no difference, and shares are shares of the earlier run.
-    let size = row.before.unwrap_or_default().abs();
-    let (center, low, high) = match row.scale {
-        Scale::Ratio => (center.ln(), low.ln(), high.ln()),
-        Scale::Difference => (center, low, high),
-    };
-    let of_share = |share: f64| if row.scale == Scale::Ratio { share.ln_1p() } else { share * size };
-    let floor = row.floor.map_or(0.0, |floor| if row.scale == Scale::Ratio { floor.ln() } else { floor });
-    let band = of_share(rules.equal_within);
+    let band = drafted.of_share(rules.equal_within);
     if low >= -band && high <= band {
         return RunVerdict::PracticallyEqual;
     }
-    let is_likely = row.p_holm.is_some_and(|p| p <= 1.0 - rules.confidence + 1e-9);
-    if !is_likely || center.abs() <= floor || (low <= 0.0 && high >= 0.0) {
+    let is_likely = row.p_discovery.is_some_and(|rate| rate <= 1.0 - rules.confidence + 1e-9);
+    if !is_likely || center.abs() <= drafted.floor() || (low <= 0.0 && high >= 0.0) {
         return RunVerdict::Undecided;
     }
-    match less_is_better_of(&measure.expression) {
+    match less_is_better_of(&drafted.measure.expression) {
         None => RunVerdict::Different,
         Some(less) if (center < 0.0) == less => RunVerdict::Better,
-        Some(_) if center.abs() <= of_share(rules.slowdown_max) => RunVerdict::Undecided,
         Some(_) => RunVerdict::Worse,
     }
 }
 
-fn row_sentence(measure: &PlanMeasure, row: &RunRow) -> String {
-    let unit = measure.unit;
-    let [Some(before), Some(after)] = [row.before, row.after] else {
-        return format!("`{}`: one of the runs has no value.", row.measure);
-    };
+fn row_sentence(drafted: &Drafted) -> String {
+    let (row, unit) = (&drafted.row, drafted.measure.unit);
+    let at = if row.levels.is_empty() { String::new() } else { format!(" at {}", in_words(&row.levels)) };
+    let name = format!("`{}`{at}", row.measure);
+    if let Some(lack) = &drafted.lack {
+        return format!("{name}: {lack}.");
+    }
+    let [before, after] = [row.before, row.after].map(|value| amount(value.unwrap_or_default(), unit));
     let [Some(center), Some(low), Some(high)] = [row.center, row.low, row.high] else {
-        return format!("`{}`: {} → {}.", row.measure, amount(before, unit), amount(after, unit));
+        return format!("{name}: {before} → {after}.");
     };
     let said = match row.scale {
-        Scale::Ratio => words::with_interval(center, low, high),
-        Scale::Difference => format!("{} ({} to {})", amount(center, unit), amount(low, unit), amount(high, unit)),
+        Scale::Ratio => format!("ratio {}", words::with_interval(center, low, high)),
+        Scale::Difference if low == high => format!("difference {}", amount(center, unit)),
+        Scale::Difference => {
+            format!("difference {} ({} to {})", amount(center, unit), amount(low, unit), amount(high, unit))
+        }
     };
-    let at = if row.levels.is_empty() { String::new() } else { format!(" at {}", in_words(&row.levels)) };
-    let word = match row.verdict {
-        RunVerdict::Worse => "worse",
-        RunVerdict::Better => "better",
-        RunVerdict::Different => "different",
-        RunVerdict::PracticallyEqual => "practically equal",
-        RunVerdict::Undecided => "undecided",
+    let allowed = row.gated.as_ref().map_or(String::new(), |gated| format!(", allowed {}", gated.allowed));
+    let few = row.blocks_before.min(row.blocks_after);
+    let few = if row.gated.is_some() && few < gate::BLOCKS_MIN {
+        format!(", {few} of {} blocks", gate::BLOCKS_MIN)
+    } else {
+        String::new()
     };
-    let kind = if row.scale == Scale::Ratio { "ratio" } else { "difference" };
-    format!("`{}`{at}: {word}, {} → {}, {kind} {said}.", row.measure, amount(before, unit), amount(after, unit))
+    format!("{name}: {before} → {after}, {said}{allowed}{few}.")
 }
 
-fn rank(verdict: RunVerdict) -> u8 {
-    match verdict {
-        RunVerdict::Worse => 0,
-        RunVerdict::Better => 1,
-        RunVerdict::Different => 2,
-        RunVerdict::Undecided => 3,
-        RunVerdict::PracticallyEqual => 4,
+/// What matters most comes first.
+fn rank(row: &RunRow) -> u8 {
+    match (row.gated.as_ref().map(|gated| gated.verdict), row.verdict) {
+        (Some(GateVerdict::Worse), _) => 0,
+        (Some(GateVerdict::NoVerdict), _) => 1,
+        (Some(GateVerdict::NotWorse), _) => 2,
+        (None, RunVerdict::Worse) => 3,
+        (None, RunVerdict::Better) => 4,
+        (None, RunVerdict::Different) => 5,
+        (None, RunVerdict::Undecided) => 6,
+        (None, RunVerdict::PracticallyEqual) => 7,
     }
-}
-
-fn overall(rows: &[Drafted]) -> RunVerdict {
-    let any = |wanted: RunVerdict| rows.iter().any(|row| row.row.verdict == wanted);
-    let all = |wanted: RunVerdict| rows.iter().all(|row| row.row.verdict == wanted);
-    match () {
-        () if any(RunVerdict::Worse) => RunVerdict::Worse,
-        () if any(RunVerdict::Better) => RunVerdict::Better,
-        () if any(RunVerdict::Different) => RunVerdict::Different,
-        () if !rows.is_empty() && all(RunVerdict::PracticallyEqual) => RunVerdict::PracticallyEqual,
-        () => RunVerdict::Undecided,
-    }
-}
-
-fn sentence(rows: &[Drafted], verdict: RunVerdict, rules: &CompareRules) -> String {
-    let number = |wanted: RunVerdict| rows.iter().filter(|row| row.row.verdict == wanted).count();
-    let all = count(rows.len(), "comparison");
-    let first = rows.first().map(|row| row.row.sentence.clone()).unwrap_or_default();
-    match verdict {
-        RunVerdict::Worse => format!("Worse in {} of {all}. {first}", number(verdict)),
-        RunVerdict::Better => format!("Better in {} of {all}, worse in none. {first}", number(verdict)),
-        RunVerdict::Different => format!("Different in {} of {all}, worse in none. {first}", number(verdict)),
-        RunVerdict::PracticallyEqual => format!("Practically equal in all of {all}."),
-        RunVerdict::Undecided if rows.is_empty() => "There is nothing to compare.".to_owned(),
-        RunVerdict::Undecided => format!(
-            "No difference is sure in any of {all}{}.",
-            few(rows, rules).map(|blocks| format!(" ({blocks})")).unwrap_or_default()
-        ),
-    }
-}
-
-/// Whether the runs have so few blocks that nothing could have been sure.
-fn few(rows: &[Drafted], rules: &CompareRules) -> Option<String> {
-    let (judged, fewest) = (rows.iter().filter(|row| row.row.p.is_some()), |row: &Drafted| {
-        row.row.blocks_before.min(row.row.blocks_after)
-    });
-    let blocks = judged.clone().map(fewest).max()?;
-    let needed = blocks_each_min(judged.count(), rules.confidence);
-    (blocks < needed)
-        .then(|| format!("each run needs {needed} blocks at least for so many comparisons, there are {blocks}"))
-}
-
-/// The fewest blocks of each run with which so many comparisons can be sure: the ranks of two samples that do not
-/// overlap.
-fn blocks_each_min(comparisons: usize, confidence: f64) -> usize {
-    let outside = (1.0 - confidence) / comparisons.max(1) as f64;
-    // 2 ÷ the number of ways to choose n of 2n.
-    let mut ways = 1.0;
-    let mut blocks = 0;
-    while 2.0 / ways > outside && blocks < VALUES_MAX {
-        blocks += 1;
-        let n = blocks as f64;
-        ways *= (2.0 * n) * (2.0 * n - 1.0) / (n * n);
-    }
-    blocks
 }
 
 /// What else differs.
@@ -386,17 +425,5 @@ fn differences(before: &Run<'_>, after: &Run<'_>) -> Vec<String> {
 }
 
 fn memory(head: &RunHead) -> String {
-    amount(head.machine.memory_bytes as f64, crate::expression::Unit::Bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fewest_blocks_are_those_of_the_rank_sum_table() {
-        // 2 ÷ C(8, 4) = 0.029; 2 ÷ C(6, 3) = 0.1.
-        assert_eq!(blocks_each_min(1, 0.95), 4);
-        assert_eq!(blocks_each_min(20, 0.95), 6);
-    }
+    amount(head.machine.memory_bytes as f64, Unit::Bytes)
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::document::Document;
 use super::factors::LevelRange;
+use super::gate::{Gate, GatedMeasure};
 use super::order;
 use super::questions::{PlanHypothesis, PlanMeasure, PlanModel, PlanPublished, PlanSearch};
+use crate::expression::Vocabulary;
 use crate::file::fault::{Fault, Faults};
 use crate::trial::{TrialKey, TrialSpec};
 
@@ -47,10 +49,13 @@ pub struct Plan {
     pub models: Vec<PlanModel>,
     /// The search for a level at which something fails.
     pub search: Option<PlanSearch>,
+    /// What a later run is held to.
+    pub gate: Gate,
     /// What should be known before the run.
     pub warnings: Vec<String>,
     pub(super) combinations: Vec<Vec<(String, String)>>,
     pub(super) is_random: bool,
+    pub(super) vocabulary: Vocabulary,
     pub(super) document: Arc<Document>,
 }
 
@@ -128,6 +133,14 @@ impl Plan {
         let mut trial = resolved.trial(key, self.factors.iter().map(at).collect(), self.seed);
         trial.duration = if length == SearchLength::Short { search.short } else { search.long };
         Ok(trial)
+    }
+
+    /// A measure of the gate as the command line names it: `p99(user)` or `p99(user) within 10 %`.
+    ///
+    /// # Errors
+    /// If it is not a measure of this experiment, or neither of its directions is the better one.
+    pub fn gated_measure(&self, text: &str) -> Result<GatedMeasure, String> {
+        GatedMeasure::parse(text, &self.vocabulary).map_err(|fault| fault.problem)
     }
 
     /// The plan as a file of its own: the profile is laid over it and the files that it names stand in it, so that a

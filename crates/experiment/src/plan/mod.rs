@@ -12,6 +12,7 @@ mod checked;
 mod document;
 mod estimate;
 mod factors;
+mod gate;
 mod names;
 mod order;
 mod questions;
@@ -29,6 +30,7 @@ mod workload;
 pub use self::checked::{Plan, PlanFactor, SearchLength};
 pub use self::estimate::Estimate;
 pub use self::factors::{COMBINATION_COUNT_MAX, FACTOR_COUNT_MAX, LEVEL_COUNT_MAX, LevelRange};
+pub use self::gate::{Gate, GatedMeasure, MARGIN_DEFAULT, SHARE_MARGIN_DEFAULT};
 pub use self::questions::{
     HYPOTHESIS_COUNT_MAX, MEASURE_COUNT_MAX, ModelKind, PlanHypothesis, PlanMeasure, PlanModel, PlanPublished,
     PlanSearch,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::factors::{FactorSpec, LevelRange};
+use super::gate::{Gate, GatedMeasure, check_margin};
 use super::resolve::Resolved;
 use crate::expression::{
     Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, Unit, Vocabulary, meant_or_known,
@@ -217,6 +218,28 @@ impl Questions<'_> {
     fn name_of(&self, text: &str, expression: &Expression) -> String {
         let is_named = self.vocabulary.measures.iter().any(|(name, _)| name == text.trim());
         if is_named { text.trim().to_owned() } else { expression.to_string() }
+    }
+
+    /// The gate; the standard one where the file names no measure.
+    pub(super) fn gate(&mut self, file: Option<&At<file::Gate>>, resolved: Option<&Resolved>) -> Gate {
+        let mut gate = Gate::default();
+        if let Some(margin) = file.and_then(|file| file.value.margin.as_ref()) {
+            match check_margin(margin.value.0) {
+                Ok(share) => gate.margin = share,
+                Err(problem) => self.book.note(&margin.span, problem),
+            }
+        }
+        let texts = file.map(|file| file.value.measures.0.as_slice()).unwrap_or_default();
+        if texts.is_empty() {
+            gate.measures = resolved.map(Gate::standard).unwrap_or_default();
+        }
+        for text in texts {
+            match GatedMeasure::parse(&text.value, &self.vocabulary) {
+                Ok(gated) => gate.measures.push(gated),
+                Err(fault) => self.book.note_within(&text.span, &text.value, fault.column, fault.length, fault.problem),
+            }
+        }
+        gate
     }
 
     /// The hypotheses; those about levels that the profile leaves out are left out too.

@@ -9,12 +9,13 @@ use super::checked::{Plan, PlanFactor};
 use super::document::Document;
 use super::estimate::Estimate;
 use super::factors::{self, COMBINATION_COUNT_MAX, FactorSpec};
+use super::gate::Gate;
 use super::questions::{self, Questions};
 use super::resolve::Resolved;
 use super::resolver::{CheckArguments, Files, ReadFile, Resolver};
 use super::roles::Roles;
 use super::run::{CONFIDENCE_DEFAULT, EQUAL_WITHIN_DEFAULT, Run, SEED_DEFAULT};
-use crate::expression::meant_or_known;
+use crate::expression::{Vocabulary, meant_or_known};
 use crate::file::fault::{Faults, Notebook};
 use crate::file::reader::{self, node_of};
 use crate::file::tree::{Entry, Node, Table, Value};
@@ -176,6 +177,8 @@ fn read_profile(
         warnings: resolved.warnings(&document),
         combinations,
         is_random: true,
+        vocabulary: Vocabulary::default(),
+        gate: Gate::default(),
         document: Arc::new(Document::default()),
     };
     if let Some(run) = run {
@@ -359,8 +362,10 @@ impl Plan {
         self.hypotheses = questions.hypotheses(&file.hypothesis);
         self.published = questions.published(&file.published);
         self.models = questions.models(&file.model);
+        self.gate = questions.gate(file.gate.as_ref(), first);
         let duration = first.map_or(Duration::from_secs(10), |resolved| resolved.design.duration);
         self.search = file.search.as_ref().and_then(|search| questions.search(search, duration, &others));
+        self.vocabulary = questions.vocabulary;
         self.title = file.title.unwrap_or_else(|| "experiment".to_owned());
         (self.question, self.notes) = (file.question, file.notes);
         self.check_ranges(document, searched.as_deref(), &file.hypothesis, book);

@@ -1,0 +1,90 @@
+//! What a command checked, one by one, and what CI servers are shown of it.
+//!
+//! Hypotheses of `breme run`, gated rows of `breme compare` and conditions of `breme load --fail-if` are the same thing
+//! to a CI server: named checks that pass, fail, or could not be judged. The exit status follows from them, and so do
+//! the JUnit file, the Markdown summary and the annotations, so that no two of these can differ.
+
+mod github;
+mod junit;
+mod markdown;
+
+pub use github::annotate;
+pub use junit::junit;
+pub use markdown::markdown;
+
+use crate::failure::{AGAINST, NO_VERDICT};
+
+/// What a command checked.
+#[derive(Debug)]
+pub struct Checks {
+    /// What was checked: the experiment, the two runs, the URL.
+    pub title: String,
+    /// The verdict of all of them in a sentence.
+    pub sentence: String,
+    /// A missing verdict is no failure.
+    pub allow_undecided: bool,
+    pub all: Vec<Check>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Check {
+    pub name: String,
+    pub result: CheckResult,
+    /// The numbers, in a sentence.
+    pub detail: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckResult {
+    Passed,
+    Failed,
+    /// The data do not decide, or there are none.
+    NoVerdict,
+}
+
+impl Checks {
+    /// 3 if a check failed; else 4 if one has no verdict, unless that is allowed; else 0.
+    pub fn exit_status(&self) -> u8 {
+        match () {
+            () if self.count(CheckResult::Failed) > 0 => AGAINST,
+            () if self.count(CheckResult::NoVerdict) > 0 && !self.allow_undecided => NO_VERDICT,
+            () => 0,
+        }
+    }
+
+    fn count(&self, wanted: CheckResult) -> usize {
+        self.all.iter().filter(|check| check.result == wanted).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn checks(results: &[CheckResult]) -> Checks {
+        let check = |(index, &result): (usize, &CheckResult)| Check {
+            name: format!("p99(user) < {index} ms & <more>"),
+            result,
+            detail: "5 ms\nand \"more\" 10 %, \u{1b}".to_owned(),
+        };
+        Checks {
+            title: "a|b".to_owned(),
+            sentence: "So it is.".to_owned(),
+            allow_undecided: false,
+            all: results.iter().enumerate().map(check).collect(),
+        }
+    }
+
+    #[test]
+    fn a_failure_outweighs_a_missing_verdict() {
+        use CheckResult::{Failed, NoVerdict, Passed};
+        let status = |results: &[CheckResult]| {
+            [false, true].map(|allow_undecided| Checks { allow_undecided, ..checks(results) }.exit_status())
+        };
+        assert_eq!(status(&[]), [0, 0]);
+        assert_eq!(status(&[Passed, Passed]), [0, 0]);
+        assert_eq!(status(&[Passed, NoVerdict]), [4, 0]);
+        assert_eq!(status(&[NoVerdict, Failed, Passed]), [3, 3]);
+    }
+}

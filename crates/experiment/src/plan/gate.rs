@@ -1,0 +1,113 @@
+//! The gate: which measures a later run must not be worse in, and by how much it may be.
+
+use super::questions::PlanMeasure;
+use super::resolve::Resolved;
+use crate::expression::{Expression, Measure, Quantity, TimeFigure, Unit, Vocabulary};
+use crate::judge::less_is_better_of;
+
+/// By how much a measure may be worse, where neither the experiment nor the command line says so. Two runs at different
+/// times on a virtual machine often differ by a few percent through no fault of the code, and with six blocks and a
+/// scatter of 3 % the interval alone is ±4 %: with less than 10 % equal systems would seldom pass.
+pub const MARGIN_DEFAULT: f64 = 0.1;
+/// The same for shares (`errors`, `pass`, `sessions`): 0.1 percentage points.
+pub const SHARE_MARGIN_DEFAULT: f64 = 0.001;
+/// Between a measure and its margin.
+const WITHIN: &str = " within ";
+
+/// What a later run is held to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gate {
+    /// The measures.
+    pub measures: Vec<GatedMeasure>,
+    /// The margin of those that have none of their own and are no shares.
+    pub margin: f64,
+}
+
+/// A measure that a later run must not be worse in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatedMeasure {
+    /// The measure.
+    pub measure: PlanMeasure,
+    /// Its own margin: a share of the earlier value; of a measure that is a share itself, percentage points.
+    pub margin: Option<f64>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self { measures: Vec::new(), margin: MARGIN_DEFAULT }
+    }
+}
+
+impl Gate {
+    /// By how much a measure may be worse.
+    #[must_use]
+    pub fn margin_of(&self, gated: &GatedMeasure) -> f64 {
+        let general = if gated.measure.unit == Unit::Share { SHARE_MARGIN_DEFAULT } else { self.margin };
+        gated.margin.unwrap_or(general)
+    }
+
+    /// Rate, mean response time and errors of every foreground workload: few, so that all can pass; errors, since a
+    /// server that rejects every request is fast.
+    pub(super) fn standard(resolved: &Resolved) -> Vec<GatedMeasure> {
+        let quantities =
+            || [Quantity::Rate, Quantity::Time { is_service: false, figure: TimeFigure::Mean }, Quantity::ErrorShare];
+        let foreground = resolved.workloads.iter().filter(|workload| !workload.is_background);
+        let measures = foreground.flat_map(|workload| quantities().map(|quantity| (quantity, workload.name.clone())));
+        measures
+            .map(|(quantity, of)| {
+                let expression = Expression::Measured { measure: Measure { quantity, of }, at: Vec::new() };
+                let (name, unit) = (expression.to_string(), expression.unit());
+                GatedMeasure { measure: PlanMeasure { name, expression, unit }, margin: None }
+            })
+            .collect()
+    }
+}
+
+/// What is wrong with a text, and where.
+pub(super) struct GateFault {
+    pub column: usize,
+    pub length: usize,
+    pub problem: String,
+}
+
+impl GatedMeasure {
+    /// Reads `p99(user)` or `p99(user) within 10 %`.
+    pub(super) fn parse(text: &str, vocabulary: &Vocabulary) -> Result<Self, GateFault> {
+        let whole = |problem: String| GateFault { column: 1, length: text.chars().count(), problem };
+        let (name, margin) = text.rsplit_once(WITHIN).map_or((text, None), |(name, margin)| (name, Some(margin)));
+        let expression = Expression::parse(name, vocabulary).map_err(|error| GateFault {
+            column: error.column,
+            length: error.length,
+            problem: error.problem,
+        })?;
+        if !expression.measures().iter().all(|(_, at)| at.is_empty()) {
+            return Err(whole("the gate looks at all levels; omit the levels in brackets".to_owned()));
+        }
+        if less_is_better_of(&expression).is_none() {
+            return Err(whole(format!(
+                "`{}` has no better and worse; gate a rate, a time, errors, cpu or memory",
+                name.trim()
+            )));
+        }
+        let margin = margin.map(|margin| share(margin).map_err(whole)).transpose()?;
+        let is_named = vocabulary.measures.iter().any(|(known, _)| known == name.trim());
+        let name = if is_named { name.trim().to_owned() } else { expression.to_string() };
+        Ok(Self { measure: PlanMeasure { name, unit: expression.unit(), expression }, margin })
+    }
+}
+
+/// Whether a margin is one: with 0 nothing could pass, and 100 % less of a rate is none.
+pub(super) fn check_margin(margin: f64) -> Result<f64, String> {
+    if margin > 0.0 && margin < 1.0 {
+        Ok(margin)
+    } else {
+        Err("a margin is more than 0 % and less than 100 %; for example 10 %".to_owned())
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match crate::file::values::measured(text.trim()) {
+        Some((share, Unit::Share | Unit::Plain)) => check_margin(share),
+        _ => Err(format!("{:?} is not a margin; write for example `p99(user) within 10 %`", text.trim())),
+    }
+}
