@@ -74,7 +74,7 @@
     '@row': (point) => tip(words.rows[Math.round(point.value[1])] ?? '', [[point.name, '']]),
     '@name': (point) => tip(point.name, []),
     '@axis': (points) => {
-      const seen = points.filter((point) => !/ (low|band)$/.test(point.seriesId));
+      const seen = points.filter((point) => !/ (low|band|trials)$/.test(point.seriesId));
       if (seen.length === 0) return '';
       const [x, y] = [format(words.x), format(words.y)];
       const name = (point) => (words.names[Number(point.seriesName.slice(5))] ?? '') + (point.seriesId.endsWith(' published') ? ', published' : '');
@@ -204,7 +204,9 @@
   const time = run.time;
   let timeSays = '';
   const timePlot = document.getElementById('time-plot');
-  const colour = (index) => `var(--s${index % 8})`;
+  // The load has the colour of the trial's combination; everything beside it is grey.
+  const greyed = (index) => ({ colour: `var(--n${index % 3})`, dashes: [[], [7, 4], [2, 3], [9, 3, 2, 3]][index % 4] });
+  const lookOf = (trial, index) => (index === 0 ? { colour: trial.colour, dashes: [] } : greyed(index - 1));
   const chosen = () => time.trials[Number(document.getElementById('time-trial').value)];
   const chosenInstrument = () => Number(document.getElementById('time-instrument').value);
   const linesOf = (trial, wanted) => trial.lines.filter(([instrument]) => instrument === wanted).map(([, source, t, v]) => ({ of: time.sources[source], t, v }));
@@ -216,18 +218,19 @@
   });
   const timeSeries = (trial, instrument) => {
     const series = [];
-    const line = (panelIndex, name, points, index, more) => series.push({
+    const line = (panelIndex, name, points, look, more) => series.push({
       type: 'line', name, data: points, xAxisIndex: panelIndex, yAxisIndex: panelIndex, symbol: points.length > 40 ? 'none' : 'circle', symbolSize: 4,
-      itemStyle: { color: colour(index) }, lineStyle: { color: colour(index), width: 1.8, ...more },
+      itemStyle: { color: look.colour }, lineStyle: { color: look.colour, width: 1.8, type: look.dashes.length ? look.dashes : 'solid', ...more },
     });
-    trial.workloads.forEach((workload, index) => {
-      line(0, workload.name + ', rate', pairs(trial.times[workload.t], workload.rate), index);
-      if (workload.errors.length > 0) line(0, workload.name + ', errors', pairs(trial.times[workload.t], workload.errors), index, { type: [2, 3] });
+    trial.workloads.forEach((workload, place) => {
+      const look = lookOf(trial, place);
+      line(0, workload.name + ', rate', pairs(trial.times[workload.t], workload.rate), look);
+      if (workload.errors.length > 0) line(0, workload.name + ', errors', pairs(trial.times[workload.t], workload.errors), look, { type: [2, 3] });
       const inSeconds = (column) => column.map((value) => value / 1e6);
-      line(1, workload.name + ', median', pairs(trial.times[workload.t], inSeconds(workload.p50)), index);
-      line(1, workload.name + ', 99 %', pairs(trial.times[workload.t], inSeconds(workload.p99)), index, { type: [6, 4], width: 1.4 });
+      line(1, workload.name + ', median', pairs(trial.times[workload.t], inSeconds(workload.p50)), look);
+      line(1, workload.name + ', 99th percentile', pairs(trial.times[workload.t], inSeconds(workload.p99)), look, { type: [6, 4], width: 1.4 });
     });
-    linesOf(trial, instrument).forEach((one, index) => line(2, one.of, pairs(trial.times[one.t], one.v), index + 2));
+    linesOf(trial, instrument).forEach((one, index) => line(2, one.of, pairs(trial.times[one.t], one.v), greyed(index)));
     const warmUp = Math.max(0, ...trial.workloads.map((workload) => workload.from));
     if (warmUp > 0) {
       for (const panelIndex of [0, 1, 2]) {
@@ -244,7 +247,7 @@
     const times = trial.workloads.flatMap((workload) => [...workload.p50, ...workload.p99]).filter((value) => value > 0);
     const isLog = times.length > 0 && Math.max(...times) / Math.min(...times) > 20;
     const panels = [
-      panel(0, 34, 120, 'answers', units['/s']),
+      panel(0, 34, 120, 'responses', units['/s']),
       panel(1, 208, 130, 'response time', seconds, isLog ? { type: 'log', min: (value) => 10 ** Math.floor(Math.log10(value.min)), max: (value) => 10 ** Math.ceil(Math.log10(value.max)) } : {}),
       panel(2, 392, 120, name, units[unit]),
     ];
@@ -262,7 +265,7 @@
       series: timeSeries(trial, instrument),
     };
   };
-  const keyItem = (name, index, dashes) => {
+  const keyItem = (name, look) => {
     const item = document.createElement('li');
     const space = 'http://www.w3.org/2000/svg';
     const svg = document.createElementNS(space, 'svg');
@@ -270,7 +273,7 @@
     svg.setAttribute('class', 'swatch');
     svg.setAttribute('aria-hidden', 'true');
     const line = document.createElementNS(space, 'line');
-    for (const [key, value] of Object.entries({ x1: 1, y1: 4, x2: 23, y2: 4, stroke: colour(index), 'stroke-width': 3, 'stroke-dasharray': dashes })) line.setAttribute(key, value);
+    for (const [key, value] of Object.entries({ x1: 1, y1: 4, x2: 23, y2: 4, stroke: look.colour, 'stroke-width': 3, 'stroke-dasharray': look.dashes.join(' ') })) line.setAttribute(key, value);
     svg.append(line);
     item.append(svg, name);
     return item;
@@ -304,7 +307,7 @@
     for (const line of linesOf(trial, instrument)) {
       trial.times[line.t].forEach((at, index) => rows.push([line.of, seconds(at), '', '', '', '', units[unit](line.v[index])]));
     }
-    return table(['of', 'at', 'rate', 'errors', 'median', '99 %', name], rows);
+    return table(['of', 'at', 'rate', 'errors', 'median', '99th percentile', name], rows);
   };
   const showTrial = () => {
     const trial = chosen();
@@ -315,8 +318,8 @@
     timePlot.setAttribute('aria-label', timeSays);
     const key = document.getElementById('time-key');
     key.replaceChildren(
-      ...trial.workloads.map((workload, index) => keyItem(workload.name, index, '')),
-      ...linesOf(trial, instrument).map((one, index) => keyItem(one.of, index + 2, '')),
+      ...trial.workloads.map((workload, index) => keyItem('workload ' + workload.name, lookOf(trial, index))),
+      ...linesOf(trial, instrument).map((one, index) => keyItem(`${what} of ${one.of}`, greyed(index))),
     );
     const data = document.getElementById('time-data');
     data.querySelector('div').replaceChildren();
@@ -350,12 +353,18 @@
   // Everything is drawn in the end, what is seen first; and before it is printed.
 
   const plots = [...document.querySelectorAll('.plot')];
-  const drawAny = (element) => (element === timePlot ? drawTime() : draw(element));
+  // A plot within a closed part has no size: it is drawn when the part is opened.
+  const drawAny = (element) => {
+    if (element.clientWidth === 0) return;
+    if (element === timePlot) drawTime();
+    else draw(element);
+  };
+  for (const part of document.querySelectorAll('details.measure')) part.addEventListener('toggle', () => part.querySelectorAll('.plot').forEach(drawAny));
   const seen = new IntersectionObserver((entries) => {
     for (const { isIntersecting, target } of entries) if (isIntersecting) drawAny(target);
   }, { rootMargin: '600px' });
   const drawRest = () => {
-    const next = plots.find((element) => !drawn.has(element.id));
+    const next = plots.find((element) => !drawn.has(element.id) && element.clientWidth > 0);
     if (!next) {
       document.documentElement.dataset.drawn = String(drawn.size);
       return;

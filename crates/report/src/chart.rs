@@ -13,6 +13,8 @@ use crate::table::Table;
 
 /// Series that are told apart by colour; further ones by dashes too.
 pub(crate) const COLOURS: usize = 8;
+/// Colours of what is no combination of levels.
+const NEUTRALS: usize = 3;
 /// Kinds of dashes.
 const DASHES: usize = 4;
 const SYMBOLS: [&str; 5] = ["circle", "rect", "triangle", "diamond", "roundRect"];
@@ -49,18 +51,57 @@ pub(crate) struct LegendEntry {
     pub is_on: bool,
 }
 
-/// How the n-th series looks: colours first, then dashes.
+/// How a series looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look(pub usize);
+pub(crate) struct Look {
+    ink: Ink,
+    dashes: usize,
+    opacity_percent: u8,
+}
+
+/// Of what colour: those of subjects mean the same in the whole page, and nothing else has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ink {
+    Series(usize),
+    /// Greys, for whatever is no combination of levels.
+    Neutral(usize),
+}
 
 impl Look {
+    /// Of the n-th series: colours first, then dashes.
+    pub(crate) const fn series(index: usize) -> Self {
+        Self { ink: Ink::Series(index), dashes: index / COLOURS, opacity_percent: 100 }
+    }
+
+    /// Of the n-th series at one of several levels, from pale to full.
+    pub(crate) fn at_level(index: usize, level: usize, levels: usize) -> Self {
+        const PALEST_PERCENT: usize = 40;
+        let steps = levels.saturating_sub(1).max(1);
+        let opacity = PALEST_PERCENT + (100 - PALEST_PERCENT) * level.min(steps) / steps;
+        let opacity_percent = if levels > 1 { u8::try_from(opacity).unwrap_or(100) } else { 100 };
+        // The highest level has the full line.
+        Self { ink: Ink::Series(index), dashes: levels.saturating_sub(1 + level), opacity_percent }
+    }
+
+    /// Of the n-th line that is no combination of levels.
+    pub(crate) const fn neutral(index: usize) -> Self {
+        Self { ink: Ink::Neutral(index), dashes: index, opacity_percent: 100 }
+    }
+
     pub(crate) fn colour(self) -> String {
-        format!("var(--s{})", self.0 % COLOURS)
+        match self.ink {
+            Ink::Series(index) => format!("var(--s{})", index % COLOURS),
+            Ink::Neutral(index) => format!("var(--n{})", index % NEUTRALS),
+        }
+    }
+
+    pub(crate) fn opacity(self) -> f64 {
+        f64::from(self.opacity_percent) / 100.0
     }
 
     /// For the options, and for `stroke-dasharray`.
     pub(crate) const fn dashes(self) -> &'static [u32] {
-        match (self.0 / COLOURS) % DASHES {
+        match self.dashes % DASHES {
             0 => &[],
             1 => &[7, 4],
             2 => &[2, 3],
@@ -73,7 +114,9 @@ impl Look {
     }
 
     pub(crate) const fn symbol(self) -> &'static str {
-        SYMBOLS[self.0 % SYMBOLS.len()]
+        match self.ink {
+            Ink::Series(index) | Ink::Neutral(index) => SYMBOLS[index % SYMBOLS.len()],
+        }
     }
 }
 
@@ -108,7 +151,19 @@ impl Axis {
         let (low, high) = (place(low), place(high));
         let margin = ((high - low) * 0.06).max(if is_log { 0.004 } else { high.abs() * 0.02 });
         let margin = if margin > 0.0 { margin } else { 1.0 };
-        Self { counting, is_log, low: low - margin, high: high + margin }
+        let axis = Self { counting, is_log, low: low - margin, high: high + margin };
+        if is_log { axis } else { axis.within_sense(low, high) }
+    }
+
+    /// What is never negative has no axis below 0; and no share is above 1.
+    fn within_sense(mut self, low: f64, high: f64) -> Self {
+        if low >= 0.0 {
+            self.low = self.low.max(0.0);
+        }
+        if self.counting == Counting::In(Unit::Share) && high <= 1.0 && high > 0.0 {
+            self.high = self.high.min(1.0);
+        }
+        self
     }
 
     /// The same, from 0 if it is not logarithmic.
@@ -270,6 +325,14 @@ mod tests {
                 assert!(axis.ticks().len() < 60, "{values:?}");
             }
         }
+    }
+
+    #[test]
+    fn no_share_is_below_nothing_or_above_all() {
+        let share = |values: &[f64]| axis(values, Counting::In(Unit::Share));
+        let (none, some, all) = (share(&[0.0, 0.0]), share(&[0.0, 0.02]), share(&[1.0, 1.0]));
+        assert!(none.low == 0.0 && some.low == 0.0 && some.high > 0.02 && all.high == 1.0, "{none:?} {some:?} {all:?}");
+        assert!(axis(&[-0.01, 0.02], Counting::In(Unit::Share)).low < -0.01, "a difference may be negative");
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn number_of(figure: &str) -> &str {
     figure.trim_end_matches(|c: char| !c.is_ascii_digit())
 }
 
-/// A ratio: `0.214`, `1.02`, `12.3`.
+/// A ratio: `0.214`, `1.020`, `3.70`, `12.3`.
 pub(crate) fn ratio(value: f64) -> String {
     if !value.is_finite() {
         return String::from("–");
@@ -86,6 +86,7 @@ pub(crate) fn ratio(value: f64) -> String {
         size if size >= 1_000.0 => thousands(value),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 2.0 => format!("{value:.2}"),
         // Around 1 the third decimal is a tenth of a percent.
         size if size >= 0.1 => format!("{value:.3}"),
         0.0 => String::from("0"),

@@ -4,8 +4,8 @@
 //! but its own two (by their digests), so that nothing that a subject printed can ever run. All text goes through maud,
 //! which escapes it; the charts' data stand in a block of JSON without a single `<`.
 //!
-//! The order is that of a reader's questions: what is the answer, how sure is it, what was seen, may it be believed,
-//! how was it made.
+//! The order is that of a reader's questions: what is the answer, what was run, how sure is it, what was measured, is it
+//! valid, how was it made.
 
 mod comparisons;
 mod distributions;
@@ -15,6 +15,8 @@ mod measures;
 mod method;
 mod models;
 mod over_time;
+mod overview;
+mod palette;
 mod parts;
 mod top;
 mod trust;
@@ -27,6 +29,7 @@ use sha2::{Digest, Sha256};
 
 use crate::run::Run;
 use crate::words;
+use palette::Palette;
 use parts::Gallery;
 
 const STYLE: &str = include_str!("../assets/report.css");
@@ -47,25 +50,28 @@ struct Section {
 #[must_use]
 pub fn html(run: &Run<'_>) -> String {
     let mut gallery = Gallery::default();
+    let palette = Palette::of(run);
+    let distributions = distributions::Distributions::of(run);
     let sections: Vec<Section> = [
+        ("overview", "Overview", overview::section(run, &distributions)),
         ("hypotheses", "Hypotheses", hypotheses::section(run, &mut gallery)),
-        ("results", "What was measured", measures::section(run, &mut gallery)),
-        ("distributions", "Response times", distributions::section(run, &mut gallery)),
+        ("results", "Measures", measures::section(run, &palette, &mut gallery)),
+        ("distributions", "Response times", distributions.section(&palette, &mut gallery)),
         ("time", "Over time", over_time::section(run)),
         ("models", "Models", models::models(run, &mut gallery)),
         ("searches", "Failure points", models::searches(run, &mut gallery)),
-        ("comparisons", "Pairs of levels", comparisons::section(run, &mut gallery)),
-        ("trust", "May it be believed?", trust::section(run, &mut gallery)),
-        ("method", "Method and machine", method::section(run)),
-        ("trials", "Every trial", method::trials(run)),
-        ("plan", "The plan", method::plan(run)),
+        ("comparisons", "Comparisons", comparisons::section(run, &mut gallery)),
+        ("trust", "Validity", trust::section(run, &mut gallery)),
+        ("method", "Method", method::section(run)),
+        ("trials", "Trials", method::trials(run)),
+        ("plan", "Plan", method::plan(run)),
     ]
     .into_iter()
     .filter_map(|(id, heading, body)| body.map(|body| Section { id, heading, body }))
     .collect();
     let mut data = json!({ "charts": gallery.into_json(), "time": null });
     let bytes = page(run, &sections, &data).into_string().len();
-    data["time"] = over_time::data(run, PAGE_BYTES_MAX.saturating_sub(bytes));
+    data["time"] = over_time::data(run, &palette, PAGE_BYTES_MAX.saturating_sub(bytes));
     page(run, &sections, &data).into_string()
 }
 

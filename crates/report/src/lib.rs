@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Nothing is judged here: every number that is held against another comes out of the judgement, so that all outputs
-//! say the same. This crate knows no file and no clock. All text of a run is foreign (a subject may print anything): it
+//! say the same. This crate reads no file and no clock. All text of a run is untrusted (a subject may print anything): it
 //! is escaped for each output in one place.
 
 mod chart;
@@ -28,6 +28,7 @@ mod prose;
 mod rows;
 mod run;
 mod table;
+mod telling;
 mod text;
 mod tools;
 mod units;

@@ -12,7 +12,7 @@ use breme_base::plural;
 
 /// The most rows of a table; a comment on a pull request is for reading.
 const ROWS_MAX: usize = 40;
-/// The most trials without use that are told one by one.
+/// The most unused trials that are listed.
 const DISCOUNTED_MAX: usize = 10;
 
 /// The run as Markdown.
@@ -33,8 +33,11 @@ pub fn markdown(run: &Run<'_>) -> String {
         let _ = writeln!(out, "### {}\n", escape(&title));
         write_table(&mut out, table.limited(ROWS_MAX));
     }
-    write_folded(&mut out, "Comparisons of levels", text::comparisons(run));
-    write_folded(&mut out, "Noise floor (the same twice)", text::noise(run));
+    for line in text::zero_measures(judgement) {
+        let _ = writeln!(out, "{}\n", prose(&line));
+    }
+    write_folded(&mut out, "Comparisons", text::comparisons(run));
+    write_folded(&mut out, "A/A: one combination run twice", text::noise(run));
     for sentence in text::sentences(judgement) {
         let _ = writeln!(out, "- {}", prose(sentence));
     }
@@ -57,8 +60,8 @@ fn hypotheses(run: &Run<'_>) -> Table {
 /// The effect of a hypothesis with one case; with several the sentence must do.
 fn only_effect(hypothesis: &HypothesisJudgement, unit: Unit) -> String {
     match hypothesis.cases.as_slice() {
-        [case] => words::effect(&case.effect, unit),
-        cases => plural(cases.len() as u64, "case"),
+        [case] => words::case(case, unit),
+        cases => plural(cases.len() as u64, "combination"),
     }
 }
 
@@ -74,14 +77,16 @@ fn mark(class: &str) -> &'static str {
 }
 
 fn write_warnings(out: &mut String, judgement: &Judgement) {
-    if judgement.warnings.is_empty() {
-        return;
+    for (kind, texts) in [("WARNING", &judgement.warnings), ("NOTE", &judgement.notes)] {
+        if texts.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "> [!{kind}]");
+        for text in texts {
+            let _ = writeln!(out, "> - {}", prose(text));
+        }
+        out.push('\n');
     }
-    let _ = writeln!(out, "> [!WARNING]");
-    for warning in &judgement.warnings {
-        let _ = writeln!(out, "> - {}", prose(warning));
-    }
-    out.push('\n');
 }
 
 fn write_discounted(out: &mut String, run: &Run<'_>) {
@@ -89,8 +94,7 @@ fn write_discounted(out: &mut String, run: &Run<'_>) {
     if count == 0 {
         return;
     }
-    let _ =
-        writeln!(out, "\n<details><summary>{} that no verdict may rest on</summary>\n", plural(count as u64, "trial"));
+    let _ = writeln!(out, "\n<details><summary>{} not used</summary>\n", plural(count as u64, "trial"));
     for trial in run.discounted().take(DISCOUNTED_MAX) {
         let why = words::why_not(trial).join("; ");
         let (number, state) = (trial.number, words::trial_state(trial));
@@ -135,7 +139,6 @@ fn write_table(out: &mut String, table: Table) {
     out.push('\n');
 }
 
-/// Foreign text as a piece of a line: nothing in it is markup, a mention, an address or the end of a cell.
 /// A sentence of a judgement: what it quotes as code stays code.
 fn prose(sentence: &str) -> String {
     let sentence = words::one_line(sentence);
@@ -147,6 +150,7 @@ fn prose(sentence: &str) -> String {
     prose::parts(&sentence).iter().map(part).collect()
 }
 
+/// Foreign text as a piece of a line: nothing in it is markup, a mention, an address or the end of a cell.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for c in words::one_line(text).chars() {

@@ -25,6 +25,8 @@ pub(crate) struct Cell {
     pub anchor: Option<String>,
     /// A name for styles.
     pub class: Option<&'static str>,
+    /// A sentence, in which code stands between back quotes.
+    pub is_sentence: bool,
 }
 
 impl Table {
@@ -56,11 +58,15 @@ impl Table {
 
 impl Cell {
     pub(crate) fn linked(text: impl Into<String>, anchor: impl Into<String>) -> Self {
-        Self { text: text.into(), anchor: Some(anchor.into()), class: None }
+        Self { text: text.into(), anchor: Some(anchor.into()), ..Self::default() }
     }
 
     pub(crate) fn classed(text: impl Into<String>, class: &'static str) -> Self {
-        Self { text: text.into(), anchor: None, class: Some(class) }
+        Self { text: text.into(), class: Some(class), ..Self::default() }
+    }
+
+    pub(crate) fn sentence(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_sentence: true, ..Self::default() }
     }
 }
 

@@ -1,17 +1,19 @@
 //! A run for a person at a terminal; and the tables that Markdown has too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use breme_experiment::judgement::{Judgement, MeasureRow, MeasureTable};
+use breme_experiment::judgement::{Judgement, MeasureRow, MeasureTable, NoiseFloor};
 use breme_experiment::record::TrialEnd;
 
-use crate::figures::{Unit, figure_or_dash, range};
+use crate::figures::{self, Unit, figure_or_dash, range};
 use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{units, words};
+use crate::{telling, units, words};
 use breme_base::plural;
 
+/// The most failures whose last words are shown.
+const FAILED_MAX: usize = 3;
 /// The most rows of a table on a terminal.
 const ROWS_MAX: usize = 60;
 /// The most measures side by side in a table of the study.
@@ -57,17 +59,24 @@ pub fn text(run: &Run<'_>, style: Style) -> String {
     for warning in &judgement.warnings {
         page.paragraph(&format!("warning: {}", words::one_line(warning)), YELLOW, "  ");
     }
+    for note in &judgement.notes {
+        page.paragraph(&format!("note: {}", words::one_line(note)), DIM, "  ");
+    }
     page.gap();
     page.hypotheses(run);
     for (title, table) in fitting_study(judgement, page.style.width) {
         page.table(&title, table);
     }
-    page.table("comparisons of levels", comparisons(run));
-    page.table("noise floor (the same twice)", noise(run));
+    for line in zero_measures(judgement) {
+        page.paragraph(&words::one_line(&line), "", "  ");
+    }
+    page.table("comparisons", comparisons(run));
+    page.table("A/A: one combination run twice", noise(run));
+    page.gap();
     for sentence in sentences(judgement) {
         page.paragraph(&words::one_line(sentence), "", "  ");
     }
-    page.discounted(run);
+    page.failed(run);
     page.gap();
     page.paragraph(&words::one_line(&provenance(run)), DIM, "");
     page.out
@@ -101,21 +110,20 @@ impl Page {
         let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
         for hypothesis in &judgement.hypotheses {
             let verdict = words::verdict(hypothesis.verdict);
-            let head = format!("{} {}", verdict.sign, verdict.words);
-            let head = self.paint(colour(verdict.class), &head);
-            let _ = writeln!(self.out, "{head}");
-            self.paragraph(&format!("  {}", words::one_line(&hypothesis.says)), BOLD, "  ");
+            let head = format!("{} {}: “{}”", verdict.sign, verdict.words, words::one_line(&hypothesis.says));
+            self.paragraph(&head, colour(verdict.class), "  ");
             self.paragraph(&format!("  {}", words::one_line(&hypothesis.sentence)), "", "  ");
             if hypothesis.cases.len() > 1 {
-                for case in &hypothesis.cases {
+                let unit = units::of_claim(&hypothesis.expect, &vocabulary);
+                for case in hypothesis.cases.iter().take(ROWS_MAX) {
                     let words = words::verdict(case.verdict);
-                    let line = format!(
-                        "  {} {}: {}",
-                        words.sign,
-                        words::levels_or(&case.levels, "all"),
-                        words::effect(&case.effect, units::of_claim(&hypothesis.expect, &vocabulary))
-                    );
+                    let at = words::levels_or(&case.levels, "all");
+                    let line = format!("  {} {at}: {}, {}", words.sign, words::case(case, unit), words.words);
                     self.paragraph(&line, colour(words.class), "      ");
+                }
+                let left_out = hypothesis.cases.len().saturating_sub(ROWS_MAX);
+                if left_out > 0 {
+                    self.paragraph(&format!("  and {} more", plural(left_out as u64, "combination")), DIM, "  ");
                 }
             }
         }
@@ -124,17 +132,16 @@ impl Page {
         }
     }
 
-    fn discounted(&mut self, run: &Run<'_>) {
-        for trial in run.discounted().take(ROWS_MAX) {
-            let why = words::why_not(trial).join("; ");
-            let printed = match &trial.end {
-                TrialEnd::Failed { printed, .. } => words::printed(printed),
-                TrialEnd::Complete => String::new(),
-            };
-            let line = format!("trial {} {}: {}", trial.number, words::trial_state(trial), words::one_line(&why));
-            self.paragraph(&line, RED, "  ");
-            if let Some(last) = printed.lines().rfind(|line| !line.trim().is_empty()) {
-                self.paragraph(&format!("  last it printed: {}", words::short(last, 200)), "", "  ");
+    /// The last words of what failed; each reason once. How many trials do not count, and why, is in the warnings.
+    fn failed(&mut self, run: &Run<'_>) {
+        let mut told = BTreeSet::new();
+        for trial in run.trials {
+            let TrialEnd::Failed { who, what, printed } = &trial.end else { continue };
+            let printed = words::printed(printed);
+            let Some(last) = printed.lines().rfind(|line| !line.trim().is_empty()) else { continue };
+            if told.len() < FAILED_MAX && told.insert((who, what)) {
+                let line = format!("{}, trial {}, printed last: ", words::one_line(who), trial.number);
+                self.paragraph(&(line + &words::short(last, 200)), RED, "  ");
             }
         }
     }
@@ -146,7 +153,11 @@ impl Page {
         let table = table.limited(ROWS_MAX);
         self.gap();
         self.paragraph(&words::one_line(title), BOLD, "");
-        let widths = widths(&table, self.style.width);
+        let widths = natural_widths(&table);
+        if total(&widths) > self.style.width {
+            self.list(&table);
+            return;
+        }
         let names = table.columns.iter().map(|column| Cell::from(column.name.as_str())).collect::<Vec<_>>();
         let head = line(&table, &names, &widths);
         let _ = writeln!(self.out, "{}", self.paint(DIM, &head));
@@ -155,6 +166,26 @@ impl Page {
             let class = row.iter().find_map(|cell| cell.class).unwrap_or_default();
             let _ = writeln!(self.out, "{}", self.paint(colour(class), &text));
         }
+        self.remark(&table);
+    }
+
+    /// A table that is too wide: nothing is cut, each row is a sentence.
+    fn list(&mut self, table: &Table) {
+        for row in &table.rows {
+            let cells = row.iter().zip(&table.columns).enumerate().filter(|(_, (cell, _))| !cell.text.is_empty());
+            let parts: Vec<String> = cells
+                .map(|(index, (cell, column))| match column.is_number && index > 0 && table.columns.len() > 2 {
+                    true => format!("{} {}", words::one_line(&column.name), words::one_line(&cell.text)),
+                    false => words::one_line(&cell.text),
+                })
+                .collect();
+            let class = row.iter().find_map(|cell| cell.class).unwrap_or_default();
+            self.paragraph(&parts.join(", "), colour(class), "    ");
+        }
+        self.remark(table);
+    }
+
+    fn remark(&mut self, table: &Table) {
         if let Some(remark) = &table.remark {
             self.paragraph(remark, DIM, "");
         }
@@ -176,19 +207,6 @@ fn fitting_study(judgement: &Judgement, width: usize) -> Vec<(String, Table)> {
     let fits = |study: &Vec<(String, Table)>| study.iter().all(|(_, table)| total(&natural_widths(table)) <= width);
     let narrower = (2..=MEASURES_ABREAST_MAX).rev().map(|abreast| study(judgement, abreast));
     narrower.into_iter().find(fits).unwrap_or_else(|| study(judgement, 1))
-}
-
-/// How wide each column is, so that the row fits: the widest gives way until it does.
-fn widths(table: &Table, width: usize) -> Vec<usize> {
-    const COLUMN_MIN: usize = 6;
-    let mut widths = natural_widths(table);
-    loop {
-        let total = total(&widths);
-        let Some(widest) = widths.iter_mut().max().filter(|widest| total > width && **widest > COLUMN_MIN) else {
-            return widths;
-        };
-        *widest -= 1;
-    }
 }
 
 fn total(widths: &[usize]) -> usize {
@@ -244,15 +262,34 @@ fn wrapped(text: &str, width: usize, indent: &str) -> Vec<String> {
 
 /// The answer; there is always one.
 pub(crate) fn answer(judgement: &Judgement) -> &str {
-    if judgement.answer.is_empty() { "There are no data to answer with." } else { &judgement.answer }
+    if judgement.answer.is_empty() { "No data." } else { &judgement.answer }
 }
 
-/// The table of the study: a row for each combination, a few measures side by side in each table.
+/// The table of the study: a row for each combination, a few measures side by side in each table. What is 0 everywhere
+/// is a line of words: see [`zero_measures`].
 pub(crate) fn study(judgement: &Judgement, abreast: usize) -> Vec<(String, Table)> {
-    judgement.tables.chunks(abreast).map(study_table).collect()
+    let measures: Vec<&MeasureTable> = judgement.tables.iter().filter(|table| !is_zero(table)).collect();
+    measures.chunks(abreast).map(study_table).collect()
 }
 
-fn study_table(measures: &[MeasureTable]) -> (String, Table) {
+/// Whether every value of a measure is 0.
+pub(crate) fn is_zero(table: &MeasureTable) -> bool {
+    let mut values = table.rows.iter().flat_map(|row| row.values.iter().map(|(_, value)| *value)).peekable();
+    values.peek().is_some() && values.all(|value| value == 0.0) && !has_published(table)
+}
+
+/// `errors(user): 0 % in all 54 trials that count`.
+pub(crate) fn zero_measures(judgement: &Judgement) -> Vec<String> {
+    let zero = judgement.tables.iter().filter(|table| is_zero(table));
+    zero.map(|table| {
+        let blocks = table.rows.iter().map(|row| row.values.len()).max().unwrap_or(0);
+        let nothing = figures::figure(0.0, Unit::parse(&table.unit));
+        format!("{}: {nothing} at every combination in {}", table.measure, plural(blocks as u64, "block"))
+    })
+    .collect()
+}
+
+fn study_table(measures: &[&MeasureTable]) -> (String, Table) {
     let mut names = vec![String::from("at")];
     for measure in measures {
         names.push(format!("#{}", measure.measure));
@@ -274,8 +311,8 @@ fn study_table(measures: &[MeasureTable]) -> (String, Table) {
 }
 
 /// Every combination that some measure has, in the order in which they first come.
-pub(crate) fn combinations(measures: &[MeasureTable]) -> Vec<&BTreeMap<String, String>> {
-    let mut seen = std::collections::BTreeSet::new();
+fn combinations<'a>(measures: &[&'a MeasureTable]) -> Vec<&'a BTreeMap<String, String>> {
+    let mut seen = BTreeSet::new();
     measures
         .iter()
         .flat_map(|measure| &measure.rows)
@@ -305,21 +342,24 @@ pub(crate) fn estimate(row: &MeasureRow, unit: Unit) -> String {
     range(row.low, row.high, unit).map_or_else(|| center.clone(), |range| format!("{center} ({range})"))
 }
 
+/// The comparisons that matter; all of them are in the page and in JSON.
 pub(crate) fn comparisons(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
-    let mut table = Table::new(&["measure", "left", "right", "at", "#left ÷ right", "verdict"]);
-    for comparison in &judgement.comparisons {
+    let (telling, all) = (telling::comparisons(judgement), judgement.comparisons.len());
+    let mut table = Table::new(&["verdict", "measure", "compared", "at", "#ratio"]);
+    for comparison in &telling {
         let verdict = words::pair_verdict(comparison.verdict);
-        let level = |level: &str| format!("{}={level}", comparison.factor);
         let cell = |text: String| Cell::from(text);
         table.push([
+            Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
             cell(comparison.measure.clone()),
-            cell(level(&comparison.left)),
-            cell(level(&comparison.right)),
+            cell(telling::pair(comparison)),
             cell(words::levels(&comparison.at)),
             cell(words::effect(&comparison.effect, units::of_measure(&comparison.measure, judgement, &vocabulary))),
-            Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
         ]);
+    }
+    if telling.len() < all {
+        table.remark = Some(format!("{} of {all} comparisons; all are in the report.", telling.len()));
     }
     table
 }
@@ -327,7 +367,8 @@ pub(crate) fn comparisons(run: &Run<'_>) -> Table {
 pub(crate) fn noise(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
     let mut table = Table::new(&["measure", "at", "#second ÷ first", "called different"]);
-    for noise in &judgement.noise {
+    let is_zero = |noise: &&NoiseFloor| noise.effect.blocks.iter().all(|pair| pair.left == 0.0 && pair.right == 0.0);
+    for noise in judgement.noise.iter().filter(|noise| !is_zero(noise)) {
         let biased = if noise.is_biased { Cell::classed("yes", "refuted") } else { Cell::from("no") };
         let effect = words::effect(&noise.effect, units::of_measure(&noise.measure, judgement, &vocabulary));
         table.push([
@@ -369,7 +410,7 @@ pub(crate) fn provenance(run: &Run<'_>) -> String {
     parts.join(" · ")
 }
 
-/// `26 of 28 trials count (1 failed, 1 INVALID), 3 trials run again`.
+/// `26 of 28 trials count (1 failed, 1 INVALID), 3 repeated`.
 pub(crate) fn trial_counts(run: &Run<'_>) -> String {
     let trials = run.judgement.trials;
     let counted = format!(
@@ -383,6 +424,6 @@ pub(crate) fn trial_counts(run: &Run<'_>) -> String {
     let counted = if kinds.is_empty() { counted } else { format!("{counted} ({})", kinds.join(", ")) };
     match trials.repeated {
         0 => counted,
-        repeated => format!("{counted}, {} run again", plural(u64::from(repeated), "trial")),
+        repeated => format!("{counted}, {} repeated", breme_base::grouped(u64::from(repeated))),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use breme_experiment::judgement::{Effect, Scale, Verdict};
+use breme_experiment::judgement::{Case, Effect, Finding, FindingKind, Scale, Verdict};
 use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
 
 use crate::figures::{self, Unit};
@@ -36,7 +36,7 @@ pub(crate) fn pair_verdict(of: Verdict) -> VerdictWords {
     let words = verdict(of);
     match of {
         Verdict::Supported | Verdict::Refuted => {
-            VerdictWords { sign: "≠", class: "supported", words: String::from("different") }
+            VerdictWords { sign: "≠", class: "different", words: String::from("different") }
         }
         _ => words,
     }
@@ -71,19 +71,37 @@ pub(crate) fn effect(effect: &Effect, unit: Unit) -> String {
     }
 }
 
+/// The number of a case that readers ask for, with its interval: `1.01 (0.99 – 1.10)`, `8.2 ms (8.0 – 8.5 ms)`.
+pub(crate) fn finding(finding: &Finding) -> String {
+    let unit = Unit::parse(&finding.unit);
+    let Finding { center, low, high, .. } = *finding;
+    match finding.kind {
+        FindingKind::Ratio => {
+            format!("{} ({} – {})", figures::ratio(center), figures::ratio(low), figures::ratio(high))
+        }
+        FindingKind::Difference | FindingKind::Value => {
+            let range = figures::range(Some(low), Some(high), unit).unwrap_or_default();
+            format!("{} ({range})", figures::figure(center, unit))
+        }
+    }
+}
+
+/// The finding of a case, or why there is none.
+pub(crate) fn case(case: &Case, unit: Unit) -> String {
+    case.finding.as_ref().map_or_else(|| effect(&case.effect, unit), finding)
+}
+
+/// A confidence: `96.9 %`.
+pub(crate) fn confidence(confidence: f64) -> String {
+    let text = format!("{:.1}", confidence * 100.0);
+    format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
+}
+
 /// A number of an effect.
 pub(crate) fn scaled(value: f64, scale: Scale, unit: Unit) -> String {
     match scale {
         Scale::Ratio => figures::ratio(value),
         Scale::Difference => figures::figure(value, unit),
-    }
-}
-
-/// What the numbers of an effect are.
-pub(crate) const fn scale(scale: Scale) -> &'static str {
-    match scale {
-        Scale::Ratio => "ratio",
-        Scale::Difference => "difference",
     }
 }
 

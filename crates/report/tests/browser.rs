@@ -65,6 +65,11 @@ const MARKS: &str = "(() => {
 })()";
 
 fn check_charts(page: &mut Page) -> usize {
+    // What is closed is drawn when it is opened.
+    page.browser.evaluate(
+        "document.querySelectorAll('details.measure').forEach((part) => { part.open = true; });
+         new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))",
+    );
     let charts = page.browser.evaluate(MARKS);
     let charts = charts.as_array().unwrap();
     for chart in charts {
@@ -72,6 +77,8 @@ fn check_charts(page: &mut Page) -> usize {
         assert!(chart["texts"].as_u64() > Some(1), "no words at the axes: {chart}");
         assert_eq!(chart["wide"], 0, "{chart}");
     }
+    let ids: BTreeSet<&str> = charts.iter().filter_map(|chart| chart["id"].as_str()).collect();
+    assert_eq!(ids.len(), charts.len());
     charts.len()
 }
 
@@ -79,7 +86,11 @@ fn check_charts(page: &mut Page) -> usize {
 fn charts_keyboard_labels_small_windows_and_paper() {
     let mut page = Page::new(&made_up::study());
     page.open(1280, 900);
-    assert!(check_charts(&mut page) >= 15);
+    assert!(check_charts(&mut page) >= 11);
+    let each =
+        "[...document.querySelectorAll('#results details.measure')].map((one) => one.querySelectorAll('.plot').length)";
+    assert_eq!(page.browser.evaluate(each), json!([1, 1, 1]), "one chart a measure");
+    check_tables(&mut page);
     check_labels(&mut page);
     check_colours(&mut page);
     check_keyboard(&mut page);
@@ -89,6 +100,24 @@ fn charts_keyboard_labels_small_windows_and_paper() {
     check_charts(&mut page);
     assert_eq!(page.browser.evaluate("document.documentElement.scrollWidth"), 360);
     page.check_quiet();
+}
+
+/// On a desktop no table under a hypothesis or in the overview is cut, no cell shows back quotes, and nothing that a
+/// chart draws has a colour of verdicts but verdicts.
+fn check_tables(page: &mut Page) {
+    let cut = page.browser.evaluate(
+        "(() => {
+            const tables = [...document.querySelectorAll('#overview .scroll, #hypotheses details.data')];
+            tables.filter((one) => one.tagName === 'DETAILS').forEach((one) => { one.open = true; });
+            const boxes = [...document.querySelectorAll('#overview .scroll, #hypotheses .scroll')];
+            const cut = boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.getAttribute('aria-label'));
+            tables.filter((one) => one.tagName === 'DETAILS').forEach((one) => { one.open = false; });
+            return [boxes.length > 3, cut, [...document.querySelectorAll('td, th, p, li')].filter((one) => /`/.test(one.textContent)).map((one) => one.textContent.slice(0, 80))];
+        })()",
+    );
+    assert_eq!(cut, json!([true, [], []]));
+    let sticky = page.browser.evaluate("getComputedStyle(document.querySelector('.contents')).position");
+    assert_eq!(sticky, "sticky");
 }
 
 /// What a screen reader is told.

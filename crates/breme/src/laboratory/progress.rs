@@ -1,4 +1,4 @@
-//! What is to be seen while a run goes on: a bar with the time left, on a terminal; what went wrong, always.
+//! The progress of a run: a bar with the time left on a terminal, and a line for each trial that does not count.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -10,10 +10,9 @@ use breme_experiment::trial::TrialSpec;
 use breme_runner::Progress;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// How often the time is drawn anew.
+/// How often the bar is redrawn.
 const TICK: Duration = Duration::from_secs(1);
-/// Requests answered in a second, as long as nobody has seen how many are: the time that is left is then known from the
-/// first trial.
+/// Requests answered in a second, until the first trial shows how many are.
 const ANSWERED_PER_SECOND: u32 = 3_000;
 /// The longest part of what a subject printed that is shown.
 const PRINTED_CHARACTERS_MAX: usize = 1_000;
@@ -26,7 +25,7 @@ pub(super) struct Show {
 }
 
 impl Show {
-    /// `done` trials are there already.
+    /// `done` trials were recorded before.
     pub(super) fn new(plan: &Plan, done: &[TrialRecord], is_quiet: bool) -> Self {
         let repeats = done.iter().filter(|record| record.repeat > 0).count();
         let planned = plan.trials().len();
@@ -45,7 +44,7 @@ impl Show {
         match progress {
             Progress::Begins { number, trial, repeat } => {
                 if repeat > 0 {
-                    self.bar.inc_length(1); // nobody had planned it
+                    self.bar.inc_length(1); // not planned
                 }
                 self.bar.set_message(self.place(number, trial, repeat));
             }
@@ -62,7 +61,7 @@ impl Show {
         let levels: Vec<String> = trial.levels.iter().map(|(factor, level)| format!("{factor} {level}")).collect();
         let block =
             if self.blocks > 0 { format!("block {}/{} · ", trial.key.block, self.blocks) } else { String::new() };
-        let again = if repeat > 0 { " (again)" } else { "" };
+        let again = if repeat > 0 { " (repeated)" } else { "" };
         format!("{block}trial {number}{again} · {}", levels.join(", "))
     }
 }
@@ -94,7 +93,7 @@ fn bar(trials: u64, done: u64, estimate: Duration) -> ProgressBar {
     bar
 }
 
-/// What is wrong with a trial, if anything is.
+/// Why a trial does not count, if it does not.
 fn complaint(record: &TrialRecord) -> Option<String> {
     let levels: Vec<String> = record.levels.iter().map(|(factor, level)| format!("{factor}={level}")).collect();
     let place = format!("trial {} [{}]", record.number, levels.join(", "));

@@ -15,6 +15,8 @@ use crate::record::{Purpose, TrialEnd, TrialRecord, WorkloadRecord, standing};
 const STEAL_MAX: f64 = 0.01;
 /// Others used so much of the processors' time.
 const FOREIGN_MAX: f64 = 0.05;
+/// From this share of the processors' time on, what was used by others is a warning.
+const DISTURBED_MAX: f64 = 0.2;
 /// Up to this share, trials that do not count are no reason to doubt the others.
 const FEW_SHARE: f64 = 0.1;
 /// The most different reasons of one kind that are told.
@@ -86,9 +88,16 @@ pub(crate) fn warnings(
     warnings.extend(still_changing(records));
     warnings.extend(biased(judgement));
     warnings.extend(against_the_law(judgement));
-    notes.extend(held_by_the_generator(judgement));
-    notes.extend(disturbed(records, "taken by the hypervisor", STEAL_MAX, |record| record.machine.steal_share));
-    notes.extend(disturbed(records, "used by other programs", FOREIGN_MAX, |record| record.machine.foreign_share));
+    warnings.extend(held_by_the_generator(judgement));
+    for (text, most) in [
+        disturbed(records, "taken by the hypervisor", STEAL_MAX, |record| record.machine.steal_share),
+        disturbed(records, "used by other programs", FOREIGN_MAX, |record| record.machine.foreign_share),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        if most > DISTURBED_MAX { warnings.push(text) } else { notes.push(text) }
+    }
     warnings.extend(restarted(records));
     warnings.extend(growing(records));
     (warnings, notes)
@@ -301,10 +310,18 @@ fn growth_of(name: &str, by_levels: &BTreeMap<&Levels, Vec<f64>>) -> Option<Stri
     ))
 }
 
-fn disturbed(records: &[&TrialRecord], by: &str, limit: f64, share: impl Fn(&TrialRecord) -> f64) -> Option<String> {
+/// In how many trials, and how much at most.
+fn disturbed(
+    records: &[&TrialRecord],
+    by: &str,
+    limit: f64,
+    share: impl Fn(&TrialRecord) -> f64,
+) -> Option<(String, f64)> {
     let shares: Vec<f64> = records.iter().map(|record| share(record)).filter(|&share| share > limit).collect();
     let most = shares.iter().copied().reduce(f64::max)?;
-    Some(format!("In {} up to {:.0} % of the processors' time was {by}.", count(shares.len(), "trial"), most * 100.0))
+    let text =
+        format!("In {} up to {:.0} % of the processors' time was {by}.", count(shares.len(), "trial"), most * 100.0);
+    Some((text, most))
 }
 
 fn restarted(records: &[&TrialRecord]) -> Option<String> {

@@ -8,7 +8,8 @@ use crate::html::forest;
 use crate::html::parts::{Gallery, folded_table};
 use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{units, words};
+use crate::{telling, units, words};
+use breme_base::plural;
 
 /// The most pairs, of all measures together, that the page holds.
 const ROWS_MAX: usize = 1_200;
@@ -31,11 +32,15 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     let vocabulary = units::vocabulary(run);
     let rows_max = ROWS_MAX / measures.len().min(MEASURES_MAX);
     let unit = |measure: &str| units::of_measure(measure, run.judgement, &vocabulary);
+    let is_open = |index: usize, measure: &str| match run.judgement.hypotheses.as_slice() {
+        [] => index == 0,
+        _ => telling::is_asked(run.judgement, measure),
+    };
     Some(html! {
-        p.lead { "Every pair of levels of every factor, the other factors being equal. " (told(comparisons)) }
-        p.remark { (forest::LEGEND) }
-        @for measure in measures.iter().take(MEASURES_MAX) {
-            (of_measure(rows_max, measure, unit(measure), comparisons.iter().filter(|comparison| comparison.measure == *measure).collect(), gallery))
+        p.lead { "Every pair of levels of each factor, the other factors being equal. " (told(comparisons)) }
+        (forest::key())
+        @for (index, measure) in measures.iter().take(MEASURES_MAX).enumerate() {
+            (of_measure(rows_max, is_open(index, measure), measure, unit(measure), comparisons.iter().filter(|comparison| comparison.measure == *measure).collect(), gallery))
         }
         @if measures.len() > MEASURES_MAX { p.remark { "The first " (MEASURES_MAX) " of " (measures.len()) " measures; all are in the run's files." } }
     })
@@ -47,42 +52,59 @@ fn told(comparisons: &[Comparison]) -> String {
     format!(
         "Of {} pairs: {} different, {} practically equal, {} undecided.",
         comparisons.len(),
-        count("supported"),
+        count("different"),
         count("equal"),
         count("undecided")
     )
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "a list of references made for this")]
-fn of_measure(rows_max: usize, measure: &str, unit: Unit, pairs: Vec<&Comparison>, gallery: &mut Gallery) -> Markup {
+fn of_measure(
+    rows_max: usize,
+    is_open: bool,
+    measure: &str,
+    unit: Unit,
+    pairs: Vec<&Comparison>,
+    gallery: &mut Gallery,
+) -> Markup {
+    let heading = html! { h3 { code { (words::one_line(measure)) } } };
+    if pairs.iter().all(|pair| is_zero(pair)) {
+        return html! { p.remark { code { (words::one_line(measure)) } ": 0 on both sides of all " (plural(pairs.len() as u64, "pair")) "." } };
+    }
     let rows: Vec<forest::Row<'_>> = pairs.iter().map(|pair| row(pair, unit)).collect();
     let chart =
         if rows.len() <= CHART_ROWS_MAX { forest::chart(&rows, &format!("pairs of levels, {measure}")) } else { None };
-    let summary = format!("All {} pairs", pairs.len());
+    let summary = format!("All {}", plural(pairs.len() as u64, "pair"));
     html! {
-        h3 { code { (words::one_line(measure)) } }
-        @if let Some(chart) = chart { (gallery.figure(&chart)) }
-        (folded_table(&summary, &table(&pairs, unit).limited(rows_max), None))
+        details.measure open[is_open] {
+            summary { (heading) }
+            @if let Some(chart) = chart { (gallery.figure(&chart)) }
+            (folded_table(&summary, &table(&pairs, unit).limited(rows_max), None))
+        }
     }
 }
 
+fn is_zero(pair: &Comparison) -> bool {
+    pair.effect.blocks.iter().all(|pair| pair.left == 0.0 && pair.right == 0.0)
+}
+
 fn row<'a>(pair: &'a Comparison, unit: Unit) -> forest::Row<'a> {
-    let levels = format!("{} ÷ {}", pair.left, pair.right);
+    let levels = telling::pair(pair);
     let name = if pair.at.is_empty() { levels } else { format!("{levels}, {}", words::levels(&pair.at)) };
-    forest::Row { name, verdict: pair.verdict, effect: &pair.effect, unit }
+    forest::Row::of_effect(name, words::pair_verdict(pair.verdict), &pair.effect, unit)
 }
 
 fn table(pairs: &[&Comparison], unit: Unit) -> Table {
-    let mut table = Table::new(&["left", "right", "at", "#left ÷ right", "verdict", "in words"]);
+    let mut table = Table::new(&["pair", "at", "verdict", "#left ÷ right", "#level", "in words"]);
     for pair in pairs {
         let verdict = words::pair_verdict(pair.verdict);
         table.push([
-            Cell::from(format!("{}={}", pair.factor, pair.left)),
-            format!("{}={}", pair.factor, pair.right).into(),
+            Cell::from(telling::pair(pair)),
             words::levels(&pair.at).into(),
-            words::effect(&pair.effect, unit).into(),
             Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
-            words::one_line(&pair.sentence).into(),
+            words::effect(&pair.effect, unit).into(),
+            words::confidence(pair.effect.confidence).into(),
+            Cell::sentence(words::one_line(&pair.sentence)),
         ]);
     }
     table

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use breme_experiment::record::{Purpose, TrialRecord};
+use breme_experiment::record::{Purpose, TrialRecord, WorkloadRecord};
 use breme_stats::Histogram;
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number};
 use crate::distribution::decode;
 use crate::figures::{Unit, figure};
+use crate::html::palette::Palette;
 use crate::html::parts::Gallery;
 use crate::run::Run;
 use crate::table::{Cell, Table};
@@ -33,25 +34,67 @@ const DECADES_MAX: f64 = 7.0;
 
 type Levels = BTreeMap<String, String>;
 
-pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
-    let workloads = workloads(run.trials);
-    let curves_max = CURVES_MAX / workloads.len().clamp(1, WORKLOADS_MAX);
-    let charts: Vec<(&str, Chart)> = workloads
-        .iter()
-        .take(WORKLOADS_MAX)
-        .filter_map(|workload| Some((*workload, chart(workload, curves_max, run)?)))
-        .collect();
-    if charts.is_empty() {
-        return None;
+/// The distributions of a run, read once.
+pub(crate) struct Distributions<'a> {
+    workloads: Vec<Workload<'a>>,
+    /// How many workloads are left out.
+    left_out: usize,
+}
+
+/// A workload with its curves.
+pub(crate) struct Workload<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) curves: Vec<Curve<'a>>,
+    /// How many combinations are left out.
+    left_out: usize,
+}
+
+/// All requests of one combination.
+pub(crate) struct Curve<'a> {
+    pub(crate) levels: &'a Levels,
+    pub(crate) histogram: Histogram,
+    pub(crate) totals: Totals,
+}
+
+/// Sums over the trials of a combination.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) trials: u64,
+    pub(crate) connections: u64,
+    pub(crate) offered_rate: Option<f64>,
+    pub(crate) rate: f64,
+    pub(crate) answered: u64,
+    pub(crate) errors: u64,
+}
+
+impl<'a> Distributions<'a> {
+    pub(crate) fn of(run: &Run<'a>) -> Self {
+        let names = workloads(run.trials);
+        let curves_max = CURVES_MAX / names.len().clamp(1, WORKLOADS_MAX);
+        let workload = |name: &&'a str| {
+            let (curves, left_out) = curves(name, curves_max, run.trials);
+            Workload { name, curves, left_out }
+        };
+        let workloads: Vec<Workload<'a>> = names.iter().take(WORKLOADS_MAX).map(workload).collect();
+        Self { workloads, left_out: names.len().saturating_sub(WORKLOADS_MAX) }
     }
-    Some(html! {
-        p.lead { "Due → done, of all requests of the trials that count. A curve that is lower is faster; to the right are the slowest of the requests." }
-        @for (workload, chart) in &charts {
-            h3 { "Workload " code { (words::one_line(workload)) } }
-            (gallery.figure(chart))
-        }
-        @if workloads.len() > WORKLOADS_MAX { p.remark { "The first " (WORKLOADS_MAX) " of " (workloads.len()) " workloads." } }
-    })
+
+    /// Those that have a distribution.
+    pub(crate) fn workloads(&self) -> impl Iterator<Item = &Workload<'a>> {
+        self.workloads.iter().filter(|workload| !workload.curves.is_empty())
+    }
+
+    pub(crate) fn section(&self, palette: &Palette, gallery: &mut Gallery) -> Option<Markup> {
+        self.workloads().next()?;
+        Some(html! {
+            p.lead { "From the instant at which a request was due to its last byte, of all requests of the trials that count. Lower is faster; the slowest requests are at the right." }
+            @for workload in self.workloads() {
+                h3 { "Workload " code { (words::one_line(workload.name)) } }
+                (gallery.figure(&chart(workload, palette)))
+            }
+            @if self.left_out > 0 { p.remark { (self.left_out) " more workloads are in the run's files." } }
+        })
+    }
 }
 
 /// Those in the foreground first: they are what is asked about.
@@ -65,14 +108,9 @@ fn workloads(trials: &[TrialRecord]) -> Vec<&str> {
     names.into_iter().map(|(name, _)| name).collect()
 }
 
-struct Curve<'a> {
-    levels: &'a Levels,
-    histogram: Histogram,
-}
-
 /// By combination, in the plan's order.
 fn curves<'a>(workload: &str, curves_max: usize, trials: &'a [TrialRecord]) -> (Vec<Curve<'a>>, usize) {
-    let mut curves: BTreeMap<(u32, &Levels), Histogram> = BTreeMap::new();
+    let mut curves: BTreeMap<(u32, &Levels), (Histogram, Totals)> = BTreeMap::new();
     let mut left_out = std::collections::BTreeSet::new();
     for trial in trials.iter().filter(|trial| trial.counts() && trial.purpose == Purpose::Block) {
         let Some(record) = trial.workloads.get(workload) else { continue };
@@ -82,17 +120,37 @@ fn curves<'a>(workload: &str, curves_max: usize, trials: &'a [TrialRecord]) -> (
             continue;
         }
         if let Some(histogram) = decode(&record.response.histogram) {
-            curves.entry(key).or_default().merge(&histogram);
+            let (all, totals) = curves.entry(key).or_default();
+            all.merge(&histogram);
+            totals.add(record);
         }
     }
-    (curves.into_iter().map(|((_, levels), histogram)| Curve { levels, histogram }).collect(), left_out.len())
+    let curve = |((_, levels), (histogram, totals))| Curve { levels, histogram, totals };
+    (curves.into_iter().map(curve).collect(), left_out.len())
 }
 
-fn chart(workload: &str, curves_max: usize, run: &Run<'_>) -> Option<Chart> {
-    let (curves, left_out) = curves(workload, curves_max, run.trials);
-    if curves.is_empty() {
-        return None;
+impl Totals {
+    fn add(&mut self, record: &WorkloadRecord) {
+        self.trials += 1;
+        self.connections = self.connections.max(record.connections);
+        self.offered_rate = record.offered_rate.or(self.offered_rate);
+        self.rate += record.achieved_rate;
+        self.answered += record.answered;
+        self.errors += record.errors.values().sum::<u64>();
     }
+
+    /// The mean over the trials.
+    pub(crate) fn mean_rate(&self) -> f64 {
+        self.rate / self.trials.max(1) as f64
+    }
+
+    pub(crate) fn error_share(&self) -> f64 {
+        self.errors as f64 / (self.answered.max(self.errors)).max(1) as f64
+    }
+}
+
+fn chart(workload: &Workload<'_>, palette: &Palette) -> Chart {
+    let curves = &workload.curves;
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let ends = curves.iter().flat_map(|curve| [curve.histogram.quantile(0.01), curve.histogram.max()]).map(seconds);
     let y = Axis::fit(ends, Counting::In(Unit::Seconds)).starting_at_zero();
@@ -101,16 +159,20 @@ fn chart(workload: &str, curves_max: usize, run: &Run<'_>) -> Option<Chart> {
         .iter()
         .map(|curve| words::short(&words::levels_or(curve.levels, "all trials"), words::NAME_CHARS_MAX))
         .collect();
-    let left_out = if left_out > 0 { format!(" {left_out} more combinations are not drawn.") } else { String::new() };
-    Some(Chart {
-        caption: format!("Response time of {} by quantile.{left_out}", words::one_line(workload)),
-        says: says(workload, &curves),
+    let looks: Vec<Look> = curves.iter().map(|curve| palette.look(curve.levels)).collect();
+    let left_out = match workload.left_out {
+        0 => String::new(),
+        left_out => format!(" {left_out} more combinations are not drawn."),
+    };
+    Chart {
+        caption: format!("Response time of {} by quantile.{left_out}", words::one_line(workload.name)),
+        says: says(workload.name, curves),
         height_px: 360,
-        option: option(&curves, &y, &shown),
+        option: option(curves, &looks, &y, &shown),
         words: json!({ "x": "@quantile", "y": y.words(), "names": names }),
-        legend: legend(&names, &shown),
-        table: table(&curves),
-    })
+        legend: legend(&names, &looks, &shown),
+        table: table(curves),
+    }
 }
 
 /// A few that are spread over all of them.
@@ -119,20 +181,20 @@ fn shown_first(curves: usize) -> Vec<bool> {
     (0..curves).map(|index| curves <= CURVES_SHOWN || index % step == 0 || index + 1 == curves).collect()
 }
 
-fn legend(names: &[String], shown: &[bool]) -> Vec<LegendEntry> {
+fn legend(names: &[String], looks: &[Look], shown: &[bool]) -> Vec<LegendEntry> {
     if names.len() < 2 {
         return Vec::new();
     }
     let entry = |(index, (name, &is_on)): (usize, (&String, &bool))| LegendEntry {
         key: format!("line {index}"),
         name: name.clone(),
-        look: Look(index),
+        look: looks[index],
         is_on,
     };
     names.iter().zip(shown).enumerate().map(entry).collect()
 }
 
-fn option(curves: &[Curve<'_>], y: &Axis, shown: &[bool]) -> Value {
+fn option(curves: &[Curve<'_>], looks: &[Look], y: &Axis, shown: &[bool]) -> Value {
     let decades = curves.iter().map(|curve| decades(&curve.histogram)).fold(1.0, f64::max);
     let ticks: Vec<Value> = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999, 0.999_999_9]
         .into_iter()
@@ -143,11 +205,11 @@ fn option(curves: &[Curve<'_>], y: &Axis, shown: &[bool]) -> Value {
     let selected: serde_json::Map<String, Value> =
         shown.iter().enumerate().map(|(index, &shown)| (format!("line {index}"), json!(shown))).collect();
     let series = |(index, curve): (usize, &Curve<'_>)| {
-        let look = Look(index);
+        let look = looks[index];
         json!({
             "type": "line", "name": format!("line {index}"), "data": points(&curve.histogram, y), "symbol": "none", "z": 3,
             "itemStyle": { "color": look.colour() },
-            "lineStyle": { "color": look.colour(), "width": 2, "type": look.line_type() },
+            "lineStyle": { "color": look.colour(), "width": 2, "type": look.line_type(), "opacity": look.opacity() },
         })
     };
     json!({
@@ -202,7 +264,7 @@ fn table(curves: &[Curve<'_>]) -> Table {
     table
 }
 
-fn at(histogram: &Histogram, quantile: f64) -> String {
+pub(crate) fn at(histogram: &Histogram, quantile: f64) -> String {
     figure(histogram.quantile(quantile) as f64 / 1e9, Unit::Seconds)
 }
 

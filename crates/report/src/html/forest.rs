@@ -1,13 +1,14 @@
-//! Effects as a forest plot: each with its interval and its blocks, against "no difference", the zone of what does not
-//! matter, and the noise floor.
+//! Effects as a forest plot: each with its interval and its blocks, beside "no difference", what was claimed, the zone of
+//! what does not matter, and the noise floor.
 
-use breme_experiment::judgement::{Effect, Scale, Verdict};
+use breme_experiment::judgement::{Case, Effect, Finding, FindingKind, Scale};
+use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, number, rows_axis, whiskers};
-use crate::figures::Unit;
+use crate::figures::{self, Unit};
 use crate::table::Table;
-use crate::words;
+use crate::words::{self, VerdictWords};
 
 /// The most rows of a plot; a longer one is not looked through.
 pub(crate) const ROWS_MAX: usize = 60;
@@ -17,25 +18,108 @@ const AROUND_PX: u32 = 64;
 /// A row of the plot.
 pub(crate) struct Row<'a> {
     pub name: String,
-    pub verdict: Verdict,
-    pub effect: &'a Effect,
+    pub verdict: VerdictWords,
+    effect: &'a Effect,
     /// Of the two sides.
-    pub unit: Unit,
+    unit: Unit,
+    /// For readers; none where the effect itself is shown.
+    finding: Option<&'a Finding>,
 }
 
-/// The plot of effects of one scale; none if there is nothing to be seen.
+impl<'a> Row<'a> {
+    /// A case of a claim, relative to the other side and not to the claim's bound.
+    pub(crate) fn of_case(name: String, case: &'a Case, unit: Unit) -> Self {
+        let finding = case.finding.as_ref();
+        let unit = finding.map_or(unit, |finding| Unit::parse(&finding.unit));
+        Self { name, verdict: words::verdict(case.verdict), effect: &case.effect, unit, finding }
+    }
+
+    /// An effect that nobody claimed.
+    pub(crate) const fn of_effect(name: String, verdict: VerdictWords, effect: &'a Effect, unit: Unit) -> Self {
+        Self { name, verdict, effect, unit, finding: None }
+    }
+
+    fn kind(&self) -> FindingKind {
+        match (self.finding, self.effect.scale) {
+            (Some(finding), _) => finding.kind,
+            (None, Scale::Ratio) => FindingKind::Ratio,
+            (None, Scale::Difference) => FindingKind::Difference,
+        }
+    }
+
+    /// A number of the effect as it is shown.
+    fn shown(&self, value: f64) -> f64 {
+        let Some(finding) = self.finding else { return value };
+        let bound = finding.bound;
+        // The bound of a value is the claim's constant, on either side.
+        let is_turned = finding.kind == FindingKind::Value
+            && self.effect.blocks.first().is_some_and(|pair| pair.left == bound && pair.right != bound);
+        match (finding.kind, self.effect.scale, is_turned) {
+            (FindingKind::Difference, ..) => value,
+            (_, Scale::Ratio, false) => bound * value,
+            (_, Scale::Ratio, true) => bound / value,
+            (_, Scale::Difference, false) => bound + value,
+            (_, Scale::Difference, true) => bound - value,
+        }
+    }
+
+    fn zone(&self, (low, high): (f64, f64)) -> (f64, f64) {
+        let (one, other) = (self.shown(low), self.shown(high));
+        (one.min(other), one.max(other))
+    }
+
+    /// Estimate and interval.
+    fn ends(&self) -> Option<[f64; 3]> {
+        let (low, high) = self.zone((self.effect.low?, self.effect.high?));
+        Some([self.shown(self.effect.center?), low, high])
+    }
+
+    fn center(&self) -> Option<f64> {
+        self.effect.center.map(|center| self.shown(center))
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = (u32, f64)> + '_ {
+        block_effects(self.effect).map(|(block, value)| (block, self.shown(value)))
+    }
+
+    /// What was claimed, if it is a number of its own.
+    fn claimed(&self) -> Option<f64> {
+        self.finding.map(|finding| finding.bound).filter(|bound| Some(*bound) != neutral(self.kind()))
+    }
+
+    fn told(&self, value: f64) -> String {
+        match self.kind() {
+            FindingKind::Ratio => figures::ratio(value),
+            FindingKind::Difference | FindingKind::Value => figures::figure(value, self.unit),
+        }
+    }
+
+    fn says(&self) -> String {
+        let numbers = self.finding.map_or_else(|| words::effect(self.effect, self.unit), words::finding);
+        let claimed = self.finding.map(|finding| format!("; claimed: {}", finding.claimed)).unwrap_or_default();
+        format!("{numbers}, {}{claimed}", self.verdict.words)
+    }
+}
+
+/// The plot of effects of one kind; none if there is nothing to be seen.
 pub(crate) fn chart(rows: &[Row<'_>], what: &str) -> Option<Chart> {
-    let scale = rows.first()?.effect.scale;
-    let rows: Vec<&Row<'_>> = rows.iter().filter(|row| row.effect.scale == scale).take(ROWS_MAX).collect();
-    if rows.iter().all(|row| row.effect.center.is_none()) {
+    // A case without data has no finding, and takes the others' place.
+    let first = rows.iter().find(|row| row.effect.center.is_some())?;
+    if rows
+        .iter()
+        .all(|row| row.center().is_none_or(|center| center == 0.0) && row.blocks().all(|(_, value)| value == 0.0))
+    {
         return None;
     }
-    let axis = Axis::fit(rows.iter().flat_map(|row| shown(row.effect)), counting(scale, rows.first()?.unit));
+    let kind = first.kind();
+    let is_alike = |row: &&Row<'_>| row.effect.center.is_none() || (row.kind(), row.unit) == (kind, first.unit);
+    let rows: Vec<&Row<'_>> = rows.iter().filter(is_alike).take(ROWS_MAX).collect();
+    let axis = Axis::fit(rows.iter().flat_map(|row| on_axis(row)), counting(kind, first.unit));
     Some(Chart {
-        caption: caption(&rows, scale),
+        caption: caption(&rows, &sides(&rows, kind)),
         says: says(&rows, what),
         height_px: AROUND_PX + ROW_PX * rows.len() as u32,
-        option: option(&rows, &axis, scale),
+        option: option(&rows, &axis, kind),
         words: json!({
             "rows": rows.iter().map(|row| words::short(&row.name, words::NAME_CHARS_MAX)).collect::<Vec<_>>(),
             "x": axis.words(),
@@ -45,30 +129,33 @@ pub(crate) fn chart(rows: &[Row<'_>], what: &str) -> Option<Chart> {
     })
 }
 
-const fn counting(scale: Scale, unit: Unit) -> Counting {
-    match scale {
-        Scale::Ratio => Counting::Ratio,
-        Scale::Difference => Counting::In(unit),
+const fn counting(kind: FindingKind, unit: Unit) -> Counting {
+    match kind {
+        FindingKind::Ratio => Counting::Ratio,
+        FindingKind::Difference | FindingKind::Value => Counting::In(unit),
     }
 }
 
-/// What "no difference" is.
-const fn neutral(scale: Scale) -> f64 {
-    match scale {
-        Scale::Ratio => 1.0,
-        Scale::Difference => 0.0,
+/// What "no difference" is; a value has none.
+fn neutral(kind: FindingKind) -> Option<f64> {
+    match kind {
+        FindingKind::Ratio => Some(1.0),
+        FindingKind::Difference => Some(0.0),
+        FindingKind::Value => None,
     }
 }
 
 /// Every value that must lie on the axis.
-fn shown(effect: &Effect) -> Vec<f64> {
-    let mut values = vec![neutral(effect.scale)];
-    values.extend([effect.center, effect.low, effect.high].into_iter().flatten());
-    values.extend(block_effects(effect).map(|(_, value)| value));
-    for (low, high) in [equal_zone(effect), floor_zone(effect)].into_iter().flatten() {
+fn on_axis(row: &Row<'_>) -> Vec<f64> {
+    let mut values: Vec<f64> = neutral(row.kind()).into_iter().chain(row.claimed()).collect();
+    values.extend(row.ends().into_iter().flatten());
+    values.extend(row.center());
+    values.extend(row.blocks().map(|(_, value)| value));
+    for zone in [equal_zone(row.effect), floor_zone(row.effect)].into_iter().flatten() {
+        let (low, high) = row.zone(zone);
         values.extend([low, high]);
     }
-    values.retain(|&value| value.is_finite() && (effect.scale == Scale::Difference || value > 0.0));
+    values.retain(|&value| value.is_finite() && (row.kind() != FindingKind::Ratio || value > 0.0));
     values
 }
 
@@ -94,12 +181,8 @@ fn floor_zone(effect: &Effect) -> Option<(f64, f64)> {
     }
 }
 
-fn option(rows: &[&Row<'_>], axis: &Axis, scale: Scale) -> Value {
-    let name = match scale {
-        Scale::Ratio => "left ÷ right",
-        Scale::Difference => "left − right",
-    };
-    let mut x = axis.option(name);
+fn option(rows: &[&Row<'_>], axis: &Axis, kind: FindingKind) -> Value {
+    let mut x = axis.option(name_of(kind));
     x["nameLocation"] = json!("middle");
     x["nameGap"] = json!(26);
     json!({
@@ -107,11 +190,19 @@ fn option(rows: &[&Row<'_>], axis: &Axis, scale: Scale) -> Value {
         "xAxis": x,
         "yAxis": rows_axis(rows.len()),
         "tooltip": { "trigger": "item", "formatter": "@row" },
-        "series": [zones(rows, axis), blocks(rows, axis), whiskers("interval", &intervals(rows, axis)), centers(rows, axis, scale)],
+        "series": [zones(rows, axis), blocks(rows, axis), whiskers("interval", &intervals(rows, axis)), centers(rows, axis)],
     })
 }
 
-/// Zones behind each row, since each has its own floor; and the line of no difference.
+const fn name_of(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Ratio => "left ÷ right",
+        FindingKind::Difference => "left − right",
+        FindingKind::Value => "",
+    }
+}
+
+/// Zones behind each row, since each has its own floor; the line of no difference; what was claimed.
 fn zones(rows: &[&Row<'_>], axis: &Axis) -> Value {
     let mut areas = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -120,18 +211,29 @@ fn zones(rows: &[&Row<'_>], axis: &Axis) -> Value {
             areas.push(json!([{ "coord": [axis.place(low), top], "itemStyle": style }, { "coord": [axis.place(high), bottom] }]));
         };
         floor_zone(row.effect).into_iter().for_each(|zone| {
-            area(zone, json!({ "color": "var(--zone-floor)", "borderColor": "var(--zone-floor-edge)", "borderWidth": 1, "borderType": [3, 3] }));
+            area(row.zone(zone), json!({ "color": "var(--zone-floor)", "borderColor": "var(--zone-floor-edge)", "borderWidth": 1, "borderType": [3, 3] }));
         });
-        equal_zone(row.effect).into_iter().for_each(|zone| area(zone, json!({ "color": "var(--zone-equal)" })));
+        equal_zone(row.effect)
+            .into_iter()
+            .for_each(|zone| area(row.zone(zone), json!({ "color": "var(--zone-equal)" })));
     }
-    let neutral = rows.first().map_or(1.0, |row| neutral(row.effect.scale));
+    let mut lines = Vec::new();
+    if let Some(neutral) = rows.first().and_then(|row| neutral(row.kind())) {
+        lines.push(json!({ "xAxis": axis.place(neutral) }));
+    }
+    let mut claimed: Vec<f64> = rows.iter().filter_map(|row| row.claimed()).collect();
+    claimed.sort_by(f64::total_cmp);
+    claimed.dedup();
+    for bound in claimed {
+        lines.push(json!({ "xAxis": axis.place(bound), "lineStyle": { "type": [5, 4], "color": "var(--ink)" } }));
+    }
     json!({
         "type": "scatter", "name": "zones", "data": [], "silent": true, "z": 1,
         "markArea": { "silent": true, "data": areas },
         "markLine": {
             "silent": true, "symbol": "none", "label": { "show": false },
             "lineStyle": { "color": "var(--ink-2)", "type": "solid", "width": 1.5 },
-            "data": [{ "xAxis": axis.place(neutral) }],
+            "data": lines,
         },
     })
 }
@@ -139,8 +241,8 @@ fn zones(rows: &[&Row<'_>], axis: &Axis) -> Value {
 fn blocks(rows: &[&Row<'_>], axis: &Axis) -> Value {
     let mut data = Vec::new();
     for (index, row) in rows.iter().enumerate() {
-        for (block, value) in block_effects(row.effect).filter(|(_, value)| !axis.place(*value).is_null()) {
-            let name = format!("block {block}: {}", words::scaled(value, row.effect.scale, row.unit));
+        for (block, value) in row.blocks().filter(|(_, value)| !axis.place(*value).is_null()) {
+            let name = format!("block {block}: {}", row.told(value));
             data.push(json!({ "name": name, "value": [axis.place(value), number(index as f64 + 0.28)] }));
         }
     }
@@ -152,60 +254,82 @@ fn blocks(rows: &[&Row<'_>], axis: &Axis) -> Value {
 
 fn intervals(rows: &[&Row<'_>], axis: &Axis) -> Vec<Value> {
     let whisker = |(index, row): (usize, &&Row<'_>)| {
-        let (low, high) = (row.effect.low?, row.effect.high?);
-        Some(
-            json!({ "value": [axis.place(low), index, axis.place(high)], "itemStyle": { "color": colour(row.verdict) } }),
-        )
+        let [_, low, high] = row.ends()?;
+        Some(json!({ "value": [axis.place(low), index, axis.place(high)], "itemStyle": { "color": colour(row) } }))
     };
     rows.iter().enumerate().filter_map(whisker).collect()
 }
 
-fn centers(rows: &[&Row<'_>], axis: &Axis, scale: Scale) -> Value {
+fn centers(rows: &[&Row<'_>], axis: &Axis) -> Value {
     let center = |(index, row): (usize, &&Row<'_>)| {
-        let name = format!(
-            "{} {}, {}",
-            words::scale(scale),
-            words::effect(row.effect, row.unit),
-            words::verdict(row.verdict).words
-        );
-        let place = axis.place(row.effect.center?);
-        Some(json!({ "name": name, "value": [place, index], "itemStyle": { "color": colour(row.verdict) } }))
+        let place = axis.place(row.center()?);
+        let level = words::confidence(row.effect.confidence);
+        let name = format!("{}; {level} interval", row.says());
+        Some(json!({ "name": name, "value": [place, index], "itemStyle": { "color": colour(row) } }))
     };
     let data: Vec<Value> = rows.iter().enumerate().filter_map(center).collect();
     json!({ "type": "scatter", "name": "estimate", "symbol": "diamond", "symbolSize": 15, "z": 4, "data": data })
 }
 
-fn colour(verdict: Verdict) -> String {
-    format!("var(--{})", words::verdict(verdict).class)
+fn colour(row: &Row<'_>) -> String {
+    format!("var(--{})", row.verdict.class)
 }
 
-/// How to read the plots.
-pub(crate) const LEGEND: &str = "Diamond: left ÷ right over the blocks. Bar: its interval. Dots: single blocks. Filled zone: too small to matter. \
-    Dashed zone: noise floor. Line: no difference.";
-
-fn caption(rows: &[&Row<'_>], scale: Scale) -> String {
-    let confidence = rows.iter().map(|row| row.effect.confidence).find(|&confidence| confidence > 0.0);
-    let sides = match scale {
-        Scale::Ratio => "Left ÷ right",
-        Scale::Difference => "Left − right",
-    };
-    confidence.map_or_else(
-        || format!("{sides}."),
-        |confidence| format!("{sides}, with its {} % interval.", trimmed(confidence * 100.0)),
-    )
+/// How to read the plots, drawn.
+pub(crate) fn key() -> Markup {
+    html! {
+        ul.key.forest-key aria-label="Key of the interval plots" {
+            li { svg.swatch viewBox="0 0 24 12" aria-hidden="true" {
+                path d="M2 6H22M2 3V9M22 3V9" stroke="var(--ink)" stroke-width="2" fill="none" {}
+                path d="M12 1L17 6L12 11L7 6Z" fill="var(--ink)" {}
+            } "estimate and interval" }
+            li { svg.swatch viewBox="0 0 24 12" aria-hidden="true" { circle cx="12" cy="6" r="3" fill="var(--ink-2)" opacity="0.5" {} } "one block" }
+            li { svg.swatch viewBox="0 0 24 12" aria-hidden="true" { path d="M12 0V12" stroke="var(--ink-2)" stroke-width="1.5" {} } "no difference" }
+            li { svg.swatch viewBox="0 0 24 12" aria-hidden="true" { path d="M12 0V12" stroke="var(--ink)" stroke-width="1.5" stroke-dasharray="3 2" {} } "claimed" }
+            li { svg.swatch viewBox="0 0 24 12" aria-hidden="true" { rect x="1" y="1" width="22" height="10" fill="var(--zone-equal)" {} } "too small to matter" }
+            li { svg.swatch viewBox="0 0 24 12" aria-hidden="true" {
+                rect x="1" y="1" width="22" height="10" fill="var(--zone-floor)" stroke="var(--zone-floor-edge)" stroke-dasharray="3 2" {}
+            } "noise floor (A/A)" }
+        }
+    }
 }
 
-fn trimmed(percent: f64) -> String {
-    let text = format!("{percent:.1}");
-    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+/// What the numbers are, by name where all rows are of one claim.
+fn sides(rows: &[&Row<'_>], kind: FindingKind) -> String {
+    let finding = rows.iter().find_map(|row| row.finding);
+    match (kind, finding) {
+        (FindingKind::Ratio, Some(finding)) => words::one_line(&format!("{} ÷ {}", finding.of, finding.relative_to)),
+        (FindingKind::Difference, Some(finding)) => {
+            words::one_line(&format!("{} − {}", finding.of, finding.relative_to))
+        }
+        (FindingKind::Value, Some(finding)) => words::one_line(&finding.of),
+        (FindingKind::Difference, None) => String::from("Left − right"),
+        (FindingKind::Ratio | FindingKind::Value, None) => String::from("Left ÷ right"),
+    }
+}
+
+/// The interval's level is that of each row: it depends on the number of blocks.
+fn caption(rows: &[&Row<'_>], sides: &str) -> String {
+    let mut levels: Vec<f64> =
+        rows.iter().map(|row| row.effect.confidence).filter(|&confidence| confidence > 0.0).collect();
+    levels.sort_by(f64::total_cmp);
+    match (levels.first(), levels.last()) {
+        (Some(least), Some(most)) if words::confidence(*least) == words::confidence(*most) => {
+            format!("{sides}, with its {} interval.", words::confidence(*most))
+        }
+        (Some(least), Some(most)) => format!(
+            "{sides}, with its interval: {} to {}, depending on the number of blocks of the row.",
+            words::confidence(*least),
+            words::confidence(*most)
+        ),
+        _ => format!("{sides}."),
+    }
 }
 
 fn says(rows: &[&Row<'_>], what: &str) -> String {
     /// A longer list is not listened to; the table has all.
     const TOLD_MAX: usize = 6;
-    let tell = |row: &&Row<'_>| {
-        format!("{}: {}, {}", row.name, words::effect(row.effect, row.unit), words::verdict(row.verdict).words)
-    };
+    let tell = |row: &&Row<'_>| format!("{}: {}", row.name, row.says());
     let told: Vec<String> = rows.iter().take(TOLD_MAX).map(tell).collect();
     let more = if rows.len() > TOLD_MAX { format!("; and {} more rows", rows.len() - TOLD_MAX) } else { String::new() };
     format!("Interval plot of {what}. {}{more}.", words::one_line(&told.join("; ")))

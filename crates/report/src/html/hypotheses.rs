@@ -21,7 +21,7 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
     let vocabulary = units::vocabulary(run);
     let unit = |hypothesis: &HypothesisJudgement| units::of_claim(&hypothesis.expect, &vocabulary);
     Some(html! {
-        p.remark { (forest::LEGEND) }
+        (forest::key())
         @for (index, hypothesis) in hypotheses.iter().enumerate() { (card(index + 1, hypothesis, unit(hypothesis), gallery)) }
     })
 }
@@ -54,22 +54,15 @@ fn card(number: usize, hypothesis: &HypothesisJudgement, unit: Unit, gallery: &m
 }
 
 fn row(case: &Case, unit: Unit) -> forest::Row<'_> {
-    forest::Row {
-        name: words::levels_or(&case.levels, "all blocks"),
-        verdict: case.verdict,
-        effect: &case.effect,
-        unit,
-    }
+    forest::Row::of_case(words::levels_or(&case.levels, "all blocks"), case, unit)
 }
 
 /// The number that decides, large.
 fn effect(case: &Case, unit: Unit) -> Markup {
     html! {
         @if case.effect.center.is_some() {
-            span.effect {
-                span.effect-name { (words::scale(case.effect.scale)) " " }
-                (words::effect(&case.effect, unit))
-            }
+            span.effect { (words::case(case, unit)) }
+            @if let Some(finding) = &case.finding { span.effect-name { "claimed: " (words::one_line(&finding.claimed)) } }
             @if let Some(p) = case.effect.p_holm.or(case.effect.p) {
                 span.effect-name { "p " (chance(p)) @if case.effect.p_holm.is_some() { " (Holm)" } }
             }
@@ -87,16 +80,8 @@ fn reason(case: &Case, reason: &str) -> String {
 }
 
 fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
-    let mut table = Table::new(&[
-        "at",
-        "verdict",
-        "#effect and interval",
-        "#p",
-        "#p (Holm)",
-        "#noise floor",
-        "#too small to matter",
-        "#blocks",
-    ]);
+    let mut table =
+        Table::new(&["at", "verdict", "#estimate and interval", "#level", "#p", "#p (Holm)", "#noise", "#blocks"]);
     for case in &hypothesis.cases {
         let effect = &case.effect;
         let verdict = words::verdict(case.verdict);
@@ -104,11 +89,11 @@ fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
         table.push([
             words::levels_or(&case.levels, "all").into(),
             Cell::classed(format!("{} {}", verdict.sign, verdict.words), verdict.class),
-            words::effect(effect, unit).into(),
+            words::case(case, unit).into(),
+            optional((effect.confidence > 0.0).then(|| words::confidence(effect.confidence))),
             optional(effect.p.map(chance)),
             optional(effect.p_holm.map(chance)),
             optional(effect.floor.map(|floor| words::scaled(floor, effect.scale, unit))),
-            format!("±{}", figure(effect.equal_within, Unit::Share)).into(),
             effect.blocks.len().to_string().into(),
         ]);
     }
@@ -116,7 +101,7 @@ fn cases(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
 }
 
 fn blocks(hypothesis: &HypothesisJudgement, unit: Unit) -> Table {
-    let mut table = Table::new(&["at", "#block", "#left", "#right", "#left ÷ right"]);
+    let mut table = Table::new(&["at", "#block", "#left side", "#right side", "#left ÷ right"]);
     for case in &hypothesis.cases {
         for pair in &case.effect.blocks {
             let at = words::levels_or(&case.levels, "all");

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use crate::chart::{Axis, Chart, Counting, LegendEntry, Look, number, rows_axis, whiskers};
 use crate::figures::{Unit, figure, figure_or_dash, range};
-use crate::html::parts::{Gallery, table};
+use crate::html::palette::Palette;
+use crate::html::parts::{Gallery, folded_table, table};
 use crate::run::Run;
 use crate::table::{Cell, Table};
-use crate::{text, words};
+use crate::{telling, text, words};
 
 /// The most measures with charts.
 const MEASURES_MAX: usize = 24;
@@ -30,27 +31,51 @@ const AROUND_PX: u32 = 58;
 
 type Levels = BTreeMap<String, String>;
 
-pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
+pub(crate) fn section(run: &Run<'_>, palette: &Palette, gallery: &mut Gallery) -> Option<Markup> {
     let tables = &run.judgement.tables;
     if tables.iter().all(|table| table.rows.is_empty()) {
         return None;
     }
-    let charted: Vec<&MeasureTable> = tables.iter().filter(|table| !table.rows.is_empty()).take(MEASURES_MAX).collect();
+    let has_chart = |table: &&MeasureTable| !table.rows.is_empty() && !text::is_zero(table);
+    let charted: Vec<&MeasureTable> = tables.iter().filter(has_chart).take(MEASURES_MAX).collect();
     let points_max = POINTS_MAX / charted.len().max(1);
     Some(html! {
-        p.lead { "The median over the blocks, and its interval." }
+        p.lead { "Each figure is the median over the blocks, with its interval in parentheses." }
         @for (title, study) in text::study(run.judgement, text::MEASURES_ABREAST_MAX) { (table(&title, &study.limited(STUDY_ROWS_MAX), None)) }
+        @for line in text::zero_measures(run.judgement) { p { (words::one_line(&line)) "." } }
+        p.remark {
+            "Interval of the median by the sign test: at least 95 % from six blocks on. Of fewer blocks it is the range of all values, which is less certain."
+        }
         (sources(tables))
-        @for measure in charted { (of_measure(measure, points_max, gallery)) }
+        @for (index, measure) in charted.iter().enumerate() {
+            (of_measure(measure, is_open(run, measure, index), points_max, palette, gallery))
+        }
         @if tables.len() > MEASURES_MAX { p.remark { "Charts of the first " (MEASURES_MAX) " of " (tables.len()) " measures." } }
     })
 }
 
-fn of_measure(measure: &MeasureTable, points_max: usize, gallery: &mut Gallery) -> Markup {
+/// Shown at once: what a hypothesis is about; without hypotheses, the first measures.
+fn is_open(run: &Run<'_>, measure: &MeasureTable, index: usize) -> bool {
+    const OPEN_MIN: usize = 2;
+    index < OPEN_MIN && run.judgement.hypotheses.is_empty() || telling::is_asked(run.judgement, &measure.measure)
+}
+
+/// One chart: lines over the numbers of a factor, or a row for each combination.
+fn of_measure(
+    measure: &MeasureTable,
+    is_open: bool,
+    points_max: usize,
+    palette: &Palette,
+    gallery: &mut Gallery,
+) -> Markup {
+    let chart = lines(measure, points_max, palette).or_else(|| points(measure, points_max, palette));
+    let values = values_table(measure, points_max);
     html! {
-        h3 { code { (words::one_line(&measure.measure)) } (better(measure)) }
-        @if let Some(chart) = lines(measure) { (gallery.figure(&chart)) }
-        @if let Some(chart) = points(measure, points_max) { (gallery.figure(&chart)) }
+        details.measure open[is_open] {
+            summary { h3 { code { (words::one_line(&measure.measure)) } (better(measure)) } }
+            @if let Some(chart) = chart { (gallery.figure(&chart)) }
+            (folded_table("Every trial", &values, None))
+        }
     }
 }
 
@@ -76,7 +101,7 @@ fn sources(tables: &[MeasureTable]) -> Markup {
 }
 
 /// Every trial as a dot, a row for each combination, with the estimate and its interval.
-fn points(measure: &MeasureTable, points_max: usize) -> Option<Chart> {
+fn points(measure: &MeasureTable, points_max: usize, palette: &Palette) -> Option<Chart> {
     let unit = Unit::parse(&measure.unit);
     let rows: Vec<&MeasureRow> = measure.rows.iter().take(ROWS_MAX).collect();
     if rows.iter().all(|row| row.values.is_empty() && row.center.is_none()) {
@@ -108,16 +133,16 @@ fn points(measure: &MeasureTable, points_max: usize) -> Option<Chart> {
     };
     Some(Chart {
         caption: format!(
-            "{}: every trial (dots), median over the blocks (diamond) and its interval (bar){}.{left_out}",
+            "{}: trials (dots), median over the blocks (diamond) and its interval (bar){}.{left_out}",
             words::one_line(&measure.measure),
             if has_published { ", published figure (cross)" } else { "" }
         ),
         says: words::one_line(&says) + ".",
         height_px: AROUND_PX + ROW_PX * rows.len() as u32,
-        option: points_option(&rows, &axis, unit, points_max),
+        option: points_option(&rows, &axis, unit, points_max, palette),
         words: json!({ "rows": names, "x": axis.words() }),
         legend: Vec::new(),
-        table: values_table(measure, points_max),
+        table: Table::default(),
     })
 }
 
@@ -129,19 +154,29 @@ fn extremes<'a>(rows: &[&'a MeasureRow]) -> Option<(&'a MeasureRow, &'a MeasureR
     Some((least, most))
 }
 
-fn points_option(rows: &[&MeasureRow], axis: &Axis, unit: Unit, points_max: usize) -> Value {
+fn points_option(rows: &[&MeasureRow], axis: &Axis, unit: Unit, points_max: usize, palette: &Palette) -> Value {
     let trials_max = points_max / rows.len().max(1);
     let mut trials = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         for (position, &(block, value)) in row.values.iter().take(trials_max).enumerate() {
             let name = format!("block {block}: {}", figure(value, unit));
-            trials.push(json!({ "name": name, "value": [axis.place(value), number(index as f64 + jitter(position))] }));
+            trials.push(json!({
+                "name": name, "value": [axis.place(value), number(index as f64 + jitter(position))],
+                "itemStyle": { "color": palette.line(&row.levels).colour() },
+            }));
         }
     }
+    let coloured = |row: &MeasureRow| json!({ "color": palette.line(&row.levels).colour() });
     let mark = |value: f64, index: usize, name: String| json!({ "name": name, "value": [axis.place(value), index] });
-    let centers: Vec<Value> = numbered(rows, |row, index| Some(mark(row.center?, index, told(row, unit))));
-    let bars: Vec<Value> =
-        numbered(rows, |row, index| Some(json!({ "value": [axis.place(row.low?), index, axis.place(row.high?)] })));
+    let centers: Vec<Value> = numbered(rows, |row, index| {
+        let mut mark = mark(row.center?, index, told(row, unit));
+        mark["itemStyle"] = coloured(row);
+        Some(mark)
+    });
+    let bars: Vec<Value> = numbered(rows, |row, index| {
+        let ends = [axis.place(row.low?), json!(index), axis.place(row.high?)];
+        Some(json!({ "value": ends, "itemStyle": coloured(row) }))
+    });
     let published: Vec<Value> = numbered(rows, |row, index| {
         let published = row.published.as_ref()?;
         let name = format!(
@@ -156,12 +191,11 @@ fn points_option(rows: &[&MeasureRow], axis: &Axis, unit: Unit, points_max: usiz
         "xAxis": axis.option(""),
         "yAxis": rows_axis(rows.len()),
         "tooltip": { "trigger": "item", "formatter": "@row" },
-        "color": ["var(--accent)"],
         "series": [
-            { "type": "scatter", "name": "trials", "symbolSize": 6, "z": 2, "data": trials, "itemStyle": { "color": "var(--ink-2)", "opacity": 0.5 } },
+            { "type": "scatter", "name": "trials", "symbolSize": 6, "z": 2, "data": trials, "itemStyle": { "opacity": 0.5 } },
             whiskers("interval", &bars),
-            { "type": "scatter", "name": "median", "symbol": "diamond", "symbolSize": 12, "z": 4, "data": centers, "itemStyle": { "color": "var(--accent)" } },
-            { "type": "scatter", "name": "published", "symbol": CROSS, "symbolSize": 9, "z": 5, "data": published, "itemStyle": { "color": "var(--s1)" } },
+            { "type": "scatter", "name": "median", "symbol": "diamond", "symbolSize": 12, "z": 4, "data": centers },
+            { "type": "scatter", "name": "published", "symbol": CROSS, "symbolSize": 9, "z": 5, "data": published, "itemStyle": { "color": "var(--ink)" } },
         ],
     })
 }
@@ -216,26 +250,29 @@ fn values_table(measure: &MeasureTable, points_max: usize) -> Table {
 /// A line: one combination of the other factors.
 struct Line<'a> {
     name: String,
+    look: Look,
     /// By level.
     points: Vec<(f64, &'a MeasureRow)>,
 }
 
 /// The measure over the levels of the factor with the most numbers among its levels; none if no factor has three.
-fn lines(measure: &MeasureTable) -> Option<Chart> {
+fn lines(measure: &MeasureTable, points_max: usize, palette: &Palette) -> Option<Chart> {
     const LEVELS_MIN: usize = 3;
     let (factor, levels) = numeric_factor(&measure.rows).filter(|(_, levels)| levels.len() >= LEVELS_MIN)?;
-    let lines = lines_over(&measure.rows, &factor);
+    let lines = lines_over(&measure.rows, &factor, palette);
     let drawn = &lines[..lines.len().min(LINES_MAX)];
     let unit = Unit::parse(&measure.unit);
     let rows = || drawn.iter().flat_map(|line| line.points.iter().map(|(_, row)| *row));
     let published = |row: &MeasureRow| row.published.as_ref().map(|published| published.value);
-    let values = rows().flat_map(|row| [row.center, row.low, row.high, published(row)].into_iter().flatten());
+    let ends = |row: &MeasureRow| [row.center, row.low, row.high, published(row)].into_iter().flatten();
+    let values = rows().flat_map(|row| ends(row).chain(row.values.iter().map(|(_, value)| *value)));
+    let trials_max = points_max / rows().count().max(1);
     let x = Axis::fit(levels.iter().copied(), Counting::In(Unit::Plain)).starting_at_zero();
     let y = Axis::fit(values, Counting::In(unit)).starting_at_zero();
     let legend = if drawn.len() > 1 { legend(drawn) } else { Vec::new() };
     Some(Chart {
         caption: format!(
-            "{} over {}: median over the blocks with its interval (band){}.{}",
+            "{} over {}: median over the blocks (line), its interval (band), trials (dots){}.{}",
             words::one_line(&measure.measure),
             words::one_line(&factor),
             if text::has_published(measure) { "; dashed with hollow marks: published" } else { "" },
@@ -247,7 +284,7 @@ fn lines(measure: &MeasureTable) -> Option<Chart> {
         ),
         says: words::one_line(&lines_say(measure, &factor, drawn)),
         height_px: 340,
-        option: lines_option(drawn, &factor, &x, &y),
+        option: lines_option(drawn, &factor, &x, &y, trials_max),
         words: json!({ "x": x.words(), "y": y.words(), "names": drawn.iter().map(|line| words::short(&line.name, words::NAME_CHARS_MAX)).collect::<Vec<_>>() }),
         legend,
         table: lines_table(&factor, drawn, unit),
@@ -271,7 +308,7 @@ fn level(levels: &Levels, factor: &str) -> Option<f64> {
     levels.get(factor)?.parse().ok().filter(|level: &f64| level.is_finite())
 }
 
-fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str) -> Vec<Line<'a>> {
+fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str, palette: &Palette) -> Vec<Line<'a>> {
     let mut lines: Vec<(Levels, Line<'a>)> = Vec::new();
     for row in rows {
         let Some(level) = level(&row.levels, factor) else { continue };
@@ -281,7 +318,11 @@ fn lines_over<'a>(rows: &'a [MeasureRow], factor: &str) -> Vec<Line<'a>> {
             Some((_, line)) => line.points.push((level, row)),
             None => lines.push((
                 others.clone(),
-                Line { name: words::levels_or(&others, "measured"), points: vec![(level, row)] },
+                Line {
+                    name: words::levels_or(&others, "measured"),
+                    look: palette.line(&row.levels),
+                    points: vec![(level, row)],
+                },
             )),
         }
     }
@@ -296,13 +337,13 @@ fn legend(lines: &[Line<'_>]) -> Vec<LegendEntry> {
     let entry = |(index, line): (usize, &Line<'_>)| LegendEntry {
         key: format!("line {index}"),
         name: words::short(&line.name, words::NAME_CHARS_MAX),
-        look: Look(index),
+        look: line.look,
         is_on: index < LINES_SHOWN,
     };
     lines.iter().enumerate().map(entry).collect()
 }
 
-fn lines_option(lines: &[Line<'_>], factor: &str, x: &Axis, y: &Axis) -> Value {
+fn lines_option(lines: &[Line<'_>], factor: &str, x: &Axis, y: &Axis, trials_max: usize) -> Value {
     let mut x_option = x.option(&words::short(factor, words::NAME_CHARS_MAX));
     x_option["nameLocation"] = json!("middle");
     x_option["nameGap"] = json!(26);
@@ -314,13 +355,13 @@ fn lines_option(lines: &[Line<'_>], factor: &str, x: &Axis, y: &Axis) -> Value {
         "yAxis": y.option(""),
         "tooltip": { "trigger": "axis", "formatter": "@axis" },
         "legend": { "show": false, "selected": hidden },
-        "series": lines.iter().enumerate().flat_map(|(index, line)| line_series(index, line, x, y)).collect::<Vec<_>>(),
+        "series": lines.iter().enumerate().flat_map(|(index, line)| line_series(index, line, x, y, trials_max)).collect::<Vec<_>>(),
     })
 }
 
-/// Two stacked lines without ink make the band; then the line itself; then what was published.
-fn line_series(index: usize, line: &Line<'_>, x: &Axis, y: &Axis) -> Vec<Value> {
-    let (key, look) = (format!("line {index}"), Look(index));
+/// Two stacked lines without ink make the band; then the trials; then the line itself; then what was published.
+fn line_series(index: usize, line: &Line<'_>, x: &Axis, y: &Axis, trials_max: usize) -> Vec<Value> {
+    let (key, look) = (format!("line {index}"), line.look);
     let points = |of: &dyn Fn(&MeasureRow) -> Option<Value>| -> Vec<Value> {
         line.points.iter().filter_map(|(level, row)| Some(json!([x.place(*level), of(row)?]))).collect()
     };
@@ -334,9 +375,19 @@ fn line_series(index: usize, line: &Line<'_>, x: &Axis, y: &Axis) -> Vec<Value> 
             "lineStyle": { "opacity": 0 }, "areaStyle": area, "tooltip": { "show": false }, "z": 1,
         })
     };
+    let trials: Vec<Value> = line
+        .points
+        .iter()
+        .flat_map(|(level, row)| row.values.iter().take(trials_max).map(move |(_, value)| (level, value)))
+        .map(|(level, value)| json!([x.place(*level), y.place(*value)]))
+        .collect();
     let mut series = vec![
         band(lows, Value::Null),
         band(points(&height), json!({ "color": look.colour(), "opacity": 0.16 })),
+        json!({
+            "type": "scatter", "name": key, "id": format!("{key} trials"), "data": trials, "symbolSize": 5, "z": 2, "silent": true,
+            "itemStyle": { "color": look.colour(), "opacity": 0.45 },
+        }),
         json!({
             "type": "line", "name": key, "id": format!("{key} measured"), "data": points(&|row| Some(y.place(row.center?))),
             "symbol": look.symbol(), "symbolSize": 7, "z": 3, "itemStyle": { "color": look.colour() },

@@ -16,10 +16,10 @@ const PLAN_CHARS_MAX: usize = 200_000;
 pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
     Some(html! {
         p {
-            "The unit of evidence is the block: one trial of every combination, in random order. Percentiles are taken in each trial from all of its "
-            "requests, then compared over the blocks: Hodges–Lehmann estimates with intervals by signed ranks, p-values after Holm (hypotheses) or \
-            Benjamini and Hochberg (comparisons of levels). Warm-up is "
-            "found in each trial's time series and left out. An INVALID trial is repeated at the end of its block; one that was not steady counts. Response time counts from the instant at which a request was due."
+            "The unit of evidence is the block: one trial of every combination, in random order. Each trial's percentiles come from all of its requests, and \
+            are then compared over the blocks: Hodges–Lehmann estimates with signed-rank intervals; p-values after Holm (hypotheses) or Benjamini and \
+            Hochberg (comparisons). The warm-up is detected in each trial's time series and left out. An INVALID trial is repeated at \
+            the end of its block; one without a steady state counts. Response time starts at the instant at which the request was due."
         }
         dl.facts-list { @for (name, value) in facts(run) { div { dt { (name) } dd { (words::one_line(&value)) } } } }
         p.links {
@@ -37,7 +37,7 @@ fn facts(run: &Run<'_>) -> Vec<(String, String)> {
     facts.extend(head.profile.clone().map(|profile| ("Profile", profile)));
     facts.push(("breme", head.breme_version.clone()));
     facts.push(("Machine", machine.host.clone()));
-    facts.push(("Processor", format!("{}, {} for the laboratory", machine.processor, machine.processors)));
+    facts.push(("Processor", format!("{}, {} used", machine.processor, machine.processors)));
     facts.push(("Memory", figure(machine.memory_bytes as f64, Unit::Bytes)));
     facts.push(("Kernel", machine.kernel.clone()));
     facts.push(("Clock speed", machine.governor.clone().unwrap_or_else(|| String::from("not known"))));
@@ -55,7 +55,7 @@ pub(crate) fn trials(run: &Run<'_>) -> Option<Markup> {
     }
     Some(html! {
         details.data {
-            summary { "All " (grouped(run.trials.len() as u64)) " trials, in the order in which they were run" }
+            summary { "All " (grouped(run.trials.len() as u64)) " trials, in the order of the run" }
             (trials_table(run))
         }
     })
@@ -143,7 +143,7 @@ pub(crate) fn plan(run: &Run<'_>) -> Option<Markup> {
     }
     let plan: String = words::many_lines(run.plan).chars().take(PLAN_CHARS_MAX).collect();
     Some(html! {
-        p.lead { "As it was frozen when the run began." }
+        p.lead { "As it was when the run began." }
         pre.plan tabindex="0" aria-label="The plan" { code { (plan) } }
     })
 }

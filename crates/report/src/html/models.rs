@@ -37,7 +37,7 @@ pub(crate) fn models(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
         group.first().map_or(Unit::Plain, |first| units::of_measure(&first.measure, run.judgement, &vocabulary))
     };
     Some(html! {
-        p.lead { "Fitted to some of the levels, and held against the others, which they had not seen." }
+        p.lead { "Fitted to some of the levels, and compared with the others, which the fit did not use." }
         @for group in groups.iter().take(GROUPS_MAX) { (model_group(group, unit(group), gallery)) }
         @if left_out > 0 { p.remark { (left_out) " more are in the run's files." } }
     })
@@ -68,14 +68,14 @@ fn model_chart(group: &[&ModelOutcome], first: &ModelOutcome, unit: Unit) -> Cha
     let legend = names.iter().enumerate().map(|(index, name)| LegendEntry {
         key: format!("line {index}"),
         name: name.clone(),
-        look: Look(index),
+        look: Look::neutral(index),
         is_on: true,
     });
     let legend = legend.collect();
     names.push(String::from("measured"));
     Chart {
         caption: String::from(
-            "Lines: what the models say. Filled: measured, and known to the fit. Hollow: measured, and not known to it.",
+            "Lines: models. Filled: measured, used by the fit. Hollow: measured, not used by the fit.",
         ),
         says: model_says(group, first),
         height_px: 320,
@@ -91,7 +91,7 @@ fn model_option(group: &[&ModelOutcome], first: &ModelOutcome, x: &Axis, y: &Axi
     x_option["nameLocation"] = json!("middle");
     x_option["nameGap"] = json!(26);
     let line = |(index, model): (usize, &&ModelOutcome)| {
-        let look = Look(index);
+        let look = Look::neutral(index);
         let mut points: Vec<_> = model.points.iter().collect();
         points.sort_by(|a, b| a.level.total_cmp(&b.level));
         let data: Vec<Value> =
@@ -124,7 +124,7 @@ fn model_option(group: &[&ModelOutcome], first: &ModelOutcome, x: &Axis, y: &Axi
 }
 
 fn parameters(group: &[&ModelOutcome]) -> Table {
-    let mut table = Table::new(&["model", "parameters", "#AICc", "#error of what it had not seen", ""]);
+    let mut table = Table::new(&["model", "parameters", "#AICc", "#error at levels left out", ""]);
     for model in group {
         let parameters: Vec<String> = model
             .parameters
@@ -136,14 +136,14 @@ fn parameters(group: &[&ModelOutcome]) -> Table {
             parameters.join(", ").into(),
             model.aicc.map_or_else(|| String::from("–"), |aicc| format!("{aicc:.1}")).into(),
             figure_or_dash(model.prediction_error, Unit::Share).into(),
-            if model.is_best { Cell::classed("✓ best", "supported") } else { Cell::from("") },
+            if model.is_best { Cell::classed("✓ best", "different") } else { Cell::from("") },
         ]);
     }
     table
 }
 
 fn points_table(group: &[&ModelOutcome], unit: Unit) -> Table {
-    let mut table = Table::new(&["model", "#level", "#measured", "#predicted", "known to the fit"]);
+    let mut table = Table::new(&["model", "#level", "#measured", "#predicted", "used by the fit"]);
     for model in group {
         for point in &model.points {
             table.push([
@@ -181,7 +181,7 @@ pub(crate) fn searches(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
                 (words::one_line(&search.factor)) " until " code { (words::one_line(&search.until)) }
                 @if !search.at.is_empty() { ", " (words::levels(&search.at)) }
             }
-            p { (prose(&search.sentence)) @if search.is_confirmed { " Confirmed by longer trials." } @else { " Not confirmed by longer trials." } }
+            p { (prose(&search.sentence)) }
             @if let Some(chart) = search_chart(search) { (gallery.figure(&chart)) }
         }
         @if searches.len() > GROUPS_MAX { p.remark { (searches.len() - GROUPS_MAX) " more are in the run's files." } }
@@ -197,7 +197,7 @@ fn search_chart(search: &SearchOutcome) -> Option<Chart> {
     let told = |level: Option<f64>| level.map_or_else(|| String::from("nowhere"), |level| figure(level, Unit::Plain));
     Some(Chart {
         caption: String::from(
-            "Each trial of the search, from left to right. Circle: it held; cross: it failed; hollow: the trial does not count; large: a longer trial, that confirms. Lines: the bounds that were found.",
+            "Each trial of the search, from left to right. Circle: held; cross: failed; hollow: does not count; large: a longer trial that confirms. Lines: the highest level that held and the lowest that failed.",
         ),
         says: words::one_line(&format!(
             "Search over {} in {} trials: holds at {}, fails at {}.",

@@ -10,6 +10,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::chart::number;
+use crate::html::palette::Palette;
 use crate::instruments::{Instrument, Line, SOURCES_MAX};
 use crate::run::Run;
 use crate::words;
@@ -33,14 +34,14 @@ pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
 }
 
 /// What the script draws in it: as fine as there is room.
-pub(crate) fn data(run: &Run<'_>, room_bytes: usize) -> Value {
+pub(crate) fn data(run: &Run<'_>, palette: &Palette, room_bytes: usize) -> Value {
     let trials = shown(run);
     if trials.is_empty() {
         return Value::Null;
     }
     let mut coarser = 1;
     loop {
-        let columns = columns(run, &trials, coarser);
+        let columns = columns(run, palette, &trials, coarser);
         let bytes = columns.to_string().len();
         if bytes <= room_bytes || coarser >= COARSER_MAX {
             return columns;
@@ -59,7 +60,7 @@ fn has_series(run: &Run<'_>, trial: &TrialRecord) -> bool {
 
 fn body(run: &Run<'_>, trials: &[&TrialRecord]) -> Markup {
     html! {
-        p.lead { "Choose a trial, and what to hold beside its load." }
+        p.lead { "One trial at a time, with an instrument beside its load." }
         div.chooser {
             label { "Trial " select id="time-trial" { @for (index, trial) in trials.iter().enumerate() { option value=(index) { (name(trial)) } } } }
             label { "Instrument " select id="time-instrument" {} }
@@ -71,7 +72,7 @@ fn body(run: &Run<'_>, trials: &[&TrialRecord]) -> Markup {
         figure.chart {
             div.plot #time-plot role="img" aria-label="Rate, response time and instrument over the time of a trial" style="height:560px" {}
             ul.key #time-key {}
-            figcaption #time-caption { "Rate and errors; median (line) and 99 % quantile (dashed) of the response time; the instrument. Shaded: left out as warm-up." }
+            figcaption #time-caption { "Rate and errors; median (line) and 99th percentile (dashed) of the response time; the instrument. Shaded: warm-up, not used." }
             details.data #time-data { summary { "The same as a table" } div.scroll role="region" aria-label="The trial over time" tabindex="0" {} }
         }
         @if run.instruments.is_crowded() { p.remark { "Only the first " (SOURCES_MAX) " processes are shown; all are in instruments.csv." } }
@@ -90,7 +91,7 @@ fn name(trial: &TrialRecord) -> String {
     format!("{} · {place}{aa}{}{state}", trial.number, words::short(&levels, 100))
 }
 
-fn columns(run: &Run<'_>, trials: &[&TrialRecord], coarser: usize) -> Value {
+fn columns(run: &Run<'_>, palette: &Palette, trials: &[&TrialRecord], coarser: usize) -> Value {
     let rows: usize =
         trials.iter().flat_map(|trial| trial.workloads.values()).map(|workload| workload.series.len()).sum();
     let rows_pooled = rows.div_ceil(POINTS_MAX).max(1) * coarser;
@@ -116,7 +117,7 @@ fn columns(run: &Run<'_>, trials: &[&TrialRecord], coarser: usize) -> Value {
         let seen =
             if index % watched_every == 0 { run.instruments.lines(trial.number, bins_pooled) } else { Vec::new() };
         let lines: Vec<Value> = seen.iter().map(|seen| line(seen, &mut sources, &mut times)).collect();
-        json!({ "length": number(trial.length_s), "times": times, "workloads": workloads, "lines": lines })
+        json!({ "colour": palette.line(&trial.levels).colour(), "length": number(trial.length_s), "times": times, "workloads": workloads, "lines": lines })
     };
     let trials: Vec<Value> = trials.iter().enumerate().map(trial).collect();
     json!({ "instruments": instruments, "sources": sources, "trials": trials })

@@ -57,7 +57,7 @@ fn swatch(look: Look) -> Markup {
     let dashes: Vec<String> = look.dashes().iter().map(u32::to_string).collect();
     html! {
         svg.swatch viewBox="0 0 24 8" aria-hidden="true" {
-            line x1="1" y1="4" x2="23" y2="4" stroke=(look.colour()) stroke-width="3" stroke-dasharray=(dashes.join(" ")) {}
+            line x1="1" y1="4" x2="23" y2="4" stroke=(look.colour()) stroke-width="3" stroke-dasharray=(dashes.join(" ")) opacity=(look.opacity()) {}
         }
     }
 }
@@ -103,6 +103,7 @@ fn content(cell: &Cell) -> Markup {
         @match (&cell.anchor, cell.class) {
             (Some(anchor), _) => a href=(format!("#{anchor}")) { (cell.text) },
             (None, Some(class)) => span.(class).verdict-text { (cell.text) },
+            (None, None) if cell.is_sentence => span.sentence { (prose(&cell.text)) },
             (None, None) => (cell.text),
         }
     }

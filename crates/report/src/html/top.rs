@@ -1,4 +1,4 @@
-//! The head of the page: the question, its answer, and whether there is something to be known before.
+//! The head of the page: the question, its answer, and the warnings.
 
 use maud::{Markup, html};
 
@@ -9,6 +9,9 @@ use breme_base::plural;
 
 /// The most warnings that stand above everything else; further ones are further down.
 const WARNINGS_ON_TOP_MAX: usize = 4;
+
+/// The most notes at the top.
+const NOTES_MAX: usize = 20;
 
 pub(crate) fn banner(run: &Run<'_>) -> Markup {
     let started = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(run.head.started_unix_ms));
@@ -45,7 +48,7 @@ pub(crate) fn answer(run: &Run<'_>) -> Markup {
                 li { (plural(u64::from(run.judgement.trials.blocks), "complete block")) }
             }
             (warnings(run))
-            noscript { p.remark { "The charts need the script in this file. Every number stands in the tables too." } }
+            noscript { p.remark { "The charts need the script in this file. Every number is in the tables too." } }
         }
     }
 }
@@ -67,7 +70,7 @@ fn verdicts(run: &Run<'_>) -> Vec<(words::VerdictWords, usize)> {
 }
 
 fn warnings(run: &Run<'_>) -> Markup {
-    let warnings = &run.judgement.warnings;
+    let (warnings, notes) = (&run.judgement.warnings, &run.judgement.notes);
     html! {
         @if !warnings.is_empty() {
             aside.warnings aria-label="Warnings" {
@@ -75,6 +78,12 @@ fn warnings(run: &Run<'_>) -> Markup {
                 @if warnings.len() > WARNINGS_ON_TOP_MAX {
                     p { a href="#warnings" { (plural((warnings.len() - WARNINGS_ON_TOP_MAX) as u64, "more warning")) } }
                 }
+            }
+        }
+        @if !notes.is_empty() {
+            details.data.notes {
+                summary { (plural(notes.len() as u64, "note")) }
+                ul { @for note in notes.iter().take(NOTES_MAX) { li { (prose(note)) } } }
             }
         }
     }

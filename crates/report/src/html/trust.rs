@@ -1,4 +1,4 @@
-//! Whether the numbers may be believed: warnings, noise floor, laws, and the trials that count for nothing and why.
+//! Whether the numbers are valid: warnings, noise floor, laws, and the trials that do not count, with the reasons.
 
 use breme_experiment::judgement::Verdict;
 use breme_experiment::record::{TrialEnd, TrialRecord};
@@ -11,7 +11,7 @@ use crate::run::Run;
 use crate::table::{Cell, Table};
 use crate::{text, units, words};
 
-/// The most trials without use that are told one by one.
+/// The most unused trials that are listed.
 const DISCOUNTED_MAX: usize = 50;
 /// The most rows of a table of this part.
 const ROWS_MAX: usize = 200;
@@ -23,6 +23,10 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
         @if !judgement.warnings.is_empty() {
             h3 id="warnings" { "Warnings" }
             ul { @for warning in judgement.warnings.iter().take(ROWS_MAX) { li { (prose(warning)) } } }
+        }
+        @if !judgement.notes.is_empty() {
+            h3 id="notes" { "Notes" }
+            ul { @for note in judgement.notes.iter().take(ROWS_MAX) { li { (prose(note)) } } }
         }
         (discounted(run))
         (noise(run, gallery))
@@ -36,22 +40,21 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
     let verdict = |is_biased: bool| if is_biased { Verdict::Refuted } else { Verdict::PracticallyEqual };
     let rows: Vec<forest::Row<'_>> = floors
         .iter()
-        .map(|noise| forest::Row {
-            name: if noise.levels.is_empty() {
-                noise.measure.clone()
-            } else {
-                format!("{} at {}", noise.measure, words::levels(&noise.levels))
-            },
-            verdict: verdict(noise.is_biased),
-            effect: &noise.effect,
-            unit: units::of_measure(&noise.measure, run.judgement, &vocabulary),
+        .map(|noise| {
+            let name = match words::levels(&noise.levels) {
+                levels if levels.is_empty() => noise.measure.clone(),
+                levels => format!("{} at {levels}", noise.measure),
+            };
+            let unit = units::of_measure(&noise.measure, run.judgement, &vocabulary);
+            forest::Row::of_effect(name, words::verdict(verdict(noise.is_biased)), &noise.effect, unit)
         })
         .collect();
     let chart = forest::chart(&rows, "the same combination twice");
     html! {
         @if !floors.is_empty() {
             h3 { "Noise floor" }
-            p { "One combination was run twice in each block. What differs between the two is noise; a difference that is no larger proves nothing. " (forest::LEGEND) }
+            p { "One combination was run twice in each block (A/A). What differs between the two is noise; a difference that is no larger proves nothing." }
+            (forest::key())
             @if let Some(chart) = chart { (gallery.figure(&chart)) }
             (table("Noise floor", &text::noise(run).limited(ROWS_MAX), None))
         }
@@ -61,7 +64,7 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
 fn laws(run: &Run<'_>) -> Markup {
     let laws = &run.judgement.laws;
     let broken = laws.iter().filter(|law| !law.agrees).count();
-    let mut rows = Table::new(&["trial", "workload", "#users", "#by the law", "#with the generator", "agrees"]);
+    let mut rows = Table::new(&["trial", "workload", "#users", "#by the law", "#in the generator", "agrees"]);
     let mut sorted: Vec<_> = laws.iter().collect();
     sorted.sort_by_key(|law| law.agrees);
     for law in sorted {
@@ -80,11 +83,11 @@ fn laws(run: &Run<'_>) -> Markup {
     }
     html! {
         @if !laws.is_empty() {
-            h3 { "Operational law" }
-            p { "In a closed loop users = rate × (response time + think time + the time for which an answer waits for the generator). It was checked on " (laws.len()) " workloads of trials; " (broken) " do not agree." }
+            h3 { "Little's law" }
+            p { "Little's law: in a closed loop, users = rate × (response time + think time + the time a response waits in the generator). Checked on " (laws.len()) " workloads of trials; " (broken) " do not agree." }
             details.data open[broken > 0] {
                 summary { "Each check" }
-                (table("Checks of the operational law", &rows.limited(ROWS_MAX), None))
+                (table("Checks of Little's law", &rows.limited(ROWS_MAX), None))
             }
         }
     }

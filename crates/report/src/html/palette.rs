@@ -1,0 +1,64 @@
+//! Which colour a combination of levels has: the same in every chart of the page.
+//!
+//! Each combination of the levels that are words (a server, a path) has a colour; the levels of the factor with the most
+//! numbers (users, a rate) differ in strength and dashes.
+
+use std::collections::BTreeMap;
+
+use crate::chart::Look;
+use crate::html::measures::numeric_factor;
+use crate::run::Run;
+
+type Levels = BTreeMap<String, String>;
+
+/// The colours of a run.
+pub(crate) struct Palette {
+    /// The factor on the x axis of charts.
+    factor: Option<String>,
+    /// Its levels.
+    numbers: Vec<f64>,
+    /// The combinations of the other factors, in the plan's order.
+    series: Vec<Levels>,
+}
+
+impl Palette {
+    pub(crate) fn of(run: &Run<'_>) -> Self {
+        let rows = run.judgement.tables.first().map(|table| table.rows.as_slice()).unwrap_or_default();
+        let (factor, numbers) = numeric_factor(rows).unzip();
+        let mut palette = Self { factor, numbers: numbers.unwrap_or_default(), series: Vec::new() };
+        for row in rows {
+            let others = palette.others(&row.levels);
+            if !palette.series.contains(&others) {
+                palette.series.push(others);
+            }
+        }
+        palette
+    }
+
+    /// The place of a combination among those that have a colour of their own.
+    pub(crate) fn series(&self, levels: &Levels) -> usize {
+        let others = self.others(levels);
+        self.series.iter().position(|known| *known == others).unwrap_or(self.series.len())
+    }
+
+    /// As its line over the numbers looks.
+    pub(crate) fn line(&self, levels: &Levels) -> Look {
+        Look::series(self.series(levels))
+    }
+
+    /// As it looks beside the same at other numbers.
+    pub(crate) fn look(&self, levels: &Levels) -> Look {
+        let number = self.factor.as_ref().and_then(|factor| levels.get(factor)?.parse::<f64>().ok());
+        let place = number.and_then(|number| self.numbers.iter().position(|known| *known == number));
+        match place {
+            Some(place) => Look::at_level(self.series(levels), place, self.numbers.len()),
+            None => self.line(levels),
+        }
+    }
+
+    fn others(&self, levels: &Levels) -> Levels {
+        let mut others = levels.clone();
+        self.factor.iter().for_each(|factor| drop(others.remove(factor)));
+        others
+    }
+}
