@@ -562,7 +562,7 @@ fn what_is_wrong_with_the_whole() {
         ),
         (
             format!("{subject}{workload}[search]\nfactor = \"n\"\nuntil = \"p99(u) > 1 s [n=1]\"\n"),
-            "line 5, column 10: there is no factor `n`; there is none",
+            "line 5, column 10: there is no factor `n`; the file has none",
         ),
         (
             format!("{subject}{workload}[[model]]\nkind = \"growht\"\n"),

@@ -196,7 +196,7 @@ fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<Trial
     let end = conduct(plan, recorded, &mut journal, &launcher, &mut |progress| show.tell(progress));
     drop(show);
     let end =
-        end.map_err(|fault| Failure::run(format!("{fault}; go on with: breme run --resume {}", folder.display())))?;
+        end.map_err(|fault| Failure::run(format!("{fault}; resume with: breme run --resume {}", folder.display())))?;
     let judged = stored::judged(plan, journal::read(&folder)?);
     let checks = judged.checks(args.allow_undecided);
     tell(args, &judged, &checks, end)?;

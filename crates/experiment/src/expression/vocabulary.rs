@@ -106,7 +106,7 @@ fn examples(quantity: &Quantity, known: &[String]) -> String {
         .take(4)
         .map(|name| format!("`{}`", Measure { quantity: quantity.clone(), of: name.clone() }))
         .collect();
-    if examples.is_empty() { "there is none".to_owned() } else { examples.join(" or ") }
+    if examples.is_empty() { "the file has none".to_owned() } else { examples.join(" or ") }
 }
 
 /// "did you mean `x`?", or what there is.
@@ -120,7 +120,7 @@ pub(crate) fn meant_or_known<'a>(wrong: &str, known: impl Iterator<Item = &'a st
         listed.push("…".to_owned());
     }
     match listed.len() {
-        0 => "there is none".to_owned(),
+        0 => "the file has none".to_owned(),
         1 => format!("there is only {}", listed[0]),
         _ => format!("there are {}", listed.join(", ")),
     }

@@ -104,7 +104,7 @@ impl Keeper {
     /// # Errors
     /// When it is not there, may not be started, or a limit cannot be set.
     pub fn start(&self, order: &Order, hierarchy: &Hierarchy) -> Result<Kept, StartFault> {
-        let fault = |what: String| StartFault(format!("{} could not be started: {what}", order.name));
+        let fault = |what: String| StartFault(format!("could not be started: {what}"));
         let command = order.command.first().map_or("", String::as_str);
         let Some(program) = find_program(command, &order.folder) else {
             return Err(fault(missing(command, &order.folder)));

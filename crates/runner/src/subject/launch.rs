@@ -97,8 +97,7 @@ impl Launcher {
         others: &Names,
         ports: &Ports,
     ) -> Result<Subject, StartFault> {
-        let named = |why: String| StartFault(format!("subject {}: {why}", spec.name));
-        let folder = folder::make(folder).map_err(named)?;
+        let folder = folder::make(folder).map_err(StartFault)?;
         let mut attempt = 1;
         loop {
             let launch = Launch { launcher: self, spec, folder: &folder, cpus, others, given: ports };
@@ -110,7 +109,7 @@ impl Launcher {
                     }
                     attempt += 1;
                 }
-                Err(Failed::PortTaken(why) | Failed::For(why)) => return Err(named(why)),
+                Err(Failed::PortTaken(why) | Failed::For(why)) => return Err(StartFault(why)),
             }
         }
     }
@@ -132,7 +131,8 @@ impl Launcher {
     }
 
     fn run_order(&self, order: &Order) -> Result<(), String> {
-        let mut kept = self.keeper.start(order, &self.hierarchy).map_err(|fault| fault.0)?;
+        let kept = self.keeper.start(order, &self.hierarchy);
+        let mut kept = kept.map_err(|fault| format!("{} {}", order.name, fault.0))?;
         let deadline = Instant::now() + COMMAND_WITHIN;
         let ending = loop {
             match kept.wait_ended(Duration::from_millis(100)) {
