@@ -26,7 +26,6 @@ mod secured;
 mod upstream;
 mod upstreams;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use access_log::Writer;
@@ -50,11 +49,15 @@ const DESCRIPTORS_OF_CONNECTION: u64 = 2;
 
 /// Carries out the command.
 pub fn run(args: &Args) -> ExitCode {
-    exit(ROLE, carry_out(args.config.as_deref()).map(|()| ExitCode::SUCCESS))
+    exit(ROLE, carry_out(args).map(|()| ExitCode::SUCCESS))
 }
 
-fn carry_out(config: Option<&Path>) -> Result<(), Failure> {
-    let (matches, args) = in_force(config)?;
+fn carry_out(args: &Args) -> Result<(), Failure> {
+    if args.print_schema {
+        print!("{}", configuration::schema(&command()));
+        return Ok(());
+    }
+    let (matches, args) = in_force(args.config.as_deref())?;
     if args.print_config {
         print!("{}", configuration::print(&command(), &matches));
         return Ok(());

@@ -147,7 +147,7 @@ pub struct StatusCount {
 pub enum RequestOutcome {
     /// The cache responded without waiting for an upstream.
     Hit,
-    /// The cache needed an upstream: for a new response, to revalidate a stored one, or by another request for the same.
+    /// The cache needed an upstream: for a new response, to revalidate a stored one, or through another request.
     Miss,
     /// An upstream responded, and the cache had no part in it.
     Relayed,

@@ -74,25 +74,28 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoUpstreams => formatter.write_str("a reverse proxy needs an upstream"),
-            Self::NoResolver => formatter.write_str("a forward proxy needs a way to find addresses"),
+            Self::NoResolver => formatter.write_str("a forward proxy needs a resolver"),
             Self::Pseudonym(name) => {
-                write!(formatter, "`{name}` is no name for Via; write letters, digits, dots or dashes, as in `edge-1`")
+                write!(
+                    formatter,
+                    "`{name}` is not a valid name for Via; use letters, digits, dots and dashes, as in `edge-1`"
+                )
             }
             Self::CdnLoop(name) => {
                 write!(
                     formatter,
-                    "`{name}` is no name for CDN-Loop; write a host of yours, as in `edge.example.org`, or a word"
+                    "`{name}` is not a valid name for CDN-Loop; use a host name of yours, as in `edge.example.org`, or a word"
                 )
             }
-            Self::Host(host) => write!(formatter, "`{host}` is no Host; write a host with an optional port"),
+            Self::Host(host) => write!(formatter, "`{host}` is not a valid Host; write a host with an optional port"),
             Self::Network(text) | Self::PurgeFrom(text) => {
-                write!(formatter, "`{text}` is no network; write one such as `10.0.0.0/8`")
+                write!(formatter, "`{text}` is not a network; write one such as `10.0.0.0/8`")
             }
             Self::AllowedHost(text) => write!(
                 formatter,
-                "`{text}` is no host that can be allowed; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`"
+                "`{text}` is not a host; write `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`"
             ),
-            Self::RelayBytes => formatter.write_str("at least one byte of an exchange must be allowed to wait"),
+            Self::RelayBytes => formatter.write_str("must be at least one byte"),
         }
     }
 }

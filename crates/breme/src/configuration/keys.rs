@@ -1,4 +1,4 @@
-//! Which flags of a command may stand in its file, and what kind of value each of them takes.
+//! Which flags of a command can be keys of its file, and which kind of value each takes.
 
 use std::any::TypeId;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
 
-/// Flags that are about the file itself, or about the moment.
-pub const FLAGS_ONLY: [&str; 5] = ["config", "check-config", "print-config", "help", "version"];
+/// Flags about the file itself, and those that print something and exit.
+pub const FLAGS_ONLY: [&str; 6] = ["config", "check-config", "print-config", "print-schema", "help", "version"];
 
 /// The kind of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Kind {
     Count,
     /// Seconds, or a text with a unit: `10s`.
     Time,
-    /// A path. A relative one is seen from the folder of the file.
+    /// A path; a relative one is relative to the folder of the file.
     Path,
     Text,
 }
@@ -59,7 +59,7 @@ pub fn is_list(argument: &Arg) -> bool {
     matches!(argument.get_action(), ArgAction::Append)
 }
 
-/// All flags that may stand in a file, with their names.
+/// All flags that can be keys of a file, with their names.
 pub fn keys(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
     let named = command.get_arguments().filter_map(|argument| argument.get_long().map(|name| (name, argument)));
     named.filter(|(name, argument)| !FLAGS_ONLY.contains(name) && !argument.is_hide_set())

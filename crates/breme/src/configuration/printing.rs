@@ -1,4 +1,4 @@
-//! What is in force, as a file that says the same: the defaults too, and behind `#` what is not set.
+//! The configuration in effect as a file: defaults included, and keys without a value as comments.
 
 use std::fmt::Write;
 
@@ -8,7 +8,10 @@ use super::keys::{Kind, is_list, keys};
 
 /// The file. Each key comes with the first sentence of its help.
 pub fn print(command: &Command, matches: &ArgMatches) -> String {
-    let mut text = format!("#:schema {}\n", schema_url(command));
+    let name = command.get_name();
+    let mut text = format!(
+        "#:schema {name}.schema.json\n# All keys of `breme {name} --config FILE` with the values in effect. Editors read the schema from\n# `breme {name} --print-schema > {name}.schema.json`.\n"
+    );
     let mut headings: Vec<Option<&str>> = Vec::new();
     for (_, argument) in keys(command) {
         if !headings.contains(&argument.get_help_heading()) {
@@ -24,11 +27,6 @@ pub fn print(command: &Command, matches: &ArgMatches) -> String {
         }
     }
     text
-}
-
-/// The schema's place in the repository.
-pub fn schema_url(command: &Command) -> String {
-    format!("schemas/{}.schema.json", command.get_name())
 }
 
 fn write_key(name: &str, argument: &Arg, matches: &ArgMatches, text: &mut String) {

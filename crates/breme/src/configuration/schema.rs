@@ -5,18 +5,19 @@ use serde_json::{Map, Value, json};
 
 use super::keys::{Kind, is_list, keys};
 
-/// What may stand in the file.
-pub fn schema(command: &Command) -> Value {
+/// The schema, as the text of a file.
+pub fn schema(command: &Command) -> String {
     let properties: Map<String, Value> =
         keys(command).map(|(name, argument)| (name.to_owned(), property(argument))).collect();
-    json!({
+    let schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": format!("breme {}", command.get_name()),
         "description": format!("Configuration of `breme {0}`: `breme {0} --config FILE`.", command.get_name()),
         "type": "object",
         "additionalProperties": false,
         "properties": properties,
-    })
+    });
+    format!("{schema:#}\n")
 }
 
 fn property(argument: &Arg) -> Value {
@@ -24,7 +25,7 @@ fn property(argument: &Arg) -> Value {
     if is_list(argument) {
         value = json!({ "anyOf": [value, { "type": "array", "items": value }] });
     }
-    if let (Some(help), Some(object)) = (argument.get_help(), value.as_object_mut()) {
+    if let (Some(help), Some(object)) = (argument.get_long_help().or(argument.get_help()), value.as_object_mut()) {
         object.insert("description".to_owned(), json!(help.to_string()));
     }
     value
@@ -44,8 +45,8 @@ fn value(argument: &Arg) -> Value {
             "required": ["url"],
             "properties": {
                 "url": { "type": "string", "description": "http://HOST:PORT or https://HOST:PORT." },
-                "route": { "type": "string", "description": "What an application's cookie calls it, for --affinity follow [default: its host and port]." },
-                "weight": { "type": "integer", "minimum": 1, "description": "Its share of the requests, beside the others' [default: 1]." }
+                "route": { "type": "string", "description": "Its name in an application's cookie, for --affinity follow [default: host and port]." },
+                "weight": { "type": "integer", "minimum": 1, "description": "Its share of the requests relative to the others [default: 1]." }
             }
         }] }),
         Kind::Text => json!({ "type": "string" }),

@@ -181,7 +181,7 @@ impl Writer {
     pub fn start(destination: Destination, format: Format) -> Result<Self, String> {
         let fault = |error: io::Error| {
             format!(
-                "--access-log {destination}: {error}; name a file in a folder that this user may write to, or - for standard output"
+                "--access-log {destination}: cannot open it: {error}; name a file in a writable folder, or - for standard output"
             )
         };
         let sink = destination.open().map_err(fault)?;
@@ -236,7 +236,7 @@ impl Writing {
             }
             Err(error) => {
                 eprintln!(
-                    "breme proxy: --access-log {}: cannot be opened anew: {error}; the old file stays in use",
+                    "breme proxy: --access-log {}: cannot reopen it: {error}; keeping the old file",
                     self.destination
                 );
             }
@@ -253,7 +253,7 @@ impl Writing {
                 self.log.counts.failed.fetch_add(lines, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.has_told, true) {
                     eprintln!(
-                        "breme proxy: --access-log {}: {error}; lines are lost until it can be written again",
+                        "breme proxy: --access-log {}: cannot write to it: {error}; lines are lost until it can be written again",
                         self.destination
                     );
                 }

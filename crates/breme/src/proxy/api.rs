@@ -1,10 +1,10 @@
-//! What those who run a proxy may ask and do at `--admin`.
+//! The pages of a proxy at `--admin`.
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `GET /upstreams` | tells how each upstream is |
-//! | `PUT /upstreams` | takes another list: `["http://a:8080", "http://b:8080,weight=2"]` |
-//! | `POST /upstreams/NAME/drain`, `…/undrain` | sends an upstream nobody new, or somebody again |
+//! | `GET /upstreams` | returns the state of each upstream |
+//! | `PUT /upstreams` | replaces the list: `["http://a:8080", "http://b:8080,weight=2"]` |
+//! | `POST /upstreams/NAME/drain`, `…/undrain` | stops or resumes sending an upstream new clients |
 
 mod kept;
 
@@ -17,13 +17,13 @@ use super::upstream::Upstream;
 use super::upstreams::{Upstreams, url};
 use crate::admin::{Api, Call, Page};
 
-const INDEX: &str = "GET /upstreams                how each upstream is\n\
-    PUT /upstreams                another list: [\"http://a:8080\", \"http://b:8080,weight=2\"]\n\
-    POST /upstreams/NAME/drain    send it nobody new\n\
-    POST /upstreams/NAME/undrain  send it somebody again\n";
-const CACHE_INDEX: &str = "GET /cache/statistics         what is kept, and how often it was of use\n\
-    GET /cache/hottest?count=20   what of it is asked for most\n\
-    POST /cache/purge             {\"url\": \"http://…\"}, {\"prefix\": …}, {\"key\": …}, {\"origin\": …, \"group\": …}, {\"all\": true}; with \"soft\": true it becomes stale\n";
+const INDEX: &str = "GET /upstreams                state and counters of each upstream\n\
+    PUT /upstreams                replace the list: [\"http://a:8080\", \"http://b:8080,weight=2\"]\n\
+    POST /upstreams/NAME/drain    send it no new clients\n\
+    POST /upstreams/NAME/undrain  end the drain\n";
+const CACHE_INDEX: &str = "GET /cache/statistics         size, hits and misses\n\
+    GET /cache/hottest?count=20   the most requested objects\n\
+    POST /cache/purge             {\"url\": \"http://…\"}, {\"prefix\": …}, {\"key\": …}, {\"origin\": …, \"group\": …}, {\"all\": true}; with \"soft\": true objects become stale instead\n";
 
 /// The pages of a proxy: about its upstreams if it is a reverse one, about its cache if it has one.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Api for ProxyApi {
             (["cache", page], _, Some(kept)) => kept.answer(page, call),
             _ => None,
         };
-        page.unwrap_or_else(|| Page::plain(404, format!("there is no such page; these are:\n{}", self.index())))
+        page.unwrap_or_else(|| Page::plain(404, format!("no such page; the pages are:\n{}", self.index())))
     }
 }
 
@@ -65,7 +65,7 @@ fn replace(upstreams: &Upstreams, content: &[u8]) -> Page {
     let texts: Vec<String> = match serde_json::from_slice(content) {
         Ok(texts) => texts,
         Err(error) => {
-            return Page::fault(400, format!("a list of URLs is expected, such as [\"http://a:8080\"]: {error}"));
+            return Page::fault(400, format!("expected a list of URLs, such as [\"http://a:8080\"]: {error}"));
         }
     };
     let list: Result<Vec<Upstream>, String> = texts.iter().map(|text| text.parse()).collect();
@@ -85,7 +85,7 @@ fn drain(upstreams: &Upstreams, name: &str, deed: &str, call: &Call<'_>) -> Page
         return Page::json(200, &told(upstreams));
     }
     let names: Vec<String> = upstreams.states().iter().map(|state| state.name.to_string()).collect();
-    Page::fault(404, format!("there is no upstream {name}; there are {}", names.join(", ")))
+    Page::fault(404, format!("there is no upstream {name}; the upstreams are {}", names.join(", ")))
 }
 
 fn told(upstreams: &Upstreams) -> Value {
@@ -177,7 +177,7 @@ mod tests {
     fn what_cannot_be_done_is_told() {
         let api = api();
         for (method, path, content, status, words) in [
-            ("POST", "/upstreams/x:1/drain", "", 404, "there are 127.0.0.1:1, [::1]:2"),
+            ("POST", "/upstreams/x:1/drain", "", 404, "the upstreams are 127.0.0.1:1, [::1]:2"),
             ("PUT", "/upstreams", "{}", 400, "a list of URLs"),
             ("PUT", "/upstreams", "[]", 422, "at least one upstream"),
             ("PUT", "/upstreams", "[\"127.0.0.1:9\"]", 422, "the scheme is missing"),

@@ -91,6 +91,10 @@ pub struct Args {
     #[arg(long)]
     pub print_config: bool,
 
+    /// Print the JSON schema of the --config file, for editors, and exit
+    #[arg(long)]
+    pub print_schema: bool,
+
     /// Bodies of the proxy's own error responses: a folder of files named by status or class (503.html, 4xx.html,
     /// 5xx.html), or one file for all
     ///

@@ -17,7 +17,7 @@ const GROWTH_KB_MAX: u64 = 16_000;
 const MUCH: u64 = 300_000_000;
 
 #[test]
-fn an_upstream_that_is_killed_is_named_and_one_that_comes_again_is_used() {
+fn an_upstream_that_is_killed_gives_502_and_one_that_comes_again_is_used() {
     for driver in DRIVERS.iter().copied() {
         let upstream = free_address();
         let site = Site::lab_at(upstream);
@@ -26,7 +26,7 @@ fn an_upstream_that_is_killed_is_named_and_one_that_comes_again_is_used() {
         drop(site);
         let (status, content) = proxy.get("/bytes/3");
         let text = String::from_utf8_lossy(&content);
-        assert!(status == 502 && text.contains(&upstream.to_string()), "{driver}: {status} {text}");
+        assert!(status == 502 && text.contains("refused the connection"), "{driver}: {status} {text}");
         let _site = Site::lab_at(upstream);
         let begun = Instant::now();
         while proxy.get("/bytes/3") != (200, b"012".to_vec()) {
@@ -61,7 +61,7 @@ fn freeze(driver: &str, time: &str) -> Result<(), String> {
     for length in 4..8 {
         let (status, content) = proxy.get(&format!("/bytes/{length}"));
         let text = String::from_utf8_lossy(&content);
-        assert!(status == 504 && text.contains(&site.address.to_string()), "{driver}: {status} {text}");
+        assert!(status == 504 && text.contains("did not respond in time"), "{driver}: {status} {text}");
     }
     site.signal(Signal::CONT);
     (10..40).chain(10..40).try_for_each(require_own)

@@ -2,9 +2,9 @@
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `GET /cache/statistics` | tells what is kept, and how often it was of use |
-//! | `GET /cache/hottest?count=20` | … and what of it is asked for most |
-//! | `POST /cache/purge` | lets go of `{"url": "http://…"}`, `{"prefix": "http://…"}`, `{"key": "…"}`, `{"origin": "http://…", "group": "…"}` or `{"all": true}`; with `"soft": true` it becomes stale |
+//! | `GET /cache/statistics` | returns size, hits and misses |
+//! | `GET /cache/hottest?count=20` | returns the most requested objects |
+//! | `POST /cache/purge` | purges `{"url": "http://…"}`, `{"prefix": "http://…"}`, `{"key": "…"}`, `{"origin": "http://…", "group": "…"}` or `{"all": true}`; with `"soft": true` objects become stale instead |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,14 +75,14 @@ impl Kept {
         let count = match query.map(|query| query.strip_prefix("count=").map(str::parse)) {
             None => HOTTEST_DEFAULT,
             Some(Some(Ok(count))) => count,
-            Some(_) => return Page::fault(400, "only ?count=N may stand behind it"),
+            Some(_) => return Page::fault(400, "the only parameter is ?count=N"),
         };
         let objects = self.cache.hottest(count.min(HOTTEST_MAX), self.clock.now());
         Page::json(200, &objects.iter().map(object).collect())
     }
 
     fn purge(&self, content: &[u8]) -> Page {
-        const EXPECTED: &str = "one of {\"url\": \"http://…\"}, {\"prefix\": \"http://…\"}, {\"key\": \"…\"}, {\"origin\": \"http://…\", \"group\": \"…\"} and {\"all\": true} is expected, perhaps with \"soft\": true";
+        const EXPECTED: &str = "expected one of {\"url\": \"http://…\"}, {\"prefix\": \"http://…\"}, {\"key\": \"…\"}, {\"origin\": \"http://…\", \"group\": \"…\"} and {\"all\": true}, optionally with \"soft\": true";
         let wish: Wish = match serde_json::from_slice(content) {
             Ok(wish) => wish,
             Err(error) => return Page::fault(400, format!("{EXPECTED}: {error}")),
@@ -162,12 +162,12 @@ mod tests {
     fn a_purge_that_could_mean_too_much_is_refused() {
         let kept = kept();
         for (content, status, words) in [
-            ("", 400, "is expected"),
-            ("{}", 400, "is expected"),
-            (r#"{"soft": true}"#, 400, "is expected"),
-            (r#"{"all": false}"#, 400, "is expected"),
-            (r#"{"url": "http://a/", "all": true}"#, 400, "is expected"),
-            (r#"{"group": "news"}"#, 400, "is expected"),
+            ("", 400, "expected one of"),
+            ("{}", 400, "expected one of"),
+            (r#"{"soft": true}"#, 400, "expected one of"),
+            (r#"{"all": false}"#, 400, "expected one of"),
+            (r#"{"url": "http://a/", "all": true}"#, 400, "expected one of"),
+            (r#"{"group": "news"}"#, 400, "expected one of"),
             (r#"{"uri": "http://a/"}"#, 400, "unknown field `uri`"),
             (r#"{"url": "/x"}"#, 422, "no absolute URL"),
         ] {
