@@ -5,6 +5,7 @@
 
 mod arguments;
 mod attendant;
+mod fail_if;
 mod output;
 mod secured;
 mod stdin;
@@ -19,9 +20,10 @@ pub use arguments::Args;
 use attendant::{Attendant, Interruption};
 use breme_driver::{ClientTls, Clock, Settings as DriverSettings, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
-use output::Outputs;
+use output::{Outputs, ResultFormat};
 
-use crate::failure::{AGAINST, FAILED, Failure, exit};
+use crate::checks::{self, Checks};
+use crate::failure::{FAILED, Failure, exit};
 
 /// What is open besides connections: standard streams, the driver's own, output files.
 const DESCRIPTORS_BESIDES: u64 = 64;
@@ -53,11 +55,17 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
         stdin::wait_for_line()?;
     }
     let (mut shards, generator, interruption) = drive(&run, args, clock, &tls)?;
-    let outcome = Outcome::of(&run, &mut shards, generator);
+    let mut outcome = Outcome::of(&run, &mut shards, generator);
+    outcome.conditions = fail_if::judge(&args.fail_if, &run, &outcome);
     log_writers.join()?;
     outputs.write(&run, &outcome)?;
-    output::print(&outcome, args.json)?;
-    Ok(exit_code(&run, &outcome, interruption))
+    let checks = fail_if::checks(&run, &outcome);
+    output::print(&outcome, &checks, if args.json { ResultFormat::Json } else { args.format })?;
+    // A generator of an experiment has no conditions; what it saw is judged there.
+    if !args.fail_if.is_empty() {
+        checks::annotate(&checks);
+    }
+    Ok(exit_code(&run, &outcome, &checks, interruption))
 }
 
 impl Args {
@@ -146,7 +154,7 @@ fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
     )
 }
 
-fn exit_code(run: &Run, outcome: &Outcome, interruption: Option<Interruption>) -> ExitCode {
+fn exit_code(run: &Run, outcome: &Outcome, checks: &Checks, interruption: Option<Interruption>) -> ExitCode {
     if let Some(interruption) = interruption {
         return ExitCode::from(interruption.exit_code());
     }
@@ -154,5 +162,5 @@ fn exit_code(run: &Run, outcome: &Outcome, interruption: Option<Interruption>) -
         eprintln!("breme load: {}", nothing_answered(run, outcome));
         return ExitCode::from(FAILED);
     }
-    ExitCode::from(if outcome.expectations_failed(run) { AGAINST } else { 0 })
+    ExitCode::from(checks.exit_status())
 }

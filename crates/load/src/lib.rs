@@ -65,9 +65,9 @@ pub use node::{
     PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER, TOGETHER_MAX,
 };
 pub use outcome::{
-    Bytes, Connections, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
-    Outcome, Requests, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary, StepSummary, THREAD_SHARE_MAX,
-    TimeSummary, TlsSummary,
+    Bytes, ConditionResult, ConditionVerdict, Connections, Generator, GeneratorUse, LATENESS_P99_MAX,
+    LATENESS_SHARE_MAX, Lateness, OpenLoopSummary, Outcome, Requests, ScenarioSummary, ScheduleSummary,
+    SettingsSummary, StageSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary, TlsSummary,
 };
 pub use plan::{
     CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,

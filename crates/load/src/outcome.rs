@@ -13,8 +13,8 @@ use std::time::Duration;
 use breme_base::{Instant, nanos};
 use breme_stats::Histogram;
 pub use counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
-pub use document::Outcome;
 use document::SCHEMA_VERSION;
+pub use document::{ConditionResult, ConditionVerdict, Outcome};
 pub use generator::{Generator, GeneratorUse};
 pub use sessions::{ScenarioSummary, StepSummary};
 pub use settings::{ScheduleSummary, SettingsSummary, StageSummary};
@@ -66,6 +66,7 @@ impl Outcome {
             connect_time: TimeSummary::of(&tally.connect_times),
             handshake_time: TimeSummary::of(&tally.handshake_times),
             tls: generator.tls,
+            conditions: Vec::new(),
             scenarios: sessions::scenarios(run, &tally),
             steps: sessions::steps(run, &tally),
             series: series.rows().to_vec(),
@@ -78,7 +79,13 @@ impl Outcome {
         outcome
     }
 
-    /// The distribution of the service times, for files.
+    /// The distribution of the response times.
+    #[must_use]
+    pub fn response_histogram(run: &Run) -> Histogram {
+        run.series().total().response.clone()
+    }
+
+    /// The distribution of the service times.
     #[must_use]
     pub fn service_histogram(run: &Run) -> Histogram {
         run.series().total().service.clone()

@@ -6,7 +6,10 @@
 use std::fmt::Write;
 
 use crate::figures::{duration, percent, rate, size};
-use crate::outcome::{Lateness, OpenLoopSummary, Outcome, ScenarioSummary, ScheduleSummary, StageSummary, TimeSummary};
+use crate::outcome::{
+    ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome, ScenarioSummary, ScheduleSummary,
+    StageSummary, TimeSummary,
+};
 use breme_base::{grouped, plural};
 
 /// Whether to use colours.
@@ -33,6 +36,7 @@ pub fn render(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
     let parts = [
         head(outcome, style),
+        checks(outcome, style),
         verdict(outcome, style),
         times(outcome, style),
         steps(outcome, style),
@@ -79,6 +83,24 @@ fn head(outcome: &Outcome, style: Style) -> String {
         settings.http,
         duration(outcome.elapsed_ns),
     );
+    text
+}
+
+/// What failed, where something did, and each condition of `--fail-if`.
+fn checks(outcome: &Outcome, style: Style) -> String {
+    let mut text = String::new();
+    if outcome.all_failed() {
+        let failed = format!("every response failed its check: {} of {0}", grouped(outcome.requests.answered));
+        let _ = writeln!(text, "{}     {failed}", style.paint(RED, "FAILED"));
+    }
+    for ConditionResult { condition, verdict, measured } in &outcome.conditions {
+        let word = match verdict {
+            ConditionVerdict::Passed => style.paint(GREEN, "passed"),
+            ConditionVerdict::Failed => style.paint(RED, "FAILED"),
+            ConditionVerdict::NoVerdict => style.paint(RED, "NO VERDICT"),
+        };
+        let _ = writeln!(text, "fail if    {condition}: {word} ({measured})");
+    }
     text
 }
 

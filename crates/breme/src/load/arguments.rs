@@ -10,6 +10,8 @@ use breme_load::{
     Think, Variables, WAITING_MAX, parse_sha256,
 };
 
+use super::fail_if::FailIf;
+use super::output::ResultFormat;
 use super::{stdin, units};
 use crate::driver::DriverChoice;
 use crate::failure::Failure;
@@ -170,8 +172,17 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     expect_contains: Option<String>,
 
+    /// Fail with exit status 3 if this holds of the result: 'p99 > 50ms or errors > 1%'; measures as in experiments (mean,
+    /// p50, service.p99, rate, errors, sessions, step.NAME.p99); repeatable
+    #[arg(long, value_name = "CONDITION", value_parser = FailIf::parse)]
+    pub(super) fail_if: Vec<FailIf>,
+
+    /// Format of the result: text, json, markdown, or junit (a test case for the responses and for each --fail-if)
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
+    pub(super) format: ResultFormat,
+
     /// Print the result as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "format")]
     pub json: bool,
 
     /// Write the result to a file too, by its ending: .json, .csv (per interval), .steps.csv (scenarios), .hlog
@@ -225,8 +236,9 @@ const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brac
   {NAME}           the value that --var gave it, or a variable of a scenario ({NAME:url}, {NAME:json} encode it)
   {session}        in a scenario: number of the session
 
-Exit status: 0 done; 1 nothing was answered, or the run could not start; 2 wrong usage;
-3 an answer was not as expected (--expect-…); 130, 143 interrupted, with a partial result.";
+Exit status: 0 done; 1 no response, or the run could not start; 2 wrong usage; 3 a response failed an --expect- check,
+every response failed its check, or a --fail-if holds; 4 a --fail-if has no verdict (no data, or the result is INVALID);
+130, 143 interrupted, with a partial result.";
 
 impl Args {
     /// Reads the files that the flags name.

@@ -17,6 +17,7 @@ use breme_load::{
 };
 use breme_stats::{jtl, log};
 
+use crate::checks::{self, Checks};
 use crate::failure::Failure;
 
 /// Intervals that may wait for the disk. Past it they are put together into longer intervals: nothing is lost, and no
@@ -25,6 +26,15 @@ const LOG_QUEUE_MAX: usize = 32;
 
 /// What names the format of a file.
 const ENDINGS: &str = ".json, .csv, .steps.csv, .hlog, .hgrm, .jtl or .bench.txt";
+
+/// The formats of the result on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ResultFormat {
+    Text,
+    Json,
+    Markdown,
+    Junit,
+}
 
 /// The files that were asked for.
 #[derive(Debug)]
@@ -249,13 +259,14 @@ impl Times {
 }
 
 /// Prints the result.
-pub(super) fn print(outcome: &Outcome, json: bool) -> Result<(), Failure> {
+pub(super) fn print(outcome: &Outcome, checks: &Checks, format: ResultFormat) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let printed = if json {
-        write_json(&mut out, outcome)
-    } else {
-        out.write_all(render_text(outcome, Style { colours }).as_bytes())
+    let printed = match format {
+        ResultFormat::Text => out.write_all(render_text(outcome, Style { colours }).as_bytes()),
+        ResultFormat::Json => write_json(&mut out, outcome),
+        ResultFormat::Markdown => out.write_all(checks::markdown(checks).as_bytes()),
+        ResultFormat::Junit => out.write_all(checks::junit(checks).as_bytes()),
     };
     printed.and_then(|()| out.flush()).map_err(|error| Failure::run(format!("cannot print the result: {error}")))
 }

@@ -11,6 +11,7 @@ mod conformance;
 mod crowding;
 mod directed;
 mod errors;
+mod fail_if;
 mod faulty_origin;
 mod gated_origin;
 mod harness;

@@ -1,6 +1,6 @@
 //! What a claim is about: its measures, and the levels that it leaves open.
 
-use crate::expression::{Claim, Expression, Measure, Quantity};
+use crate::expression::{Claim, Condition, Expression, Measure, Quantity};
 use crate::judge::levels::Levels;
 use crate::judge::question::Factor;
 use crate::judge::seen::overridden;
@@ -28,6 +28,17 @@ impl Expression {
             )
         };
         matches!(self, Self::Measured { measure, .. } if is_counted(&measure.quantity))
+    }
+}
+
+impl Condition {
+    /// The measures that it names.
+    #[must_use]
+    pub fn measures(&self) -> Vec<&Measure> {
+        match self {
+            Self::Is(claim) => claim.measures(),
+            Self::And(left, right) | Self::Or(left, right) => [left.measures(), right.measures()].concat(),
+        }
     }
 }
 

@@ -76,6 +76,8 @@ pub struct Outcome {
     pub handshake_time: TimeSummary,
     /// What was agreed on with the server, if TLS was spoken.
     pub tls: Option<TlsSummary>,
+    /// Each condition of `--fail-if`.
+    pub conditions: Vec<ConditionResult>,
     /// Of scenarios: what became of their sessions.
     pub scenarios: Vec<ScenarioSummary>,
     /// Of scenarios: each step by its name.
@@ -86,7 +88,36 @@ pub struct Outcome {
     pub settings: SettingsSummary,
 }
 
+/// A condition under which the load has failed (`--fail-if`), and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ConditionResult {
+    /// As it was given: `p99 > 50ms or errors > 1%`.
+    pub condition: String,
+    /// Whether it holds.
+    pub verdict: ConditionVerdict,
+    /// The measures that it names: `p99 43 ms, errors 0 %`.
+    pub measured: String,
+}
+
+/// The verdict of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConditionVerdict {
+    /// The condition does not hold.
+    Passed,
+    /// The condition holds.
+    Failed,
+    /// There is nothing to judge by: no data, or the result is INVALID.
+    NoVerdict,
+}
+
 impl Outcome {
+    /// Whether there were responses, and every one failed its check (the status, or what else was expected).
+    #[must_use]
+    pub fn all_failed(&self) -> bool {
+        self.requests.answered > 0 && self.requests.ok == 0
+    }
+
     /// Whether anything that the user expected of the answers was not so.
     #[must_use]
     pub fn expectations_failed(&self, run: &Run) -> bool {
