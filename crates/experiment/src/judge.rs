@@ -7,6 +7,7 @@
 //! | `warm_up` | which warm-ups are left out |
 //! | `seen`, `effect` | every value in every block; two sides within each block, as a ratio with its interval |
 //! | `noise` | the floor: how much two trials of the same thing differ |
+//! | `look` | after how many blocks it is judged, and how sure each interval must be there |
 //! | `standing`, `hypotheses`, `comparisons` | what an interval says; claims with a verdict; every pair of levels |
 //! | `tables`, `laws`, `models` | the figures with published ones beside them; operational laws; predictions that are tried |
 //! | [`Search`] | which load is to be tried next, until it fails |
@@ -19,11 +20,13 @@ mod arithmetic;
 mod claims;
 mod comparisons;
 mod condition;
+mod course;
 mod effect;
 mod gate;
 mod hypotheses;
 mod laws;
 mod levels;
+mod look;
 mod measure;
 mod models;
 mod noise;
@@ -40,18 +43,19 @@ mod words;
 pub use claims::CASES_MAX;
 pub use comparisons::COMPARISONS_MAX;
 pub use condition::is_met;
+pub use course::course;
 pub use gate::{BLOCKS_MIN as GATE_BLOCKS_MIN, GateSummary, GateVerdict, Gated};
 pub use levels::Levels;
 pub use measure::{Lack, Reader};
 pub use question::{Factor, Hypothesis, PublishedFigure, Question};
 pub use runs::{CompareRules, Run, RunComparison, RunRow, RunVerdict, compare};
 pub use search::{Next, Search, SearchQuestion, TRIALS_MAX};
-pub use standing::blocks_min;
 pub use warm_up::agree_on_warm_ups;
 pub use words::{amount, less_is_better, less_is_better_of};
 
-use crate::judgement::Judgement;
+use crate::judgement::{Judgement, Verdict};
 use crate::record::TrialRecord;
+use look::Look;
 use noise::Floors;
 use seen::Seen;
 
@@ -61,11 +65,12 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     let agreed = agree_on_warm_ups(records);
     let records = agreed.as_ref();
     let seen = Seen::new(question.all_measures(), records);
+    let look = Look::at(question, &seen);
     let (floors, noise) = Floors::seen(question, &seen);
-    let (comparisons, left_out) = comparisons::compare_levels(question, &seen, &floors);
+    let (comparisons, left_out) = comparisons::compare_levels(question, &seen, &floors, &look);
     let (models, without_model) = models::judge(question, records);
     let mut judgement = Judgement {
-        hypotheses: hypotheses::judge(question, &seen, &floors),
+        hypotheses: hypotheses::judge(question, &seen, &floors, &look),
         comparisons,
         noise,
         tables: tables::tables(question, &seen),
@@ -82,4 +87,17 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     }
     (judgement.answer, judgement.grounds) = answer::answer(question, &judgement);
     judgement
+}
+
+/// Whether every hypothesis has a verdict, so that a run may end. Without hypotheses there is nothing to decide.
+#[must_use]
+pub fn is_decided(question: &Question, records: &[TrialRecord]) -> bool {
+    let agreed = agree_on_warm_ups(records);
+    let records = agreed.as_ref();
+    let seen = Seen::new(question.all_measures(), records);
+    let look = Look::at(question, &seen);
+    let (floors, _) = Floors::seen(question, &seen);
+    let is_open = |verdict| matches!(verdict, Verdict::Undecided { .. } | Verdict::NoData);
+    let judged = hypotheses::judge(question, &seen, &floors, &look);
+    !judged.is_empty() && !judged.iter().any(|hypothesis| is_open(hypothesis.verdict))
 }

@@ -69,7 +69,7 @@ pub enum Verdict {
     PracticallyEqual,
     /// The data do not say.
     Undecided {
-        /// So many more blocks would probably tell; none if that cannot be said.
+        /// About this many more blocks would probably decide; none if that cannot be estimated.
         more_blocks: Option<u32>,
     },
     /// There is nothing to judge by.
@@ -160,17 +160,18 @@ pub enum FindingKind {
 pub struct Effect {
     /// What the numbers below are.
     pub scale: Scale,
-    /// The estimate (Hodges–Lehmann); none without data.
+    /// The estimate: the mean (of a ratio, the geometric mean), from eight blocks on without the lowest and the highest
+    /// eighth; none without data.
     pub center: Option<f64>,
-    /// The interval's lower end.
+    /// The lower end of the interval, which allows for repeated looks at the run.
     pub low: Option<f64>,
-    /// The interval's upper end.
+    /// The upper end of the interval.
     pub high: Option<f64>,
-    /// How sure the interval is, from 0 to 1.
+    /// The confidence of the interval, from 0 to 1: of all looks at the run together. 0 for a single block.
     pub confidence: f64,
-    /// The chance of something at least so far from "no difference" if there were none; of a claim, the chance of such
-    /// values if the answer towards which they lean were the wrong one. None for what is counted and held against a
-    /// number.
+    /// The p-value, two-sided and corrected for repeated looks: at most 1 − the confidence exactly if the interval
+    /// excludes "no difference" (of a claim of equality: lies within the band of equality, or outside of it). None with
+    /// fewer than five blocks, and for what is counted and held against a number.
     pub p: Option<f64>,
     /// The same after Holm, over all hypotheses of the experiment.
     pub p_holm: Option<f64>,

@@ -38,6 +38,25 @@ pub struct RunHead {
     pub subject_versions: BTreeMap<String, String>,
 }
 
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunEnd {
+    /// Every planned trial is in the journal.
+    Complete,
+    /// Every hypothesis had a verdict before the last planned block.
+    Decided,
+    /// The time budget was spent before the last planned block.
+    OutOfTime,
+    /// The user interrupted it; it can be resumed.
+    Interrupted,
+    /// The same trial fails again and again, this one last; the run can be resumed once the cause is repaired.
+    Failing {
+        /// Its number.
+        trial: u32,
+    },
+}
+
 /// A machine, as far as it matters for what is measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {

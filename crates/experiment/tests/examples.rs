@@ -49,7 +49,8 @@ fn the_first_example_of_the_documentation_is_an_experiment() {
     let page = include_str!("../../../docs/EXPERIMENTS.md");
     let example = page.split("```toml\n").find(|part| part.starts_with("title")).unwrap();
     let plan = world::read(example.split("```").next().unwrap(), None).unwrap_or_else(|faults| panic!("{faults}"));
-    assert_eq!((plan.trials().len(), plan.hypotheses.len()), (18, 1));
+    let blocks = plan.blocks;
+    assert_eq!((blocks.least, blocks.most, plan.trials().len(), plan.hypotheses.len()), (6, 24, 72, 1));
 }
 
 fn assert_same(one: &Plan, other: &Plan) {

@@ -377,7 +377,18 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "htpp = \"1.1\" }",
         "line 19, column 9: level `1.1` of factor `protocol` has no setting `http`; did you mean `htpp`?",
     ),
-    ("blocks = 6", "blocks = 0", "line 30, column 10: 0 blocks are no run; 6 at least are needed for a verdict"),
+    ("blocks = 6", "blocks = 0", "line 30, column 10: 0 blocks are no run; a verdict needs at least 5"),
+    (
+        "blocks = 6",
+        "blocks = { least = 9, most = 8 }",
+        "line 30, column 10: `least` is 9 and `most` is 8; `least` must not be larger",
+    ),
+    ("blocks = 6", "blocks = { lest = 9 }", "line 30, column 12: there is no key `lest` here; did you mean `least`?"),
+    (
+        "blocks = 6",
+        "blocks = \"six\"",
+        "line 30, column 10: \"six\" is no count; write a whole number, or 10k, 1.5M, 2G",
+    ),
     ("blocks = 6", "blcoks = 6", "line 30, column 1: there is no key `blcoks` here; did you mean `blocks`?"),
     (
         "blocks = 6",
@@ -515,7 +526,7 @@ fn everything_is_told_at_once_with_the_line_and_a_mark() {
         .replace("lab = true", "lba = true")
         .replace("mean(user) [path=cached", "mean(usr) [path=cached");
     let expected = "line 4, column 1: `site` has no flag `lba`; did you mean `lab`?\n  4 | lba = true\n    | ^^^\n\n\
-        line 30, column 10: 0 blocks are no run; 6 at least are needed for a verdict\n  30 | blocks = 0\n     |          ^\n\n\
+        line 30, column 10: 0 blocks are no run; a verdict needs at least 5\n  30 | blocks = 0\n     |          ^\n\n\
         line 35, column 16: there is no workload `usr`; did you mean `user`?\n  35 | expect = \"mean(usr) [path=cached, crowd=250] < 0.25 * mean(user) [path=source, crowd=250]\"\n     |                ^^^";
     assert_eq!(faults(&text).to_string(), expected);
 }

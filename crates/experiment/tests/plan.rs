@@ -373,7 +373,7 @@ design.blocks = 2
     assert_eq!(quick.combinations()[3][1].1, "5");
     assert_eq!(quick.warnings.len(), 2, "{:?}", quick.warnings);
     assert!(quick.warnings[0].contains("much"), "{:?}", quick.warnings);
-    assert_eq!(quick.warnings[1], "2 blocks can support no hypothesis at 95 %: 6 at least are needed");
+    assert_eq!(quick.warnings[1], "2 blocks cannot decide a hypothesis: a verdict needs at least 5");
     let again = world::read(&quick.frozen(), None).unwrap_or_else(|faults| panic!("{faults}"));
     assert_eq!(
         (again.hypotheses, again.published, again.warnings),
@@ -387,7 +387,37 @@ fn the_time_of_a_run_is_estimated() {
     let known = Duration::from_secs(6) * 11 + Duration::from_secs(6) / 2 + Duration::from_secs(6);
     assert_eq!(plan(text).estimate(), Estimate { known, requests: 0 });
     let late = plan(&format!("{text}budget = \"40s\"\n"));
-    assert_eq!(late.warnings, ["the run takes about 75 s and its budget is 40 s: about 3 of 6 blocks will fit"]);
+    assert_eq!(late.warnings, ["6 blocks take about 75 s and the budget is 40 s: about 3 of them will fit"]);
+}
+
+/// A number is exactly that; a range ends when every hypothesis has a verdict, and without one there is nothing to wait
+/// for.
+#[test]
+fn a_run_has_a_number_of_blocks_or_as_many_as_it_takes() {
+    let text = |blocks: &str, expect: &str| {
+        format!(
+            "subject.s = {{ url = \"http://h\" }}\nworkload.u.request = \"/\"\n[design]\naa = false\n{blocks}\n{expect}"
+        )
+    };
+    let claim = "[[hypothesis]]\nsays = \"fast\"\nexpect = \"mean(u) < 1 s\"\n";
+    for (blocks, expect, least, most, ends) in [
+        ("", claim, 6, 24, true),
+        ("", "", 6, 6, false),
+        ("blocks = 8", claim, 8, 8, false),
+        ("blocks = { most = 4 }", claim, 4, 4, false),
+        ("blocks = { least = 10, most = 40 }", claim, 10, 40, true),
+    ] {
+        let plan = plan(&text(blocks, expect));
+        assert_eq!((plan.blocks.least, plan.blocks.most, plan.ends_when_decided()), (least, most, ends), "{blocks}");
+        assert_eq!((plan.trials().len(), plan.blocks.limit()), (most as usize, 4 * most.max(5)), "{blocks}");
+        let longer = plan.frozen_extended(most + 1, most).unwrap();
+        let longer = world::read(&longer, None).unwrap_or_else(|faults| panic!("{faults}"));
+        assert_eq!((longer.blocks.extended_to, longer.ends_when_decided()), (Some(most + 1), false), "{blocks}");
+        assert_eq!((longer.blocks.least, longer.blocks.most, longer.trials().len()), (least, most, most as usize + 1));
+        assert_eq!(longer.trials()[..most as usize], plan.trials()[..]);
+        assert!(plan.frozen_extended(most, most).unwrap_err().contains("the run has"));
+        assert!(plan.frozen_extended(plan.blocks.limit() + 1, most).unwrap_err().contains("can be extended to"));
+    }
 }
 
 /// Everything but the load, which takes no time here but what it is said to take.
@@ -416,7 +446,7 @@ fn how_long_counted_requests_take_is_told_where_it_is_known() {
         assert_eq!(estimate.at_rate(500) - estimate.known, Duration::from_secs(6 * requests / 500), "{load}");
         let about = if requests > 0 { "at least" } else { "about" };
         assert!(
-            plan.warnings[0].contains(&format!("takes {about} {} s", estimate.known.as_secs())),
+            plan.warnings[0].contains(&format!("take {about} {} s", estimate.known.as_secs())),
             "{:?}",
             plan.warnings
         );

@@ -1,5 +1,8 @@
 //! The conduct of an experiment: trial after trial, each into the journal before the next.
 //!
+//! After each block from the least number of the plan on, the hypotheses are judged, and the run ends once all of them
+//! have a verdict.
+//!
 //! What is still to be done follows from the plan and the journal alone, so going on with a run that was killed is the
 //! same as beginning one: the trials that are in the journal are passed over. That holds for the trials that are run
 //! again at the end of their block ([`Attempts`]) and for the time that was spent.
@@ -18,8 +21,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
+use breme_experiment::judge::{Question, is_decided};
 use breme_experiment::plan::{Attempts, Plan, Repeat};
-use breme_experiment::record::{Purpose, TrialEnd, TrialRecord};
+use breme_experiment::record::{Purpose, RunEnd, TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialKey, TrialSpec};
 
 use self::casting::Casting;
@@ -34,23 +38,7 @@ use crate::instruments::{INTERVAL, Instruments};
 use crate::journal::{Journal, JournalError};
 use crate::subject::Launcher;
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunEnd {
-    /// Every trial is in the journal.
-    Complete,
-    /// Its time was over before its last block.
-    OutOfTime,
-    /// The user has ended it; it can go on.
-    Interrupted,
-    /// The same trial fails again and again, this one last; the run can go on once that is repaired.
-    Failing {
-        /// Its number.
-        trial: u32,
-    },
-}
-
-/// What a run tells while it goes on.
+/// What a run reports while it goes on.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     /// A trial begins.
@@ -64,6 +52,8 @@ pub enum Progress<'a> {
     },
     /// A trial is in the journal.
     Recorded(&'a TrialRecord),
+    /// Every hypothesis has a verdict after so many blocks, and the others are not needed.
+    Decided(u32),
 }
 
 /// Why a run cannot go on.
@@ -118,11 +108,12 @@ pub fn conduct(
         attempts: Attempts::default(),
         failures: Failures::default(),
         time: Time::of(plan),
+        records: Vec::new(),
         tell,
     };
-    recorded.iter().for_each(|record| run.take(record));
-    let end = run.blocks(&recorded).and_then(|end| match end {
-        RunEnd::Complete => run.searches(recorded),
+    recorded.into_iter().for_each(|record| run.take(record));
+    let end = run.blocks().and_then(|end| match end {
+        RunEnd::Complete | RunEnd::Decided => run.searches(end),
         other => Ok(other),
     });
     // Whatever happened, nothing stays behind; what does not end well has no say any more.
@@ -155,22 +146,39 @@ struct Run<'a> {
     attempts: Attempts,
     failures: Failures,
     time: Time,
+    /// All that is in the journal.
+    records: Vec<TrialRecord>,
     tell: &'a mut dyn FnMut(Progress<'_>),
 }
 
 impl Run<'_> {
-    fn blocks(&mut self, recorded: &[TrialRecord]) -> Result<RunEnd, RunFault> {
-        let of_blocks = recorded.iter().filter(|record| record.purpose == Purpose::Block);
+    /// Block after block, to the last one or until nothing is left to decide.
+    fn blocks(&mut self) -> Result<RunEnd, RunFault> {
+        let of_blocks = self.records.iter().filter(|record| record.purpose == Purpose::Block);
         let done: HashSet<TrialKey> = of_blocks.map(TrialRecord::key).collect();
-        let trials = self.plan.trials();
+        let (trials, question) = (self.plan.trials(), Question::from(self.plan));
         for block in trials.chunk_by(|one, other| one.block == other.block) {
             let left: Vec<&TrialKey> = block.iter().filter(|key| !done.contains(key)).collect();
+            // A block that was begun is finished first.
+            if left.len() == block.len() && self.is_decided(&question, block[0].block - 1) {
+                return Ok(RunEnd::Decided);
+            }
             match self.block(&left, block)? {
                 RunEnd::Complete => {}
                 other => return Ok(other),
             }
         }
         Ok(RunEnd::Complete)
+    }
+
+    /// Whether the run may end after so many blocks.
+    fn is_decided(&mut self, question: &Question, blocks: u32) -> bool {
+        let is_due = self.plan.ends_when_decided() && blocks >= self.plan.blocks.least;
+        if is_due && is_decided(question, &self.records) {
+            (self.tell)(Progress::Decided(blocks));
+            return true;
+        }
+        false
     }
 
     /// What is `left` of a block, and then what of it has to be run again.
@@ -204,8 +212,8 @@ impl Run<'_> {
         Ok(self.failures.take(&record).then_some(RunEnd::Failing { trial: record.number }))
     }
 
-    fn searches(&mut self, recorded: Vec<TrialRecord>) -> Result<RunEnd, RunFault> {
-        let mut searches = Searches::new(self.plan, recorded);
+    fn searches(&mut self, end: RunEnd) -> Result<RunEnd, RunFault> {
+        let mut searches = Searches::new(self.plan, self.records.clone());
         while let Some(next) = searches.next() {
             if self.time.is_over() {
                 return Ok(RunEnd::OutOfTime);
@@ -216,7 +224,7 @@ impl Run<'_> {
                 Some(record) => searches.take(record),
             }
         }
-        Ok(RunEnd::Complete)
+        Ok(end)
     }
 
     /// Runs a trial and keeps its record. None if the user wants to end.
@@ -242,15 +250,16 @@ impl Run<'_> {
         (record.purpose, record.repeat) = (purpose, repeat);
         record.spent_s = self.time.since_last().as_secs_f64();
         self.journal.append(&record)?;
-        self.take(&record);
         (self.tell)(Progress::Recorded(&record));
+        self.take(record.clone());
         Ok(Some(record))
     }
 
     /// Takes notice of a trial that is in the journal.
-    fn take(&mut self, record: &TrialRecord) {
+    fn take(&mut self, record: TrialRecord) {
         self.last_number = self.last_number.max(record.number);
-        self.attempts.take(record);
-        self.time.take(record);
+        self.attempts.take(&record);
+        self.time.take(&record);
+        self.records.push(record);
     }
 }

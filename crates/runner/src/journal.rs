@@ -5,6 +5,7 @@
 //! plan.toml         the experiment as it was when the run began, profile and files included
 //! trials.jsonl      a line for each trial that is over, on the disk before the next one begins
 //! instruments.csv   what was sampled, second by second
+//! end.json          how the run ended and after how many blocks; not there while it goes on, or if it was killed
 //! trials/0007/      what the generators and subjects of trial 7 wrote
 //! report.html
 //! ```
@@ -18,13 +19,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use breme_experiment::record::{RunHead, TrialRecord, VERSION};
+use breme_experiment::record::{RunEnd, RunHead, TrialRecord, VERSION};
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 
 const HEAD: &str = "run.json";
 const PLAN: &str = "plan.toml";
 const TRIALS: &str = "trials.jsonl";
 const INSTRUMENTS: &str = "instruments.csv";
+const END: &str = "end.json";
 const RAW: &str = "trials";
 const REPORT: &str = "report.html";
 
@@ -44,6 +47,8 @@ pub struct StoredRun {
     pub plan: String,
     /// Its trials, in the order in which they were run.
     pub trials: Vec<TrialRecord>,
+    /// How it ended; none if it did not.
+    pub end: Option<RunEnd>,
     /// What was wrong with its last line, if it was damaged.
     pub damage: Option<String>,
     /// Bytes of `trials.jsonl` before that.
@@ -107,6 +112,11 @@ impl Journal {
         let trials = Locked::new(trials, &path)?;
         let run = read(folder)?;
         trials.0.set_len(run.whole_bytes).and_then(|()| trials.0.sync_all()).map_err(at(&path))?;
+        let end = folder.join(END);
+        match fs::remove_file(&end) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&end)(error)),
+            _ => {}
+        }
         Ok((Self { folder: folder.to_owned(), trials }, run))
     }
 
@@ -134,6 +144,24 @@ impl Journal {
         let problem =
             format!("the disk is full ({free} bytes left), so the last trial was not recorded; free some space");
         Err(fault(&self.folder, problem))
+    }
+
+    /// Writes down how the run ended.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn end(&mut self, end: RunEnd, blocks: u32) -> Result<(), JournalError> {
+        let ended =
+            serde_json::to_vec(&Ended { end, blocks }).map_err(|error| fault(&self.folder, error.to_string()))?;
+        replace(&self.folder.join(END), &ended)
+    }
+
+    /// Changes the plan: the run was extended.
+    ///
+    /// # Errors
+    /// What the file system says; then the old plan is there.
+    pub fn replace_plan(&mut self, plan: &str) -> Result<(), JournalError> {
+        replace(&self.folder.join(PLAN), plan.as_bytes())
     }
 
     /// The run's folder.
@@ -183,7 +211,10 @@ pub fn read(folder: &Path) -> Result<StoredRun, JournalError> {
     let plan_path = folder.join(PLAN);
     let plan = fs::read_to_string(&plan_path).map_err(at(&plan_path))?;
     let Lines { trials, whole_bytes, damage } = read_trials(&folder.join(TRIALS))?;
-    Ok(StoredRun { folder: folder.to_owned(), head, plan, trials, damage, whole_bytes })
+    // It is of use to readers only; whatever is wrong with it keeps nobody from the run.
+    let end = fs::read(folder.join(END)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let end = end.map(|Ended { end, .. }| end);
+    Ok(StoredRun { folder: folder.to_owned(), head, plan, trials, end, damage, whole_bytes })
 }
 
 /// The heads of all runs in a folder of runs, the newest first. What is not a run is passed over.
@@ -210,6 +241,13 @@ fn read_head(folder: &Path) -> Result<RunHead, JournalError> {
         return Err(fault(&path, problem));
     }
     Ok(head)
+}
+
+/// What `end.json` holds.
+#[derive(Serialize, Deserialize)]
+struct Ended {
+    end: RunEnd,
+    blocks: u32,
 }
 
 /// What `trials.jsonl` holds.
@@ -276,6 +314,16 @@ fn write_durably(path: &Path, content: &[u8]) -> Result<(), JournalError> {
     file.write_all(content).and_then(|()| file.sync_all()).map_err(at(path))
 }
 
+/// So that there is the old file or the new one, and never half of one.
+fn replace(path: &Path, content: &[u8]) -> Result<(), JournalError> {
+    let unfinished = path.with_added_extension("unfinished");
+    let written = File::create(&unfinished).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&unfinished, path)).map_err(at(path))
+}
+
 /// So that the names of new files are on the disk too.
 fn sync_folder(folder: &Path) -> Result<(), JournalError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
@@ -331,6 +379,20 @@ mod tests {
         let stored = read(&run).unwrap();
         assert_eq!((stored.head.clone(), numbers(&stored), stored.damage), (head(), vec![1, 2], None));
         assert_eq!(list(run.parent().unwrap()).unwrap(), [(run.clone(), head())]);
+    }
+
+    #[test]
+    fn the_end_is_known_until_the_run_goes_on_and_the_plan_can_be_extended() {
+        let (_folder, run) = run_of(1);
+        assert_eq!(read(&run).unwrap().end, None);
+        let (mut journal, _) = Journal::resume(&run).unwrap();
+        journal.end(RunEnd::Decided, 8).unwrap();
+        drop(journal);
+        assert_eq!(read(&run).unwrap().end, Some(RunEnd::Decided));
+        let (mut journal, _) = Journal::resume(&run).unwrap();
+        journal.replace_plan("title = \"y\"\n").unwrap();
+        let stored = read(&run).unwrap();
+        assert_eq!((stored.end, stored.plan.as_str()), (None, "title = \"y\"\n"));
     }
 
     #[test]

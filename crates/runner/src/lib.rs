@@ -46,7 +46,7 @@ mod process_table;
 mod subject;
 mod versions;
 
-pub use conduct::{Progress, RunEnd, RunFault, conduct};
+pub use conduct::{Progress, RunFault, conduct};
 pub use control_group::Hierarchy;
 pub use instruments::{HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings, Window, machine};
 pub use keeping::{Ending, Keeper, Kept, Order, StartFault, keep};

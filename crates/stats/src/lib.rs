@@ -11,12 +11,13 @@
 //! | [`write_quantile_text`] | `.hgrm`: the distribution as text, for people and for the known plotters |
 //! | [`hodges_lehmann`], [`paired_ratio`] | centre and interval of a few blocks, by signed ranks: exact, and no outlier moves them |
 //! | [`signed_rank_p`], [`holm()`], [`false_discovery_rates`] | how likely that is by chance; the same for many questions at once |
-//! | [`student_p_below`] | the same where blocks are too few for ranks to answer many questions |
+//! | [`TrimmedMean`], [`Looks`] | centre and interval of a growing number of blocks, by Student's t; how sure each look must be |
+//! | [`student_p_below`] | Student's test of the plain mean |
 //! | [`welch_p_above`] | the same for two runs |
 //! | [`geometric_mean`], [`noise_floor`] | one arm run twice in each block: its figure, and how much trials of the same thing differ |
 //! | [`rank_sum`] | the same for two runs that have no blocks in common |
 //! | [`power_of_equal`] | how likely two equal systems are to be found so |
-//! | [`more_blocks`] | how many more blocks would probably tell |
+//! | [`more_blocks`] | how many more blocks would probably decide |
 //! | [`steady`] | where a trial's steady part begins, and whether there is one |
 //! | [`growth`] | rates over users: linear, Amdahl, Universal Scalability Law |
 //! | [`queueing`] | closed systems from their demands: exact mean value analysis, bounds, the interactive response-time law |
@@ -43,6 +44,7 @@ mod histogram;
 mod holm;
 pub mod jtl;
 pub mod log;
+mod looks;
 mod needed;
 mod normal;
 mod power;
@@ -53,12 +55,14 @@ mod replicates;
 mod signed_rank;
 pub mod steady;
 mod student;
+mod trimmed;
 mod welch;
 
 pub use encoded::DecodeError;
 pub use false_discovery::false_discovery_rates;
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use holm::holm;
+pub use looks::{BLOCKS_MIN, EXTENSION_MAX, Looks};
 pub use needed::{MORE_BLOCKS_MAX, more_blocks};
 pub use power::power_of_equal;
 pub use quantile_text::write as write_quantile_text;
@@ -68,4 +72,5 @@ pub use signed_rank::{
     Estimate, VALUES_MAX, hodges_lehmann, paired_ratio, signed_rank_p, signed_rank_p_above, signed_rank_p_below,
 };
 pub use student::{student_p_above, student_p_below, student_quantile};
+pub use trimmed::{Trim, TrimmedMean};
 pub use welch::welch_p_above;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use breme_base::plural;
 use breme_experiment::plan::Plan;
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use breme_experiment::trial::TrialSpec;
@@ -22,6 +23,8 @@ pub(super) struct Show {
     bar: ProgressBar,
     is_quiet: bool,
     blocks: u32,
+    /// From here on the run may end early.
+    least: Option<u32>,
 }
 
 impl Show {
@@ -37,7 +40,12 @@ impl Show {
         };
         bar.set_position(done.len() as u64);
         bar.reset_eta();
-        Self { bar, is_quiet, blocks: plan.blocks }
+        Self {
+            bar,
+            is_quiet,
+            blocks: plan.blocks.to_run(),
+            least: plan.ends_when_decided().then_some(plan.blocks.least),
+        }
     }
 
     pub(super) fn tell(&self, progress: Progress<'_>) {
@@ -47,6 +55,13 @@ impl Show {
                     self.bar.inc_length(1); // not planned
                 }
                 self.bar.set_message(self.place(number, trial, repeat));
+            }
+            Progress::Decided(blocks) => {
+                if !self.is_quiet {
+                    self.bar.suspend(|| {
+                        eprintln!("every hypothesis has a verdict after {}", plural(u64::from(blocks), "block"))
+                    });
+                }
             }
             Progress::Recorded(record) => {
                 self.bar.inc(1);
@@ -59,8 +74,11 @@ impl Show {
 
     fn place(&self, number: u32, trial: &TrialSpec, repeat: u32) -> String {
         let levels: Vec<String> = trial.levels.iter().map(|(factor, level)| format!("{factor} {level}")).collect();
-        let block =
-            if self.blocks > 0 { format!("block {}/{} · ", trial.key.block, self.blocks) } else { String::new() };
+        let block = match (self.blocks, self.least) {
+            (0, _) => String::new(),
+            (most, None) => format!("block {} of {most} · ", trial.key.block),
+            (most, Some(least)) => format!("block {} of {least} to {most} · ", trial.key.block),
+        };
         let again = if repeat > 0 { " (repeated)" } else { "" };
         format!("{block}trial {number}{again} · {}", levels.join(", "))
     }

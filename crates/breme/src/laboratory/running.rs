@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use breme_base::plural;
 use breme_experiment::plan::{Estimate, Plan};
-use breme_experiment::record::{RunHead, TrialEnd, TrialRecord, VERSION};
+use breme_experiment::record::{Purpose, RunEnd, RunHead, TrialEnd, TrialRecord, VERSION};
 use breme_runner::journal::{self, Journal};
-use breme_runner::{Hierarchy, Keeper, Launcher, RunEnd, conduct, machine, preflight, subject_versions};
+use breme_runner::{Hierarchy, Keeper, Launcher, conduct, machine, preflight, subject_versions};
 use indicatif::{HumanCount, HumanDuration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -46,6 +47,10 @@ pub struct Args {
     /// Continue an interrupted run: its folder, or its name in `runs`
     #[arg(long, value_name = "RUN", conflicts_with_all = ["experiments", "profile", "quick", "check", "runs", "name"])]
     resume: Option<PathBuf>,
+
+    /// Extend the resumed run to N blocks in total
+    #[arg(long, value_name = "N", requires = "resume")]
+    blocks: Option<u32>,
 
     /// Folder in which runs are stored
     #[arg(long, value_name = "DIR", default_value = RUNS_FOLDER)]
@@ -131,13 +136,21 @@ fn plan_in_short(path: &Path, plan: &Plan) -> String {
     let mut text = format!("{}: {}\n", path.display(), plan.title);
     let trials = plan.trials().len();
     if trials > 0 {
-        let (combinations, blocks) = (plan.combinations().len(), plan.blocks);
-        text += &format!("  {combinations} combinations of levels, {blocks} blocks, {trials} trials\n");
+        text += &format!("  {}\n", size_in_short(plan, trials));
     }
     if let Some(search) = &plan.search {
         text += &format!("  searches: where {} makes {}\n", search.factor, search.until);
     }
-    text += &format!("  {}", time_in_short(plan.estimate()));
+    let most = time_in_short(plan.estimate());
+    text += &match plan.ends_when_decided() {
+        true => format!(
+            "  {} with {} blocks; {most} with {}",
+            time_in_short(plan.estimate_of(plan.blocks.least)),
+            plan.blocks.least,
+            plan.blocks.most
+        ),
+        false => format!("  {most}"),
+    };
     if plan.repeats > 0 && trials > 0 {
         let more = match plan.estimate_of_repeats() {
             Estimate { known, requests: 0 } => HumanDuration(known).to_string(),
@@ -146,6 +159,20 @@ fn plan_in_short(path: &Path, plan: &Plan) -> String {
         text += &format!("; {more} more if every trial were INVALID and had to be run again");
     }
     text + "\n"
+}
+
+/// `3 combinations of levels, 6 to 24 blocks (until every hypothesis has a verdict), 24 to 96 trials`.
+fn size_in_short(plan: &Plan, trials: usize) -> String {
+    let combinations = plural(plan.combinations().len() as u64, "combination");
+    let blocks = plan.blocks.to_run();
+    if !plan.ends_when_decided() {
+        return format!("{combinations} of levels, {}, {trials} trials", plural(u64::from(blocks), "block"));
+    }
+    let least = plan.blocks.least;
+    let fewest = trials / blocks as usize * least as usize;
+    format!(
+        "{combinations} of levels, {least} to {blocks} blocks (until every hypothesis has a verdict), {fewest} to {trials} trials"
+    )
 }
 
 /// How fast requests are answered nobody knows before: what two rates that servers often have would make of it tells
@@ -179,13 +206,23 @@ fn begin(args: &Args, path: &Path, plan: &Plan) -> Result<u8, Failure> {
 }
 
 fn resume(args: &Args, folder: &Path) -> Result<u8, Failure> {
-    let (journal, run) = Journal::resume(folder)?;
+    let (mut journal, run) = Journal::resume(folder)?;
     if let Some(damage) = &run.damage {
         eprintln!("{}: {damage}", folder.display());
     }
-    let plan = experiment::read_frozen(&run.plan, folder)?;
+    let mut plan = experiment::read_frozen(&run.plan, folder)?;
+    if let Some(blocks) = args.blocks {
+        let extended = plan.frozen_extended(blocks, blocks_begun(&run.trials)).map_err(Failure::usage)?;
+        plan = experiment::read_frozen(&extended, folder)?;
+        journal.replace_plan(&extended)?;
+    }
     check_before_start(folder, &plan)?;
     carry_out(args, &plan, journal, run.trials)
+}
+
+fn blocks_begun(trials: &[TrialRecord]) -> u32 {
+    let of_blocks = trials.iter().filter(|record| record.purpose == Purpose::Block);
+    of_blocks.map(|record| record.block).max().unwrap_or(0)
 }
 
 fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<TrialRecord>) -> Result<u8, Failure> {
@@ -197,7 +234,12 @@ fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<Trial
     drop(show);
     let end =
         end.map_err(|fault| Failure::run(format!("{fault}; resume with: breme run --resume {}", folder.display())))?;
-    let judged = stored::judged(plan, journal::read(&folder)?);
+    let mut run = journal::read(&folder)?;
+    run.end = Some(end);
+    if let Err(fault) = journal.end(end, blocks_begun(&run.trials)) {
+        eprintln!("{fault}"); // the answer is worth more than this
+    }
+    let judged = stored::judged(plan, run);
     let checks = judged.checks(args.allow_undecided);
     tell(args, &judged, &checks, end)?;
     Ok(match end {
@@ -219,7 +261,7 @@ fn tell(args: &Args, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<()
     reporting::write_page(&run, &report)?;
     let folder = judged.run.folder.display();
     match end {
-        RunEnd::Complete => {}
+        RunEnd::Complete | RunEnd::Decided => {}
         RunEnd::OutOfTime => eprintln!(
             "the time budget is spent; this is what the finished blocks show. For more, raise `budget` in {folder}/plan.toml, and go on with: breme run --resume {folder}"
         ),

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use breme_experiment::judge::{Question, agree_on_warm_ups, judge};
+use breme_experiment::judge::{Question, agree_on_warm_ups, course, judge};
 use breme_experiment::judgement::{Judgement, SearchOutcome, Verdict};
 use breme_experiment::plan::Plan;
 use breme_report::{Instruments, Run};
@@ -41,6 +41,8 @@ pub(super) fn judged(plan: &Plan, mut run: StoredRun) -> Judged {
         run.trials = agreed;
     }
     let mut judgement = judge(&question, &run.trials);
+    let course = course(plan, &run.trials, run.end, &judgement, &run.folder.display().to_string());
+    judgement.grounds = format!("{} {course}", judgement.grounds).trim().to_owned();
     judgement.warnings.extend(plan.warnings.iter().cloned());
     judgement.warnings.extend(run.damage.iter().map(|damage| format!("trials.jsonl: {damage}")));
     Judged { run, question, judgement }

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use super::BlockRange;
+use super::values::Count;
+
 /// The methods of a request table.
 pub(crate) const METHODS: [&str; 7] = ["get", "post", "put", "delete", "head", "patch", "options"];
 
@@ -59,6 +62,17 @@ impl JsonSchema for Factor {
             ]
         })
     }
+}
+
+/// `blocks` in the schema: a number, or a range.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) enum BlocksForm {
+    /// Exactly so many.
+    Fixed(Count),
+    /// As many as it takes.
+    Range(BlockRange),
 }
 
 /// `aa` in the schema.

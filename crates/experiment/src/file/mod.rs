@@ -25,7 +25,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 pub(crate) use self::forms::METHODS;
-use self::forms::{Factor, Request, SameTwice};
+use self::forms::{BlocksForm, Factor, Request, SameTwice};
 use self::values::{At, Command, Content, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Text, Time};
 
 /// An experiment: what is asked, of which systems, under which load.
@@ -332,8 +332,10 @@ pub struct Expect {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Design {
-    /// How often each combination of levels is tried; 6 at least for a verdict at 95 % [default: 6].
-    pub(crate) blocks: Option<At<Count>>,
+    /// Number of blocks, each of which tries every combination of levels once: a number, or `least` and `most`
+    /// [default: 6 to 24].
+    #[schemars(with = "Option<BlocksForm>")]
+    pub(crate) blocks: Option<Raw>,
     /// How often an INVALID trial is repeated at the end of its block [default: 2].
     pub(crate) repeats: Option<At<Count>>,
     /// Everything random comes from it [default: 1].
@@ -362,6 +364,18 @@ pub struct Design {
     pub(crate) confidence: Option<At<Share>>,
     /// Order of the trials in a block: `random` or `fixed` [default: random].
     pub(crate) order: Option<OrderText>,
+}
+
+/// A range of blocks: the run ends as soon as every hypothesis has a verdict.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BlockRange {
+    /// Blocks before the run may end [default: 6].
+    pub(crate) least: Option<Count>,
+    /// Blocks after which the run ends in any case [default: 24].
+    pub(crate) most: Option<Count>,
+    /// Blocks of a finished run that was extended (`breme run --resume RUN --blocks N`).
+    pub(crate) extended_to: Option<Count>,
 }
 
 /// The order of the trials in a block.

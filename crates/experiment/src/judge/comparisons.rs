@@ -10,10 +10,11 @@ use crate::expression::{Expression, Quantity};
 use crate::judge::claims::with_each_level;
 use crate::judge::effect::{effect_of, pairs_between};
 use crate::judge::levels::Levels;
+use crate::judge::look::Look;
 use crate::judge::noise::Floors;
 use crate::judge::question::{Factor, Question};
 use crate::judge::seen::{Seen, overridden};
-use crate::judge::standing::{Standing, Test};
+use crate::judge::standing::Standing;
 use crate::judge::words::{self, different};
 use crate::judgement::{Comparison, Effect, Scale, Verdict};
 use crate::plan::PlanMeasure;
@@ -25,16 +26,21 @@ pub const COMPARISONS_MAX: usize = 500;
 pub const LEVELS_MAX: usize = 50;
 
 /// The comparisons, the largest clear differences first.
-pub(crate) fn compare_levels(question: &Question, seen: &Seen, floors: &Floors) -> (Vec<Comparison>, usize) {
+pub(crate) fn compare_levels(
+    question: &Question,
+    seen: &Seen,
+    floors: &Floors,
+    look: &Look,
+) -> (Vec<Comparison>, usize) {
     let mut comparisons = Vec::new();
     for measure in &question.measures {
         for factor in &question.factors {
             for others in combinations_without(&question.factors, &factor.name) {
-                comparisons.extend(pairs_of_levels(question, seen, floors, measure, factor, &others));
+                comparisons.extend(pairs_of_levels(question, seen, (floors, look), measure, factor, &others));
             }
         }
     }
-    correct_for_number(&mut comparisons, question.confidence);
+    correct_for_number(&mut comparisons, look);
     // Stable: what is equally telling stays in the plan's order.
     comparisons.sort_by(|one, other| order(one).cmp(&order(other)).then(weight(other).total_cmp(&weight(one))));
     let left_out = comparisons.len().saturating_sub(COMPARISONS_MAX);
@@ -47,26 +53,16 @@ pub(crate) fn compare_levels(question: &Question, seen: &Seen, floors: &Floors) 
 
 /// Takes back what so many comparisons may well find by chance. Where all blocks are the same on both sides nothing was
 /// asked.
-///
-/// Ranks of six blocks cannot be less likely than 1 in 32, however large the difference is, and that is too often for
-/// many comparisons. As for hypotheses, the chances are Student's then, of the logarithms; the interval by ranks must
-/// leave "no difference" out besides.
-fn correct_for_number(comparisons: &mut [Comparison], confidence: f64) {
+fn correct_for_number(comparisons: &mut [Comparison], look: &Look) {
     let asks = |effect: &Effect| effect.p.is_some() && effect.blocks.iter().any(|pair| pair.left != pair.right);
     let asked: Vec<&mut Comparison> = comparisons.iter_mut().filter(|comparison| asks(&comparison.effect)).collect();
-    let count = asked.len();
-    let by_chance = |effect: &Effect| {
-        let test = Test::of(effect.blocks.len(), count, confidence);
-        (2.0 * Standing::new(effect, confidence).p_of_direction(test)).min(1.0)
-    };
-    let rates =
-        false_discovery_rates(&asked.iter().map(|comparison| by_chance(&comparison.effect)).collect::<Vec<_>>());
-    // So sure must one be that is the only one to differ.
-    let confidence_alone = 1.0 - (1.0 - confidence) / rates.len().max(1) as f64;
+    let chances: Vec<f64> = asked.iter().filter_map(|comparison| comparison.effect.p).collect();
+    let rates = false_discovery_rates(&chances);
     for (comparison, rate) in asked.into_iter().zip(rates) {
         comparison.effect.p_discovery = Some(rate);
-        if comparison.verdict == Verdict::Supported && rate > 1.0 - confidence + 1e-9 {
-            let more_blocks = Standing::new(&comparison.effect, confidence).more_blocks(confidence_alone);
+        if comparison.verdict == Verdict::Supported && rate > 1.0 - look.confidence() + 1e-9 {
+            // So sure must one be that is the only one to differ.
+            let more_blocks = Standing::new(&comparison.effect, look).more_blocks(chances.len());
             comparison.verdict = Verdict::Undecided { more_blocks };
         }
     }
@@ -81,7 +77,7 @@ pub(crate) fn combinations_without(factors: &[Factor], left_out: &str) -> Vec<Le
 fn pairs_of_levels(
     question: &Question,
     seen: &Seen,
-    floors: &Floors,
+    (floors, look): (&Floors, &Look),
     measure: &PlanMeasure,
     factor: &Factor,
     others: &Levels,
@@ -96,9 +92,9 @@ fn pairs_of_levels(
             if pairs.is_empty() {
                 continue;
             }
-            let mut effect = effect_of(pairs, question.confidence, question.equal_within);
+            let mut effect = effect_of(pairs, look, question.equal_within);
             effect.floor = floors.of_expression(&measure.expression, effect.scale);
-            let verdict = verdict_of(&effect, question.confidence);
+            let verdict = verdict_of(&effect, look);
             comparisons.push(Comparison {
                 measure: measure.name.clone(),
                 factor: factor.name.clone(),
@@ -115,8 +111,8 @@ fn pairs_of_levels(
     comparisons
 }
 
-pub(crate) fn verdict_of(effect: &Effect, confidence: f64) -> Verdict {
-    let standing = Standing::new(effect, confidence);
+pub(crate) fn verdict_of(effect: &Effect, look: &Look) -> Verdict {
+    let standing = Standing::new(effect, look);
     if effect.center.is_none() {
         Verdict::NoData
     } else if standing.is_equal() {
@@ -126,7 +122,7 @@ pub(crate) fn verdict_of(effect: &Effect, confidence: f64) -> Verdict {
     } else if standing.is_within_noise() {
         Verdict::Undecided { more_blocks: None }
     } else {
-        Verdict::Undecided { more_blocks: standing.more_blocks(confidence) }
+        Verdict::Undecided { more_blocks: standing.more_blocks(1) }
     }
 }
 

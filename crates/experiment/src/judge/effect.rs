@@ -4,10 +4,11 @@
 //! compared as a ratio, on logarithms; as a difference where a side is not positive, since a ratio to nothing has no
 //! sense.
 
-use breme_stats::{hodges_lehmann, signed_rank_p};
+use breme_stats::{BLOCKS_MIN, Trim, TrimmedMean};
 
 use crate::expression::Expression;
 use crate::judge::levels::Levels;
+use crate::judge::look::Look;
 use crate::judge::measure::Lack;
 use crate::judge::seen::{Seen, mean};
 use crate::judgement::{BlockPair, Effect, Scale};
@@ -47,7 +48,9 @@ pub(crate) fn pairs_between(seen: &Seen, expression: &Expression, left: &Levels,
 
 /// What the pairs show. `equal_within` is a share, also where the effect turns out to be a difference: then it is one
 /// of the right side.
-pub(crate) fn effect_of(pairs: Vec<BlockPair>, confidence: f64, equal_within: f64) -> Effect {
+///
+/// Of fewer than [`BLOCKS_MIN`] the interval is Student's at this one look, and decides nothing.
+pub(crate) fn effect_of(pairs: Vec<BlockPair>, look: &Look, equal_within: f64) -> Effect {
     let blocks = put_together(pairs);
     let scale = scale_of(&blocks);
     let equal_within = match scale {
@@ -56,17 +59,29 @@ pub(crate) fn effect_of(pairs: Vec<BlockPair>, confidence: f64, equal_within: f6
     };
     let values = values_of(scale, &blocks);
     let mut effect = Effect { scale, equal_within, ..Effect::default() };
-    if let Some(estimate) = hodges_lehmann(&values, confidence) {
-        let back = |value: f64| Some(if scale == Scale::Ratio { value.exp() } else { value });
-        (effect.center, effect.low, effect.high) = (back(estimate.center), back(estimate.low), back(estimate.high));
-        effect.confidence = estimate.confidence;
-        effect.p = signed_rank_p(&values);
+    let back = |value: f64| Some(if scale == Scale::Ratio { value.exp() } else { value });
+    if let Some(mean) = TrimmedMean::of(&values, trim_of(scale)) {
+        let is_enough = values.len() >= BLOCKS_MIN as usize;
+        let (low, high) = mean.interval(if is_enough { look.level() } else { 1.0 - look.confidence() });
+        (effect.center, effect.low, effect.high) = (back(mean.center), back(low), back(high));
+        effect.confidence = look.confidence();
+        effect.p = is_enough.then(|| look.corrected(2.0 * mean.p_below(0.0).min(mean.p_above(0.0))));
+    } else if let [only] = values[..] {
+        (effect.center, effect.low, effect.high) = (back(only), back(only), back(only));
     }
     effect.blocks = blocks;
     effect
 }
 
-/// The numbers that the ranks are made of: logarithms of ratios, or differences.
+/// Differences are of what is zero somewhere, such as errors: there a rare exception is what matters.
+pub(crate) fn trim_of(scale: Scale) -> Trim {
+    match scale {
+        Scale::Ratio => Trim::Eighth,
+        Scale::Difference => Trim::Nothing,
+    }
+}
+
+/// The numbers that are judged: logarithms of ratios, or differences.
 pub(crate) fn values_of(scale: Scale, blocks: &[BlockPair]) -> Vec<f64> {
     let value = |pair: &BlockPair| match scale {
         Scale::Ratio => (pair.left / pair.right).ln(),
@@ -115,15 +130,15 @@ mod tests {
 
     #[test]
     fn positive_sides_are_compared_as_a_ratio() {
-        let effect = effect_of(pairs(&[(2.0, 1.0), (4.0, 2.0), (2.2, 1.0)]), 0.95, 0.02);
+        let effect = effect_of(pairs(&[(2.0, 1.0), (4.0, 2.0), (2.2, 1.0)]), &Look::only(6), 0.02);
         assert_eq!(effect.scale, Scale::Ratio);
         assert!((effect.center.unwrap() - 2.0).abs() < 0.11);
-        assert_eq!((effect.confidence, effect.equal_within), (0.75, 0.02));
+        assert_eq!((effect.p, effect.equal_within), (None, 0.02), "three blocks decide nothing");
     }
 
     #[test]
     fn a_side_that_is_zero_makes_it_a_difference() {
-        let effect = effect_of(pairs(&[(0.0, 0.01); 6]), 0.95, 0.02);
+        let effect = effect_of(pairs(&[(0.0, 0.01); 6]), &Look::only(6), 0.02);
         assert_eq!(effect.scale, Scale::Difference);
         assert_eq!((effect.center, effect.low, effect.high), (Some(-0.01), Some(-0.01), Some(-0.01)));
         assert!((effect.equal_within - 0.0002).abs() < 1e-12, "2 % of the right side");
@@ -132,14 +147,14 @@ mod tests {
 
     #[test]
     fn nothing_gives_nothing() {
-        let effect = effect_of(Vec::new(), 0.95, 0.02);
+        let effect = effect_of(Vec::new(), &Look::only(6), 0.02);
         assert_eq!((effect.center, effect.p, effect.confidence), (None, None, 0.0));
     }
 
     #[test]
     fn of_a_long_run_every_block_counts() {
         let values: Vec<(f64, f64)> = (0..1_700).map(|block| (1.0 + f64::from(block % 2), 1.0)).collect();
-        let effect = effect_of(pairs(&values), 0.95, 0.02);
+        let effect = effect_of(pairs(&values), &Look::only(1_700), 0.02);
         assert!(effect.blocks.len() <= PAIRS_MAX && effect.blocks.len() > PAIRS_MAX / 2);
         assert!((effect.center.unwrap() - 2.0_f64.sqrt()).abs() < 1e-6, "{:?}", effect.center);
     }

@@ -5,13 +5,8 @@
 //! case decides), and refuted when a case is, corrected for the number of cases that could have been it. Over the
 //! hypotheses of an experiment the chances are corrected by Holm.
 //!
-//! Six blocks cannot answer ten questions by ranks alone: the least chance that they can give, 1 in 64, is too much for
-//! a tenth of 5 %. Where that is so, the chances that are corrected come from Student's test; the interval of the ranks
-//! must leave "no difference" out all the same.
-//!
-//! A claim with a direction is tested in the direction in which its values lean. Only one of its two answers can be
-//! wrong, so each is held against the whole level; the interval that is shown has both ends, and must leave "no
-//! difference" out besides.
+//! Every chance is two-sided and corrected for the looks at the run ([`breme_stats::Looks`]), so that it is at most
+//! 1 − the confidence exactly if the interval that is shown excludes the bound.
 //!
 //! R. L. Berger: *Multiparameter hypothesis testing and acceptance sampling*, Technometrics 24 (1982) 295–300
 //! (intersection–union).
@@ -19,23 +14,23 @@
 mod finding;
 mod saying;
 
-use breme_stats::holm;
+use breme_stats::{BLOCKS_MIN, holm};
 
 use crate::expression::{Claim, Relation};
 use crate::judge::effect::{effect_of, pairs_of};
 use crate::judge::levels::Levels;
+use crate::judge::look::Look;
 use crate::judge::measure::Lack;
 use crate::judge::noise::Floors;
 use crate::judge::question::{Hypothesis, Question};
 use crate::judge::seen::Seen;
-use crate::judge::standing::{Standing, Test, confidence_for};
+use crate::judge::standing::Standing;
 use crate::judge::words;
 use crate::judgement::{BlockPair, Case, Effect, HypothesisJudgement, Verdict};
 
 /// What became of each hypothesis.
-pub(crate) fn judge(question: &Question, seen: &Seen, floors: &Floors) -> Vec<HypothesisJudgement> {
-    let cases = question.hypotheses.iter().map(|hypothesis| hypothesis.claim.cases(&question.factors).len());
-    let judging = Judging { question, seen, floors, questions: cases.sum() };
+pub(crate) fn judge(question: &Question, seen: &Seen, floors: &Floors, look: &Look) -> Vec<HypothesisJudgement> {
+    let judging = Judging { question, seen, floors, look };
     let sifted: Vec<Sifted<'_>> =
         question.hypotheses.iter().map(|hypothesis| Sifted::new(hypothesis, &judging)).collect();
     let chances: Vec<f64> = sifted.iter().filter_map(|sifted| sifted.chance).collect();
@@ -46,7 +41,7 @@ pub(crate) fn judge(question: &Question, seen: &Seen, floors: &Floors) -> Vec<Hy
             corrected: corrected.next().unwrap_or(1.0),
             size: chances.len(),
         });
-        sifted.judged(question.confidence, family)
+        sifted.judged(look, family)
     });
     judged.collect()
 }
@@ -56,8 +51,7 @@ struct Judging<'a> {
     question: &'a Question,
     seen: &'a Seen,
     floors: &'a Floors,
-    /// Cases of all hypotheses together.
-    questions: usize,
+    look: &'a Look,
 }
 
 /// What Holm's correction makes of one hypothesis.
@@ -109,9 +103,9 @@ impl<'a> Sifted<'a> {
         Self { hypothesis, cases, chance }
     }
 
-    fn judged(self, confidence: f64, family: Option<Family>) -> HypothesisJudgement {
+    fn judged(self, look: &Look, family: Option<Family>) -> HypothesisJudgement {
         let Self { hypothesis, cases, chance } = self;
-        let judge_case = |case: SiftedCase| case.judged(&hypothesis.claim, confidence, chance, family);
+        let judge_case = |case: SiftedCase| case.judged(&hypothesis.claim, look, chance, family);
         let cases: Vec<Case> = cases.into_iter().map(judge_case).collect();
         let verdict = verdict_of_all(&cases);
         let said = saying::of_hypothesis(&hypothesis.claim, verdict, &cases);
@@ -138,12 +132,12 @@ fn chance_of(cases: &[SiftedCase], is_adverse: bool) -> Option<f64> {
 
 impl SiftedCase {
     fn new(hypothesis: &Hypothesis, levels: Levels, judging: &Judging<'_>) -> Self {
-        let Judging { question, seen, floors, questions } = *judging;
+        let Judging { question, seen, floors, look } = *judging;
         let claim = &hypothesis.claim;
         let (pairs, lacks) = pairs_of(seen, &claim.left, &claim.right, &levels);
         let is_exact = hypothesis.equal_within.is_none() && is_exact(claim);
         let equal_within = if is_exact { 0.0 } else { hypothesis.equal_within.unwrap_or(question.equal_within) };
-        let mut effect = effect_of(pairs, question.confidence, equal_within);
+        let mut effect = effect_of(pairs, look, equal_within);
         effect.floor = floors.of(&claim.measures(), effect.scale);
         let kind = if effect.blocks.is_empty() {
             Kind::Empty
@@ -151,12 +145,12 @@ impl SiftedCase {
             let is_same = |pair: &BlockPair| (pair.left - pair.right).abs() <= 1e-12 * pair.right.abs();
             Kind::Exact { holds: effect.blocks.iter().all(is_same) == (claim.relation == Relation::Equal) }
         } else {
-            tested(claim.relation, &effect, question.confidence, questions)
+            tested(claim.relation, &effect, look)
         };
         Self { case: Case { levels, effect, ..Case::default() }, lacks, kind }
     }
 
-    fn judged(self, claim: &Claim, confidence: f64, chance: Option<f64>, family: Option<Family>) -> Case {
+    fn judged(self, claim: &Claim, look: &Look, chance: Option<f64>, family: Option<Family>) -> Case {
         let Self { mut case, lacks, kind } = self;
         match kind {
             Kind::Empty => case.verdict = Verdict::NoData,
@@ -165,15 +159,15 @@ impl SiftedCase {
                 case.effect.p = None;
             }
             Kind::Tested { p, .. } => {
-                case.effect.p = Some(p);
+                case.effect.p = case.effect.p.map(|_| p);
                 let family = family.unwrap_or(Family { multiplier: 1.0, corrected: p, size: 1 });
                 let is_decisive = chance.is_some_and(|chance| (chance - p).abs() < f64::EPSILON);
                 case.effect.p_holm =
                     Some(if is_decisive { family.corrected } else { (p * family.multiplier).min(1.0) });
-                case.verdict = verdict_of(claim, &case.effect, confidence, family.size);
+                case.verdict = verdict_of(claim, &case.effect, look, family.size);
             }
         }
-        case.reason = reason(&case, &lacks, confidence);
+        case.reason = reason(&case, &lacks, look);
         case.finding = finding::of_case(claim, &case);
         case
     }
@@ -188,9 +182,8 @@ fn is_exact(claim: &Claim) -> bool {
         && (is_about(&claim.left, &claim.right) || is_about(&claim.right, &claim.left))
 }
 
-fn tested(relation: Relation, effect: &Effect, confidence: f64, questions: usize) -> Kind {
-    let standing = Standing::new(effect, confidence);
-    let test = Test::of(effect.blocks.len(), questions, confidence);
+fn tested(relation: Relation, effect: &Effect, look: &Look) -> Kind {
+    let standing = Standing::new(effect, look);
     let nothing = if effect.scale == crate::judgement::Scale::Ratio { 1.0 } else { 0.0 };
     let center = effect.center.unwrap_or(nothing);
     let is_unequal = if nothing == 0.0 {
@@ -199,17 +192,17 @@ fn tested(relation: Relation, effect: &Effect, confidence: f64, questions: usize
         center.max(1.0 / center) > 1.0 + effect.equal_within
     };
     let (p, is_adverse) = match relation {
-        Relation::Less => (standing.p_of_direction(test), center > nothing),
-        Relation::Greater => (standing.p_of_direction(test), center < nothing),
-        Relation::Equal => (standing.p_of_equality(test), is_unequal),
-        Relation::Different => (standing.p_of_equality(test), !is_unequal),
+        Relation::Less => (standing.p_of_direction(), center > nothing),
+        Relation::Greater => (standing.p_of_direction(), center < nothing),
+        Relation::Equal => (standing.p_of_equality(), is_unequal),
+        Relation::Different => (standing.p_of_equality(), !is_unequal),
     };
     Kind::Tested { p, is_adverse }
 }
 
-fn verdict_of(claim: &Claim, effect: &Effect, confidence: f64, hypotheses: usize) -> Verdict {
-    let standing = Standing::new(effect, confidence);
-    let is_likely = effect.p_holm.is_some_and(|p| p <= 1.0 - confidence + 1e-9);
+fn verdict_of(claim: &Claim, effect: &Effect, look: &Look, hypotheses: usize) -> Verdict {
+    let standing = Standing::new(effect, look);
+    let is_likely = effect.p_holm.is_some_and(|p| p <= 1.0 - look.confidence() + 1e-9);
     let is_limit = claim.left.is_constant() || claim.right.is_constant();
     let (supports, refutes) = match claim.relation {
         Relation::Less => (standing.is_below(), standing.is_above()),
@@ -225,7 +218,7 @@ fn verdict_of(claim: &Claim, effect: &Effect, confidence: f64, hypotheses: usize
         () if refutes && is_likely => Verdict::Refuted,
         () if has_direction && standing.is_equal() && !supports && !refutes => Verdict::PracticallyEqual,
         () if standing.is_within_noise() => Verdict::Undecided { more_blocks: None },
-        () => Verdict::Undecided { more_blocks: standing.more_blocks(confidence_for(hypotheses, confidence)) },
+        () => Verdict::Undecided { more_blocks: standing.more_blocks(hypotheses) },
     }
 }
 
@@ -255,10 +248,10 @@ fn more_blocks_of(verdict: Verdict) -> Option<Option<u32>> {
 }
 
 /// Why a case is not decided, and which blocks are not in it.
-fn reason(case: &Case, lacks: &[(u32, Lack)], confidence: f64) -> Option<String> {
+fn reason(case: &Case, lacks: &[(u32, Lack)], look: &Look) -> Option<String> {
     let mut reasons = Vec::new();
     if matches!(case.verdict, Verdict::Undecided { .. }) {
-        reasons.extend(why_undecided(&case.effect, confidence));
+        reasons.extend(why_undecided(&case.effect, look));
     }
     if !lacks.is_empty() {
         let known = case.effect.blocks.len();
@@ -282,16 +275,18 @@ fn key(lack: &Lack) -> String {
     }
 }
 
-fn why_undecided(effect: &Effect, confidence: f64) -> Option<String> {
-    let (blocks, needed) = (effect.blocks.len() as u32, crate::judge::blocks_min(confidence));
-    if blocks < needed {
-        let percent = confidence * 100.0;
-        return Some(format!("at least {needed} blocks are needed for {percent:.0} %, there are {blocks}"));
+fn why_undecided(effect: &Effect, look: &Look) -> Option<String> {
+    let blocks = effect.blocks.len();
+    if blocks < BLOCKS_MIN as usize {
+        return Some(format!(
+            "a verdict needs at least {BLOCKS_MIN} blocks, there {} {blocks}",
+            if blocks == 1 { "is" } else { "are" }
+        ));
     }
-    let standing = Standing::new(effect, confidence);
+    let standing = Standing::new(effect, look);
     if standing.is_within_noise() {
         return Some("two trials of the same thing (A/A) differ by as much".to_owned());
     }
     let is_alone = standing.is_below() || standing.is_above();
-    is_alone.then(|| "alone it would be sure, but not as one of so many claims".to_owned())
+    is_alone.then(|| "significant on its own, but not after correction for the number of hypotheses".to_owned())
 }

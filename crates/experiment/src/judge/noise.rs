@@ -9,6 +9,7 @@ use breme_stats::{FLOOR_CONFIDENCE, hodges_lehmann, noise_floor};
 
 use crate::expression::{Expression, Measure};
 use crate::judge::effect::{effect_of, values_of};
+use crate::judge::look::Look;
 use crate::judge::question::Question;
 use crate::judge::seen::Seen;
 use crate::judgement::{BlockPair, Effect, NoiseFloor, Scale};
@@ -21,6 +22,7 @@ pub(crate) struct Floors {
 impl Floors {
     /// The measured floors, and the same for the report.
     pub(crate) fn seen(question: &Question, seen: &Seen) -> (Self, Vec<NoiseFloor>) {
+        let look = Look::at(question, seen);
         let (mut of, mut shown) = (Vec::new(), Vec::new());
         for measure in question.shown() {
             for levels in seen.combinations().filter(|levels| seen.is_repeated(levels)) {
@@ -31,9 +33,9 @@ impl Floors {
                 if pairs.is_empty() {
                     continue;
                 }
-                let mut effect = effect_of(pairs, question.confidence, question.equal_within);
+                let mut effect = effect_of(pairs, &look, question.equal_within);
                 effect.floor = floor_of(&effect, effect.scale);
-                let is_biased = effect.confidence >= question.confidence && excludes_nothing(&effect);
+                let is_biased = effect.p.is_some() && excludes_nothing(&effect);
                 of.push((measure.expression.clone(), effect.clone()));
                 shown.push(NoiseFloor { measure: measure.name.clone(), levels: levels.clone(), effect, is_biased });
             }

@@ -28,8 +28,10 @@ pub struct Question {
     pub equal_within: f64,
     /// What a later run is held to.
     pub gate: Gate,
-    /// Blocks that are planned.
+    /// The most blocks that are run. 0: no blocks.
     pub blocks: u32,
+    /// The least and the most blocks of the design, before the run was extended; none if it always was [`Self::blocks`].
+    pub looks: Option<(u32, u32)>,
     /// Trials that are planned in all blocks together, those of searches left out.
     pub trials: u32,
 }
@@ -48,6 +50,7 @@ impl Default for Question {
             equal_within: 0.02,
             gate: Gate::default(),
             blocks: 0,
+            looks: None,
             trials: 0,
         }
     }
@@ -121,8 +124,9 @@ impl From<&Plan> for Question {
             confidence: plan.confidence,
             equal_within: plan.equal_within,
             gate: plan.gate.clone(),
-            blocks: if plan.has_range() { 0 } else { plan.blocks },
-            trials: if plan.has_range() { 0 } else { plan.blocks * trials_each },
+            blocks: if plan.has_range() { 0 } else { plan.blocks.to_run() },
+            looks: Some((plan.blocks.least, plan.blocks.most)),
+            trials: if plan.has_range() { 0 } else { plan.blocks.to_run() * trials_each },
         }
     }
 }

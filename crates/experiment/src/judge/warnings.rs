@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use breme_stats::BLOCKS_MIN;
+
 use crate::expression::Unit;
 use crate::judge::effect::typical;
 use crate::judge::laws::HELD_SHARE_MAX;
@@ -104,14 +106,13 @@ pub(crate) fn warnings(
 }
 
 fn few_blocks(question: &Question, trials: &TrialCounts) -> Option<String> {
-    let needed = crate::judge::blocks_min(question.confidence);
-    let percent = question.confidence * 100.0;
     let blocks = count(question.blocks as usize, "block");
     // A search has no blocks.
-    (trials.run > 0 && trials.planned > 0 && trials.blocks < needed).then(|| {
+    (trials.run > 0 && trials.planned > 0 && trials.blocks < BLOCKS_MIN).then(|| {
         format!(
-            "Of {blocks} {} complete; what is known of fewer than {needed} has no verdict at {percent:.0} %.",
-            if trials.blocks == 1 { "1 is".to_owned() } else { format!("{} are", trials.blocks) }
+            "{} of {blocks} {} complete; a verdict needs at least {BLOCKS_MIN}.",
+            trials.blocks,
+            if trials.blocks == 1 { "is" } else { "are" }
         )
     })
 }

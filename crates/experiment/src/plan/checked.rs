@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::blocks::Blocks;
 use super::document::Document;
 use super::factors::LevelRange;
 use super::gate::{Gate, GatedMeasure};
@@ -26,7 +27,7 @@ pub struct Plan {
     /// Everything random comes from it.
     pub seed: u64,
     /// How often each combination is tried.
-    pub blocks: u32,
+    pub blocks: Blocks,
     /// How often an INVALID trial is run again at the end of its block.
     pub repeats: u32,
     /// How long the whole run may take.
@@ -87,7 +88,7 @@ impl Plan {
         &self.combinations
     }
 
-    /// All trials of the blocks, in the order in which they are run. Inside a block every order is equally likely, and
+    /// All trials of all blocks that may be run, in the order in which they are run. Inside a block every order is equally likely, and
     /// so is every place of the second trial of the A/A pair.
     #[must_use]
     pub fn trials(&self) -> Vec<TrialKey> {
@@ -95,14 +96,14 @@ impl Plan {
             return Vec::new();
         }
         let (count, seed) = (self.combinations.len(), self.is_random.then_some(self.seed));
-        (1..=self.blocks).flat_map(|block| order::block(block, count, self.aa, seed)).collect()
+        (1..=self.blocks.to_run()).flat_map(|block| order::block(block, count, self.aa, seed)).collect()
     }
 
     /// What a trial needs. None if there is no such trial.
     #[must_use]
     pub fn trial(&self, key: &TrialKey) -> Option<TrialSpec> {
-        let is_planned =
-            (1..=self.blocks).contains(&key.block) && key.replicate <= u32::from(self.aa == Some(key.combination));
+        let is_planned = (1..=self.blocks.to_run()).contains(&key.block)
+            && key.replicate <= u32::from(self.aa == Some(key.combination));
         if !is_planned || self.has_range() {
             return None;
         }
@@ -148,6 +149,24 @@ impl Plan {
     #[must_use]
     pub fn frozen(&self) -> String {
         self.document.frozen()
+    }
+
+    /// The same after the run, of which there are `begun` blocks, is extended to so many.
+    ///
+    /// # Errors
+    /// What [`Blocks::extended`] says.
+    pub fn frozen_extended(&self, blocks: u32, begun: u32) -> Result<String, String> {
+        if self.has_range() {
+            return Err("--blocks: a search has no blocks".to_owned());
+        }
+        Ok(self.document.frozen_with_design(&self.blocks.extended(blocks, begun)?.to_toml()))
+    }
+
+    /// Whether the run ends as soon as every hypothesis has a verdict. One that was extended runs to its new end.
+    #[must_use]
+    pub fn ends_when_decided(&self) -> bool {
+        let Blocks { least, most, extended_to } = self.blocks;
+        least < most && extended_to.is_none() && !self.hypotheses.is_empty()
     }
 
     /// Some factor has a range: its levels are found by the search, and there are no blocks.

@@ -46,19 +46,25 @@ impl Estimate {
 }
 
 impl Plan {
-    /// The time of the whole run, if no trial has to be run again.
+    /// The time of the whole run with all its blocks, if no trial has to be run again.
     #[must_use]
     pub fn estimate(&self) -> Estimate {
+        self.estimate_of(self.blocks.to_run())
+    }
+
+    /// The same with so many blocks.
+    #[must_use]
+    pub fn estimate_of(&self, blocks: u32) -> Estimate {
         let keys = self.trials();
         let mut of_block = self.time_of_a_blocks_trials(&keys);
         of_block.known = of_block.known.saturating_add(SUBJECT_TIME * self.starts_of_a_block(&keys));
-        of_block.times(self.blocks).and(self.search_estimate())
+        of_block.times(blocks).and(self.search_estimate())
     }
 
     /// What comes to that at most: every trial is run again as often as it may be.
     #[must_use]
     pub fn estimate_of_repeats(&self) -> Estimate {
-        self.time_of_a_blocks_trials(&self.trials()).times(self.blocks).times(self.repeats)
+        self.time_of_a_blocks_trials(&self.trials()).times(self.blocks.to_run()).times(self.repeats)
     }
 
     /// Subjects that any trial of a block needs, and that are started for all of them together.

@@ -8,6 +8,7 @@
 //! Every combination is resolved when the file is read, so that everything that is wrong is told at once and before
 //! anything is started. What a trial needs is resolved anew when it is its turn; the same text gives the same trial.
 
+mod blocks;
 mod checked;
 mod document;
 mod estimate;
@@ -27,6 +28,7 @@ mod run;
 mod subject;
 mod workload;
 
+pub use self::blocks::{BLOCK_COUNT_MAX, Blocks};
 pub use self::checked::{Plan, PlanFactor, SearchLength};
 pub use self::estimate::Estimate;
 pub use self::factors::{COMBINATION_COUNT_MAX, FACTOR_COUNT_MAX, LEVEL_COUNT_MAX, LevelRange};
@@ -40,7 +42,6 @@ pub use self::repeats::{Attempts, IN_VAIN_MAX, REPEATS_DEFAULT, REPEATS_MAX, Rep
 pub use self::resolve::DURATION_MAX;
 pub use self::resolver::CONTENT_BYTES_MAX;
 pub use self::roles::{Flag, Role, RoleReset, Roles};
-pub use self::run::BLOCK_COUNT_MAX;
 #[cfg(test)]
 pub(crate) use self::subject::KEYS as SUBJECT_KEYS;
 pub use self::subject::SUBJECT_COUNT_MAX;

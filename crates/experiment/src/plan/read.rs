@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_stats::BLOCKS_MIN;
+
+use super::blocks::Blocks;
 use super::checked::{Plan, PlanFactor};
 use super::document::Document;
 use super::estimate::Estimate;
@@ -162,7 +165,7 @@ fn read_profile(
         notes: None,
         profile: profile.map(str::to_owned),
         seed,
-        blocks: 0,
+        blocks: Blocks::fixed(0),
         repeats: 0,
         budget: None,
         confidence: CONFIDENCE_DEFAULT,
@@ -188,6 +191,10 @@ fn read_profile(
         return None; // what is asked may name any factor
     }
     plan.ask(file?, &document, &left_out, &resolved, book);
+    if plan.hypotheses.is_empty() {
+        // Nothing is decided that could end it.
+        plan.blocks.most = plan.blocks.least;
+    }
     plan.check_size(&document.tree, book);
     document.files = files.known.into_inner();
     document.keep(&left_out);
@@ -409,38 +416,37 @@ impl Plan {
 
     fn check_size(&self, tree: &Table, book: &mut Notebook) {
         let combinations = self.combinations.len() as u64 + u64::from(self.aa.is_some());
-        let count = combinations * u64::from(self.blocks);
+        let blocks = self.blocks.to_run();
+        let count = combinations * u64::from(blocks);
         if count > TRIAL_COUNT_MAX {
             let place = tree
                 .get("design")
                 .and_then(|_| tree.table("design").iter().find(|entry| entry.key == "blocks"))
                 .or_else(|| tree.get("factor"));
             let span = place.map_or(0..0, |entry| entry.key_span.clone());
-            book.note(&span, format!("{combinations} trials in each of {} blocks are {count}, more than {TRIAL_COUNT_MAX}; take fewer blocks or levels", self.blocks));
+            book.note(&span, format!("{combinations} trials in each of {blocks} blocks are {count}, more than {TRIAL_COUNT_MAX}; take fewer blocks or levels"));
         }
     }
 
     fn warn_of_the_run(&mut self) {
-        // The smallest two-sided probability that a signed-rank test of n pairs can have is 2^(1-n).
-        let needed = (1.0 - (1.0 - self.confidence).log2()).ceil() as u32;
-        if !self.hypotheses.is_empty() && self.blocks < needed {
+        let most = self.blocks.to_run();
+        if !self.hypotheses.is_empty() && most < BLOCKS_MIN {
             self.warnings.push(format!(
-                "{} can support no hypothesis at {} %: {needed} at least are needed",
-                if self.blocks == 1 { "1 block".to_owned() } else { format!("{} blocks", self.blocks) },
-                (self.confidence * 1e4).round() / 1e2
+                "{} cannot decide a hypothesis: a verdict needs at least {BLOCKS_MIN}",
+                if most == 1 { "1 block".to_owned() } else { format!("{most} blocks") },
             ));
         }
         let Some(budget) = self.budget else { return };
-        let Estimate { known, requests } = self.estimate();
+        let blocks = self.blocks.extended_to.unwrap_or(self.blocks.least);
+        let Estimate { known, requests } = self.estimate_of(blocks);
         if known > budget {
-            let fitting = (f64::from(self.blocks) * budget.as_secs_f64() / known.as_secs_f64()).floor().max(1.0);
+            let fitting = (f64::from(blocks) * budget.as_secs_f64() / known.as_secs_f64()).floor().max(1.0);
             let about = if requests == 0 { "about" } else { "at least" };
             let of_blocks = if requests == 0 { "about" } else { "at most" };
             self.warnings.push(format!(
-                "the run takes {about} {} s and its budget is {} s: {of_blocks} {fitting} of {} blocks will fit",
+                "{blocks} blocks take {about} {} s and the budget is {} s: {of_blocks} {fitting} of them will fit",
                 known.as_secs(),
-                budget.as_secs(),
-                self.blocks
+                budget.as_secs()
             ));
         }
     }
@@ -469,5 +475,12 @@ impl Document {
 
     pub(super) fn frozen(&self) -> String {
         self.tree.to_toml()
+    }
+
+    /// The same with this line in its `[design]`.
+    pub(super) fn frozen_with_design(&self, line: &str) -> String {
+        let mut tree = self.tree.clone();
+        tree.lay_over(&Table::parse(&format!("[design]\n{line}\n"), &mut Notebook::new("")), &REPLACED_WHOLE);
+        tree.to_toml()
     }
 }

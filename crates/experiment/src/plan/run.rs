@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::blocks::Blocks;
 use super::checked::Plan;
 use super::repeats::{REPEATS_DEFAULT, REPEATS_MAX};
 use crate::expression::meant_or_known;
@@ -11,9 +12,6 @@ use crate::file::tree::{Entry, Table, Value};
 use crate::file::values::{At, Raw};
 use crate::file::{self, OrderText};
 
-/// The most blocks of a run.
-pub const BLOCK_COUNT_MAX: u64 = 10_000;
-const BLOCKS_DEFAULT: u64 = 6;
 pub(super) const SEED_DEFAULT: u64 = 1;
 pub(super) const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
 pub(super) const CONFIDENCE_DEFAULT: f64 = 0.95;
@@ -21,7 +19,7 @@ pub(super) const CONFIDENCE_DEFAULT: f64 = 0.95;
 /// What the design says of the whole run.
 pub(super) struct Run {
     pub seed: u64,
-    blocks: u64,
+    blocks: Blocks,
     repeats: u64,
     budget: Option<Duration>,
     confidence: f64,
@@ -47,15 +45,9 @@ impl Run {
         if book.count() > before {
             return None;
         }
-        let file: file::Design = reader::read_rest(&node_of(Table { entries }), book)?;
-        let blocks = file.blocks.as_ref().map_or(BLOCKS_DEFAULT, |blocks| blocks.value.0);
-        if let Some(at) = &file.blocks {
-            if blocks == 0 {
-                book.note(&at.span, "0 blocks are no run; 6 at least are needed for a verdict");
-            } else if blocks > BLOCK_COUNT_MAX {
-                book.note(&at.span, format!("{blocks} blocks are more than {BLOCK_COUNT_MAX}"));
-            }
-        }
+        let file: file::Design = reader::read_rest(&node_of(Table { entries: entries.clone() }), book)?;
+        let written = entries.iter().find(|entry| entry.key == "blocks");
+        let blocks = Blocks::read(written.map(|entry| &entry.node), book);
         let repeats = file.repeats.as_ref().map_or(REPEATS_DEFAULT, |repeats| repeats.value.0);
         if let Some(at) = file.repeats.as_ref().filter(|_| repeats > REPEATS_MAX) {
             let problem =
@@ -70,9 +62,12 @@ impl Run {
             book.note(&at.span, "nothing can be measured in 0 s; write for example \"30m\"");
         }
         let aa = same_twice(file.aa.as_ref(), combinations, book);
-        (book.count() == before).then_some(Self {
+        if book.count() > before {
+            return None;
+        }
+        Some(Self {
             seed: file.seed.map_or(SEED_DEFAULT, |seed| seed.0),
-            blocks,
+            blocks: blocks?,
             repeats,
             budget: file.budget.map(|budget| budget.value.0),
             confidence,
@@ -83,7 +78,7 @@ impl Run {
     }
 
     pub(super) fn into_plan(self, plan: &mut Plan) {
-        plan.blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        plan.blocks = self.blocks;
         plan.repeats = u32::try_from(self.repeats).unwrap_or(u32::MAX);
         plan.budget = self.budget;
         plan.confidence = self.confidence;

@@ -4,12 +4,14 @@
 
 mod comparing;
 mod golden;
+mod growing;
 mod made;
 mod modelling;
 mod odd;
 mod planned;
 mod repeating;
 mod searching;
+mod sequential;
 mod truth;
 mod verdicts;
 #[path = "../world/mod.rs"]

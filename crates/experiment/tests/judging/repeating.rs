@@ -81,7 +81,7 @@ fn what_is_different_is_found_though_trials_are_invalid() {
     for invalid in [Invalid::ByChance, Invalid::OfOne] {
         let [holes, again] =
             [0, REPEATS].map(|repeats| share(Noise::Normal, invalid, repeats, 1.05, is_called_different));
-        assert!(holes < 0.55 && again > 0.75, "{invalid:?}: {holes} with holes, {again} run again");
+        assert!(holes < 0.5 && again > holes + 0.3, "{invalid:?}: {holes} with holes, {again} run again");
     }
 }
 

@@ -50,9 +50,9 @@ fn of_experiments_that_compare_much_without_a_difference_at_most_one_in_twenty_f
 }
 
 #[test]
-fn five_percent_are_found_by_ten_blocks_of_trials_that_vary_by_three() {
+fn five_percent_are_found_by_twelve_blocks_of_trials_that_vary_by_three() {
     for (noise, needed) in [(Noise::Normal, 0.9), (Noise::Autocorrelated, 0.9), (Noise::Blocked, 0.9)] {
-        let experiment = two(10, noise, 0.03);
+        let experiment = two(12, noise, 0.03);
         let found =
             share(400, |seed| is_called_different(&judge(&experiment.question, &experiment.run(seed, times(1.05)))));
         assert!(found >= needed, "{noise:?}: {found}");
@@ -103,8 +103,7 @@ fn hypotheses_get_the_verdict_of_the_arithmetic() {
     assert!(right >= 40 * expectations.len() * 98 / 100, "{right}");
 }
 
-/// Eight claims at their very limit, judged together, by ranks (12 blocks) and by Student's test (6): the chance that
-/// any is called wrong is kept.
+/// Eight claims at their very limit, judged together: the chance that any is called wrong is kept.
 #[test]
 fn many_hypotheses_together_are_wrong_no_more_often_than_one() {
     let levels: Vec<String> = (0..9).map(|index| format!("v{index}")).collect();
@@ -133,9 +132,9 @@ fn alike_is_said_of_what_is_alike() {
     assert!(alike >= 0.95, "{alike}");
 }
 
-/// The blocks that an undecided comparison asks for are about those that tell.
+/// The blocks that an undecided comparison asks for usually decide it.
 #[test]
-fn the_blocks_that_are_asked_for_tell() {
+fn the_blocks_that_are_asked_for_decide() {
     let (few, mut asked, mut told) = (two(6, Noise::Normal, 0.03), 0, 0);
     for seed in 0..100 {
         let records = few.run(seed, times(1.03));

@@ -17,7 +17,7 @@ pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
     Some(html! {
         p {
             "The unit of evidence is the block: one trial of every combination, in random order. Each trial's percentiles come from all of its requests, and \
-            are then compared over the blocks: Hodges–Lehmann estimates with signed-rank intervals; p-values after Holm (hypotheses) or Benjamini and \
+            are then compared over the blocks: trimmed means of the logarithms with repeated confidence intervals (Student's t); p-values after Holm (hypotheses) or Benjamini and \
             Hochberg (comparisons). The warm-up is detected in each trial's time series and left out. An INVALID trial is repeated at \
             the end of its block; one without a steady state counts. Response time starts at the instant at which the request was due."
         }

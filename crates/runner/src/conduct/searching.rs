@@ -42,7 +42,7 @@ impl<'a> Searches<'a> {
             };
             // Each trial of a search is a block of its own: its subjects start anew, and nothing of the trial before is
             // left.
-            let block = self.plan.blocks + 1 + u32::try_from(self.records.len()).unwrap_or(u32::MAX);
+            let block = self.plan.blocks.to_run() + 1 + u32::try_from(self.records.len()).unwrap_or(u32::MAX);
             Some(NextTrial { trial: self.plan.search_trial(others, level, length, block), purpose })
         })
     }

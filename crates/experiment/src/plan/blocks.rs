@@ -1,0 +1,97 @@
+//! How many blocks a run has: a fixed number, or as many as it takes to decide every hypothesis.
+
+use breme_stats::{BLOCKS_MIN, EXTENSION_MAX};
+
+use crate::file::BlockRange;
+use crate::file::fault::Notebook;
+use crate::file::reader;
+use crate::file::tree::{Node, Value};
+use crate::file::values::Count;
+
+/// The most blocks of a run.
+pub const BLOCK_COUNT_MAX: u64 = 10_000;
+/// Where the experiment says nothing.
+const DEFAULT: Blocks = Blocks { least: 6, most: 24, extended_to: None };
+
+/// How many blocks a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// From here on the run ends as soon as every hypothesis has a verdict.
+    pub least: u32,
+    /// It ends here in any case.
+    pub most: u32,
+    /// The blocks of a run that was extended later.
+    pub extended_to: Option<u32>,
+}
+
+impl Blocks {
+    /// Exactly so many.
+    #[must_use]
+    pub const fn fixed(blocks: u32) -> Self {
+        Self { least: blocks, most: blocks, extended_to: None }
+    }
+
+    /// The most that are run.
+    #[must_use]
+    pub fn to_run(self) -> u32 {
+        self.extended_to.unwrap_or(self.most)
+    }
+
+    /// To how many blocks a run can be extended: for later looks no error is left.
+    #[must_use]
+    pub fn limit(self) -> u32 {
+        self.most.max(BLOCKS_MIN).saturating_mul(EXTENSION_MAX).min(BLOCK_COUNT_MAX as u32)
+    }
+
+    /// The same run, of which there are `begun` blocks, with so many in all.
+    ///
+    /// # Errors
+    /// No more than there are, or more than [`Blocks::limit`].
+    pub fn extended(self, blocks: u32, begun: u32) -> Result<Self, String> {
+        let limit = self.limit();
+        if blocks <= begun {
+            return Err(format!("--blocks is the new total, and the run has {begun} already"));
+        }
+        if blocks > limit {
+            return Err(format!(
+                "--blocks {blocks}: a run that was planned with at most {} can be extended to {limit}; start a new run",
+                self.most
+            ));
+        }
+        Ok(Self { extended_to: Some(blocks), ..self })
+    }
+
+    /// As it is written in an experiment.
+    pub(super) fn to_toml(self) -> String {
+        let extended = self.extended_to.map(|blocks| format!(", extended_to = {blocks}")).unwrap_or_default();
+        format!("blocks = {{ least = {}, most = {}{extended} }}", self.least, self.most)
+    }
+
+    /// `6`, or `{ least = 6, most = 24 }`.
+    pub(super) fn read(node: Option<&Node>, book: &mut Notebook) -> Option<Self> {
+        let Some(node) = node else { return Some(DEFAULT) };
+        let blocks = if matches!(node.value, Value::Table(_)) {
+            let range: BlockRange = reader::read(node, book)?;
+            let most = range.most.map_or(u64::from(DEFAULT.most), |count| count.0);
+            let least = range.least.map_or(u64::from(DEFAULT.least).min(most), |count| count.0);
+            (least, most, range.extended_to.map(|count| count.0))
+        } else {
+            let count: Count = reader::read(node, book)?;
+            (count.0, count.0, None)
+        };
+        let (least, most, extended_to) = blocks;
+        let all = most.max(extended_to.unwrap_or(0));
+        let problem = if least == 0 {
+            format!("0 blocks are no run; a verdict needs at least {BLOCKS_MIN}")
+        } else if least > most {
+            format!("`least` is {least} and `most` is {most}; `least` must not be larger")
+        } else if all > BLOCK_COUNT_MAX {
+            format!("{all} blocks are more than {BLOCK_COUNT_MAX}")
+        } else {
+            let extended_to = extended_to.map(|blocks| blocks as u32);
+            return Some(Self { least: least as u32, most: most as u32, extended_to });
+        };
+        book.note(&node.span, problem);
+        None
+    }
+}

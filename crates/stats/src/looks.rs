@@ -1,0 +1,231 @@
+//! Repeated looks at a run that grows: how small *p* must be after so many blocks.
+//!
+//! A run that is judged after every block and ends at the first clear answer has many chances to be wrong: at 5 % each,
+//! nineteen looks at pure noise find a difference in a fifth of all runs. A group-sequential test divides the error
+//! among the looks beforehand. Here the nominal level of a look is a common factor times a weight:
+//!
+//! | look | weight | why |
+//! |---|---|---|
+//! | `least` to `most` blocks | blocks ÷ `most` | strict while the scatter is badly known; most of the error is left for the full run |
+//! | before `least` | falls with the fourth power | a run that was cut short is judged only where the evidence is overwhelming |
+//! | after `most` | 0.3 × `most` ÷ blocks, up to [`EXTENSION_MAX`] times `most` | a finished run can be extended without a second budget of errors |
+//!
+//! The factor is chosen so that all looks together are wrong with the chance that was asked for. That chance comes from
+//! the recursive integration of Armitage, McPherson and Rowe over sums of normal values. With an unknown variance the
+//! same nominal levels are applied to Student's t (the significance-level approach). Successive t statistics of few
+//! blocks correlate a little less than normal ones; [`KEPT_BACK`] covers that. An interval whose nominal confidence is
+//! 1 − the level of its look is a *repeated confidence interval*: all intervals of a run hold the truth together with
+//! the confidence that was asked for, whatever made it stop.
+//!
+//! P. Armitage, C. K. McPherson, B. C. Rowe: *Repeated significance tests on accumulating data*, J. R. Statist. Soc. A
+//! 132 (1969) 235–244. K. K. G. Lan, D. L. DeMets: *Discrete sequential boundaries for clinical trials*, Biometrika 70
+//! (1983) 659–663. C. Jennison, B. W. Turnbull: *Interim analyses: the repeated confidence interval approach*, J. R.
+//! Statist. Soc. B 51 (1989) 305–361; *Group Sequential Methods with Applications to Clinical Trials* (2000), 4.4
+//! (unknown variance) and 9 (intervals).
+
+use std::collections::VecDeque;
+use std::f64::consts::TAU;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::normal;
+
+/// The fewest blocks that can be judged.
+pub const BLOCKS_MIN: u32 = 5;
+/// A run can be extended to so many times its planned blocks.
+pub const EXTENSION_MAX: u32 = 4;
+
+/// The share of the error that is not spent, because the recursion takes successive statistics for normal.
+const KEPT_BACK: f64 = 0.1;
+/// Beyond this many blocks looks are a sixteenth of the blocks apart: nearer ones see the same.
+const EACH_BLOCK_UP_TO: u32 = 24;
+/// Intervals of the integration; even, for Simpson's rule.
+const STEPS: usize = 48;
+/// Designs whose table is kept: a run is judged many times by one of them.
+const DESIGNS_KEPT: usize = 16;
+
+/// The looks of a design, with the chance that any of them falls below its nominal level.
+#[derive(Debug)]
+pub struct Looks {
+    least: u32,
+    most: u32,
+    /// Logarithms of the factor and of that chance, both rising.
+    chances: Vec<(f64, f64)>,
+}
+
+impl Looks {
+    /// Of a run that may end after any number of blocks from `least` to `most`.
+    #[must_use]
+    pub fn of(least: u32, most: u32) -> Arc<Self> {
+        static KNOWN: Mutex<VecDeque<Arc<Looks>>> = Mutex::new(VecDeque::new());
+        let most = most.max(BLOCKS_MIN);
+        let least = least.clamp(BLOCKS_MIN, most);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(looks) = known.iter().find(|looks| (looks.least, looks.most) == (least, most)) {
+            return Arc::clone(looks);
+        }
+        let looks = Arc::new(Self::new(least, most));
+        known.truncate(DESIGNS_KEPT - 1);
+        known.push_front(Arc::clone(&looks));
+        looks
+    }
+
+    fn new(least: u32, most: u32) -> Self {
+        let mut looks = Self { least, most, chances: Vec::new() };
+        let blocks = looks.places();
+        // Four a decade where levels usually are, one where p-values of clear differences are.
+        let coarse = (5..=14).rev().map(|decade| 10.0_f64.powi(-decade));
+        let fine = (0..=16).rev().map(|quarter| 10.0_f64.powf(-f64::from(quarter) / 4.0));
+        let level = |blocks, factor: f64| (blocks, factor * looks.weight(blocks));
+        let chance = |factor: f64| {
+            let levels: Vec<(u32, f64)> = blocks.iter().map(|&blocks| level(blocks, factor)).collect();
+            (factor.ln(), chance_of_any(&levels).min(1.0).ln())
+        };
+        looks.chances = coarse.chain(fine).map(chance).collect();
+        looks
+    }
+
+    /// The two-sided nominal level at a number of blocks, if all looks together may be wrong with the chance `outside`.
+    #[must_use]
+    pub fn level(&self, blocks: u32, outside: f64) -> f64 {
+        let wanted = (outside * self.spent()).ln();
+        let factor = interpolated(self.chances.iter().map(|&(factor, chance)| (chance, factor)), wanted).exp();
+        (factor * self.weight(blocks)).min(outside)
+    }
+
+    /// A two-sided p-value at a number of blocks, corrected for all looks: the chance that any look shows something as
+    /// unlikely, by its own measure. It is at most `outside` exactly if the p-value is at most the [`Looks::level`].
+    #[must_use]
+    pub fn corrected(&self, p: f64, blocks: u32) -> f64 {
+        let weight = self.weight(blocks);
+        if p <= 0.0 {
+            return 0.0;
+        }
+        let chance = interpolated(self.chances.iter().copied(), (p / weight).min(1.0).ln()).exp();
+        (chance / self.spent()).max(p).min(1.0)
+    }
+
+    /// The share of the error that is spent. One planned look is Student's test, exact without any margin.
+    fn spent(&self) -> f64 {
+        if self.least < self.most { 1.0 - KEPT_BACK } else { 1.0 }
+    }
+
+    fn weight(&self, blocks: u32) -> f64 {
+        let [blocks, least, most] = [blocks.max(1), self.least, self.most].map(f64::from);
+        if blocks < least {
+            (blocks / least).powi(4) * least / most / 2.0
+        } else if blocks <= most {
+            blocks / most
+        } else {
+            0.3 * most / blocks
+        }
+    }
+
+    /// The numbers of blocks at which the integration looks.
+    fn places(&self) -> Vec<u32> {
+        let next = |&blocks: &u32| Some(blocks + if blocks < EACH_BLOCK_UP_TO { 1 } else { blocks / 16 });
+        let end = self.most.saturating_mul(EXTENSION_MAX);
+        let mut places: Vec<u32> = std::iter::successors(Some(BLOCKS_MIN), next).take_while(|&b| b <= end).collect();
+        places.extend([self.least, self.most]);
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+}
+
+/// The chance that any look at pure noise is below its nominal level. Each look is its number of blocks and that level.
+fn chance_of_any(looks: &[(u32, f64)]) -> f64 {
+    let mut chance = 0.0;
+    // The sum of all values so far where no look was below its level: places and weighted densities.
+    let mut sums = vec![(0.0, 1.0)];
+    let mut before = 0;
+    for &(now, level) in looks {
+        let deviations = normal::exceeded_with((level / 2.0).min(0.499));
+        let (bound, spread) = (deviations * f64::from(now).sqrt(), f64::from(now - before).sqrt());
+        let beyond = |sum: f64| normal::above((bound - sum) / spread) + normal::above((bound + sum) / spread);
+        chance += sums.iter().map(|&(sum, density)| density * beyond(sum)).sum::<f64>();
+        sums = next_sums(&sums, bound, spread);
+        before = now;
+    }
+    chance
+}
+
+/// The density of the next sum within ±`bound`, by Simpson's rule.
+fn next_sums(sums: &[(f64, f64)], bound: f64, spread: f64) -> Vec<(f64, f64)> {
+    let step = 2.0 * bound / STEPS as f64;
+    let scale = step / 3.0 / (spread * TAU.sqrt());
+    let at = |index: usize| {
+        let place = step * index as f64 - bound;
+        let weight = if index == 0 || index == STEPS { 1.0 } else { [2.0, 4.0][index % 2] };
+        let near = |&(sum, density): &(f64, f64)| density * (-0.5 * ((place - sum) / spread).powi(2)).exp();
+        (place, weight * scale * sums.iter().map(near).sum::<f64>())
+    };
+    (0..=STEPS).map(at).collect()
+}
+
+/// On straight lines between rising points; beyond the first one with slope 1, since rare events add up.
+fn interpolated(points: impl Iterator<Item = (f64, f64)>, x: f64) -> f64 {
+    let mut before: Option<(f64, f64)> = None;
+    for (to_x, to_y) in points {
+        if x <= to_x {
+            return match before {
+                None => to_y + (x - to_x),
+                Some((from_x, from_y)) if to_x > from_x => from_y + (to_y - from_y) * (x - from_x) / (to_x - from_x),
+                Some(_) => to_y,
+            };
+        }
+        before = Some((to_x, to_y));
+    }
+    before.map_or(0.0, |(_, y)| y)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pocock's constant boundaries for 2, 5 and 10 equally spaced looks (Jennison and Turnbull 2000, table 2.1), and
+    /// those of O'Brien and Fleming for 4 (table 2.3: 2.024 at the last).
+    #[test]
+    fn the_integration_agrees_with_published_boundaries() {
+        let level = |deviations: f64| 2.0 * normal::above(deviations);
+        for (count, deviations) in [(2_u32, 2.178), (5, 2.413), (10, 2.555)] {
+            let looks: Vec<(u32, f64)> = (1..=count).map(|now| (now, level(deviations))).collect();
+            assert!((chance_of_any(&looks) - 0.05).abs() < 2e-4, "{count}: {}", chance_of_any(&looks));
+        }
+        let strict: Vec<(u32, f64)> = (1..=4).map(|now| (now, level(2.024 * (4.0 / f64::from(now)).sqrt()))).collect();
+        assert!((chance_of_any(&strict) - 0.05).abs() < 2e-4, "{}", chance_of_any(&strict));
+    }
+
+    #[test]
+    fn all_looks_together_are_wrong_as_seldom_as_asked() {
+        for (least, most) in [(6, 24), (6, 6), (12, 12), (5, 200), (1, 1), (10, 10_000)] {
+            let looks = Looks::new(least, most);
+            for outside in [0.05, 0.01, 0.05 / 30.0] {
+                let levels: Vec<(u32, f64)> =
+                    looks.places().into_iter().map(|blocks| (blocks, looks.level(blocks, outside))).collect();
+                let share = chance_of_any(&levels) / outside / looks.spent();
+                assert!((0.98..1.02).contains(&share), "{least} to {most} at {outside}: {share}");
+            }
+        }
+    }
+
+    #[test]
+    fn levels_are_those_that_are_documented() {
+        let looks = Looks::of(6, 24);
+        let levels = [5, 6, 12, 24, 48].map(|blocks| (looks.level(blocks, 0.05) * 1e4).round());
+        assert_eq!(levels, [9.0, 36.0, 71.0, 143.0, 21.0]);
+    }
+
+    #[test]
+    fn corrected_chances_and_levels_agree() {
+        let looks = Looks::of(6, 24);
+        for blocks in [5, 6, 11, 24, 30, 96] {
+            for outside in [0.2, 0.05, 0.001, 1e-9] {
+                let level = looks.level(blocks, outside);
+                let back = looks.corrected(level, blocks);
+                assert!((back / outside - 1.0).abs() < 1e-6, "{blocks}, {outside}: {back}");
+                assert!(level < outside && looks.corrected(level * 0.99, blocks) < back);
+            }
+        }
+        assert_eq!((looks.corrected(0.0, 6), looks.corrected(1.0, 6)), (0.0, 1.0));
+    }
+}
