@@ -3,7 +3,7 @@
 //! `cargo xtask bench` asks each about ours and the rivals with a goal; `cargo xtask peers` about all, and about ours
 //! twice.
 
-use crate::generators::{Generator, Load};
+use crate::generators::{Generator, Load, Pattern};
 use crate::servers::{Kind, OBJECT_BYTES, Store, Subject};
 
 /// What a question compares.
@@ -97,6 +97,10 @@ const MANY_CONNECTIONS: usize = 10_000;
 const THIRTEEN: Target = Target { path: "/bytes/13", bytes: 13 };
 const ONE_KB: Target = Target { path: "/1k.html", bytes: 1_000 };
 const TEN_KB: Target = Target { path: "/10k.html", bytes: 10_000 };
+/// The fixed answer, under many URLs.
+const THIRTEEN_OF_MANY: Pattern = Pattern { front: "/bytes/13?item=", end: "" };
+/// Files of 1 kB.
+const ONE_KB_OF_MANY: Pattern = Pattern { front: "/many/", end: ".html" };
 const OBJECT: Target = Target { path: "/objects/", bytes: OBJECT_BYTES };
 
 /// More than any question fills.
@@ -110,14 +114,38 @@ struct Target {
     bytes: usize,
 }
 
+/// What the questions whose requests are equal say of that.
+macro_rules! equal_requests {
+    ($setting:literal) => {
+        concat!(
+            $setting,
+            " All requests are equal byte for byte, and breme has a shortcut for a head that it has just seen; the same question with varied \
+             requests is what real traffic should be held against."
+        )
+    };
+}
+
+/// What the others say.
+macro_rules! varied_requests {
+    ($setting:literal) => {
+        concat!(
+            $setting,
+            " Varied requests: eight browsers' fields, a cookie of its own in each of 65,536 heads, 10,000 URLs, so that no shortcut for \
+             repeated heads applies."
+        )
+    };
+}
+
 /// Every question.
 pub(crate) fn all() -> Vec<Question> {
     let mut all = of_the_generator();
     all.extend(of_the_server());
+    all.extend(of_the_server_varied());
     all.extend(of_tls());
     all.extend(of_memory());
     all.extend(of_the_proxy());
     all.extend(of_the_cache());
+    all.extend(of_proxies_varied());
     all
 }
 
@@ -154,7 +182,8 @@ fn of_the_generator() -> Vec<Question> {
         keep_alive(
             "load",
             "Generators on nginx: keep-alive GET of 13 bytes",
-            "All on nginx `return 200`, 100 connections.",
+            "All on nginx `return 200`, 100 connections. `breme load` has a shortcut for a response head that it has just seen; nginx's \
+             changes once a second, with its date.",
             Kind::Nginx,
             Some(0.75),
         ),
@@ -221,20 +250,110 @@ fn of_the_server() -> Vec<Question> {
         question(
             "site-13",
             "Servers: a fixed answer of 13 bytes",
-            "wrk, 100 connections, keep-alive. lighttpd and Apache have no fixed answer without a module; they serve a file of 13 bytes.",
+            equal_requests!(
+                "wrk, 100 connections, keep-alive. lighttpd and Apache have no fixed answer without a module; they serve a file of 13 bytes."
+            ),
             THIRTEEN,
             wrk,
             0.85,
         ),
-        question("site-1k", "Servers: a file of 1 kB", "wrk, 100 connections, keep-alive.", ONE_KB, wrk, 0.55),
-        question("site-10k", "Servers: a file of 10 kB", "wrk, 100 connections, keep-alive.", TEN_KB, wrk, 0.7),
+        question(
+            "site-1k",
+            "Servers: a file of 1 kB",
+            equal_requests!("wrk, 100 connections, keep-alive."),
+            ONE_KB,
+            wrk,
+            0.55,
+        ),
+        question(
+            "site-10k",
+            "Servers: a file of 10 kB",
+            equal_requests!("wrk, 100 connections, keep-alive."),
+            TEN_KB,
+            wrk,
+            0.7,
+        ),
         question(
             "site-pipelined",
             "Servers: 16 requests outstanding",
-            "h2load, 100 connections with 16 requests for the 13 bytes outstanding on each.",
+            equal_requests!("h2load, 100 connections with 16 requests for the 13 bytes outstanding on each."),
             THIRTEEN,
             pipelined,
             0.1,
+        ),
+    ]
+}
+
+fn varied(pattern: Pattern) -> Load {
+    Load { varied: Some(pattern), ..load(Generator::Wrk) }
+}
+
+fn of_the_server_varied() -> Vec<Question> {
+    let question = |name, title, setting, nginx, target, pattern, goal| Question {
+        name,
+        title,
+        setting,
+        measure: Measure::ServerCpu,
+        unit: "request",
+        ours: arm("`breme site`", Kind::BremeSite, target, varied(pattern)),
+        rivals: vec![rival(arm(nginx, Kind::Nginx, target, varied(pattern)), goal)],
+        is_contest: true,
+    };
+    vec![
+        question(
+            "site-13-varied",
+            "Servers: a fixed answer of 13 bytes, varied requests",
+            varied_requests!("wrk with a script, 100 connections, keep-alive."),
+            "nginx, `return 200`",
+            THIRTEEN,
+            THIRTEEN_OF_MANY,
+            Some(0.85),
+        ),
+        question(
+            "site-1k-varied",
+            "Servers: 10,000 files of 1 kB, varied requests",
+            varied_requests!("wrk with a script, 100 connections, keep-alive; nginx keeps all files open."),
+            "nginx",
+            ONE_KB,
+            ONE_KB_OF_MANY,
+            None,
+        ),
+    ]
+}
+
+fn of_proxies_varied() -> Vec<Question> {
+    let ask = |label, kind| arm(label, kind, THIRTEEN, varied(THIRTEEN_OF_MANY));
+    let question = |name, title, setting, store, nginx, other: (&'static str, Kind), goal| Question {
+        name,
+        title,
+        setting,
+        measure: Measure::ServerCpu,
+        unit: "request",
+        ours: ask("`breme proxy`", Kind::BremeProxy(store)),
+        rivals: vec![rival(ask(nginx, Kind::NginxProxy(store)), Some(goal)), rival(ask(other.0, other.1), None)],
+        is_contest: true,
+    };
+    vec![
+        question(
+            "proxy-13-varied",
+            "Proxies: relaying 13 bytes, varied requests",
+            varied_requests!("As `proxy-13`, but wrk has a script."),
+            Store::Nothing,
+            "nginx",
+            ("HAProxy", Kind::Haproxy),
+            0.75,
+        ),
+        question(
+            "cache-13-varied",
+            "Caches: a hit of 13 bytes, varied requests",
+            varied_requests!(
+                "As `cache-13`, but wrk has a script, and all 10,000 URLs were asked for once. nginx keeps all their files open, Varnish is \
+                 told to ignore cookies."
+            ),
+            ROOMY,
+            "nginx, proxy_cache",
+            ("Varnish", Kind::Varnish(ROOMY)),
+            0.45,
         ),
     ]
 }
@@ -339,8 +458,10 @@ fn of_the_proxy() -> Vec<Question> {
     let relay = |name, title, target, haproxy| Question {
         name,
         title,
-        setting: "wrk, 100 connections, keep-alive. Behind each proxy stands `breme site` on the generator's processor, the cheapest server that is here, so \
-                  that the proxy is the limit as far as possible; connections to it stay.",
+        setting: equal_requests!(
+            "wrk, 100 connections, keep-alive. Behind each proxy is `breme site` on the generator's processor, the cheapest server here, so \
+             that the proxy is the limit as far as possible; connections to it are kept."
+        ),
         measure: Measure::ServerCpu,
         unit: "request",
         ours: arm("`breme proxy`", Kind::BremeProxy(Store::Nothing), target, load(Generator::Wrk)),
@@ -378,8 +499,10 @@ fn of_the_cache() -> Vec<Question> {
     let hit = |name, title, target, nginx, varnish| Question {
         name,
         title,
-        setting: "wrk, 100 connections, keep-alive. The origin is ended before the load begins, so that every answer is one that was kept. nginx keeps \
-                  them in files, in the kernel's memory; the others in their own.",
+        setting: equal_requests!(
+            "wrk, 100 connections, keep-alive. The origin is ended before the load begins, so that every response comes from the cache. nginx \
+             keeps them in files, in the kernel's memory; the others in their own."
+        ),
         measure: Measure::ServerCpu,
         unit: "request",
         ours: arm("`breme proxy`", Kind::BremeProxy(ROOMY), target, load(Generator::Wrk)),
@@ -425,7 +548,7 @@ fn target_is_fixed(target: Target) -> bool {
 }
 
 fn load(generator: Generator) -> Load {
-    Load { generator, connections: CONNECTIONS, pipeline: 1, keep_alive: true, half_of_capacity: false }
+    Load { generator, connections: CONNECTIONS, pipeline: 1, keep_alive: true, half_of_capacity: false, varied: None }
 }
 
 fn arm(label: &'static str, kind: Kind, target: Target, load: Load) -> Arm {

@@ -34,6 +34,9 @@ pub(crate) fn run(arm: &Arm, measure: Measure, workbench: &Workbench, pace: Pace
 fn cpu_time(arm: &Arm, measure: Measure, workbench: &Workbench, pace: Pace) -> Result<Sample, String> {
     let mut server = Server::start(workbench, arm.subject, arm.load.connections)?;
     generators::warm_up(workbench, &server, arm.path, WARM_UP_CONNECTIONS)?;
+    if let Some(pattern) = arm.load.varied {
+        generators::warm_up_varied(workbench, &server, pattern, WARM_UP_CONNECTIONS, arm.bytes)?;
+    }
     if arm.subject.kind.keeps_answers() {
         server.end_origin();
     }

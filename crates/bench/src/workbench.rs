@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::generators::VARIED_URLS;
 use crate::processes::Processes;
 
 /// See the module.
@@ -62,6 +63,11 @@ impl Workbench {
     /// The folder with the files that every server serves.
     pub(crate) fn pages(&self) -> PathBuf {
         self.folder.path().join("pages")
+    }
+
+    /// The script with which wrk sends varied requests.
+    pub(crate) fn varied_script(&self) -> PathBuf {
+        self.folder.path().join(VARIED_SCRIPT)
     }
 
     /// A new folder for one server, which ends with the server.
@@ -178,14 +184,21 @@ fn default_of<'a>(help: &'a str, flag: &str) -> Option<&'a str> {
     Some(of_flag.split_once("[default: ")?.1.split_once(']')?.0)
 }
 
-/// Files of the sizes that are asked for. nginx and `breme site` answer /bytes/13 without a file.
+const VARIED_SCRIPT: &str = "varied.lua";
+
+/// Files of the sizes that are asked for, and the script. nginx and `breme site` answer /bytes/13 without a file.
 fn write_pages(folder: &Path) -> std::io::Result<()> {
     fs::set_permissions(folder, for_all())?;
     let pages = folder.join("pages");
     fs::create_dir_all(pages.join("bytes"))?;
     fs::write(pages.join("bytes/13"), "a".repeat(13))?;
     fs::write(pages.join("1k.html"), "a".repeat(1_000))?;
-    fs::write(pages.join("10k.html"), "a".repeat(10_000))
+    fs::write(pages.join("10k.html"), "a".repeat(10_000))?;
+    fs::create_dir(pages.join("many"))?;
+    for number in 1..=VARIED_URLS {
+        fs::write(pages.join(format!("many/{number}.html")), "a".repeat(1_000))?;
+    }
+    fs::write(folder.join(VARIED_SCRIPT), include_str!("generators/varied.lua"))
 }
 
 fn for_all() -> fs::Permissions {

@@ -30,7 +30,22 @@ pub(crate) struct Load {
     pub(crate) keep_alive: bool,
     /// An open loop at half of what the closed loop reached, instead of a closed loop.
     pub(crate) half_of_capacity: bool,
+    /// The requests differ as those of browsers do (`varied.lua`), and ask for [`VARIED_URLS`] URLs; else all have the
+    /// same bytes.
+    pub(crate) varied: Option<Pattern>,
 }
+
+/// How the URLs of varied requests are made from their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// What precedes the number, from the path's slash on.
+    pub(crate) front: &'static str,
+    /// What follows it.
+    pub(crate) end: &'static str,
+}
+
+/// URLs that varied requests ask for: more than any server keeps for requests that are repeated byte for byte.
+pub(crate) const VARIED_URLS: u64 = 10_000;
 
 /// What a load showed.
 pub(crate) struct Loaded {
@@ -130,6 +145,9 @@ impl Load {
             Generator::Wrk => {
                 command.args(["-t1", "-c", &connections, "-d", &duration]);
                 command.args((!self.keep_alive).then_some("-HConnection: close"));
+                if self.varied.is_some() {
+                    command.arg("-s").arg(workbench.varied_script());
+                }
             }
             Generator::H2load => {
                 command.args(["--h1", "-t1", "-c", &connections, "-D", &duration, "-m", &pipeline]);
@@ -143,7 +161,16 @@ impl Load {
             }
         }
         command.arg(url);
+        if let Some(pattern) = self.varied {
+            command.args(["--", &pattern.with("%d"), &VARIED_URLS.to_string()]);
+        }
         Ok(command)
+    }
+}
+
+impl Pattern {
+    fn with(self, number: &str) -> String {
+        format!("{}{number}{}", self.front, self.end)
     }
 }
 
@@ -157,6 +184,17 @@ pub(crate) fn warm_up(workbench: &Workbench, server: &Server, path: &str, connec
     let reading = readings::of_h2load(&finished.output);
     let reading = reading.ok_or_else(|| format!("h2load on {url} printed:\n{}{}", finished.output, finished.errors))?;
     reading.faults("h2load").map_or(Ok(()), Err)
+}
+
+/// Asks once for each URL of varied requests.
+pub(crate) fn warm_up_varied(
+    workbench: &Workbench,
+    server: &Server,
+    pattern: Pattern,
+    connections: usize,
+    bytes: usize,
+) -> Result<(), String> {
+    ask(workbench, &server.url(&pattern.with("{seq}")), connections, VARIED_URLS, 0, bytes)
 }
 
 /// Asks so many times and checks every answer's length; `url` may hold placeholders. It counts nothing but errors.

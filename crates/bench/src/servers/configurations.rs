@@ -11,6 +11,8 @@ use super::place::{CONNECTIONS_SPARE, DESCRIPTORS_PER_CONNECTION, Place};
 use super::proxies;
 use crate::workbench::{Certificate, find_program};
 
+/// Files that nginx keeps open: all that varied requests ask for.
+const OPEN_FILES: usize = 12_000;
 /// Threads of Apache's only process; each handles one request at a time.
 const APACHE_THREADS: usize = 128;
 
@@ -55,7 +57,7 @@ fn nginx(place: &Place<'_>, http: &str) -> String {
          http {{\n\
          access_log off; sendfile on; tcp_nopush on; tcp_nodelay on;\n\
          keepalive_requests 1000000000; keepalive_timeout 75s;\n\
-         open_file_cache max=1000; open_file_cache_valid 60s; types {{ text/html html; }}\n\
+         open_file_cache max={OPEN_FILES}; open_file_cache_valid 60s; types {{ text/html html; }}\n\
          client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;\n\
          uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;\n\
          {http}\
@@ -151,5 +153,5 @@ fn apache(place: &Place<'_>) -> String {
 
 /// Open files that a peer may need: a connection each, and files.
 fn descriptors(connections: usize) -> usize {
-    connections + 1_000
+    connections + OPEN_FILES + 1_000
 }
