@@ -31,6 +31,14 @@ impl Scheme {
         }
     }
 
+    /// As a URL begins.
+    const fn as_front(self) -> &'static [u8] {
+        match self {
+            Self::Http => b"http://",
+            Self::Https => b"https://",
+        }
+    }
+
     const fn default_port(self) -> &'static str {
         match self {
             Self::Http => "80",
@@ -47,20 +55,10 @@ pub(crate) struct Key {
 }
 
 impl Key {
+    #[inline]
     pub(crate) fn new(scheme: Scheme, authority: &str, path: &str, query: Option<&str>) -> Self {
-        let mut key = Self::origin(scheme, authority);
-        key.bytes.extend(path.as_bytes());
-        if let Some(query) = query {
-            key.bytes.push(b'?');
-            key.bytes.extend(query.as_bytes());
-        }
-        key
-    }
-
-    fn origin(scheme: Scheme, authority: &str) -> Self {
         let mut bytes = InlineBytes::new();
-        bytes.extend(scheme.as_str().as_bytes());
-        bytes.extend(b"://");
+        bytes.extend(scheme.as_front());
         let (host, port) = parts(scheme, authority);
         bytes.extend_lowercase(host.as_bytes());
         if let Some(port) = port {
@@ -68,6 +66,11 @@ impl Key {
             bytes.extend(port.as_bytes());
         }
         let origin_bytes = bytes.as_slice().len();
+        bytes.extend(path.as_bytes());
+        if let Some(query) = query {
+            bytes.push(b'?');
+            bytes.extend(query.as_bytes());
+        }
         Self { bytes, origin_bytes }
     }
 
@@ -162,10 +165,9 @@ fn without_dots(target: &str) -> String {
 
 /// Host and port that mean something: no default port, no dot at the end of the name.
 fn parts(scheme: Scheme, authority: &str) -> (&str, Option<&str>) {
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
-        _ => (authority, ""),
-    };
+    let digit_count = authority.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (front, port) = authority.split_at(authority.len() - digit_count);
+    let (host, port) = front.strip_suffix(':').map_or((authority, ""), |host| (host, port));
     let host = host.strip_suffix('.').unwrap_or(host);
     let digits = port.trim_start_matches('0');
     let is_default = port.is_empty() || digits == scheme.default_port();

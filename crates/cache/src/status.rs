@@ -1,6 +1,6 @@
 //! Cache-Status: what the cache did with a request, in words that every cache shares (RFC 9211).
 
-use std::io::Write as _;
+use breme_http1::push_decimal;
 
 /// What the cache did with a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,26 +90,23 @@ impl CacheStatus {
                 out.extend_from_slice(why.token().as_bytes());
             }
         }
-        // Writing to memory does not fail.
-        let _ = self.write_parameters(out);
-    }
-
-    fn write_parameters(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
         if let Some(status) = self.forwarded_status {
-            write!(out, "; fwd-status={status}")?;
+            out.extend_from_slice(b"; fwd-status=");
+            push_decimal(out, u64::from(status));
         }
-        if let Some(ttl) = self.ttl_s {
-            write!(out, "; ttl={ttl}")?;
+        if let Some(ttl_s) = self.ttl_s {
+            out.extend_from_slice(if ttl_s < 0 { b"; ttl=-" } else { b"; ttl=" });
+            push_decimal(out, ttl_s.unsigned_abs());
         }
         if self.stored {
-            write!(out, "; stored")?;
+            out.extend_from_slice(b"; stored");
         }
         if self.collapsed {
-            write!(out, "; collapsed")?;
+            out.extend_from_slice(b"; collapsed");
         }
-        match self.detail {
-            Some(detail) => write!(out, "; detail={detail}"),
-            None => Ok(()),
+        if let Some(detail) = self.detail {
+            out.extend_from_slice(b"; detail=");
+            out.extend_from_slice(detail.as_bytes());
         }
     }
 }

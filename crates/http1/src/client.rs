@@ -300,11 +300,11 @@ impl ClientConnection {
             101 if self.outstanding.next_is_upgrade() => {
                 self.outstanding.pop();
                 self.receiving = Receiving::Over;
-                Ok(ClientProgress::Switched { fields: Fields { headers }, taken })
+                Ok(ClientProgress::Switched { fields: Fields::new(headers), taken })
             }
             // Nothing was asked to be upgraded.
             101 => Err(ClientError::Unexpected),
-            100..200 => self.pass_interim(line.status, Fields { headers }, taken),
+            100..200 => self.pass_interim(line.status, Fields::new(headers), taken),
             _ => self.begin_response(&line, headers).map(|head| ClientProgress::Head { head, taken }),
         }
     }
@@ -362,7 +362,7 @@ impl ClientConnection {
         self.interim_count = 0;
         self.receiving = Receiving::Content;
         self.content = ContentDecoder::new(framing);
-        Ok(ResponseHead { status, version, fields: Fields { headers }, framing, keep_alive: self.keep_alive })
+        Ok(ResponseHead { status, version, fields: Fields::new(headers), framing, keep_alive: self.keep_alive })
     }
 
     fn receive_content<'a, 'f>(

@@ -14,6 +14,12 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use memchr::memmem::Finder;
 
+/// After so many look-ups it is judged whether the table is worth its cost …
+const JUDGED_AFTER: u32 = 512;
+/// … which it is from one hit in so many look-ups on: a look-up in vain costs about an eighth of what a hit saves.
+const LOOKUPS_PER_HIT_MAX: u32 = 8;
+/// So many requests are not looked up if it is not.
+const PAUSE: u32 = 15 * JUDGED_AFTER;
 /// A longer head does not become familiar.
 const HEAD_BYTES_MAX: usize = 1024;
 /// What a familiar request costs besides its bytes.
@@ -33,6 +39,17 @@ pub struct FamiliarRequests<K, const SLOTS: usize> {
     bytes_max: usize,
     /// The next one to go when there are too many bytes.
     hand: usize,
+    benefit: Benefit,
+}
+
+/// Whether look-ups find enough to be worth their cost. Where heads differ they are left out but for samples, which
+/// notice when heads begin to repeat.
+#[derive(Debug, Default)]
+struct Benefit {
+    lookups: u32,
+    hits: u32,
+    /// Requests that are still not to be looked up.
+    pause: u32,
 }
 
 /// A request that came before.
@@ -63,6 +80,7 @@ impl<K, const SLOTS: usize> FamiliarRequests<K, SLOTS> {
             bytes: 0,
             bytes_max,
             hand: 0,
+            benefit: Benefit::default(),
         }
     }
 
@@ -70,9 +88,14 @@ impl<K, const SLOTS: usize> FamiliarRequests<K, SLOTS> {
     #[inline]
     pub fn find(&mut self, input: &[u8], is_meant: impl Fn(&K) -> bool) -> Option<(usize, &mut FamiliarRequest<K>)> {
         let is_last = self.slots.get(self.last)?.begins(input, &is_meant);
+        if !is_last && !self.benefit.may_look() {
+            return None;
+        }
         let place = if is_last { self.last } else { self.place_of(self.head_of(input)?) };
         let slot = self.slots.get_mut(place)?;
-        if !is_last && !slot.begins(input, &is_meant) {
+        let is_found = is_last || slot.begins(input, &is_meant);
+        self.benefit.count(is_found);
+        if !is_found {
             return None;
         }
         self.last = place;
@@ -90,7 +113,7 @@ impl<K, const SLOTS: usize> FamiliarRequests<K, SLOTS> {
     pub fn is_wanted(&mut self, head: &[u8], stays: impl Fn(&K) -> bool) -> bool {
         // An empty line before a request is counted by the connection, and is no part of the head.
         let is_head_alone = head.first().is_some_and(u8::is_ascii_graphic);
-        if head.len() > HEAD_BYTES_MAX || !is_head_alone || self.bytes_max == 0 {
+        if self.benefit.pause > 0 || head.len() > HEAD_BYTES_MAX || !is_head_alone || self.bytes_max == 0 {
             return false;
         }
         if self.slots.is_empty() {
@@ -152,6 +175,26 @@ impl<K, const SLOTS: usize> FamiliarRequests<K, SLOTS> {
 
     fn place_of(&self, head: &[u8]) -> usize {
         self.hasher.hash_one(head) as usize % SLOTS
+    }
+}
+
+impl Benefit {
+    /// Whether the next request is to be looked up.
+    #[inline]
+    fn may_look(&mut self) -> bool {
+        let may_look = self.pause == 0;
+        self.pause = self.pause.saturating_sub(1);
+        may_look
+    }
+
+    #[inline]
+    fn count(&mut self, is_found: bool) {
+        self.lookups += 1;
+        self.hits += u32::from(is_found);
+        if self.lookups >= JUDGED_AFTER {
+            let is_worth_it = self.hits >= JUDGED_AFTER / LOOKUPS_PER_HIT_MAX;
+            *self = Self { pause: if is_worth_it { 0 } else { PAUSE }, ..Self::default() };
+        }
     }
 }
 
@@ -219,6 +262,33 @@ mod tests {
         assert!(table.find(&one, |&number| number != 7).is_none());
         assert!(!table.is_wanted(&one, |&number| number == 7));
         assert!(table.is_wanted(&one, |&number| number != 7));
+    }
+
+    /// Reads so many requests, the number of each told by `number`, and counts those that were found.
+    fn read(table: &mut FamiliarRequests<u32, SLOTS>, count: u32, mut number: impl FnMut(u32) -> u32) -> (u32, u32) {
+        let (mut found, mut learnt) = (0, 0);
+        for index in 0..count {
+            let head = head(&number(index).to_string());
+            let is_found = known(table, &head).is_some();
+            found += u32::from(is_found);
+            if !is_found && table.is_wanted(&head, |_| false) {
+                table.learn(&head, index, 0);
+                learnt += 1;
+            }
+        }
+        (found, learnt)
+    }
+
+    #[test]
+    fn heads_that_differ_are_only_sampled_and_those_that_repeat_are_noticed() {
+        let mut table = FamiliarRequests::<u32, SLOTS>::new(1, 100_000);
+        let judged = JUDGED_AFTER + 2;
+        assert_eq!(read(&mut table, judged, |index| index), (0, 0));
+        assert_eq!(table.benefit.pause + 1, PAUSE, "all differed");
+        // One head that repeats: in the pause it is not learnt, after it it is found.
+        assert_eq!(read(&mut table, PAUSE - 1, |_| 7), (0, 0));
+        assert_eq!(read(&mut table, 10, |_| 7), (9, 1));
+        assert_eq!(table.benefit.pause, 0);
     }
 
     #[test]

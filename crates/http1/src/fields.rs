@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::syntax::{is_blank, is_token, members, value_run};
+use crate::syntax::{is_blank, is_token, is_value, members};
 
 /// One field line as received.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +39,50 @@ impl Default for FieldStorage<'_> {
 /// A received field section.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a, 'f> {
-    pub(crate) headers: &'f [httparse::Header<'a>],
+    headers: &'f [httparse::Header<'a>],
+    names: NameSet,
+}
+
+/// A Bloom filter of names, so that most questions for a field that is not there cost a few instructions and not a look
+/// at each field.
+#[derive(Clone, Copy, Debug, Default)]
+struct NameSet(u64);
+
+impl NameSet {
+    #[inline]
+    fn add(&mut self, name: &str) {
+        self.0 |= Self::bit(name);
+    }
+
+    /// False: none of them has this name, whatever its case.
+    #[inline]
+    const fn may_contain(self, name: &str) -> bool {
+        self.0 & Self::bit(name) != 0
+    }
+
+    /// Length and first letter tell most names apart.
+    #[inline]
+    const fn bit(name: &str) -> u64 {
+        const CASE: u8 = 0x20;
+        let first = if name.is_empty() { 0 } else { name.as_bytes()[0] | CASE };
+        1 << ((name.len() as u64 * 11 + first as u64) % u64::BITS as u64)
+    }
 }
 
 impl<'a, 'f> Fields<'a, 'f> {
+    pub(crate) fn new(headers: &'f [httparse::Header<'a>]) -> Self {
+        let mut names = NameSet::default();
+        headers.iter().for_each(|header| names.add(header.name));
+        Self { headers, names }
+    }
+
+    /// The field lines of this name, whatever its case.
+    #[inline]
+    fn named<'n>(self, name: &'n str) -> impl Iterator<Item = &'f httparse::Header<'a>> + use<'a, 'f, 'n> {
+        let headers = if self.names.may_contain(name) { self.headers } else { &[] };
+        headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name))
+    }
+
     /// All field lines in their order.
     pub fn iter(self) -> impl Iterator<Item = Field<'a>> + 'f {
         self.headers.iter().map(|header| Field { name: header.name, value: header.value })
@@ -62,13 +102,15 @@ impl<'a, 'f> Fields<'a, 'f> {
 
     /// The value of the first field line of this name, whatever its case.
     #[must_use]
+    #[inline]
     pub fn first(self, name: &str) -> Option<&'a [u8]> {
-        self.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+        self.named(name).next().map(|header| header.value)
     }
 
     /// The values of all field lines of this name.
+    #[inline]
     pub fn all<'n>(self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'f, 'n> {
-        self.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+        self.named(name).map(|header| header.value)
     }
 
     /// The members of all field lines of this name, read as comma-separated lists (RFC 9110, 5.6.1), without empty
@@ -131,7 +173,7 @@ pub(crate) fn push_checked_line(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// A value that arrives as it was sent.
 pub(crate) fn is_sendable(value: &[u8]) -> bool {
     let at_an_end = |byte: Option<&u8>| byte.is_some_and(|&byte| is_blank(byte));
-    value_run(value) == value.len() && !at_an_end(value.first()) && !at_an_end(value.last())
+    is_value(value) && !at_an_end(value.first()) && !at_an_end(value.last())
 }
 
 /// Field lines that are already serialised and known to be valid, built once and sent often.
@@ -205,12 +247,27 @@ mod tests {
             header("ACCEPT", b"\"c,d\"\t, ,"),
             header("accept", b"e"),
         ];
-        let fields = Fields { headers: &headers };
+        let fields = Fields::new(&headers);
         let found: Vec<&[u8]> = fields.list("accept").collect();
         assert_eq!(found, [b"a" as &[u8], b"b", b"\"c,d\"", b"e"]);
         assert_eq!(fields.list("none").count(), 0);
         assert_eq!(fields.first("aCCEPT"), Some(b"a, b" as &[u8]));
         assert_eq!((fields.len(), fields.is_empty()), (4, false));
+    }
+
+    #[test]
+    fn a_name_is_found_in_any_case_and_an_absent_one_never() {
+        let names = ["Host", "User-Agent", "Accept", "Accept-Language", "Cookie", "X-Forwarded-For", "X", "~"];
+        let headers = names.map(|name| httparse::Header { name, value: name.as_bytes() });
+        let fields = Fields::new(&headers);
+        for name in names {
+            for asked in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {
+                assert_eq!(fields.first(&asked), Some(name.as_bytes()), "{asked}");
+            }
+        }
+        for absent in ["", "Hos", "Hosts", "Tsoh", "Range", "If-Match", "Via", "Cookie2"] {
+            assert_eq!(fields.first(absent), None, "{absent}");
+        }
     }
 
     #[test]

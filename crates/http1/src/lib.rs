@@ -74,8 +74,8 @@ pub use fields::{Field, FieldBlock, FieldStorage, Fields, InvalidField, list_mem
 pub use limits::Limits;
 pub use message::{Framing, Method, RequestHead, ResponseHead, Target, Version};
 pub use refusal::{Refusal, RefusalReason};
-pub use relay::{FieldWriter, HopByHop, RelayedRequest, push_chunk};
+pub use relay::{FieldName, FieldWriter, HopByHop, RelayedRequest, push_chunk};
 pub use request_line::is_authority;
 pub use server::{Content, Progress, ResponseWriter, ServerConnection};
-pub use status::reason_phrase;
+pub use status::{push_decimal, reason_phrase};
 pub use trailers::{LastChunk, is_targeted_cache_control};

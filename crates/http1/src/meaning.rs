@@ -7,7 +7,7 @@ use httparse::Header;
 
 use crate::refusal::RefusalReason;
 use crate::request_line::Authority;
-use crate::syntax::{decimal, is_token, members, trim};
+use crate::syntax::{decimal, is_token, members, text, trim};
 use crate::{Framing, Limits, Method, Target, Version};
 
 /// What the fields of a request say about its connection.
@@ -164,9 +164,7 @@ fn request_host<'a>(found: &Found<'a>, version: Version) -> Result<Option<&'a st
         return Err(RefusalReason::SeveralHosts);
     }
     match found.host {
-        Some(host) if Authority::parse(host).is_some() => {
-            std::str::from_utf8(host).map(Some).map_err(|_| RefusalReason::BadHost)
-        }
+        Some(host) if Authority::parse(host).is_some() => text(host).map(Some).ok_or(RefusalReason::BadHost),
         Some(_) => Err(RefusalReason::BadHost),
         None if version == Version::Http11 => Err(RefusalReason::MissingHost),
         None => Ok(None),

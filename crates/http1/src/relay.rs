@@ -6,7 +6,7 @@
 
 use crate::fields::{is_sendable, push_checked_line, push_field_line};
 use crate::head::split_field_line;
-use crate::status::{push_framing, push_hexadecimal};
+use crate::status::{push_decimal, push_framing, push_hexadecimal};
 use crate::syntax::{is_token, trim};
 use crate::trailers::{announced, is_relayed};
 use crate::{FieldBlock, Fields, Framing, InvalidField, Method, Target, Version};
@@ -77,6 +77,24 @@ impl HopByHop<'_, '_> {
     }
 }
 
+/// A field name that was checked when this was compiled. Not one that frames a message.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldName(&'static str);
+
+impl FieldName {
+    /// The name.
+    ///
+    /// # Panics
+    /// If it is not a token, or frames a message.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        assert!(is_token(name.as_bytes()), "a field name must be a token");
+        let frames = name.eq_ignore_ascii_case("Content-Length") || name.eq_ignore_ascii_case("Transfer-Encoding");
+        assert!(!frames, "framing is written by this crate alone");
+        Self(name)
+    }
+}
+
 /// Adds fields to a head that was begun.
 #[derive(Debug)]
 #[must_use = "the head ends with `end`"]
@@ -92,6 +110,41 @@ impl<'o> FieldWriter<'o> {
     pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
         let frames = name.eq_ignore_ascii_case("Content-Length") || name.eq_ignore_ascii_case("Transfer-Encoding");
         if frames { Err(InvalidField::new(name)) } else { push_field_line(self.out, name, value) }
+    }
+
+    /// Adds a field line whose value is put together from parts.
+    ///
+    /// # Errors
+    /// As [`field`](Self::field).
+    pub fn field_of(&mut self, name: FieldName, parts: &[&[u8]]) -> Result<(), InvalidField> {
+        self.field_with(name, |out| parts.iter().for_each(|part| out.extend_from_slice(part)))
+    }
+
+    /// Adds a field line whose value `write` appends.
+    ///
+    /// # Errors
+    /// As [`field`](Self::field).
+    #[inline]
+    pub fn field_with(&mut self, name: FieldName, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), InvalidField> {
+        let start = self.out.len();
+        self.out.extend_from_slice(name.0.as_bytes());
+        self.out.extend_from_slice(b": ");
+        let value_start = self.out.len();
+        write(self.out);
+        if !is_sendable(self.out.get(value_start..).unwrap_or(b"\0")) {
+            self.out.truncate(start);
+            return Err(InvalidField::new(name.0));
+        }
+        self.out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// Adds a field line whose value is a number.
+    pub fn number(&mut self, name: FieldName, value: u64) {
+        self.out.extend_from_slice(name.0.as_bytes());
+        self.out.extend_from_slice(b": ");
+        push_decimal(self.out, value);
+        self.out.extend_from_slice(b"\r\n");
     }
 
     /// Adds lines that were written elsewhere, each ended by CRLF.
@@ -248,7 +301,8 @@ fn push_target(target: Target<'_>, out: &mut Vec<u8>) -> Result<(), InvalidField
         Target::Asterisk => ("*", None),
         Target::Authority(authority) => (authority, None),
     };
-    let is_sendable = |part: &str| part.bytes().all(|byte| byte > b' ' && byte < 0x7f);
+    let is_forbidden = |byte: u8| byte.wrapping_sub(b'!') >= 0x7f - b'!';
+    let is_sendable = |part: &str| !part.bytes().fold(false, |found, byte| found | is_forbidden(byte));
     if path.is_empty() || !is_sendable(path) || !query.is_none_or(is_sendable) {
         return Err(InvalidField::new(path));
     }
@@ -317,6 +371,26 @@ mod tests {
         upgrade: None,
         accepts_trailers: false,
     };
+
+    #[test]
+    fn a_value_of_parts_is_checked_as_a_whole() {
+        const NAME: FieldName = FieldName::new("X-One");
+        let written = |parts: &[&str]| {
+            let mut out = b"|".to_vec();
+            let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+            let result = FieldWriter::resume(&mut out).field_of(NAME, &parts);
+            assert_eq!(result.is_err(), out == b"|", "{parts:?}");
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(written(&["a", "", " b"]), "|X-One: a b\r\n");
+        assert_eq!(written(&[]), "|X-One: \r\n");
+        for parts in [&["a\r", "\nb"][..], &[" a"], &["a", "\t"], &["\0"], &["a", "\x7f"]] {
+            assert_eq!(written(parts), "|", "{parts:?}");
+        }
+        let mut out = Vec::new();
+        FieldWriter::resume(&mut out).number(NAME, 1_020);
+        assert_eq!(out, b"X-One: 1020\r\n");
+    }
 
     #[test]
     fn lines_from_elsewhere_are_lines() {

@@ -2,7 +2,7 @@
 
 use crate::head::FirstLine;
 use crate::refusal::RefusalReason;
-use crate::syntax::{host_run, path_run, query_run, token_run};
+use crate::syntax::{host_run, path_run, query_run, text, token_run};
 use crate::{Limits, Method, Target, Version};
 
 /// The longest method that is looked at. The longest registered one, `UPDATEREDIRECTREF`, has 17 bytes.
@@ -76,7 +76,7 @@ impl<'a> RequestLine<'a> {
 
     /// The target in its form (RFC 9112, 3.2).
     pub(crate) fn target(&self) -> Result<Target<'a>, RefusalReason> {
-        let target = std::str::from_utf8(self.target).map_err(|_| RefusalReason::BadTarget)?;
+        let target = text(self.target).ok_or(RefusalReason::BadTarget)?;
         match self.method {
             Method::Connect => authority_form(target),
             _ if target.starts_with('/') => {
@@ -206,7 +206,8 @@ fn name_len(bytes: &[u8]) -> Option<usize> {
     let len = host_run(bytes);
     let name = &bytes[..len];
     let encoded = |at: usize| name.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit));
-    (len > 0 && memchr::memchr_iter(b'%', name).all(encoded)).then_some(len)
+    let is_encoded = name.iter().enumerate().all(|(at, &byte)| byte != b'%' || encoded(at));
+    (len > 0 && is_encoded).then_some(len)
 }
 
 /// An IPv6 address in brackets. The grammar's "future" addresses do not exist and are not accepted.

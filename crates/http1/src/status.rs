@@ -113,7 +113,7 @@ pub(crate) fn push_framing(out: &mut Vec<u8>, framing: Framing) {
 }
 
 /// Appends a number in decimal.
-pub(crate) fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
+pub fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
     const DIGITS_MAX: usize = 20;
     let mut digits = [0; DIGITS_MAX];
     let mut start = DIGITS_MAX;

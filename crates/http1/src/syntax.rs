@@ -3,6 +3,8 @@
 //! The tokeniser accepts a little more than the RFCs do (any byte above `!` in a target, for one). What is strict
 //! about this crate is written here.
 
+use bstr::ByteSlice as _;
+
 const TOKEN: u8 = 1;
 const VALUE: u8 = 2;
 const PATH: u8 = 4;
@@ -87,6 +89,17 @@ pub(crate) fn host_run(bytes: &[u8]) -> usize {
     run(bytes, HOST)
 }
 
+/// Whether all bytes may be in a field value. Without a way out of the loop, so that it is done many bytes at a time.
+pub(crate) fn is_value(bytes: &[u8]) -> bool {
+    let is_forbidden = |byte: u8| (byte < b' ' && byte != b'\t') | (byte == 0x7f);
+    !bytes.iter().fold(false, |found, &byte| found | is_forbidden(byte))
+}
+
+/// The text that these bytes are, if they are UTF-8.
+pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
+    bytes.to_str().ok()
+}
+
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     is(byte, TOKEN)
 }
@@ -96,8 +109,15 @@ pub(crate) fn is_value_byte(byte: u8) -> bool {
 }
 
 /// RFC 9110, 5.6.2.
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && token_run(bytes) == bytes.len()
+pub(crate) const fn is_token(bytes: &[u8]) -> bool {
+    let mut index = 0;
+    while index < bytes.len() {
+        if CLASSES[bytes[index] as usize] & TOKEN == 0 {
+            return false;
+        }
+        index += 1;
+    }
+    !bytes.is_empty()
 }
 
 /// Optional white space (RFC 9110, 5.6.3).
@@ -212,6 +232,7 @@ mod tests {
                 byte > b' ' && byte < 0x7f && !b"\"(),/:;<=>?@[\\]{}".contains(&byte),
                 "{byte:#x}"
             );
+            assert_eq!(is_value_byte(byte), is_value(&[b'a', byte]), "{byte:#x}");
             assert_eq!(is_value_byte(byte), byte == b'\t' || (byte >= b' ' && byte != 0x7f), "{byte:#x}");
             let never_in_a_target = byte <= b' ' || byte >= 0x7f || b"#\"<>".contains(&byte);
             assert_eq!(is(byte, QUERY), !never_in_a_target, "{byte:#x}");

@@ -4,7 +4,9 @@
 //! says of those before it kept only if it is trusted (RFC 7239, 8.1). The rest is passed on as it came.
 
 use breme_balance::OwnCookie;
-use breme_http1::{FieldBlock, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead};
+use breme_http1::{
+    FieldBlock, FieldName, FieldWriter, Fields, Framing, InvalidField, Method, RelayedRequest, RequestHead,
+};
 
 use crate::settings::Identity;
 use crate::shared::{Role, Shared};
@@ -184,11 +186,8 @@ fn write_identity(
     writer: &mut FieldWriter<'_>,
 ) -> Result<(), InvalidField> {
     let asker = &passing.asker;
-    let own = OwnLines::of(identity, passing.asked, asker.is_secured);
     if !asker.is_trusted {
-        let mut lines = Vec::new();
-        own.write(asker, &mut lines);
-        return writer.lines(&lines);
+        return write_client(identity, passing.asked, asker, writer);
     }
     let continued = |name: &str, own: &[u8]| match joined(head.fields, name).filter(|before| !before.is_empty()) {
         Some(mut value) => {
@@ -199,8 +198,7 @@ fn write_identity(
         None => own.to_vec(),
     };
     if identity.forwarded {
-        let mut element = Vec::new();
-        own.push_element(asker, &mut element);
+        let element = forwarded_element(passing.asked, asker).concat();
         writer.field("Forwarded", &continued("Forwarded", &element))?;
     }
     if identity.x_forwarded {
@@ -221,55 +219,44 @@ fn scheme(is_secured: bool) -> &'static str {
     if is_secured { "https" } else { "http" }
 }
 
-/// What an upstream is told of a client that nobody vouches for, but for its address: the same for all that ask in the
-/// same words.
-#[derive(Debug)]
-pub(crate) struct OwnLines {
-    /// Of the element of Forwarded, what stands behind the address; none: it is not said.
-    element_rest: Option<Vec<u8>>,
-    /// The lines behind X-Forwarded-For; none: that is not said.
-    x_rest: Option<Vec<u8>>,
+const FORWARDED: FieldName = FieldName::new("Forwarded");
+const X_FORWARDED_FOR: FieldName = FieldName::new("X-Forwarded-For");
+const X_FORWARDED_HOST: FieldName = FieldName::new("X-Forwarded-Host");
+const X_FORWARDED_PROTO: FieldName = FieldName::new("X-Forwarded-Proto");
+
+/// Writes what the upstream is told of a client that is not trusted to say it itself. `authority` is what it asked for.
+pub(crate) fn write_client(
+    identity: &Identity,
+    authority: Option<&str>,
+    asker: &Asker<'_>,
+    writer: &mut FieldWriter<'_>,
+) -> Result<(), InvalidField> {
+    if identity.forwarded {
+        writer.field_of(FORWARDED, &forwarded_element(authority, asker))?;
+    }
+    if identity.x_forwarded {
+        writer.field_of(X_FORWARDED_FOR, &[asker.address.as_bytes()])?;
+        if let Some(authority) = authority {
+            writer.field_of(X_FORWARDED_HOST, &[authority.as_bytes()])?;
+        }
+        writer.field_of(X_FORWARDED_PROTO, &[scheme(asker.is_secured).as_bytes()])?;
+    }
+    Ok(())
 }
 
-impl OwnLines {
-    /// `authority` was checked when it was received. An IPv6 address and a host with a port must be quoted (RFC 7239,
-    /// 4).
-    pub(crate) fn of(identity: &Identity, authority: Option<&str>, is_secured: bool) -> Self {
-        let scheme = scheme(is_secured);
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        let host = authority.map_or_else(String::new, |authority| match authority.bytes().all(is_token) {
-            true => format!(";host={authority}"),
-            false => format!(";host=\"{authority}\""),
-        });
-        let x_host = authority.map_or_else(String::new, |authority| format!("X-Forwarded-Host: {authority}\r\n"));
-        Self {
-            element_rest: identity.forwarded.then(|| format!(";proto={scheme}{host}").into_bytes()),
-            x_rest: identity.x_forwarded.then(|| format!("{x_host}X-Forwarded-Proto: {scheme}\r\n").into_bytes()),
-        }
-    }
-
-    /// Appends the lines.
-    pub(crate) fn write(&self, asker: &Asker<'_>, out: &mut Vec<u8>) {
-        if self.element_rest.is_some() {
-            out.extend_from_slice(b"Forwarded: ");
-            self.push_element(asker, out);
-            out.extend_from_slice(b"\r\n");
-        }
-        if let Some(rest) = &self.x_rest {
-            out.extend_from_slice(b"X-Forwarded-For: ");
-            out.extend_from_slice(asker.address.as_bytes());
-            out.extend_from_slice(b"\r\n");
-            out.extend_from_slice(rest);
-        }
-    }
-
-    fn push_element(&self, asker: &Asker<'_>, out: &mut Vec<u8>) {
-        let (open, close): (&[u8], &[u8]) = if asker.address.contains(':') { (b"\"[", b"]\"") } else { (b"", b"") };
-        out.extend_from_slice(b"for=");
-        for part in [open, asker.address.as_bytes(), close, self.element_rest.as_deref().unwrap_or_default()] {
-            out.extend_from_slice(part);
-        }
-    }
+/// The client's element of Forwarded, in parts. `authority` was checked when it was received. An IPv6 address and a
+/// host with a port must be quoted (RFC 7239, 4).
+fn forwarded_element<'a>(authority: Option<&'a str>, asker: &Asker<'a>) -> [&'a [u8]; 10] {
+    let (open, close): (&[u8], &[u8]) = if asker.address.contains(':') { (b"\"[", b"]\"") } else { (b"", b"") };
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let (host, quote): (&[u8], &[u8]) = match authority {
+        Some(authority) if authority.bytes().all(is_token) => (b";host=", b""),
+        Some(_) => (b";host=", b"\""),
+        None => (b"", b""),
+    };
+    let authority = authority.unwrap_or_default().as_bytes();
+    let (address, scheme) = (asker.address.as_bytes(), scheme(asker.is_secured).as_bytes());
+    [b"for=", open, address, close, b";proto=", scheme, host, quote, authority, quote]
 }
 
 #[cfg(test)]

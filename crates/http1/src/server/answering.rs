@@ -2,7 +2,7 @@
 
 use super::connection::{Answering, Exchange, Receiving, ServerConnection};
 use crate::refusal::Refusal;
-use crate::relay::{FieldWriter, push_chunk};
+use crate::relay::{FieldName, FieldWriter, push_chunk};
 use crate::status::{push_decimal, push_framing, push_status_line};
 use crate::{Field, FieldBlock, Fields, Framing, InvalidField, Version};
 
@@ -240,6 +240,20 @@ impl ResponseWriter<'_, '_> {
     /// As [`FieldBlock::push`]; nothing is written then.
     pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), InvalidField> {
         self.fields.field(name, value)
+    }
+
+    /// Adds a field line whose value `write` appends; see [`FieldWriter::field_with`].
+    ///
+    /// # Errors
+    /// As that one.
+    #[inline]
+    pub fn field_with(&mut self, name: FieldName, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), InvalidField> {
+        self.fields.field_with(name, write)
+    }
+
+    /// Adds a field line whose value is a number.
+    pub fn number(&mut self, name: FieldName, value: u64) {
+        self.fields.number(name, value);
     }
 
     /// Adds lines that were written elsewhere; see [`FieldWriter::lines`].

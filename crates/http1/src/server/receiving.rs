@@ -197,7 +197,7 @@ impl ServerConnection {
             target,
             version,
             authority,
-            fields: Fields { headers },
+            fields: Fields::new(headers),
             framing,
             expects_continue,
             asks_upgrade,

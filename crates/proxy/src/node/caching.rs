@@ -21,7 +21,7 @@ use std::sync::Arc;
 use breme_cache::{
     Answer, Asked, Cache, CacheStatus, Content, Fault, Moment, Request, Scheme, Told, Verdict, Waiter, Wakes,
 };
-use breme_http1::{FieldBlock, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
+use breme_http1::{FieldBlock, FieldName, Framing, RequestHead, ResponseHead, ResponseWriter, Target, Version};
 use breme_node::ShardId;
 use bytes::Bytes;
 
@@ -322,13 +322,14 @@ fn write_fields(cache: &Cache, answer: &Answer, writer: &mut ResponseWriter<'_, 
     write_report(cache, answer.report(), writer);
 }
 
+const AGE: FieldName = FieldName::new("Age");
+const CACHE_STATUS: FieldName = FieldName::new("Cache-Status");
+
 pub(super) fn write_age(age_s: u64, writer: &mut ResponseWriter<'_, '_>) {
-    // Digits can be sent.
-    let _ = writer.field("Age", age_s.to_string().as_bytes());
+    writer.number(AGE, age_s);
 }
 
 pub(super) fn write_report(cache: &Cache, report: CacheStatus, writer: &mut ResponseWriter<'_, '_>) {
-    let mut value = Vec::with_capacity(64);
-    report.write(&cache.settings().name, &mut value);
-    let _ = writer.field("Cache-Status", &value);
+    // The name was checked with the settings, the rest is made of tokens and numbers.
+    let _ = writer.field_with(CACHE_STATUS, |out| report.write(&cache.settings().name, out));
 }

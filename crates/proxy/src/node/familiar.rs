@@ -15,7 +15,6 @@ use breme_http1::{FamiliarHead, FamiliarRequests};
 
 use super::notes::Noted;
 use super::tables::{Asked, KnownKey};
-use crate::request::OwnLines;
 
 /// Heads that are kept at most; each has one place, and nothing that is known of it is longer than heads may be.
 /// Clients that say who they are (by a cookie) have heads of their own, so there is a place for many of them.
@@ -36,7 +35,8 @@ pub(crate) struct Known {
     pub(crate) is_secured: bool,
     /// What was sent upstream, up to what is said of the client.
     pub(crate) front: Box<[u8]>,
-    pub(crate) own: OwnLines,
+    /// Whom the client asked.
+    pub(crate) authority: Option<Box<str>>,
     pub(crate) asked: Asked,
     pub(crate) lacks_host: bool,
     pub(crate) key_hash: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Known {
 pub(crate) struct Lesson {
     pub(crate) is_secured: bool,
     pub(crate) front: Box<[u8]>,
-    pub(crate) own: OwnLines,
+    pub(crate) authority: Option<Box<str>>,
     pub(crate) asked: Asked,
     pub(crate) lacks_host: bool,
     pub(crate) key_hash: u64,
@@ -90,7 +90,7 @@ impl Familiar {
 
     /// Makes a request familiar.
     pub(crate) fn learn(&mut self, head: &[u8], lesson: Lesson) -> Option<KnownKey> {
-        let Lesson { is_secured, front, own, asked, lacks_host, key_hash, cookies, noted } = lesson;
+        let Lesson { is_secured, front, authority, asked, lacks_host, key_hash, cookies, noted } = lesson;
         self.count += 1;
         let number = self.count;
         let known_bytes = front.len();
@@ -98,7 +98,7 @@ impl Familiar {
             number,
             is_secured,
             front,
-            own,
+            authority,
             asked,
             lacks_host,
             key_hash,

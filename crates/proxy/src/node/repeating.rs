@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use breme_http1::{Method, RequestHead, ResponseHead};
+use breme_http1::{FieldWriter, Method, RequestHead, ResponseHead};
 
 use super::answering::write_affinity;
 use super::familiar::Lesson;
@@ -11,7 +11,7 @@ use super::routing::joined_cookies;
 use super::tables::{ClientKey, Exchange, ExchangeKey, KnownKey, ServerKey, Waiting};
 use super::turn::Turn;
 use crate::access_log::Ending;
-use crate::request::{Asker, OwnLines};
+use crate::request::{Asker, write_client};
 use crate::shared::Role;
 
 /// What ends a head to which the balancer's cookie was added.
@@ -36,9 +36,11 @@ impl Turn<'_> {
         (exchange.lacks_host, exchange.key_hash, exchange.known) = (known.lacks_host, known.key_hash, Some(known_key));
         let mut request = self.node.buffers.pop().unwrap_or_default();
         request.extend_from_slice(&known.front);
-        known
-            .own
-            .write(&Asker { address: &client.address, is_secured: client.is_secured, is_trusted: false }, &mut request);
+        let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: false };
+        let mut writer = FieldWriter::resume(&mut request);
+        // It could be written when the request was learnt, and addresses hold nothing but digits, dots and colons.
+        let _ = write_client(&self.shared.settings.identity, known.authority.as_deref(), &asker, &mut writer);
+        writer.leave_open();
         exchange.request = request;
         let cookies = known.cookies.clone();
         if let Some(noted) = &known.noted {
@@ -83,17 +85,21 @@ impl Turn<'_> {
         }
         let Some(exchange) = self.node.exchanges.get_mut(key.index()) else { return };
         let identity = &self.shared.settings.identity;
-        let own = OwnLines::of(identity, head.authority, client.is_secured);
         let mut said = Vec::new();
         let asker = Asker { address: &client.address, is_secured: client.is_secured, is_trusted: false };
-        own.write(&asker, &mut said);
+        let mut writer = FieldWriter::resume(&mut said);
+        let written = write_client(identity, head.authority, &asker, &mut writer);
+        writer.leave_open();
+        if written.is_err() {
+            return;
+        }
         let Some(front) = exchange.request.strip_suffix(&said[..]) else { return };
         exchange.known = self.node.familiar.learn(
             bytes,
             Lesson {
                 is_secured: client.is_secured,
                 front: front.into(),
-                own,
+                authority: head.authority.map(Box::from),
                 asked: exchange.asked,
                 lacks_host: exchange.lacks_host,
                 key_hash: exchange.key_hash,
