@@ -35,7 +35,9 @@ impl StatusLine {
     /// Reads the status line at the start of `input`; none if it is not complete and in order so far.
     pub(crate) fn parse(input: &[u8]) -> Result<Option<Self>, RefusalReason> {
         let fixed = &input[..input.len().min(FIXED_BYTES)];
-        if let Some(index) = (0..fixed.len()).find(|&index| !fits(index, fixed[index])) {
+        if !is_usual(fixed)
+            && let Some(index) = (0..fixed.len()).find(|&index| !fits(index, fixed[index]))
+        {
             return Err(if index == 5 { RefusalReason::UnsupportedVersion } else { RefusalReason::BadVersion });
         }
         let Some(reason) = input.get(FIXED_BYTES..) else { return Ok(None) };
@@ -62,6 +64,12 @@ impl StatusLine {
         let status = fixed[9..].iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
         Self { version, status, len }
     }
+}
+
+/// Whether this is the front of almost every status line, which [`fits`] would find byte by byte.
+fn is_usual(fixed: &[u8]) -> bool {
+    let status = fixed.strip_prefix(b"HTTP/1.1 ");
+    status.is_some_and(|status| matches!(status, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']))
 }
 
 fn fits(index: usize, byte: u8) -> bool {
