@@ -4,7 +4,8 @@
 //! simulation own the time. [`WallClock`] turns it into the calendar's time where a protocol needs that. [`Random`] is
 //! a small seeded generator: the same seed gives the same run. [`Timers`] keeps many deadlines and tells the nearest.
 //! [`Source`] finds line and column of what is wrong in a text that a person wrote, and [`nearest`] what was probably
-//! meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] read numbers with suffixes. [`ShardPlaces`] holds
+//! meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] read numbers with suffixes, and [`ThinkTime`] the
+//! pause of a user between two requests. [`ShardPlaces`] holds
 //! what each of many threads counts for itself.
 //!
 //! This crate reads no clock, opens nothing and starts nothing.
@@ -14,6 +15,7 @@ mod instant;
 mod place;
 mod quantity;
 mod random;
+mod think;
 mod timers;
 
 pub use counts::{Count, ShardPlaces, SharedCounts};
@@ -21,4 +23,5 @@ pub use instant::{Instant, UnixMillis, UnixSeconds, WallClock, nanos};
 pub use place::{Place, Source, nearest};
 pub use quantity::{group_digits, grouped, parse_bytes, parse_count, parse_duration, plural, split_suffix};
 pub use random::Random;
+pub use think::ThinkTime;
 pub use timers::Timers;

@@ -9,6 +9,7 @@ mod fail_if;
 mod output;
 mod secured;
 mod stdin;
+pub mod tips;
 pub mod units;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -114,6 +115,7 @@ fn drive(
     let running =
         start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
             .map_err(|error| Failure::run(error.to_string()))?;
+    let counting = running.counters();
     let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet, args.watches_stdin())?;
     let ended = running.join();
     let cpu = breme_sys::cpu_time_of_process().since(cpu_before).total();
@@ -126,7 +128,7 @@ fn drive(
     let generator = Generator {
         process_cpu: Some(cpu),
         processors: breme_sys::parallelism(),
-        stays_awake: args.stays_awake(),
+        spun: counting.all().iter().map(|shard| Duration::from_nanos(shard.spun_ns)).collect(),
         interrupted: interruption.is_some(),
         started_at: clock.unix_time(began),
         started_at_monotonic: clock.monotonic(began),

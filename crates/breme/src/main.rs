@@ -64,7 +64,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    match Cli::try_parse().unwrap_or_else(|error| load::tips::improve(error).exit()).command {
         Command::Role(role) => role.run(),
         #[cfg(target_os = "linux")]
         Command::Run(args) => laboratory::run(&args),

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use breme_base::nanos;
 use breme_node::{CloseReason, ListenerId, ShardId};
 
 use crate::bell::Bell;
@@ -185,6 +187,7 @@ pub(crate) struct Counters {
     pub(crate) handshakes: AtomicU64,
     pub(crate) handshakes_resumed: AtomicU64,
     pub(crate) handshakes_failed: AtomicU64,
+    spun_ns: AtomicU64,
     ended: [AtomicU64; END_COUNT],
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
@@ -211,6 +214,11 @@ impl Counters {
         add_alone(&self.sent_bytes, bytes as u64);
     }
 
+    /// The thread looked for events again and again because a deadline was near, and found none.
+    pub(crate) fn add_spun(&self, duration: Duration) {
+        add_alone(&self.spun_ns, nanos(duration));
+    }
+
     /// Bytes that had been counted, and have not left after all.
     pub(crate) fn take_back_sent(&self, bytes: usize) {
         add_alone(&self.sent_bytes, (bytes as u64).wrapping_neg());
@@ -229,6 +237,7 @@ impl Counters {
             handshakes: load(&self.handshakes),
             handshakes_resumed: load(&self.handshakes_resumed),
             handshakes_failed: load(&self.handshakes_failed),
+            spun_ns: load(&self.spun_ns),
             ended: std::array::from_fn(|end| load(&self.ended[end])),
             received_bytes: load(&self.received_bytes),
             sent_bytes: load(&self.sent_bytes),
@@ -301,6 +310,9 @@ pub struct ShardCounters {
     pub handshakes_resumed: u64,
     /// Handshakes of TLS that failed, or came to no end in time.
     pub handshakes_failed: u64,
+    /// CPU time spent on spinning before deadlines ([`Settings::spin_before_deadline`](crate::Settings)), in ns: it was
+    /// free for work, had there been any.
+    pub spun_ns: u64,
     /// [`closed`](Self::closed) by how they ended, in the order of [`End::ALL`].
     pub ended: [u64; END_COUNT],
     /// Bytes that were shown to the node, of both sides of a relay; without those that were read into nothing, and

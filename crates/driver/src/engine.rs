@@ -301,6 +301,16 @@ impl<N: Node, P: Port> Engine<N, P> {
         Some(nearest.since(self.now))
     }
 
+    /// After a wait of `timeout` that began at the last reading of the clock: if it was too short to sleep
+    /// (`timeout ≤ spin`) and nothing came, the thread has spun since then.
+    pub(crate) fn note_spin(&mut self, timeout: Option<Duration>, spin: Duration, is_idle: bool) {
+        if is_idle && timeout.is_some_and(|timeout| !timeout.is_zero() && timeout <= spin) {
+            let began = self.now;
+            let spun = self.read_clock().since(began);
+            self.counters().add_spun(spun);
+        }
+    }
+
     /// Whether so short a wait is not worth being woken from: the node is to act soon, by a deadline that may be late,
     /// and will know all the same when things came.
     pub(crate) fn may_gather(&self, timeout: Duration) -> bool {

@@ -122,6 +122,9 @@ impl Events {
             if waited.is_err() {
                 events.clear(); // a signal: what is due is looked at all the same
             }
+            if let Some(exactness) = &exactness {
+                engine.note_spin(timeout, exactness.spin, events.is_empty());
+            }
             let mut is_woken = false;
             for event in &events {
                 is_woken |= self.handle_event(&mut engine, event);

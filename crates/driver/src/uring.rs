@@ -270,16 +270,18 @@ impl Uring {
             self.admit(&mut engine);
             self.keep_accepting(&mut engine);
             let also = self.accept_again.into_iter().chain(self.outside.next_look()).min();
-            let timeout = engine.time_to_wait(also).map(|timeout| timeout.saturating_sub(spin));
-            work(match timeout {
+            let timeout = engine.time_to_wait(also);
+            work(match timeout.map(|timeout| timeout.saturating_sub(spin)) {
                 Some(timeout) if engine.may_gather(timeout) => engine.port.ring.submit_and_gather(timeout),
                 _ => engine.port.ring.submit_and_wait(timeout),
             });
             engine.handle_unsent();
-            let mut is_woken = false;
+            let (mut is_woken, mut is_idle) = (false, true);
             while let Some(completion) = engine.port.ring.next_completion() {
+                is_idle = false;
                 is_woken |= self.handle_completion(&mut engine, completion);
             }
+            engine.note_spin(timeout, spin, is_idle);
             if is_woken {
                 engine.handle_alarm();
             }

@@ -204,13 +204,10 @@ pub struct WorkloadRecord {
     /// Requests that each connection may have under way at once; 0 and 1: one.
     #[serde(default)]
     pub pipeline: u64,
-    /// Whether each request opens a connection of its own: the making of it is in no response time of a closed loop.
-    #[serde(default)]
-    pub is_connecting_each: bool,
     /// Whether the load itself changed on purpose: a ramp, stages.
     #[serde(default)]
     pub is_changing: bool,
-    /// Mean time to think.
+    /// Mean think time.
     pub think_mean_s: f64,
     /// Mean time for which an answer that was there waited for the generator to read it; part of no response time.
     /// None: not recorded.
@@ -241,10 +238,14 @@ pub struct WorkloadRecord {
     pub achieved_rate: f64,
     /// Requests due a second, of an open loop.
     pub offered_rate: Option<f64>,
-    /// Due → done.
+    /// From the moment the user wants the request (open loop: the moment it is due) to the last byte of its response;
+    /// waiting for a connection is in it.
     pub response: Distribution,
-    /// Sent → done.
+    /// From sending the request to the last byte of its response.
     pub service: Distribution,
+    /// To open a connection, TLS handshake included.
+    #[serde(default)]
+    pub connect: Distribution,
     /// How late the generator sent, at its 99 % quantile, in ns; of an open loop.
     pub lateness_p99_ns: Option<u64>,
     /// CPU time of the generator over the trial's time; 1 is one processor.
@@ -285,10 +286,13 @@ pub struct WarmUpRecord {
     pub held_mean_s: f64,
     /// The longest of these.
     pub held_max_s: f64,
-    /// Due → done.
+    /// Response time.
     pub response: Distribution,
-    /// Sent → done.
+    /// Service time.
     pub service: Distribution,
+    /// Time to connect.
+    #[serde(default)]
+    pub connect: Distribution,
 }
 
 /// What a time series looks like.

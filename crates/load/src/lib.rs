@@ -34,9 +34,11 @@ mod bench;
 mod checks;
 mod cookies;
 mod csv;
+mod dispersion;
 mod encoding;
 mod figures;
 mod node;
+mod occupancy;
 mod outcome;
 mod plan;
 mod request;
@@ -49,13 +51,13 @@ mod tally;
 mod target;
 mod template;
 mod text;
-mod think;
 mod user;
 mod variables;
 mod window;
 mod zipf;
 
 pub use bench::write as write_bench;
+pub use breme_base::ThinkTime;
 pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
 pub use cookies::{COOKIE_BYTES_MAX, COOKIE_COUNT_MAX};
 pub use csv::{write as write_csv, write_steps as write_steps_csv};
@@ -65,9 +67,10 @@ pub use node::{
     PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER, TOGETHER_MAX,
 };
 pub use outcome::{
-    Bytes, ConditionResult, ConditionVerdict, Connections, Generator, GeneratorUse, LATENESS_P99_MAX,
-    LATENESS_SHARE_MAX, Lateness, OpenLoopSummary, Outcome, Requests, ScenarioSummary, ScheduleSummary,
-    SettingsSummary, StageSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary, TlsSummary,
+    Bytes, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX, GENERATOR_SHARE_MAX, Generator,
+    GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary, Outcome, Requests, SHORT_RUN_MAX,
+    ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary,
+    TlsSummary, UsersSummary,
 };
 pub use plan::{
     CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
@@ -85,5 +88,4 @@ pub use tally::ErrorKind;
 pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
 pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
 pub use text::{Style, render as render_text};
-pub use think::Think;
 pub use variables::{VARIABLE_COUNT_MAX, Variables};

@@ -17,8 +17,8 @@
 //! | open loop (`open`) | is listed as free; an arrival takes it when it is due |
 //! | with scenarios (`sessions`) | goes on to the next step of its session; between sessions it is free as above |
 //!
-//! The rest is the same for both: `connections` opens, loses and closes, `exchange` sends and reads answers, `books`
-//! counts.
+//! The rest is the same for both: `connections` opens, loses and closes, `exchange` sends and reads responses,
+//! `accounting` counts.
 //!
 //! - In a closed loop a user **claims** a request's number before it opens a connection or sends, so that with `-n`
 //!   there are never more or fewer requests than asked for. Every claimed request ends as answered, failed by a kind,
@@ -29,7 +29,7 @@
 //! - One call's answers are all read before anything is sent, so a pipeline is refilled with one send.
 //! - At the end (time over, or asked to stop) nothing new is sent; what is under way is waited for, for a bounded time.
 
-mod books;
+mod accounting;
 mod connections;
 mod exchange;
 mod free;

@@ -6,6 +6,7 @@ mod generator;
 mod sessions;
 mod settings;
 mod times;
+mod users;
 mod validity;
 
 use std::time::Duration;
@@ -19,7 +20,10 @@ pub use generator::{Generator, GeneratorUse};
 pub use sessions::{ScenarioSummary, StepSummary};
 pub use settings::{ScheduleSummary, SettingsSummary, StageSummary};
 pub use times::{Lateness, TimeSummary};
-pub use validity::{LATENESS_P99_MAX, LATENESS_SHARE_MAX, THREAD_SHARE_MAX};
+pub use users::UsersSummary;
+pub use validity::{
+    DISPERSION_MAX, GENERATOR_SHARE_MAX, LATENESS_P99_MAX, LATENESS_SHARE_MAX, SHORT_RUN_MAX, THREAD_SHARE_MAX,
+};
 
 use crate::node::Load;
 use crate::run::Run;
@@ -53,8 +57,10 @@ impl Outcome {
             offered_rate: per_second(if run.queue().is_some() { tally.arrived } else { requests.issued }),
             achieved_rate: per_second(tally.answered - tally.answered_late),
             lateness: Lateness::of(&tally),
+            users: run.queue().is_none().then(|| UsersSummary::of(run, &tally, nanos(window))),
+            dispersion: run.queue().is_none().then(|| dispersion(shards, window)).flatten(),
             open_loop: run.queue().is_some().then(|| OpenLoopSummary::of(&tally)),
-            generator: GeneratorUse::of(shards, generator, ended.since(started), requests.issued),
+            generator: GeneratorUse::of(shards, &generator, ended.since(started), requests.issued),
             requests,
             errors: counts::errors(&tally.errors),
             statuses: counts::statuses(&tally),
@@ -63,7 +69,7 @@ impl Outcome {
             service_time: TimeSummary::of(&series.total().service),
             response_time: TimeSummary::of(&series.total().response),
             first_byte_time: TimeSummary::of(&series.total().first_byte),
-            connect_time: TimeSummary::of(&tally.connect_times),
+            connect_time: TimeSummary::of(&series.total().connect),
             handshake_time: TimeSummary::of(&tally.handshake_times),
             tls: generator.tls,
             conditions: Vec::new(),
@@ -73,7 +79,7 @@ impl Outcome {
             settings: SettingsSummary::of(run),
         };
         drop(series);
-        outcome.invalid_reasons = validity::invalid_reasons(run, &outcome, generator.stays_awake);
+        outcome.invalid_reasons = validity::invalid_reasons(run, &outcome);
         outcome.valid = outcome.invalid_reasons.is_empty();
         outcome.notes = validity::notes(&outcome);
         outcome
@@ -85,11 +91,21 @@ impl Outcome {
         run.series().total().response.clone()
     }
 
+    /// The distribution of the times to connect.
+    #[must_use]
+    pub fn connect_histogram(run: &Run) -> Histogram {
+        run.series().total().connect.clone()
+    }
+
     /// The distribution of the service times.
     #[must_use]
     pub fn service_histogram(run: &Run) -> Histogram {
         run.series().total().service.clone()
     }
+}
+
+fn dispersion(shards: &[Load], window: Duration) -> Option<f64> {
+    crate::dispersion::dispersion(shards.iter().map(|shard| shard.tally.sends), nanos(window))
 }
 
 /// The time that rates refer to: what is waited for at the end does not dilute them.

@@ -12,8 +12,8 @@ use crate::request::{CONTENT_BYTES_MAX, Parts, Request};
 use crate::scenario::{ScenarioError, Scenarios, Step};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
-use crate::think::Think;
 use crate::variables::Variables;
+use breme_base::ThinkTime;
 
 pub use bounds::{CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX};
 pub use settings::{OpenLoop, Settings, WAITING_MAX};
@@ -200,13 +200,21 @@ impl Plan {
         self.settings.think.is_some() || self.settings.scenarios.is_some()
     }
 
+    /// The think time from which users of a closed loop begin, so that they do not begin together.
+    pub(crate) fn first_think(&self) -> Option<ThinkTime> {
+        match &self.settings.scenarios {
+            Some(scenarios) => Some(ThinkTime::Exponential(scenarios.mean_think())),
+            None => self.settings.think,
+        }
+    }
+
     /// The most instants a second at which something is to be sent by the clock, and not behind an answer.
     #[must_use]
     pub fn timer_rate(&self) -> f64 {
         let schedule = self.settings.open_loop.as_ref().map_or(0.0, |open_loop| open_loop.pace.peak_rate());
         let think = match (&self.settings.scenarios, self.settings.think) {
             (Some(scenarios), _) => scenarios.mean_think(),
-            (None, think) => think.map_or(Duration::ZERO, Think::mean),
+            (None, think) => think.map_or(Duration::ZERO, ThinkTime::mean),
         };
         let thinking = if think.is_zero() { 0.0 } else { self.settings.connections as f64 / think.as_secs_f64() };
         schedule + thinking
@@ -348,16 +356,13 @@ mod tests {
             s.open_loop = Some(OpenLoop { deadline: Some(Duration::ZERO), ..OpenLoop::constant(1.0) });
         });
         check("leave it out", &|s| {
-            s.think = Some(Think { min: Duration::ZERO, max: Duration::ZERO });
+            s.think = Some(ThinkTime::Constant(Duration::ZERO));
             s.open_loop = Some(OpenLoop::constant(1.0));
         });
         check("a pipeline needs", &|s| (s.keep_alive, s.pipeline_depth) = (false, 2));
         check("time-out of 0", &|s| s.timeout = Duration::ZERO);
         check("nothing is to be done", &|s| s.requests = Some(0));
         check("no end", &|s| (s.requests, s.duration) = (None, None));
-        check("shorter time first", &|s| {
-            s.think = Some(Think { min: Duration::from_secs(2), max: Duration::from_secs(1) });
-        });
         check("made from the content", &|s| s.fields.push(("content-length".into(), b"1".to_vec())));
         check("exclude each other", &|s| (s.cookies, s.fields) = (true, vec![("cookie".into(), b"a=b".to_vec())]));
         check("field \"X\", column 2: {seq:1}", &|s| s.fields.push(("X".into(), b"a{seq:1} {seq}".to_vec())));
@@ -366,7 +371,6 @@ mod tests {
         check("tunnel", &|s| s.method = Some("CONNECT".into()));
         check("the proxy's URL \"http://p/x\" has a path; write http://p", &|s| s.proxy = Some("http://p/x".into()));
         check("asked in the clear; write http://p", &|s| s.proxy = Some("https://p".into()));
-        check("the proxy's URL \"p:1\" has no scheme", &|s| s.proxy = Some("p:1".into()));
         check("no target", &|s| s.targets.clear());
         check("line 3: b is another server than the first target's, a", &|s| {
             s.targets.push(Target { line: Some(3), ..Target::url("http://b/") });

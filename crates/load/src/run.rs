@@ -221,6 +221,11 @@ impl Run {
         start.min(end)..start.saturating_add(self.claim_size).min(end)
     }
 
+    /// Whether every number has been claimed.
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.plan.settings().requests.is_some_and(|total| self.claimed.load(Ordering::Relaxed) >= total)
+    }
+
     /// The numbers of the next requests of sessions, at most a few.
     pub(crate) fn claim_sequence(&self) -> Range<u64> {
         let start = self.sequence.fetch_add(CLAIM_MAX, Ordering::Relaxed);

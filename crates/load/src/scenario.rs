@@ -18,8 +18,8 @@ pub use program::{
 };
 pub(crate) use program::{From, Operation, Scenario, Step};
 
-use crate::think::Think;
 use crate::variables::Variables;
+use breme_base::ThinkTime;
 
 /// The longest scenario file.
 pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -30,7 +30,7 @@ impl Scenarios {
     ///
     /// # Errors
     /// At the first thing that is wrong, with its place.
-    pub fn parse(text: &str, think: Option<Think>, variables: &Variables) -> Result<Self, ScenarioError> {
+    pub fn parse(text: &str, think: Option<ThinkTime>, variables: &Variables) -> Result<Self, ScenarioError> {
         let source = Source(text);
         if text.len() > SCENARIO_FILE_BYTES_MAX {
             let problem = format!("the file has {} bytes; it may have {SCENARIO_FILE_BYTES_MAX}", text.len());
@@ -97,8 +97,8 @@ check = { status = 303, bytes = 2, json = { "/ok" = true, "/n" = 1 } }
         assert_eq!(scenarios.step_names, ["GET /{page}", "inner", "form", "save"]);
         assert_eq!((scenarios.steps[0].name, scenarios.steps[2].name), (0, 0), "the same name, counted together");
         let thinks: Vec<Option<u128>> =
-            scenarios.steps.iter().map(|step| step.think.map(|think| think.max.as_millis())).collect();
-        assert_eq!(thinks, [Some(20), Some(0), Some(20), None, None]);
+            scenarios.steps.iter().map(|step| step.think.map(|think| think.mean().as_millis())).collect();
+        assert_eq!(thinks, [Some(15), Some(0), Some(15), None, None]);
         let save = &scenarios.steps[4];
         assert_eq!(save.fields.len(), 2, "a step's field takes the place of the file's");
         assert!(save.expectations.accepts_status(303) && !save.expectations.accepts_status(200));

@@ -71,9 +71,11 @@ pub struct Interval {
     pub service: Histogram,
     /// From sending to the first byte of the answer.
     pub first_byte: Histogram,
-    /// From the instant at which it was due to the end of the answer.
+    /// From the moment the request was wanted, or due, to the end of the response.
     pub response: Histogram,
-    /// Of these, the times of those that were not as expected, or timed out.
+    /// To open a connection, TLS handshake included.
+    pub connect: Histogram,
+    /// Of the response times, those of responses that were not as expected, or timed out.
     pub wrong: Histogram,
     /// Times that are all three of the others at once; before the interval is complete.
     pub(crate) prompt: Histogram,
@@ -90,6 +92,7 @@ impl Interval {
     pub fn merge(&mut self, other: &Self) {
         self.merge_row(other);
         self.first_byte.merge(&other.first_byte);
+        self.connect.merge(&other.connect);
         self.wrong.merge(&other.wrong);
         self.prompt.merge(&other.prompt);
     }
@@ -118,6 +121,7 @@ impl Interval {
         self.service.clear();
         self.first_byte.clear();
         self.response.clear();
+        self.connect.clear();
         self.wrong.clear();
         self.prompt.clear();
     }

@@ -9,6 +9,8 @@ use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::dispersion::Sends;
+use crate::occupancy::Occupancy;
 use crate::scenario::Scenarios;
 
 /// Why a request counts as an error.
@@ -211,11 +213,12 @@ pub(crate) struct Tally {
     pub punctual: u64,
     /// Of the others.
     pub lateness: Histogram,
-    /// Without the handshake of TLS.
-    pub connect_times: Histogram,
     pub handshake_times: Histogram,
     /// Connections whose handshake went on with the keys of an earlier session.
     pub resumed: u64,
+    /// Of a closed loop: what users spent their time on, and how evenly their requests left.
+    pub occupancy: Occupancy,
+    pub sends: Sends,
     /// Of scenarios: each step by its name.
     pub steps: Vec<StepTally>,
     /// Of scenarios: sessions.
@@ -284,18 +287,17 @@ impl Tally {
             arrived: 0,
             punctual: 0,
             lateness: Histogram::new(),
-            connect_times: Histogram::new(),
             handshake_times: Histogram::new(),
             resumed: 0,
+            occupancy: Occupancy::default(),
+            sends: Sends::default(),
             steps: Vec::new(),
             sessions: Vec::new(),
         }
     }
 
-    /// A connection was opened after `duration`, of which the handshake had its part.
-    pub(crate) fn note_opening(&mut self, duration: Duration, handshake: Option<Handshake>) {
-        let part = handshake.map_or(Duration::ZERO, |handshake| handshake.duration);
-        self.connect_times.record(nanos(duration.saturating_sub(part)));
+    /// A connection was opened.
+    pub(crate) fn note_opened(&mut self, handshake: Option<Handshake>) {
         if let Some(handshake) = handshake {
             self.handshake_times.record(nanos(handshake.duration));
             self.resumed += u64::from(handshake.is_resumed);
@@ -350,11 +352,12 @@ impl Tally {
         self.arrived += other.arrived;
         self.punctual += other.punctual;
         self.lateness.merge(&other.lateness);
-        self.connect_times.merge(&other.connect_times);
         self.steps.iter_mut().zip(&other.steps).for_each(|(sum, more)| sum.merge(more));
         self.sessions.iter_mut().zip(&other.sessions).for_each(|(sum, more)| sum.merge(more));
         self.handshake_times.merge(&other.handshake_times);
         self.resumed += other.resumed;
+        self.occupancy.merge(&other.occupancy);
+        // `sends` are put together by `dispersion`, for all shards at once.
     }
 }
 
@@ -387,11 +390,10 @@ mod tests {
         let mut one = Tally::new();
         (one.issued, one.statuses[200]) = (3, 2);
         one.lateness.record(7);
-        one.connect_times.record(5);
         one.count(ErrorKind::Reset, 1);
         let mut two = one.clone();
         two.merge(&one);
-        assert_eq!((two.issued, two.statuses[200], two.errors(), two.connect_times.count()), (6, 4, 2, 2));
+        assert_eq!((two.issued, two.statuses[200], two.errors()), (6, 4, 2));
         assert_eq!((two.lateness.count(), two.lateness.max()), (2, 7));
     }
 }

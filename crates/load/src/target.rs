@@ -138,13 +138,15 @@ impl Url {
     }
 }
 
-/// Whether it is https, and what stands behind the scheme.
+/// Whether it is https, and what follows the scheme. Without one it is http, as for curl.
 fn without_scheme(url: &str) -> Result<(bool, &str), String> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(['/', '?', '#']) => (scheme, rest),
+        _ => ("http", url),
+    };
     match scheme.to_ascii_lowercase().as_str() {
         "http" => Ok((false, rest)),
         "https" => Ok((true, rest)),
-        "" => Err(format!("URL {url:?} has no scheme; write http://{rest}")),
         other => Err(format!("URL {url:?}: scheme {other:?} is not known; write http:// or https://")),
     }
 }

@@ -1,22 +1,32 @@
 //! The result as text for a person at a terminal.
 //!
-//! First the question whether it may be believed, and the rate; then the distribution, a row for each quantile and a
-//! column for each kind of time, each with the unit that fits it; then what went wrong.
+//! First whether it may be believed, and the rate; then where the users were; then the distributions, a row for each
+//! quantile and a column for each kind of time, each with the unit that fits it; then what went wrong. A run without a
+//! response has no distributions, and shows none.
 
 use std::fmt::Write;
 
 use crate::figures::{duration, percent, rate, size};
 use crate::outcome::{
     ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome, ScenarioSummary, ScheduleSummary,
-    StageSummary, TimeSummary,
+    StageSummary, TimeSummary, UsersSummary,
 };
 use breme_base::{grouped, plural};
 
-/// Whether to use colours.
+/// Where continued lines begin.
+const INDENT: usize = 11;
+/// No line is folded to less than this.
+const WIDTH_MIN: usize = 40;
+/// From here on a table has wide columns.
+const WIDE: usize = 80;
+
+/// How the text is to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
     /// ANSI colours; not when the output is no terminal, or when `NO_COLOR` is set.
     pub colours: bool,
+    /// Columns of the terminal; none: lines are as long as they come.
+    pub width: Option<usize>,
 }
 
 const BOLD: &str = "1";
@@ -38,21 +48,71 @@ pub fn render(outcome: &Outcome, style: Style) -> String {
         head(outcome, style),
         checks(outcome, style),
         verdict(outcome, style),
+        figures(outcome),
         times(outcome, style),
         steps(outcome, style),
         sessions(outcome, style),
         counts(outcome, style),
+        notes(outcome),
     ];
     for part in parts.iter().filter(|part| !part.is_empty()) {
-        text.push_str(part);
+        text.push_str(&fold(part, style.width));
         text.push('\n');
-    }
-    for note in &outcome.notes {
-        let _ = writeln!(text, "note: {note}");
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
     text
+}
+
+/// Breaks lines that are too long for the terminal at a space; what follows is indented.
+fn fold(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width.map(|width| width.max(WIDTH_MIN)) else { return text.to_owned() };
+    let mut folded = String::new();
+    for line in text.lines() {
+        if visible(line) <= width {
+            folded.push_str(line);
+        } else {
+            fold_line(line, width, &mut folded);
+        }
+        folded.push('\n');
+    }
+    folded
+}
+
+fn fold_line(line: &str, width: usize, folded: &mut String) {
+    let mut column = 0;
+    for (number, word) in line.split(' ').enumerate() {
+        let length = visible(word);
+        if column + 1 + length > width && column > INDENT {
+            folded.push('\n');
+            folded.push_str(&" ".repeat(INDENT));
+            column = INDENT;
+        } else if number > 0 {
+            folded.push(' ');
+            column += 1;
+        }
+        folded.push_str(word);
+        column += length;
+    }
+}
+
+/// Characters that take a column: those of colours do not.
+fn visible(text: &str) -> usize {
+    let mut count = 0;
+    let mut is_escape = false;
+    for character in text.chars() {
+        match character {
+            '\x1b' => is_escape = true,
+            'm' if is_escape => is_escape = false,
+            _ if is_escape => {}
+            _ => count += 1,
+        }
+    }
+    count
+}
+
+fn notes(outcome: &Outcome) -> String {
+    outcome.notes.iter().fold(String::new(), |text, note| text + "note       " + note + "\n")
 }
 
 fn head(outcome: &Outcome, style: Style) -> String {
@@ -63,11 +123,15 @@ fn head(outcome: &Outcome, style: Style) -> String {
         String::new()
     };
     let pipeline = if settings.pipeline_depth > 1 {
-        format!(", {} deep pipeline", settings.pipeline_depth)
+        format!(", pipeline depth {}", settings.pipeline_depth)
     } else {
         String::new()
     };
-    let closing = if settings.keep_alive { "" } else { ", a connection for each request" };
+    let closing = if settings.keep_alive { "" } else { ", no keep-alive" };
+    let think = match &settings.think_distribution {
+        Some(distribution) => format!(", think time {} ({distribution})", duration(settings.think_mean_ns)),
+        None => String::new(),
+    };
     let what = match outcome.scenarios.as_slice() {
         [] => settings.method.clone(),
         [only] => format!("scenario {:?} at", only.name),
@@ -76,7 +140,7 @@ fn head(outcome: &Outcome, style: Style) -> String {
     let mut text = style.paint(BOLD, &format!("{what} {}{more}", settings.url));
     let _ = writeln!(
         text,
-        "\n{}, {}, {}, HTTP/{}{pipeline}{closing}, {}",
+        "\n{}, {}, {}, HTTP/{}{pipeline}{closing}{think}, {}",
         plural(settings.connections, "connection"),
         plural(settings.threads, "thread"),
         settings.schedule.as_ref().map_or_else(|| "closed loop".to_owned(), schedule),
@@ -90,7 +154,9 @@ fn head(outcome: &Outcome, style: Style) -> String {
 fn checks(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
     if outcome.all_failed() {
-        let failed = format!("every response failed its check: {} of {0}", grouped(outcome.requests.answered));
+        let statuses: Vec<&str> = outcome.statuses.keys().map(String::as_str).collect();
+        let (answered, statuses) = (grouped(outcome.requests.answered), statuses.join(", "));
+        let failed = format!("every response failed its check: {answered} of {answered} (status {statuses})");
         let _ = writeln!(text, "{}     {failed}", style.paint(RED, "FAILED"));
     }
     for ConditionResult { condition, verdict, measured } in &outcome.conditions {
@@ -118,84 +184,138 @@ fn schedule(schedule: &ScheduleSummary) -> String {
     format!("open loop, {} {}", schedule.arrivals, rates.join(", "))
 }
 
+/// What must be known before any figure is read.
 fn verdict(outcome: &Outcome, style: Style) -> String {
-    let mut text = if outcome.valid { String::new() } else { style.paint(RED, "INVALID") + "\n" };
-    for reason in &outcome.invalid_reasons {
-        let _ = writeln!(text, "  {reason}");
-    }
+    let mut text = String::new();
     if !outcome.valid {
-        text.push('\n');
-    }
-    let rate = style.paint(BOLD, &format!("{:>12}", rate(outcome.achieved_rate)));
-    let _ = writeln!(
-        text,
-        "achieved   {rate} answers/s       offered {} requests/s",
-        crate::figures::rate(outcome.offered_rate)
-    );
-    let generator = &outcome.generator;
-    let busiest = generator.thread_shares.iter().copied().fold(0.0, f64::max);
-    let cpu = match generator.cpu_share {
-        Some(share) => format!(
-            "{} of {}, busiest thread {}",
-            percent(share),
-            plural(generator.processors, "processor"),
-            percent(busiest)
-        ),
-        None => "not known".to_owned(),
-    };
-    let per_request =
-        generator.cpu_ns_per_request.map_or(String::new(), |nanos| format!(", {} a request", duration(nanos as u64)));
-    let _ = writeln!(text, "generator  CPU {cpu}{per_request}");
-    let Lateness { p50_ns, p99_ns, max_ns, .. } = outcome.lateness;
-    let _ =
-        writeln!(text, "lateness   median {}, 99 % {}, peak {}", duration(p50_ns), duration(p99_ns), duration(max_ns));
-    if let Some(OpenLoopSummary { due, begun, waited, dropped, shed }) = outcome.open_loop {
-        let (due, begun, waited) = (grouped(due), grouped(begun), grouped(waited));
-        let unbegun = format!("{} dropped, {} shed", grouped(dropped), grouped(shed));
-        let unbegun = if dropped + shed == 0 { unbegun } else { style.paint(RED, &unbegun) };
-        let _ = writeln!(
-            text,
-            "schedule   {due} due, {begun} begun, {waited} of them had to wait for a connection; {unbegun}"
-        );
+        text = style.paint(RED, "INVALID") + "\n";
+        for reason in &outcome.invalid_reasons {
+            let _ = writeln!(text, "  {reason}");
+        }
     }
     text
 }
 
-/// A row's name, and what stands in it.
-type TimeRow = (&'static str, fn(&TimeSummary) -> u64);
+fn figures(outcome: &Outcome) -> String {
+    if outcome.requests.answered == 0 {
+        return String::new();
+    }
+    let mut text = format!("rate       {} responses/s", rate(outcome.achieved_rate));
+    if outcome.open_loop.is_some() {
+        let _ = write!(text, ", {} requests/s due", rate(outcome.offered_rate));
+    }
+    text.push('\n');
+    if let Some(users) = &outcome.users {
+        let _ = writeln!(text, "users      {}", users_text(users, outcome.dispersion));
+    }
+    if let Some(OpenLoopSummary { due, begun, waited, dropped, shed }) = outcome.open_loop {
+        let (due, begun, waited) = (grouped(due), grouped(begun), grouped(waited));
+        let _ = write!(text, "schedule   {due} due, {begun} begun, {waited} of them waited for a connection");
+        if dropped + shed > 0 {
+            let _ = write!(text, "; {} dropped, {} shed", grouped(dropped), grouped(shed));
+        }
+        let Lateness { p50_ns, p99_ns, max_ns, .. } = outcome.lateness;
+        let (p50, p99, max) = (duration(p50_ns), duration(p99_ns), duration(max_ns));
+        let _ =
+            writeln!(text, "\nlateness   50 % {p50}, 99 % {p99}, max {max} (the generator's share of response times)");
+    }
+    text + &generator(outcome)
+}
+
+/// The parts add up: Little's law on the run itself.
+fn users_text(users: &UsersSummary, dispersion: Option<f64>) -> String {
+    let count = |users: f64| if users < 9.95 { format!("{users:.1}") } else { format!("{users:.0}") };
+    let parts = [
+        (users.server, "waiting for the server"),
+        (users.connecting, "connecting"),
+        (users.generator, "for the generator"),
+        (users.thinking, "thinking"),
+        (users.idle, "idle"),
+    ];
+    let shown = parts.iter().filter(|(users, _)| *users >= 0.05);
+    let parts: Vec<String> = shown.map(|(users, what)| format!("{} {what}", count(*users))).collect();
+    let index = dispersion.filter(|_| users.thinking > 0.0);
+    let index = index.map_or(String::new(), |index| format!("; index of dispersion of their requests {index:.1}"));
+    format!("{}: {}{index}", grouped(users.count), parts.join(", "))
+}
+
+fn generator(outcome: &Outcome) -> String {
+    let generator = &outcome.generator;
+    let Some(share) = generator.cpu_share else { return String::new() };
+    let processors = generator.processors.max(1);
+    let mut text = format!(
+        "generator  CPU {share:.2} of {} ({})",
+        plural(processors, "processor"),
+        percent(share / processors as f64)
+    );
+    if generator.spin_share >= 0.005 {
+        let _ = write!(text, ", {:.2} of it spinning", generator.spin_share);
+    }
+    if generator.thread_shares.len() > 1 {
+        let _ = write!(text, ", busiest thread {}", percent(generator.busiest_thread()));
+    }
+    if let Some(nanos) = generator.cpu_ns_per_request {
+        let _ = write!(text, ", {} per request", duration(nanos as u64));
+    }
+    text + "\n"
+}
+
+/// A row's name, what stands in it, and how many samples it takes for one to lie beyond it.
+type TimeRow = (&'static str, fn(&TimeSummary) -> u64, u64);
 
 const TIME_ROWS: [TimeRow; 10] = [
-    ("mean", |time| time.mean_ns.round() as u64),
-    ("stdev", |time| time.stdev_ns.round() as u64),
-    ("min", |time| time.min_ns),
-    ("50 %", |time| time.p50_ns),
-    ("75 %", |time| time.p75_ns),
-    ("90 %", |time| time.p90_ns),
-    ("95 %", |time| time.p95_ns),
-    ("99 %", |time| time.p99_ns),
-    ("99.9 %", |time| time.p999_ns),
-    ("max", |time| time.max_ns),
+    ("mean", |time| time.mean_ns.round() as u64, 1),
+    ("stdev", |time| time.stdev_ns.round() as u64, 2),
+    ("min", |time| time.min_ns, 1),
+    ("50 %", |time| time.p50_ns, 2),
+    ("75 %", |time| time.p75_ns, 4),
+    ("90 %", |time| time.p90_ns, 10),
+    ("95 %", |time| time.p95_ns, 20),
+    ("99 %", |time| time.p99_ns, 100),
+    ("99.9 %", |time| time.p999_ns, 1_000),
+    ("max", |time| time.max_ns, 1),
 ];
 
 fn times(outcome: &Outcome, style: Style) -> String {
-    let mut columns =
-        vec![&outcome.response_time, &outcome.service_time, &outcome.first_byte_time, &outcome.connect_time];
-    let mut names =
-        format!("{:<10} {:>12} {:>12} {:>12} {:>12}", "latency", "response", "service", "first byte", "connect");
-    if outcome.handshake_time.count > 0 {
-        columns.push(&outcome.handshake_time);
-        let _ = write!(names, " {:>12}", "handshake");
+    if outcome.response_time.count == 0 {
+        return String::new();
     }
-    let mut text = style.paint(DIM, &names) + "\n";
-    for (name, pick) in TIME_ROWS {
-        let _ = write!(text, "{name:>8}  ");
-        for column in &columns {
-            let cell = if column.count == 0 { "-".to_owned() } else { duration(pick(column)) };
-            let _ = write!(text, " {cell:>12}");
+    let all = [
+        ("response", &outcome.response_time),
+        ("service", &outcome.service_time),
+        ("first byte", &outcome.first_byte_time),
+        ("connect", &outcome.connect_time),
+        ("handshake", &outcome.handshake_time),
+    ];
+    let (mut columns, mut same): (Vec<(&str, &TimeSummary)>, Vec<&str>) = (Vec::new(), Vec::new());
+    for (name, time) in all.into_iter().filter(|(_, time)| time.count > 0) {
+        match columns.last() {
+            Some((_, before)) if is_same(before, time) => same.push(name),
+            _ => columns.push((name, time)),
         }
-        text.push('\n');
+    }
+    let width = style.width.map_or(WIDE, |width| width.max(WIDTH_MIN));
+    let column_width = if width < WIDE { 10 } else { 12 };
+    columns.truncate((width - 9) / (column_width + 1));
+    let names: String = columns.iter().map(|(name, _)| format!(" {name:>column_width$}")).collect();
+    let mut text = style.paint(DIM, &format!("{:<8}{names}", "latency")) + "\n";
+    for (name, pick, least) in TIME_ROWS.iter().filter(|(.., least)| outcome.response_time.count >= *least) {
+        let cell = |time: &TimeSummary| if time.count < *least { "-".to_owned() } else { duration(pick(time)) };
+        let cells: String = columns.iter().map(|(_, time)| format!(" {:>column_width$}", cell(time))).collect();
+        let _ = writeln!(text, "{name:>8}{cells}");
+    }
+    if !same.is_empty() {
+        let note = format!("{} time: the same within 1 %", same.join(" and "));
+        text += &(style.paint(DIM, &note) + "\n");
     }
     text
+}
+
+/// Whether one column says what another has said.
+fn is_same(one: &TimeSummary, other: &TimeSummary) -> bool {
+    let is_near = |one: u64, other: u64| one.abs_diff(other) as f64 <= 0.01 * one.max(other) as f64;
+    let quantiles = |time: &TimeSummary| [time.mean_ns as u64, time.p50_ns, time.p90_ns, time.p99_ns];
+    one.count == other.count && quantiles(one).into_iter().zip(quantiles(other)).all(|(one, other)| is_near(one, other))
 }
 
 /// The widest name of a step that the table makes room for.
@@ -260,16 +380,19 @@ fn counts(outcome: &Outcome, style: Style) -> String {
     if !kinds.is_empty() {
         let _ = writeln!(text, "errors     {}", style.paint(RED, &kinds.join("   ")));
     }
+    if requests.answered == 0 {
+        return text;
+    }
     let _ = writeln!(
         text,
-        "bytes      {} received, {} of it content; {} sent",
+        "bytes      {} received, {} of it response bodies; {} sent",
         size(bytes.received),
         size(bytes.content),
         size(bytes.sent)
     );
     let _ = writeln!(
         text,
-        "opened     {}, {} of them anew",
+        "opened     {}, {} of them to replace a closed one",
         plural(connections.opened, "connection"),
         grouped(connections.reconnects)
     );

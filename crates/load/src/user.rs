@@ -17,6 +17,10 @@ pub(crate) struct User {
     /// On an open connection: requests that were sent. Else: requests that wait for one.
     pub window: Window,
     pub answer: Answer,
+    /// Since when, or from when on, it wants its next request. Of a closed loop.
+    pub wants: Instant,
+    /// Since when it thinks; [`Instant::FAR`]: it does not. Of a closed loop.
+    pub thinks_since: Instant,
     /// Since when, or from when on, it could send its next request.
     pub ready: Instant,
     /// Connections in a row that failed or brought no answer, the present one included.
@@ -79,6 +83,8 @@ impl User {
             protocol: ClientConnection::new(),
             window: Window::new(depth),
             answer: Answer { check: reads_content.then(Box::default), ..Answer::default() },
+            wants: Instant::ZERO,
+            thinks_since: Instant::FAR,
             ready: Instant::ZERO,
             failures: 0,
             was_connected: false,

@@ -7,8 +7,10 @@ use breme_base::Instant;
 pub(crate) struct Slot {
     /// Its number in the run, from 0.
     pub ordinal: u64,
-    /// When it should have been sent; [`Instant::FAR`]: as soon as there is a connection for it.
+    /// When it should have been sent: when its user wanted it, or by the schedule.
     pub due: Instant,
+    /// Until when its user's time is attributed to an activity.
+    pub accounted: Instant,
     /// When it was handed to the driver; [`Instant::FAR`]: not yet.
     pub sent: Instant,
     /// When the first byte of its answer came; [`Instant::FAR`]: not yet.
@@ -16,12 +18,8 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    pub(crate) const fn new(ordinal: u64) -> Self {
-        Self { ordinal, due: Instant::FAR, sent: Instant::FAR, first: Instant::FAR }
-    }
-
-    pub(crate) const fn due_at(ordinal: u64, due: Instant) -> Self {
-        Self { due, ..Self::new(ordinal) }
+    pub(crate) const fn new(ordinal: u64, due: Instant) -> Self {
+        Self { ordinal, due, accounted: due, sent: Instant::FAR, first: Instant::FAR }
     }
 
     pub(crate) fn was_sent(&self) -> bool {
@@ -45,7 +43,7 @@ enum Slots {
 
 impl Window {
     pub(crate) fn new(depth: usize) -> Self {
-        let empty = Slot::new(0);
+        let empty = Slot::new(0, Instant::ZERO);
         let slots = if depth <= 1 { Slots::One([empty]) } else { Slots::Many(vec![empty; depth].into_boxed_slice()) };
         Self { slots, head: 0, length: 0 }
     }
@@ -127,7 +125,7 @@ mod tests {
             let mut random = Random::new(depth as u64);
             for ordinal in 0..500 {
                 if random.chance(0.5) && !window.is_full() {
-                    window.push(Slot::new(ordinal));
+                    window.push(Slot::new(ordinal, Instant::ZERO));
                     model.push_back(ordinal);
                 } else {
                     assert_eq!(window.pop().map(|slot| slot.ordinal), model.pop_front());

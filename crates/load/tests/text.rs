@@ -45,7 +45,7 @@ fn a_result_that_is_invalid_says_so_first() {
 fn colours_are_asked_for() {
     let outcome = outcome();
     assert!(!render_text(&outcome, Style::default()).contains('\x1b'));
-    let coloured = render_text(&outcome, Style { colours: true });
+    let coloured = render_text(&outcome, Style { colours: true, ..Style::default() });
     assert!(coloured.contains("\x1b[1m") && coloured.matches("\x1b[").count().is_multiple_of(2));
 }
 
@@ -57,20 +57,83 @@ fn the_intervals_as_csv() {
 }
 
 #[test]
-fn a_thread_that_was_busy_all_the_time_makes_the_result_invalid() {
-    let run = |cpu: fn() -> Duration| {
-        let settings = Settings { requests: Some(100), duration: None, connections: 1, ..Settings::new("http://a/") };
-        let plan = breme_load::Plan::new(settings).unwrap();
+fn a_narrow_terminal_cuts_no_line() {
+    let outcome = outcome();
+    for (width, colours) in [(60, false), (60, true), (45, false), (10, false)] {
+        let text = render_text(&outcome, Style { width: Some(width), colours });
+        let plain = text.replace("\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[2m", "");
+        let plain = plain.replace("\x1b[31m", "").replace("\x1b[32m", "");
+        let longest = plain.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(longest <= width.max(40), "{longest} of {width}:\n{text}");
+    }
+}
+
+#[test]
+fn quantiles_that_few_samples_cannot_have_are_left_out() {
+    let settings = Settings { requests: Some(55), duration: None, ..Settings::new("http://a/") };
+    let outcome = World::new(settings, 1, |_| ok("x").after(Duration::from_millis(1))).finish();
+    let text = render_text(&outcome, Style::default());
+    assert!(text.contains("95 %") && !text.contains("99 %") && !text.contains("99.9 %"), "{text}");
+    assert!(text.contains("the run is too short to say much: 55 responses in"), "{text}");
+    assert!(outcome.valid, "{:?}", outcome.invalid_reasons);
+}
+
+#[test]
+fn a_run_in_which_all_checks_fail_says_so_first() {
+    let settings = Settings { duration: Some(Duration::from_secs(1)), ..Settings::new("http://a/nothere") };
+    let not_found = |_: &world::Request| Reply {
+        bytes: b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        ..Reply::default().after(Duration::from_millis(1))
+    };
+    let text = render_text(&World::new(settings, 1, not_found).finish(), Style::default());
+    let third = text.lines().nth(3).unwrap();
+    assert!(
+        third.starts_with("FAILED     every response failed its check") && third.ends_with("(status 404)"),
+        "{text}"
+    );
+}
+
+/// A closed loop whose thread worked all of the time: what matters is for whom its users waited.
+#[test]
+fn a_saturated_thread_makes_the_result_invalid_where_users_wait_for_it() {
+    thread_local!(static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+    // More CPU time with each reading than there is in the run.
+    let busy: fn() -> Duration = || Duration::from_secs(10 * u64::from(CALLS.replace(CALLS.get() + 1)));
+    let run = |cpu: fn() -> Duration, held: Duration| {
+        let settings =
+            || Settings { requests: Some(100), duration: None, connections: 1, ..Settings::new("http://a/") };
+        let mut world = World::new(settings(), 1, |_| ok("x").after(Duration::from_millis(10)));
+        let plan = breme_load::Plan::new(settings()).unwrap();
         let wall = breme_base::WallClock::starting_at(breme_base::UnixSeconds(0));
-        let mut world = World::new(Settings::new("http://a/"), 1, |_| ok("x").after(Duration::from_millis(10)));
-        let run = breme_load::Run::new(plan, vec![world::address(80)], 1, wall).with_thread_cpu(cpu);
-        world.replace_run(run);
+        world.replace_run(breme_load::Run::new(plan, vec![world::address(80)], 1, wall).with_thread_cpu(cpu));
+        world.called_late = held;
         world.finish()
     };
+    let limit = run(busy, Duration::from_millis(12));
+    assert!(!limit.valid && limit.invalid_reasons[0].contains("the generator was the limit"), "{limit:?}");
+    assert!(run(busy, Duration::from_millis(2)).valid, "a busy thread at which few wait is no limit");
+    let starved = run(|| Duration::ZERO, Duration::from_millis(12));
+    assert!(starved.valid && starved.notes.iter().any(|note| note.contains("waited for the generator")), "{starved:?}");
+}
+
+/// An open loop at which the thread is busy all of the time, but on time: spinning and short naps cost processor time
+/// and nothing else.
+#[test]
+fn an_open_loop_is_judged_by_lateness_and_not_by_processor_time() {
     thread_local!(static CALLS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
-    // About a second of the run for each reading after the first: 10 ms × 100.
-    let busy = run(|| Duration::from_millis(990 * u64::from(CALLS.replace(CALLS.get() + 1))));
-    assert!(!busy.valid && busy.invalid_reasons[0].contains("the generator was the limit"), "{busy:?}");
-    let idle = run(|| Duration::ZERO);
-    assert!(idle.valid, "{:?}", idle.invalid_reasons);
+    let busy: fn() -> Duration = || Duration::from_secs(10 * u64::from(CALLS.replace(CALLS.get() + 1)));
+    let run = |stall: Duration| {
+        let open_loop = Some(breme_load::OpenLoop::constant(1_000.0));
+        let settings = || Settings { open_loop: open_loop.clone(), connections: 20, ..Settings::new("http://a/") };
+        let mut world = World::new(settings(), 1, |_| ok("x").after(Duration::from_millis(1)));
+        let plan = breme_load::Plan::new(settings()).unwrap();
+        let wall = breme_base::WallClock::starting_at(breme_base::UnixSeconds(0));
+        world.replace_run(breme_load::Run::new(plan, vec![world::address(80)], 1, wall).with_thread_cpu(busy));
+        world.stalls = Some((Duration::from_millis(20), stall));
+        world.finish()
+    };
+    let punctual = run(Duration::ZERO);
+    assert!(punctual.valid && punctual.generator.busiest_thread() > 0.95, "{:?}", punctual.invalid_reasons);
+    let late = run(Duration::from_millis(4)); // planted background load
+    assert!(!late.valid && late.invalid_reasons[0].contains("the generator was late"), "{:?}", late.invalid_reasons);
 }

@@ -57,6 +57,7 @@ fn without_histograms(trial: &TrialRecord) -> TrialRecord {
     for workload in trial.workloads.values_mut() {
         workload.response.histogram.clear();
         workload.service.histogram.clear();
+        workload.connect.histogram.clear();
     }
     trial
 }

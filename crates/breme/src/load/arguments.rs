@@ -1,4 +1,4 @@
-//! The flags. They are those that users of wrk, oha and hey know.
+//! The flags. Where wrk, oha, hey and curl agree on a name, it works here too.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use breme_http1::Version;
 use breme_load::{
     Arrivals, Expectations, Needle, OpenLoop, Pace, Plan, PlanError, Scenarios, Settings, Stage, StatusSet, Target,
-    Think, Variables, WAITING_MAX, parse_sha256,
+    ThinkTime, Variables, WAITING_MAX, parse_sha256,
 };
 
 use super::fail_if::FailIf;
@@ -26,217 +26,270 @@ const SPIN_SHARE_MAX: f64 = 0.05;
 const THREAD_COUNT_MAX: usize = 1_024;
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Load a URL and tell how long its answers take.
+/// Generate load on a URL and report throughput, response times and errors
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, override_usage = "breme load [OPTIONS] <URL>\n       breme load [OPTIONS] --targets <FILE>\n       breme load [OPTIONS] --scenario <FILE>")]
 pub struct Args {
-    /// What to ask for: http[s]://HOST[:PORT]/PATH; PATH may hold placeholders
-    #[arg(required_unless_present_any = ["targets", "scenario"], conflicts_with = "targets")]
+    /// URL to request, [http[s]://]HOST[:PORT][/PATH]; PATH may contain placeholders
+    #[arg(required_unless_present_any = ["targets", "scenario"], conflicts_with = "targets", help_heading = "Target")]
     url: Option<String>,
 
-    /// File of scenarios (TOML): users that do several steps, with captures, checks and think times;
-    /// schemas/scenario.schema.json
-    #[arg(long, value_name = "FILE", conflicts_with = "targets")]
-    scenario: Option<PathBuf>,
-
-    /// File of targets, asked for in turn: a URL or METHOD URL [CONTENT] on each line; - for standard input
-    #[arg(long, value_name = "FILE")]
+    /// File of targets to request in turn: one URL or METHOD URL [BODY] per line; - for standard input
+    #[arg(long, value_name = "FILE", help_heading = "Target")]
     targets: Option<PathBuf>,
 
-    /// Ask a forward proxy for it: http://HOST:PORT; for https:// targets it is asked for tunnels (CONNECT)
-    #[arg(long, value_name = "URL")]
-    proxy: Option<String>,
+    /// File of scenarios (TOML): users who perform several steps, with captures, checks and think times
+    #[arg(long, value_name = "FILE", conflicts_with = "targets", help_heading = "Target")]
+    scenario: Option<PathBuf>,
 
-    /// Give {NAME} a value in PATH, field values and content; in a scenario, in place of the file's own; repeatable
-    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = units::variable)]
+    /// Set the variable {NAME} for paths, header values and bodies; overrides a scenario's own; repeatable
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = units::variable, help_heading = "Target")]
     variables: Vec<(String, String)>,
 
-    /// Connections that are kept busy; each is a user
-    #[arg(short, long, value_name = "N", default_value = "10", value_parser = units::size)]
+    /// Send requests through an HTTP proxy, http://HOST:PORT; https:// targets through a CONNECT tunnel
+    #[arg(long, value_name = "URL", help_heading = "Target")]
+    proxy: Option<String>,
+
+    /// Number of concurrent connections; in a closed loop each is one user
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = units::size, help_heading = "Load shape")]
     connections: usize,
 
-    /// Threads [default: the processors, at most one for each connection]
-    #[arg(short, long, value_name = "N", value_parser = units::size)]
-    threads: Option<usize>,
-
-    /// Driver: uring (io_uring), events (epoll, kqueue), threads, or auto: uring where the kernel offers it, else
-    /// events
-    #[arg(long, value_name = "DRIVER", default_value = "auto")]
-    pub driver: DriverChoice,
-
-    /// End after this time (10s, 3m, 1h) [default: 10s, or none with -n]
-    #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
+    /// Duration of the run (10s, 3m, 1h) [default: 10s; none with -n]
+    #[arg(
+        short,
+        long,
+        visible_short_alias = 'z',
+        value_name = "TIME",
+        value_parser = units::duration,
+        help_heading = "Load shape"
+    )]
     duration: Option<Duration>,
 
-    /// End after exactly this many requests, or sessions with --scenario (500, 10k, 1M)
-    #[arg(short = 'n', long, value_name = "N", value_parser = units::count)]
+    /// Number of requests to send in total, or of sessions with --scenario (500, 10k, 1M)
+    #[arg(short = 'n', long, value_name = "N", value_parser = units::count, help_heading = "Load shape")]
     requests: Option<u64>,
 
-    /// End when told so, by SIGTERM, SIGINT or the end of standard input if that is a pipe: a regular end, with exit
-    /// status 0
-    #[arg(long, conflicts_with_all = ["duration", "requests"])]
-    until_stopped: bool,
+    /// Think time between a response and the next request: 1s (exponential, mean 1s), 1s..3s (uniform) or 1s,constant
+    /// [default: none]
+    #[arg(long, value_name = "TIME", value_parser = ThinkTime::parse, help_heading = "Load shape")]
+    think: Option<ThinkTime>,
 
-    /// Start when a line comes on standard input: all is prepared by then
-    #[arg(long)]
-    pub(super) start_on_line: bool,
-
-    /// Open loop: the requests of -n spread over this time; the same as -R with their quotient
-    #[arg(long, value_name = "TIME", requires = "requests", conflicts_with_all = ["rate", "stages"], value_parser = units::duration)]
-    over: Option<Duration>,
-
-    /// Open loop: so many requests (with --scenario, new sessions) a second for all connections together (100, 0.5,
-    /// 20k)
-    #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate)]
-    rate: Option<f64>,
-
-    /// How the requests of an open loop are spread: at equal distances, or at random as those of many people
-    #[arg(long, value_name = "KIND", default_value = "even", value_parser = ["even", "poisson"])]
-    arrivals: String,
-
-    /// Open loop whose rate changes, from -R or 0 on: TIME:RATE goes there in a straight line, TIME@RATE has it all the
-    /// time (10s:100,1m@100,30s:0); the stages are also the duration
-    #[arg(long, value_name = "STAGE,…", value_delimiter = ',', value_parser = units::stage)]
-    stages: Vec<Stage>,
-
-    /// Open loop: the most requests that may be under way [default: connections × pipeline depth]
-    #[arg(long, value_name = "N", value_parser = units::count)]
-    in_flight_max: Option<u64>,
-
-    /// Open loop: the most requests that may wait for a connection; past it they are dropped, and counted
-    #[arg(long, value_name = "N", default_value_t = WAITING_MAX, value_parser = units::count)]
-    waiting_max: u64,
-
-    /// Open loop: what cannot be sent so long after it was due is not sent, and counted as shed
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
-    deadline: Option<Duration>,
-
-    /// Open loop, or users who think: so long before something is to be sent its thread no longer sleeps [default:
-    /// 50us, at most 5 % of a processor]
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
-    spin: Option<Duration>,
-
-    /// Requests that a connection may have outstanding
-    #[arg(short, long, value_name = "DEPTH", default_value = "1", value_parser = units::size)]
-    pipeline: usize,
-
-    /// Field to send; repeatable; the value may hold placeholders
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = units::field)]
-    headers: Vec<(String, String)>,
-
-    /// Method [default: GET, or POST with content]
-    #[arg(short, long, value_name = "METHOD")]
-    method: Option<String>,
-
-    /// Content to send; @FILE reads it from a file, @- from standard input; may hold placeholders
-    #[arg(short, long, value_name = "CONTENT")]
-    body: Option<String>,
-
-    /// Version of HTTP
-    #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1"])]
-    http: String,
-
-    /// Open a connection for each request
-    #[arg(long)]
-    no_keepalive: bool,
-
-    /// Time between an answer and the next request: 100ms, or a range 50ms..200ms
-    #[arg(long, value_name = "TIME", value_parser = units::think)]
-    think: Option<Think>,
-
-    /// Start the connections spread over this time
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration)]
+    /// Start the connections evenly over this time
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Load shape")]
     ramp: Duration,
 
-    /// How long connecting, and each request, may take
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration)]
-    timeout: Duration,
+    /// Requests in flight on each connection (HTTP/1.1 pipelining)
+    #[arg(
+        short,
+        long,
+        value_name = "DEPTH",
+        default_value = "1",
+        value_parser = units::size,
+        help_heading = "Load shape"
+    )]
+    pipeline: usize,
 
-    /// Each connection is a user who keeps the cookies that it is given
-    #[arg(long)]
-    cookies: bool,
+    /// Open a new connection for each request
+    #[arg(long, alias = "disable-keepalive", help_heading = "Load shape")]
+    no_keepalive: bool,
 
-    /// Statuses that are right: 200, 200,304, 2xx, 200-299 [default: 200-399]
-    #[arg(long, value_name = "STATUSES", value_parser = StatusSet::parse)]
-    expect_status: Option<StatusSet>,
+    /// Run until SIGINT, SIGTERM or, if standard input is a pipe, its end; then exit with status 0
+    #[arg(long, conflicts_with_all = ["duration", "requests"], help_heading = "Load shape")]
+    until_stopped: bool,
 
-    /// Length that the content of every answer must have
-    #[arg(long, value_name = "N", value_parser = units::count)]
-    expect_bytes: Option<u64>,
+    /// Start when a line arrives on standard input, with everything prepared
+    #[arg(long, help_heading = "Load shape")]
+    pub(super) start_on_line: bool,
 
-    /// SHA-256 that the content of every answer must have
-    #[arg(long, value_name = "HEX", value_parser = parse_sha256)]
-    expect_body_sha256: Option<[u8; 32]>,
+    /// Threads of the generator [default: one per processor, at most one per connection]
+    #[arg(short, long, value_name = "N", value_parser = units::size, help_heading = "Load shape")]
+    threads: Option<usize>,
 
-    /// Text that the content of every answer must hold
-    #[arg(long, value_name = "TEXT")]
-    expect_contains: Option<String>,
+    /// I/O driver: uring (io_uring), events (epoll, kqueue), threads; auto is uring where available, else events
+    #[arg(long, value_name = "DRIVER", default_value = "auto", help_heading = "Load shape")]
+    pub driver: DriverChoice,
 
-    /// Fail with exit status 3 if this holds of the result: 'p99 > 50ms or errors > 1%'; measures as in experiments (mean,
-    /// p50, service.p99, rate, errors, sessions, step.NAME.p99); repeatable
-    #[arg(long, value_name = "CONDITION", value_parser = FailIf::parse)]
-    pub(super) fail_if: Vec<FailIf>,
-
-    /// Format of the result: text, json, markdown, or junit (a test case for the responses and for each --fail-if)
-    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true)]
-    pub(super) format: ResultFormat,
-
-    /// Print the result as JSON
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
-
-    /// Write the result to a file too, by its ending: .json, .csv (per interval), .steps.csv (scenarios), .hlog
-    /// (HdrHistogram log), .hgrm, .jtl (JMeter; a row for each request), .bench.txt (benchstat); repeatable
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Vec<PathBuf>,
-
-    /// Length of the rows of the time series: in the result, in .csv and in .hlog files (from 10ms)
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
-    interval: Duration,
-
-    /// Everything random comes from it
-    #[arg(long, value_name = "N", default_value = "1")]
+    /// Random seed of placeholders, think times and Poisson arrivals
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Load shape")]
     seed: u64,
 
-    /// Show no progress
-    #[arg(short, long)]
+    /// Send at this rate, whatever the responses do: requests (with --scenario, sessions) per second (100, 0.5, 20k)
+    #[arg(short = 'R', long, value_name = "RATE", value_parser = units::rate, help_heading = "Open loop")]
+    rate: Option<f64>,
+
+    /// Spread the requests of -n over this time; same as -R with N ÷ TIME
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "requests",
+        conflicts_with_all = ["rate", "stages"],
+        value_parser = units::duration,
+        help_heading = "Open loop"
+    )]
+    over: Option<Duration>,
+
+    /// Change the rate in stages: TIME:RATE ramps to RATE, TIME@RATE holds it (10s:100,1m@100,30s:0); starts at -R or 0
+    #[arg(
+        long,
+        value_name = "STAGE,…",
+        value_delimiter = ',',
+        value_parser = units::stage,
+        help_heading = "Open loop"
+    )]
+    stages: Vec<Stage>,
+
+    /// Arrival process of the requests: evenly spaced, or Poisson as from many independent users
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "even",
+        value_parser = ["even", "poisson"],
+        help_heading = "Open loop"
+    )]
+    arrivals: String,
+
+    /// Maximum number of requests in flight [default: connections × pipeline depth]
+    #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Open loop")]
+    in_flight_max: Option<u64>,
+
+    /// Maximum number of due requests waiting for a connection; more are dropped and counted as errors
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = WAITING_MAX,
+        value_parser = units::count,
+        help_heading = "Open loop"
+    )]
+    waiting_max: u64,
+
+    /// Do not send a request that is later than this; it counts as an error (shed) [default: none]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Open loop")]
+    deadline: Option<Duration>,
+
+    /// Busy-wait for this long before each scheduled send or end of a think time, for exact timing [default: 50us, at
+    /// most 5 % of a processor]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Open loop")]
+    spin: Option<Duration>,
+
+    /// Request method [default: GET; POST with a body]
+    #[arg(short, long, visible_short_alias = 'X', value_name = "METHOD", help_heading = "Request")]
+    method: Option<String>,
+
+    /// Request header; may contain placeholders in its value; repeatable
+    #[arg(
+        short = 'H',
+        long = "header",
+        value_name = "NAME: VALUE",
+        value_parser = units::field,
+        help_heading = "Request"
+    )]
+    headers: Vec<(String, String)>,
+
+    /// Request body: text, @FILE, or @- for standard input; may contain placeholders
+    #[arg(short, long, value_name = "BODY", alias = "data", help_heading = "Request")]
+    body: Option<String>,
+
+    /// HTTP version
+    #[arg(
+        long,
+        value_name = "VERSION",
+        default_value = "1.1",
+        value_parser = ["1.0", "1.1"],
+        help_heading = "Request"
+    )]
+    http: String,
+
+    /// Time limit for connecting, and for each request
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Request")]
+    timeout: Duration,
+
+    /// Store cookies from responses and send them back, separately for each connection
+    #[arg(long, help_heading = "Request")]
+    cookies: bool,
+
+    /// Expected response statuses: 200, 200,304, 2xx or 200-299 [default: 200-399]
+    #[arg(long, value_name = "STATUSES", value_parser = StatusSet::parse, help_heading = "Checks")]
+    expect_status: Option<StatusSet>,
+
+    /// Expected length of every response body, in bytes
+    #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Checks")]
+    expect_bytes: Option<u64>,
+
+    /// Expected SHA-256 of every response body
+    #[arg(long, value_name = "HEX", value_parser = parse_sha256, help_heading = "Checks")]
+    expect_body_sha256: Option<[u8; 32]>,
+
+    /// Fail with exit status 3 if this holds for the result: 'p99 > 50ms or errors > 1%'; measures as in experiments
+    /// (mean, p50, service.p99, rate, errors, sessions, step.NAME.p99); repeatable
+    #[arg(long, value_name = "CONDITION", value_parser = FailIf::parse, help_heading = "Checks")]
+    pub(super) fail_if: Vec<FailIf>,
+
+    /// Text that every response body must contain
+    #[arg(long, value_name = "TEXT", help_heading = "Checks")]
+    expect_contains: Option<String>,
+
+    /// Format of the result: text, json, markdown, or junit (a test case for the responses and for each --fail-if)
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true, help_heading = "Output")]
+    pub(super) format: ResultFormat,
+
+    /// Print the result as JSON (schemas/load.schema.json); same as --format json
+    #[arg(long, conflicts_with = "format", help_heading = "Output")]
+    pub json: bool,
+
+    /// Write the result to FILE; its ending selects the format: .json, .csv (intervals), .steps.csv (scenario steps),
+    /// .hlog (HdrHistogram log), .hgrm (percentiles), .jtl (JMeter), .bench.txt (benchstat); repeatable
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub output: Vec<PathBuf>,
+
+    /// Length of an interval of the time series, at least 10ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Output")]
+    interval: Duration,
+
+    /// Do not show progress
+    #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 
-    /// Load a server whatever its certificate is
+    /// Accept any server certificate
     #[arg(short = 'k', long, conflicts_with = "cacert", help_heading = "TLS")]
     pub(super) insecure: bool,
 
-    /// Certificates of the authorities that count, PEM; also that of the server itself [default: those of the system]
+    /// PEM file of the certificate authorities to trust [default: those of the system]
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(super) cacert: Option<PathBuf>,
 
-    /// Certificate to show to a server that asks, PEM
+    /// PEM file of the client certificate
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(super) cert: Option<PathBuf>,
 
-    /// Its key, PEM and not encrypted [default: it stands in the file of the certificate]
+    /// PEM file of the client certificate's key, not encrypted [default: in the file of --cert]
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
     pub(super) key: Option<PathBuf>,
 
-    /// Make every handshake a full one; else connections go on with the sessions of earlier ones, as those of browsers
-    /// do
+    /// Perform a full handshake on every connection instead of resuming sessions
     #[arg(long, help_heading = "TLS")]
     pub(super) no_tls_resumption: bool,
 
-    /// The only version of TLS to speak [default: 1.3, or 1.2 if the server has no other]
+    /// TLS version to require [default: 1.3, or 1.2 if the server has no other]
     #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
     pub(super) tls: Option<String>,
 }
 
-const AFTER_HELP: &str = "Placeholders in PATH, field values and content (a brace itself: {{ }}):
-  {seq}            number of the request, from 1
-  {uniform:A:B}    whole number from A to B
-  {zipf:N:S}       whole number from 1 to N by Zipf's law with exponent S
-  {random:BYTES}   random letters and digits
-  {NAME}           the value that --var gave it, or a variable of a scenario ({NAME:url}, {NAME:json} encode it)
-  {session}        in a scenario: number of the session
+const AFTER_HELP: &str = "Examples:
+  breme load -c 50 -d 30s localhost:8080/               50 users, one request after another
+  breme load -R 2000 -d 1m --arrivals poisson URL       2,000 requests per second (open loop)
+  breme load -c 200 --think 1s --expect-status 200 URL  200 users who think for 1 s on average
 
-Exit status: 0 done; 1 no response, or the run could not start; 2 wrong usage; 3 a response failed an --expect- check,
+Placeholders in PATH, header values and bodies ({{ and }} for braces):
+  {seq}            number of the request, from 1
+  {uniform:A:B}    random integer from A to B
+  {zipf:N:S}       random integer from 1 to N, Zipf-distributed with exponent S
+  {random:BYTES}   random letters and digits
+  {NAME}           value of --var, or of a scenario's variable ({NAME:url}, {NAME:json} encode it)
+  {session}        number of the session, with --scenario
+
+Response time runs from the moment a user wants a request to the last byte of its response, connecting included.
+
+Exit status: 0 success; 1 no response, or the run could not start; 2 usage error; 3 a response failed an --expect- check,
 every response failed its check, or a --fail-if holds; 4 a --fail-if has no verdict (no data, or the result is INVALID);
 130, 143 interrupted, with a partial result.";
 
@@ -270,7 +323,7 @@ impl Args {
         let has_other_end = self.requests.is_some() || self.until_stopped;
         let duration = self.duration.or((!has_other_end).then_some(default));
         if let Some(threads) = self.threads.filter(|threads| !(1..=THREAD_COUNT_MAX).contains(threads)) {
-            return Err(Failure::usage(format!("{threads} threads: it must be 1 to {THREAD_COUNT_MAX}")));
+            return Err(Failure::usage(format!("--threads {threads}: must be from 1 to {THREAD_COUNT_MAX}")));
         }
         self.check_spin(self.think.is_some() || self.scenario.is_some())?;
         Ok(Settings {
@@ -287,7 +340,7 @@ impl Args {
             version: if self.http == "1.0" { Version::Http10 } else { Version::Http11 },
             keep_alive: !self.no_keepalive,
             // Without any time between an answer and the next request nobody thinks.
-            think: self.think.filter(|think| !think.max.is_zero()),
+            think: self.think.filter(|think| !think.is_zero()),
             ramp: self.ramp,
             timeout: self.timeout,
             cookies: self.cookies || self.scenario.is_some(),
@@ -315,9 +368,7 @@ impl Args {
                 ("--deadline", self.deadline.is_some()),
             ];
             return match named.iter().find(|(_, is_named)| *is_named) {
-                Some((flag, _)) => {
-                    Err(Failure::usage(format!("{flag} belongs to an open loop; name its rate with -R")))
-                }
+                Some((flag, _)) => Err(Failure::usage(format!("{flag} needs an open loop; set its rate with -R"))),
                 None => Ok(None),
             };
         }
@@ -334,7 +385,7 @@ impl Args {
     fn rate_of_all(&self) -> Result<Option<f64>, Failure> {
         let (Some(requests), Some(over)) = (self.requests, self.over) else { return Ok(self.rate) };
         if over.is_zero() {
-            return Err(Failure::usage("--over 0s: the requests need some time; leave it out to send them at once"));
+            return Err(Failure::usage("--over 0s: must be above 0; leave it out to send without a schedule"));
         }
         Ok(Some(requests as f64 / over.as_secs_f64()))
     }
@@ -352,9 +403,9 @@ impl Args {
 
     fn check_stdin(&self) -> Result<(), Failure> {
         match self.input_flag() {
-            Some(flag) if self.start_on_line => Err(Failure::usage(format!(
-                "--start-on-line waits for a line of standard input, which {flag} reads to its end; name a file there"
-            ))),
+            Some(flag) if self.start_on_line => {
+                Err(Failure::usage(format!("--start-on-line and {flag} both read standard input; give {flag} a file")))
+            }
             _ => Ok(()),
         }
     }
@@ -364,15 +415,10 @@ impl Args {
         self.until_stopped && self.input_flag().is_none() && stdin::is_held()
     }
 
-    /// The user asked for it.
-    pub(super) fn stays_awake(&self) -> bool {
-        self.spin.is_some_and(|spin| !spin.is_zero())
-    }
-
     /// Where nothing leaves by the clock, staying awake for it means nothing.
     fn check_spin(&self, thinks: bool) -> Result<(), Failure> {
         if self.spin.is_some() && !thinks && self.rate.is_none() && self.over.is_none() && self.stages.is_empty() {
-            let problem = "--spin is for what leaves by the clock: the requests of an open loop (-R), or of users who think (--think, --scenario); here each leaves when the answer before it has come";
+            let problem = "--spin has no effect here: it needs scheduled sends (-R, --stages) or think times (--think, --scenario)";
             return Err(Failure::usage(problem));
         }
         Ok(())
@@ -396,7 +442,7 @@ impl Args {
                 Target::parse_file(&file).map_err(|error| Failure::usage(format!("--targets {name}: {error}")))
             }
             (None, None) if self.scenario.is_some() => Ok(Vec::new()),
-            (None, None) => Err(Failure::usage("there is no target; name a URL")),
+            (None, None) => Err(Failure::usage("no target; give a URL")),
         }
     }
 
@@ -415,10 +461,7 @@ impl Args {
         let file = if path == Path::new("-") { read_stdin() } else { read_file(path) };
         let file = file.map_err(|problem| Failure::usage(format!("--scenario {name}: {problem}")))?;
         let text = String::from_utf8(file).map_err(|error| {
-            Failure::usage(format!(
-                "--scenario {name}: is not text (byte {} is not UTF-8)",
-                error.utf8_error().valid_up_to()
-            ))
+            Failure::usage(format!("--scenario {name}: not valid UTF-8 at byte {}", error.utf8_error().valid_up_to()))
         })?;
         Scenarios::parse(&text, self.think, variables)
             .map(Some)

@@ -101,6 +101,7 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
         offered_rate: Some(outcome.offered_rate),
         response: Distribution::of(&Outcome::response_histogram(run)),
         service: Distribution::of(&Outcome::service_histogram(run)),
+        connect: Distribution::of(&Outcome::connect_histogram(run)),
         sessions: (!outcome.scenarios.is_empty()).then(|| Sessions {
             begun: sum(|scenario| scenario.begun),
             completed: sum(|scenario| scenario.completed),

@@ -250,20 +250,22 @@ impl Times {
     }
 
     /// A row for each kind of time.
-    fn rows(self) -> [log::Interval; 3] {
+    fn rows(self) -> [log::Interval; 4] {
         let Self { start, length, interval, .. } = self;
-        let Interval { service, first_byte, response, .. } = interval;
+        let Interval { service, first_byte, response, connect, .. } = interval;
         let row = |tag: &str, histogram| log::Interval { tag: Some(tag.to_owned()), start, length, histogram };
-        [row("service", service), row("first-byte", first_byte), row("response", response)]
+        [row("service", service), row("first-byte", first_byte), row("response", response), row("connect", connect)]
     }
 }
 
 /// Prints the result.
 pub(super) fn print(outcome: &Outcome, checks: &Checks, format: ResultFormat) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
+    // Only a terminal has a width.
+    let width = terminal_size::terminal_size_of(&out).map(|(width, _)| usize::from(width.0));
     let colours = out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let printed = match format {
-        ResultFormat::Text => out.write_all(render_text(outcome, Style { colours }).as_bytes()),
+        ResultFormat::Text => out.write_all(render_text(outcome, Style { colours, width }).as_bytes()),
         ResultFormat::Json => write_json(&mut out, outcome),
         ResultFormat::Markdown => out.write_all(checks::markdown(checks).as_bytes()),
         ResultFormat::Junit => out.write_all(checks::junit(checks).as_bytes()),
@@ -304,7 +306,7 @@ mod tests {
         assert_eq!(service.iter().map(|row| row.histogram.count()).sum::<u64>(), 5);
         assert_eq!(service.len(), 2);
         assert_eq!((service[1].start, service[1].length, service[1].histogram.count()), (second, second * 4, 4));
-        assert_eq!(rows.len(), 6);
+        assert_eq!(rows.len(), 8);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_base::split_suffix;
-use breme_load::{Shape, Stage, Think};
+use breme_load::{Shape, Stage};
 
 /// A duration: `500ms`, `10s`, `3m`, `1h`, `2d`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -65,11 +65,6 @@ pub fn size(text: &str) -> Result<usize, String> {
     usize::try_from(count(text)?).map_err(|_| format!("{text:?} is too large"))
 }
 
-/// A time to think: `100ms`, or a range `50ms..200ms`.
-pub fn think(text: &str) -> Result<Think, String> {
-    Think::parse(text)
-}
-
 /// A field: `Name: value`.
 pub fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or_else(|| format!("{text:?} is no field; write \"Name: value\""))?;
@@ -101,11 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_and_fields() {
-        let range = Think { min: Duration::from_millis(50), max: Duration::from_secs(2) };
-        assert_eq!(think("50ms..2"), Ok(range));
-        assert_eq!(think("2s"), Ok(Think { min: Duration::from_secs(2), max: Duration::from_secs(2) }));
-        assert!(think("1s..x").is_err());
+    fn fields() {
         assert_eq!(field("A-B:  c: d "), Ok(("A-B".to_owned(), "c: d".to_owned())));
         assert!(field("no colon").is_err() && field(": x").is_err() && field("A B: x").is_err());
     }

@@ -128,13 +128,13 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
         (&["--scenario", path, url][..], "scenario.toml: line 4, column 1: unknown field `requets`"),
         (&["--scenario", path, url], "did you mean `request`?"),
         (&["--scenario", "/nowhere", url], "--scenario /nowhere: cannot be read"),
-        (&["--deadline", "1s", url], "--deadline belongs to an open loop; name its rate with -R"),
+        (&["--deadline", "1s", url], "--deadline needs an open loop; set its rate with -R"),
         (&["-R", "fast", url], "\"fast\" is no rate"),
         (&["-R", "0", url], "a rate of 0 asks for nothing"),
         (&["--stages", "10s", url], "TIME:RATE"),
         (&["-R", "5", "--think", "1s", url], "leave it out"),
         (&["-R", "5", "--in-flight-max", "999", url], "raise -c to have more"),
-        (&["--spin", "1ms", url], "--spin is for what leaves by the clock"),
+        (&["--spin", "1ms", url], "--spin has no effect here"),
         (&["--var", "page", url], "write NAME=VALUE"),
         (&["--var", "seq=1", url], "--var: {seq} is a placeholder already"),
     ] {
@@ -149,7 +149,12 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
 fn users_who_think_may_stay_awake_for_it() {
     let site = Site::lab("events");
     let url = site.url("/bytes/{size}");
-    let result = load_json(&["--think", "5ms", "--spin", "200us", "-n", "50", "-c", "2", "--var", "size=7", &url]);
+    let result = load_json(&["--think", "5ms", "--spin", "1s", "-n", "50", "-c", "2", "--var", "size=7", &url]);
     require_balance(&result, &site);
+    // Threads that never sleep spin for nearly all of the time, which is not held against them.
+    assert!(result["generator"]["spin_share"].as_f64().unwrap() > 0.0, "{result:#}");
+    assert!(
+        result["generator"]["thread_shares"].as_array().unwrap().iter().all(|share| share.as_f64().unwrap() < 0.95)
+    );
     assert_eq!(count(&result["bytes"]["content"]), 50 * 7, "{result:#}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random};
 use breme_http1::{Limits, Version};
-use breme_load::{Arrivals, Expectations, OpenLoop, Pace, Settings, Target, Think};
+use breme_load::{Arrivals, Expectations, OpenLoop, Pace, Settings, Target, ThinkTime};
 use breme_origin::{FileCacheLimits, Settings as SiteSettings};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -67,7 +67,7 @@ impl Scenario {
             at = begin + 1 + random.below(500_000_000);
             self.crowds.push(Instant::from_nanos(begin)..Instant::from_nanos(at));
         }
-        self.load.think = Some(Think { min: Duration::ZERO, max: Duration::from_millis(random.below(600)) });
+        self.load.think = Some(ThinkTime::Uniform(Duration::ZERO, Duration::from_millis(random.below(600))));
         self.load.open_loop = None;
         self
     }
@@ -84,7 +84,7 @@ fn load(random: &mut Random) -> Settings {
     let version = if random.chance(0.2) { Version::Http10 } else { Version::Http11 };
     let keep_alive = random.chance(0.8);
     let may_pipeline = keep_alive && version == Version::Http11;
-    let think = |random: &mut Random| Think { min: Duration::ZERO, max: Duration::from_micros(random.below(20_000)) };
+    let think = |random: &mut Random| ThinkTime::Uniform(Duration::ZERO, Duration::from_micros(random.below(20_000)));
     Settings {
         connections: 1 + random.below(6) as usize,
         requests: Some(1 + random.below(60)),

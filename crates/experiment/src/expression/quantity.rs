@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::terms::{Quantity, TimeFigure};
+use super::terms::{Quantity, TimeFigure, TimeKind};
 
 /// Quantities that are one word.
 const WORDS: [(&str, Quantity); 14] = [
@@ -41,7 +41,7 @@ const OTHER_WORDS: [(&str, &str); 12] = [
     ("connections", "descriptors"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (service.p99: of the service time), rate, offered, bytes, errors, pass, count, failed, sessions, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99 and connect.p99: of the service time and the time to connect), rate, offered, bytes, errors, pass, count, failed, sessions, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
 
 /// What a quantity is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,18 +72,21 @@ impl Quantity {
     pub(super) fn read(parts: &[String]) -> Result<Self, String> {
         let name = parts.join(".");
         match parts.first().map(String::as_str) {
-            Some("service") if parts.len() > 1 => {
-                Ok(Self::Time { is_service: true, figure: figure(&parts[1..].join("."))? })
-            }
+            Some("service") if parts.len() > 1 => Self::read_time(TimeKind::Service, &parts[1..]),
+            Some("connect") if parts.len() > 1 => Self::read_time(TimeKind::Connect, &parts[1..]),
             Some("counter") if parts.len() > 1 => Ok(Self::Counter(parts[1..].join("."))),
             Some("step") if parts.len() > 2 => Self::read_step(&parts[1..]),
             Some("step") => Err("a step's figure is written step.NAME.mean or step.NAME.p99".to_owned()),
             Some("counter") => Err("a counter is written counter.NAME".to_owned()),
             _ => match WORDS.iter().find(|(word, _)| *word == name) {
                 Some((_, quantity)) => Ok(quantity.clone()),
-                None => Ok(Self::Time { is_service: false, figure: figure(&name)? }),
+                None => Self::read_time(TimeKind::Response, parts),
             },
         }
+    }
+
+    fn read_time(kind: TimeKind, parts: &[String]) -> Result<Self, String> {
+        Ok(Self::Time { kind, figure: figure(&parts.join("."))? })
     }
 
     /// `p99.9` of a step is two parts.
@@ -128,9 +131,7 @@ fn quantile(name: &str, percent: &str) -> Result<TimeFigure, String> {
 impl fmt::Display for Quantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Time { is_service, figure } => {
-                write!(formatter, "{}{figure}", if *is_service { "service." } else { "" })
-            }
+            Self::Time { kind, figure } => write!(formatter, "{}{figure}", kind.prefix()),
             Self::Counter(name) => write!(formatter, "counter.{}", Quoted(name)),
             Self::Step { step, figure } => write!(formatter, "step.{}.{figure}", Quoted(step)),
             _ => {

@@ -9,14 +9,36 @@ pub struct Measure {
     pub of: String,
 }
 
+/// The times of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TimeKind {
+    /// From the moment the user wants the request to the last byte of its response.
+    Response,
+    /// From sending it to the last byte of its response.
+    Service,
+    /// To open a connection, TLS handshake included.
+    Connect,
+}
+
+impl TimeKind {
+    /// What stands before the figure.
+    pub(super) const fn prefix(self) -> &'static str {
+        match self {
+            Self::Response => "",
+            Self::Service => "service.",
+            Self::Connect => "connect.",
+        }
+    }
+}
+
 /// What can be measured in a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Quantity {
-    /// Of a workload: `mean`, `p50`, `p99.9`, `min`, `max`, `stdev` of the response time; with `service.` before it, of
-    /// the service time. Seconds.
+    /// Of a workload: `mean`, `p50`, `p99.9`, `min`, `max`, `stdev` of the response time; of the service time with
+    /// `service.` before it, of the time to connect with `connect.`. Seconds.
     Time {
-        /// Of the service time.
-        is_service: bool,
+        /// Which time.
+        kind: TimeKind,
         /// Which figure.
         figure: TimeFigure,
     },

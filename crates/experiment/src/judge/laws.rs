@@ -1,23 +1,24 @@
 //! Operational laws: what must hold whatever the system is.
 //!
-//! In a closed loop every user is either waiting for an answer, or thinking, or has an answer that waits to be read:
-//! `N = X·(R + Z + H)` (Little; the interactive response-time law). The last part, `H`, is the generator's own: a
-//! response time ends when its answer is in the socket, and the next begins when the generator has read it. Nothing is
-//! assumed about distributions. So where the law does not hold, something was measured wrongly: times that leave
-//! something out (coordinated omission), answers that were counted twice or not at all, users that did not run.
+//! In a closed loop every user is either waiting for a response, or thinking, or has a response that waits to be read:
+//! `N = X·(R + Z + H)` (Little; the interactive response-time law). `R` begins when the user wants the request, so that
+//! connecting is in it. The last part, `H`, is the generator's own: a response time ends when the response is in the
+//! socket, and the next one begins when the generator has read it. Nothing is assumed about distributions. So where the
+//! law does not hold, something was measured wrongly: times that leave something out (coordinated omission), responses
+//! that were counted twice or not at all, users that did not run.
 //!
-//! `H` by itself is told where it is large ([`HELD_SHARE_MAX`]): users gather before the bottleneck, and where most of
-//! them wait for the generator, the rate is its own. Response times are not touched by that.
+//! `H` by itself is reported where it is large ([`HELD_SHARE_MAX`]): users gather before the bottleneck, and where most
+//! of them wait for the generator, the rate is its own. Response times are not touched by that.
 //!
-//! It is not asked where the record lacks a part of a user's time: the making of connections, if each request has its
-//! own or some were lost; the think times of a scenario's steps; where users think who have several requests under way,
-//! which wait for each other; and while the load changes.
+//! The law is not checked where the record lacks a part of a user's time: pauses after failed connections, if some were
+//! lost; the think times of a scenario's steps; where users think who have several requests under way, which wait for
+//! each other; and while the load changes.
 //!
 //! How well it must hold follows from what the window cuts: at either end each user has one request under way, of which
-//! a part lies outside, at most the longest; the mean of `n` think times (exponential at the most) scatters by `1 ÷ √n`
-//! of itself; and a window that begins with the load begins with connecting, for which [`CONNECTING_S`] is left to each
-//! user. [`OWN_SHARE`] is for what is rounded. Measured with the three drivers of the generator at full speed (1 to
-//! 1,000 connections, up to 128 deep): the law finds 99.5 to 100.3 % of the users with `H`, and 20 to 74 % without.
+//! a part lies outside, at most the longest; and the mean of `n` think times (exponential at the most) scatters by `1 ÷
+//! √n` of itself. [`OWN_SHARE`] is for what is rounded. Measured with the three drivers of the generator at full speed
+//! (1 to 1,000 connections, up to 128 deep): the law finds 99.5 to 100.3 % of the users with `H`, and 20 to 74 %
+//! without.
 
 use breme_stats::queueing::interactive_users;
 
@@ -27,15 +28,13 @@ use crate::record::{Purpose, TrialRecord, WorkloadRecord};
 /// What may always be missing, as a share of the users: histograms round up, and windows begin at the intervals of the
 /// time series.
 pub const OWN_SHARE: f64 = 0.02;
-/// How long a user may take to connect, one after another.
-const CONNECTING_S: f64 = 100e-6;
 /// Where more of the users who do not think wait for the generator, it is the bottleneck.
 pub const HELD_SHARE_MAX: f64 = 0.5;
 /// A loss leads to another connection, for which the user waits.
 const LOST_SHARE_MAX: f64 = 0.001;
 /// Errors of requests that were answered all the same.
 const ANSWERED_KINDS: [&str; 3] = ["status", "assertion", "capture"];
-/// Fewer answers than these for each user say nothing about the law.
+/// Fewer responses than these for each user say nothing about the law.
 const ANSWERS_PER_USER_MIN: f64 = 3.0;
 /// The most checks that are kept; those that disagree come first.
 pub const CHECKS_MAX: usize = 2_000;
@@ -73,8 +72,7 @@ fn law_of(trial: u32, name: &str, workload: &WorkloadRecord) -> Option<LawCheck>
 fn lacks_times(workload: &WorkloadRecord) -> bool {
     let lost = workload.errors.iter().filter(|(kind, _)| !ANSWERED_KINDS.contains(&kind.as_str()));
     let lost: u64 = lost.map(|(_, count)| count).sum();
-    workload.is_connecting_each
-        || workload.is_changing
+    workload.is_changing
         || workload.sessions.is_some()
         || workload.offered_rate.is_some()
         || (workload.think_mean_s > 0.0 && workload.pipeline > 1)
@@ -86,10 +84,8 @@ fn tolerance(workload: &WorkloadRecord, answers: f64) -> f64 {
     let WorkloadRecord { response, think_mean_s, window_s, .. } = workload;
     let longest_s = response.max_ns as f64 / 1e9 + workload.held_max_s;
     let thinking = if *think_mean_s > 0.0 { think_mean_s / (response.mean_ns / 1e9 + think_mean_s) } else { 0.0 };
-    let begins_with_the_load = workload.steady.from_s <= 0.0;
-    let connecting_s = if begins_with_the_load { workload.connections as f64 * CONNECTING_S } else { 0.0 };
     // Three times the scatter.
-    OWN_SHARE + (longest_s + connecting_s) / window_s + 3.0 * thinking / answers.sqrt()
+    OWN_SHARE + longest_s / window_s + 3.0 * thinking / answers.sqrt()
 }
 
 #[cfg(test)]
@@ -155,8 +151,6 @@ mod tests {
         assert_eq!(law_of(1, "x", &lossy), None, "users wait for another connection");
         let wrong = WorkloadRecord { errors: errors("status"), ..workload(50, 50_000, 8e6) };
         assert!(law_of(1, "x", &wrong).is_some(), "what is answered wrongly is answered");
-        let connecting = WorkloadRecord { is_connecting_each: true, ..workload(50, 50_000, 8e6) };
-        assert_eq!(law_of(1, "x", &connecting), None, "users wait for connections too");
         let scenario = WorkloadRecord { sessions: Some(Sessions::default()), ..workload(50, 50_000, 8e6) };
         assert_eq!(law_of(1, "x", &scenario), None, "users think between the steps");
     }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use breme_stats::Histogram;
 
-use crate::expression::{Measure, Quantity, TimeFigure};
+use crate::expression::{Measure, Quantity, TimeFigure, TimeKind};
 use crate::record::{Distribution, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord};
 
 const NS_PER_S: f64 = 1e9;
@@ -53,7 +53,7 @@ impl fmt::Display for Lack {
 /// for.
 pub struct Reader<'a> {
     record: &'a TrialRecord,
-    decoded: HashMap<(&'a str, bool), Option<Histogram>>,
+    decoded: HashMap<(&'a str, TimeKind), Option<Histogram>>,
 }
 
 impl<'a> Reader<'a> {
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
 
     fn value_of(&mut self, quantity: &Quantity, of: &str) -> Result<f64, Lack> {
         match quantity {
-            Quantity::Time { is_service, figure } => self.time(of, *is_service, *figure),
+            Quantity::Time { kind, figure } => self.time(of, *kind, *figure),
             Quantity::Step { step, figure } => step_time(self.workload(of)?, step, *figure),
             Quantity::CpuPerRequest => self.per_answer(self.cpu_s(of)?),
             Quantity::CpuShare => Ok(self.cpu_s(of)? / positive(self.record.length_s, of)?),
@@ -115,9 +115,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn time(&mut self, of: &str, is_service: bool, figure: TimeFigure) -> Result<f64, Lack> {
+    fn time(&mut self, of: &str, kind: TimeKind, figure: TimeFigure) -> Result<f64, Lack> {
         let workload = self.workload(of)?;
-        let times = if is_service { &workload.service } else { &workload.response };
+        let times = match kind {
+            TimeKind::Response => &workload.response,
+            TimeKind::Service => &workload.service,
+            TimeKind::Connect => &workload.connect,
+        };
         if times.count == 0 {
             return Err(Lack::NothingCounted(of.to_owned()));
         }
@@ -126,15 +130,14 @@ impl<'a> Reader<'a> {
             TimeFigure::Stdev => times.stdev_ns,
             TimeFigure::Min => times.min_ns as f64,
             TimeFigure::Max => times.max_ns as f64,
-            TimeFigure::Quantile(quantile) => self.quantile(of, is_service, times, quantile)?,
+            TimeFigure::Quantile(quantile) => self.quantile(of, kind, times, quantile)?,
         };
         Ok(nanos / NS_PER_S)
     }
 
-    fn quantile(&mut self, of: &str, is_service: bool, times: &'a Distribution, quantile: f64) -> Result<f64, Lack> {
+    fn quantile(&mut self, of: &str, kind: TimeKind, times: &'a Distribution, quantile: f64) -> Result<f64, Lack> {
         let name = self.record.workloads.get_key_value(of).map_or("", |(name, _)| name.as_str());
-        let histogram =
-            self.decoded.entry((name, is_service)).or_insert_with(|| Histogram::decode(&times.histogram).ok());
+        let histogram = self.decoded.entry((name, kind)).or_insert_with(|| Histogram::decode(&times.histogram).ok());
         match histogram {
             Some(histogram) if !histogram.is_empty() => Ok(histogram.quantile(quantile) as f64),
             _ => Err(Lack::NotKept(format!("the distribution of `{of}`"))),
@@ -228,6 +231,7 @@ mod tests {
             received_bytes: 3_000,
             achieved_rate: 40.0,
             response: distribution(&[1_000_000, 2_000_000, 3_000_000, 4_000_000]),
+            connect: distribution(&[300_000]),
             sessions: Some(Sessions { begun: 12, completed: 9, failed: 1 }),
             ..WorkloadRecord::default()
         };
@@ -255,7 +259,7 @@ mod tests {
     }
 
     fn time(figure: TimeFigure) -> Quantity {
-        Quantity::Time { is_service: false, figure }
+        Quantity::Time { kind: TimeKind::Response, figure }
     }
 
     fn check(quantity: &Quantity, of: &str, expected: f64) {
@@ -271,6 +275,9 @@ mod tests {
         check(&time(TimeFigure::Quantile(0.99)), "user", 4e-3);
         check(&time(TimeFigure::Min), "user", 1e-3);
         check(&time(TimeFigure::Max), "user", 4e-3);
+        let connect = |figure| Quantity::Time { kind: TimeKind::Connect, figure };
+        check(&connect(TimeFigure::Mean), "user", 3e-4);
+        check(&connect(TimeFigure::Quantile(0.99)), "user", 3e-4);
         check(&Quantity::Rate, "user", 40.0);
         check(&Quantity::ByteRate, "user", 1_500.0);
         check(&Quantity::ErrorShare, "user", 0.25);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use breme_stats::growth::{self, Fit, Law};
 use breme_stats::queueing::{self, Population, Station};
 
-use crate::expression::{Expression, Measure, MeasuredOn, Operation, Quantity, TimeFigure, Unit};
+use crate::expression::{Expression, Measure, MeasuredOn, Operation, Quantity, TimeFigure, TimeKind, Unit};
 use crate::judge::comparisons::combinations_without;
 use crate::judge::effect::typical;
 use crate::judge::levels::Levels;
@@ -125,7 +125,7 @@ fn workload_of(of: &Expression) -> String {
 }
 
 fn mean_time(workload: &str) -> Expression {
-    let quantity = Quantity::Time { is_service: false, figure: TimeFigure::Mean };
+    let quantity = Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean };
     Expression::Measured { measure: Measure { quantity, of: workload.to_owned() }, at: Vec::new() }
 }
 

@@ -82,6 +82,10 @@ fn add_warm_up(workload: &mut WorkloadRecord) {
         workload.warm_up = Some(warm_up);
         return;
     };
+    // A journal of an earlier version has none.
+    if let Some(connect) = merged(&workload.connect, &warm_up.connect) {
+        workload.connect = connect;
+    }
     let length_s = workload.window_s + warm_up.length_s;
     let counted = workload.achieved_rate * workload.window_s;
     let answered = counted + warm_up.answered as f64;
@@ -127,6 +131,7 @@ mod tests {
             held_max_s: 4e-3,
             response: times(50, 2),
             service: times(50, 2),
+            connect: times(1, 2),
         };
         let rate = 100.0;
         let window_s = if has_warm_up { 0.9 } else { 1.0 };
@@ -143,6 +148,7 @@ mod tests {
             held_mean_s: Some(1e-3),
             response: times(10, answered),
             service: times(10, answered),
+            connect: times(1, 3),
             warm_up: has_warm_up.then(|| Box::new(warm_up)),
             ..WorkloadRecord::default()
         };
@@ -174,7 +180,7 @@ mod tests {
         let agreed = agree_on_warm_ups(&few);
         let user = &agreed[3].workloads["user"];
         assert!((user.window_s - 1.0).abs() < 1e-9 && (user.achieved_rate - 92.0).abs() < 1e-9);
-        assert_eq!((user.response.count, user.service.count), (92, 92));
+        assert_eq!((user.response.count, user.service.count, user.connect.count), (92, 92, 5));
         assert!((user.response.mean_ns / 1e6 - (90.0 * 10.0 + 2.0 * 50.0) / 92.0).abs() < 0.02);
         assert!((user.held_mean_s.unwrap() - 96e-3 / 92.0).abs() < 1e-9 && user.held_max_s == 4e-3);
         assert_eq!((user.steady.state, user.steady.from_s), (SteadyState::NeverSteady, 0.0));

@@ -290,9 +290,9 @@ pub(crate) fn without_numbers(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::TimeFigure;
+    use crate::expression::{TimeFigure, TimeKind};
 
-    const MEAN: Quantity = Quantity::Time { is_service: false, figure: TimeFigure::Mean };
+    const MEAN: Quantity = Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean };
 
     #[test]
     fn levels_are_nouns_where_the_factor_is_one() {

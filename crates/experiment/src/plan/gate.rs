@@ -2,7 +2,7 @@
 
 use super::questions::PlanMeasure;
 use super::resolve::Resolved;
-use crate::expression::{Expression, Measure, Quantity, TimeFigure, Unit, Vocabulary};
+use crate::expression::{Expression, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary};
 use crate::judge::less_is_better_of;
 
 /// By how much a measure may be worse, where neither the experiment nor the command line says so. Two runs at different
@@ -49,8 +49,13 @@ impl Gate {
     /// Rate, mean response time and errors of every foreground workload: few, so that all can pass; errors, since a
     /// server that rejects every request is fast.
     pub(super) fn standard(resolved: &Resolved) -> Vec<GatedMeasure> {
-        let quantities =
-            || [Quantity::Rate, Quantity::Time { is_service: false, figure: TimeFigure::Mean }, Quantity::ErrorShare];
+        let quantities = || {
+            [
+                Quantity::Rate,
+                Quantity::Time { kind: TimeKind::Response, figure: TimeFigure::Mean },
+                Quantity::ErrorShare,
+            ]
+        };
         let foreground = resolved.workloads.iter().filter(|workload| !workload.is_background);
         let measures = foreground.flat_map(|workload| quantities().map(|quantity| (quantity, workload.name.clone())));
         measures

@@ -6,7 +6,8 @@ use super::factors::{FactorSpec, LevelRange};
 use super::gate::{Gate, GatedMeasure, check_margin};
 use super::resolve::Resolved;
 use crate::expression::{
-    Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, Unit, Vocabulary, meant_or_known,
+    Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary,
+    meant_or_known,
 };
 use crate::file::fault::{Notebook, Span};
 use crate::file::values::{At, measured};
@@ -481,7 +482,7 @@ impl Questions<'_> {
 /// Rate, times and errors of those who are looked at, the rate of those behind them, and what a request costs: the
 /// subject that is asked, where that is another one at other levels, so that they can be compared; else every subject.
 fn standard_measures(resolved: &Resolved, asked_count: usize) -> Vec<PlanMeasure> {
-    let time = |figure| Quantity::Time { is_service: false, figure };
+    let time = |figure| Quantity::Time { kind: TimeKind::Response, figure };
     let mut measures = Vec::new();
     for workload in &resolved.workloads {
         measures.push((Quantity::Rate, workload.name.clone()));

@@ -1,6 +1,7 @@
 //! A workload of the file becomes the arguments of `breme load`, and what the runner and the judge must know of it
 //! besides.
 
+use breme_base::ThinkTime;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -273,14 +274,9 @@ impl Resolver<'_, '_> {
 
     fn think_mean(&mut self, think: Option<&At<Text>>) -> Duration {
         let Some(At { value: Text(text), span }) = think else { return Duration::ZERO };
-        let (low, high) = text.split_once("..").unwrap_or((text, text));
-        match (breme_base::parse_duration(low), breme_base::parse_duration(high)) {
-            (Ok(low), Ok(high)) if low <= high => low.saturating_add(high) / 2,
-            (Ok(_), Ok(_)) => {
-                self.book.note(span, format!("{text:?} is reversed; write the shorter time first"));
-                Duration::ZERO
-            }
-            (Err(problem), _) | (_, Err(problem)) => {
+        match ThinkTime::parse(text) {
+            Ok(think) => think.mean(),
+            Err(problem) => {
                 self.book.note(span, problem);
                 Duration::ZERO
             }

@@ -44,6 +44,9 @@ impl Load {
                 None => return self.retire(now, index, actions),
             }
         }
+        if self.open.is_none() {
+            self.account_wait_to_connect(now, index);
+        }
         self.timers.clear(index);
         self.users[index as usize].state = State::Queued;
         self.queue.push_back(index);
@@ -95,7 +98,8 @@ impl Load {
         self.tally.connections_opened += 1;
         self.tally.reconnects += u64::from(std::mem::replace(&mut user.was_connected, true));
         user.failures = user.failures.saturating_add(1); // until it brings an answer
-        self.tally.note_opening(now.since(since), connected.handshake);
+        self.tally.note_opened(connected.handshake);
+        self.interval.connect.record(now.nanos_since(since));
         self.note_tried(now, index, actions);
         for place in 0..self.users[index as usize].window.len() {
             self.send(now, index, place, connection, actions);
@@ -115,7 +119,7 @@ impl Load {
             user.address_index += 1;
             return self.connect(now, index, actions);
         }
-        match user.window.pop() {
+        match self.pop_unanswered(index) {
             Some(slot) => {
                 self.tally.issued += u64::from(!slot.was_sent());
                 self.fail(index, kind);
@@ -142,12 +146,13 @@ impl Load {
         let user = &mut self.users[index as usize];
         user.state = State::Waiting; // it may have been connecting
         let doublings = user.failures.saturating_sub(1).min(16);
-        self.timers.set(index, now + (PAUSE_MIN * (1 << doublings)).min(longest));
+        user.wants = now + (PAUSE_MIN * (1 << doublings)).min(longest);
+        self.timers.set(index, user.wants);
     }
 
     /// What was sent and is not answered is unfinished; what was only claimed never began.
     pub(super) fn drop_window(&mut self, index: u32) {
-        while let Some(slot) = self.users[index as usize].window.pop() {
+        while let Some(slot) = self.pop_unanswered(index) {
             self.tally.unfinished += u64::from(slot.was_sent());
             if self.open.is_some() && !slot.was_sent() {
                 self.count_error(ErrorKind::Dropped);
@@ -201,8 +206,11 @@ impl Load {
         let is_empty = user.window.is_empty();
         let is_free = self.open.is_some() && !user.in_session(); // what it thinks after its session is nobody's matter
         let pause = self.think(index).filter(|_| !is_free).filter(|_| self.phase == Phase::Running && is_empty);
+        let wants = now + pause.unwrap_or_default();
         if is_empty {
-            self.users[index as usize].ready = now + pause.unwrap_or_default();
+            self.begin_thinking(index, now, wants);
+        } else {
+            self.users[index as usize].wants = wants;
         }
         match pause {
             Some(pause) => self.timers.set(index, now + pause),
@@ -237,7 +245,7 @@ impl Load {
             Loss::Tls(failure) => (failure.into(), failure.into()),
         };
         let mut kind = first;
-        while self.users[index as usize].window.pop().is_some() {
+        while self.pop_unanswered(index).is_some() {
             self.fail(index, kind);
             kind = others;
         }
@@ -260,7 +268,7 @@ impl Load {
 
     pub(super) fn timed_out(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
         let timeout = self.run.plan().settings().timeout;
-        while let Some(slot) = self.users[index as usize].window.pop() {
+        while let Some(slot) = self.pop_unanswered(index) {
             if slot.sent + timeout <= now {
                 let nanos = timeout.as_nanos() as u64;
                 self.interval.service.record(nanos);

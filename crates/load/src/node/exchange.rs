@@ -50,7 +50,8 @@ impl Load {
             return false; // there the requests look for users
         }
         let Some(ordinal) = self.claim() else { return false };
-        self.users[index as usize].window.push(Slot::new(ordinal));
+        let user = &mut self.users[index as usize];
+        user.window.push(Slot::new(ordinal, user.wants));
         true
     }
 
@@ -69,8 +70,8 @@ impl Load {
     pub(super) fn refill(&mut self, now: Instant, index: u32, connection: ConnectionId, actions: &mut Actions) {
         while !self.users[index as usize].window.is_full() && self.take_next(index) {
             let user = &self.users[index as usize];
-            let (place, ready) = (user.window.len() - 1, user.ready);
-            self.note_lateness(now.since(ready));
+            let (place, could_send) = (user.window.len() - 1, user.ready.max(user.wants));
+            self.note_lateness(now.since(could_send));
             self.send(now, index, place, connection, actions);
         }
         self.watch(now, index, actions);
@@ -96,13 +97,13 @@ impl Load {
         connection: ConnectionId,
         actions: &mut Actions,
     ) {
+        if self.open.is_none() {
+            self.account_sending(now, index, place);
+        }
         let user = &mut self.users[index as usize];
-        let ready = user.ready;
         let Some(slot) = user.window.get_mut(place) else { return };
-        let is_again = slot.was_sent();
-        let due = if slot.due == Instant::FAR { ready } else { slot.due };
-        *slot = Slot { due, sent: now, first: Instant::FAR, ..*slot };
-        let ordinal = slot.ordinal;
+        let (is_again, due, ordinal) = (slot.was_sent(), slot.due, slot.ordinal);
+        *slot = Slot { sent: now, first: Instant::FAR, accounted: now, ..*slot };
         let plan = self.run.plan();
         // Its own stream: what it asks for depends on its number, not on the thread that sends it.
         let mut random = Random::stream(plan.settings().seed, ordinal);
@@ -260,6 +261,7 @@ impl Load {
         }
         let Some(slot) = user.window.pop() else { return };
         user.failures = 0;
+        self.account_response(slot, done, now);
         let service = done.nanos_since(slot.sent);
         if slot.due == slot.sent && slot.first == done {
             self.prompt.record(service);
@@ -274,6 +276,7 @@ impl Load {
         self.interval.held_max_ns = self.interval.held_max_ns.max(held);
         self.tally.answered += 1;
         self.tally.answered_late += u64::from(done > self.window_ends);
+        let user = &mut self.users[index as usize];
         let (status, content_bytes) = (user.answer.status, user.answer.content_bytes);
         self.tally.content_bytes += content_bytes;
         self.tally.statuses[usize::from(status).min(999)] += 1;
@@ -304,16 +307,25 @@ impl Load {
         let is_empty = user.window.is_empty();
         match self.think(index) {
             Some(_) if !is_empty => self.watch(now, index, actions),
+            Some(_) if self.is_exhausted() && !self.users[index as usize].in_session() => {
+                self.retire_idle(now, actions)
+            }
             Some(pause) if self.phase == Phase::Running => {
                 let due = now + pause;
-                self.users[index as usize].ready = due;
+                self.begin_thinking(index, now, due);
                 self.timers.set(index, due);
             }
             _ => {
-                self.users[index as usize].ready = now;
+                let user = &mut self.users[index as usize];
+                (user.wants, user.ready) = (now, now);
                 self.refill(now, index, connection, actions);
             }
         }
+    }
+
+    /// Whether nothing is left to claim: with `-n` the run ends with its last response, not with the last think time.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.open.is_none() && self.claims.is_empty() && self.run.is_claimed()
     }
 
     /// The time to think that follows the last answer.

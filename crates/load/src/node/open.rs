@@ -195,7 +195,7 @@ impl Load {
         }
         self.count_dropped(dropped);
         if claim == Claim::Over {
-            self.retire_free(now, actions);
+            self.retire_idle(now, actions);
         }
         self.open.as_ref()?.held
     }
@@ -248,7 +248,7 @@ impl Load {
                 self.next_sequence()
             }
         };
-        self.users[index as usize].window.push(Slot::due_at(ordinal, arrival.due));
+        self.users[index as usize].window.push(Slot::new(ordinal, arrival.due));
     }
 
     /// No connection could be opened: what is due and finds none free fails for that reason.
@@ -290,16 +290,6 @@ impl Load {
     }
 
     // the end
-
-    /// Nothing more will come: who has nothing outstanding is done.
-    fn retire_free(&mut self, now: Instant, actions: &mut Actions) {
-        for index in 0..self.users.len() as u32 {
-            let user = &self.users[index as usize];
-            if user.window.is_empty() && !user.in_session() {
-                self.retire(now, index, actions);
-            }
-        }
-    }
 
     /// The shard begins nothing more. What was due until `end` and is not begun by anybody is dropped.
     pub(super) fn end_schedule(&mut self, end: Instant) {

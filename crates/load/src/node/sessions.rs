@@ -18,18 +18,19 @@ impl Load {
             return false;
         }
         let user = &self.users[index as usize];
+        let user_wants = user.wants;
         let due = if user.in_session() {
-            user.ready
+            user_wants
         } else {
             if self.open.is_some() {
                 return false; // there the sessions look for users
             }
             let Some(number) = self.claim() else { return false };
             self.begin_session(index, number);
-            Instant::FAR
+            user_wants
         };
         let ordinal = self.next_sequence();
-        self.users[index as usize].window.push(Slot::due_at(ordinal, due));
+        self.users[index as usize].window.push(Slot::new(ordinal, due));
         true
     }
 

@@ -50,6 +50,8 @@ pub struct Load {
     /// Users that are not done.
     pub(super) active: usize,
     pub(super) phase: Phase,
+    /// When the run began, for all shards.
+    pub(super) epoch: Instant,
     pub(crate) window_ends: Instant,
     pub(crate) tally: Tally,
     pub(super) interval: Interval,
@@ -105,6 +107,7 @@ impl Load {
             open,
             active: 0,
             phase: Phase::Running,
+            epoch: Instant::ZERO,
             window_ends: Instant::FAR,
             tally,
             interval: Interval::default(),
@@ -147,6 +150,7 @@ impl Load {
     /// The clock of the workload starts.
     pub(super) fn begin(&mut self, now: Instant) -> Instant {
         let epoch = self.run.begin(now);
+        self.epoch = epoch;
         self.phase = Phase::Running;
         self.interval_ends = epoch + self.run.plan().settings().interval;
         if let Some(duration) = self.run.plan().settings().duration {
@@ -169,9 +173,13 @@ impl Load {
             self.users.iter_mut().for_each(|user| user.session = Some(Box::new(Session::new(scenarios))));
         }
         self.active = self.users.len();
+        // In an open loop the arrivals say who begins when.
+        let first_think = self.run.plan().first_think().filter(|_| self.open.is_none());
         for (index, number) in numbers.enumerate() {
-            let starts = epoch + ramp.mul_f64(number as f64 / connections as f64);
-            self.timers.set(index as u32, starts.max(now));
+            let starts = (epoch + ramp.mul_f64(number as f64 / connections as f64)).max(now);
+            let thinks = first_think.map_or(Duration::ZERO, |think| think.draw_rest(&mut self.random));
+            self.begin_thinking(index as u32, starts, starts + thinks);
+            self.timers.set(index as u32, starts + thinks);
         }
     }
 
@@ -187,6 +195,7 @@ impl Load {
         if state == State::Done {
             return;
         }
+        self.end_thinking(index);
         self.drop_window(index);
         self.leave_session(index);
         self.timers.clear(index);
@@ -209,7 +218,22 @@ impl Load {
         }
     }
 
+    /// Nothing more will come: users with nothing outstanding are done.
+    pub(super) fn retire_idle(&mut self, now: Instant, actions: &mut Actions) {
+        for index in 0..self.users.len() as u32 {
+            let user = &self.users[index as usize];
+            if user.window.is_empty() && !user.in_session() {
+                self.retire(now, index, actions);
+            }
+        }
+    }
+
     pub(super) fn on_timer(&mut self, now: Instant, index: u32, actions: &mut Actions) {
+        self.end_thinking(index);
+        let user = &self.users[index as usize];
+        if user.window.is_empty() && !user.in_session() && self.is_exhausted() {
+            return self.retire_idle(now, actions);
+        }
         match self.users[index as usize].state {
             State::Waiting => self.want_connection(now, index, actions),
             State::Open(connection) => {

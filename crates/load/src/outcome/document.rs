@@ -10,12 +10,13 @@ use super::generator::GeneratorUse;
 use super::sessions::{ScenarioSummary, StepSummary};
 use super::settings::SettingsSummary;
 use super::times::{Lateness, TimeSummary};
+use super::users::UsersSummary;
 use crate::run::Run;
 use crate::series::Row;
 use crate::tally::ErrorKind;
 
 /// The version of the layout of [`Outcome`]; it changes when a field changes its meaning or goes.
-pub(super) const SCHEMA_VERSION: u32 = 1;
+pub(super) const SCHEMA_VERSION: u32 = 2;
 
 /// The result of `breme load`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -49,6 +50,11 @@ pub struct Outcome {
     /// How long requests waited for the generator: from the instant at which they were due, and a connection was free,
     /// to their sending. Part of the response time, and no fault of the server.
     pub lateness: Lateness,
+    /// Where the users were; none for an open loop.
+    pub users: Option<UsersSummary>,
+    /// The index of dispersion of the requests sent in windows of 100 µs: 1 if they leave independently of each other,
+    /// *n* if they leave *n* at a time. None for an open loop, and for a run too short to tell.
+    pub dispersion: Option<f64>,
     /// What came of the schedule; none for a closed loop.
     pub open_loop: Option<OpenLoopSummary>,
     /// What the generator itself used.
@@ -64,15 +70,16 @@ pub struct Outcome {
     pub bytes: Bytes,
     /// Connections.
     pub connections: Connections,
-    /// Sent → done, of answers of every status; time-outs are in it at their limit.
-    pub service_time: TimeSummary,
-    /// Due → done, of the same requests. In an open loop the waiting for a free connection is in it.
+    /// From the moment the user wants the request (open loop: the moment it is due) to the last byte of its response,
+    /// of responses of every status. Waiting for a connection is in it. Time-outs are in it at their limit.
     pub response_time: TimeSummary,
-    /// Sent → first byte of the answer.
+    /// From sending a request to the last byte of its response, of the same requests.
+    pub service_time: TimeSummary,
+    /// From sending a request to the first byte of its response.
     pub first_byte_time: TimeSummary,
-    /// From asking for a connection to having it, without the handshake of TLS.
+    /// Time to open a connection, TLS handshake included.
     pub connect_time: TimeSummary,
-    /// From having a connection to the end of the handshake of TLS.
+    /// The TLS handshake's part of it.
     pub handshake_time: TimeSummary,
     /// What was agreed on with the server, if TLS was spoken.
     pub tls: Option<TlsSummary>,

@@ -10,14 +10,14 @@ use super::counts::TlsSummary;
 use crate::node::Load;
 
 /// What only the outside of the node can know.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Generator {
     /// CPU time of the process during the run.
     pub process_cpu: Option<Duration>,
     /// Processors that it may use.
     pub processors: usize,
-    /// Its threads were told to stay awake: how busy they were says nothing.
-    pub stays_awake: bool,
+    /// CPU time that each thread spent on spinning before deadlines; empty: none did.
+    pub spun: Vec<Duration>,
     /// The user ended the run.
     pub interrupted: bool,
     /// When the run began, on the calendar: the time since 1970-01-01 00:00:00 UTC.
@@ -37,21 +37,31 @@ pub struct GeneratorUse {
     pub cpu_ns_per_request: Option<f64>,
     /// The CPU time's share of the elapsed time; 1 is one processor.
     pub cpu_share: Option<f64>,
-    /// The same for each of its threads.
+    /// The same for each of its threads, spinning excluded.
     pub thread_shares: Vec<f64>,
+    /// Share of the elapsed time that its threads together spent on spinning before deadlines; 1 is one processor.
+    pub spin_share: f64,
     /// Processors that it may use.
     pub processors: u64,
 }
 
 impl GeneratorUse {
-    pub(super) fn of(shards: &[Load], generator: Generator, elapsed: Duration, issued: u64) -> Self {
+    /// The share of the time for which its busiest thread worked.
+    #[must_use]
+    pub fn busiest_thread(&self) -> f64 {
+        self.thread_shares.iter().copied().fold(0.0, f64::max)
+    }
+
+    pub(super) fn of(shards: &[Load], generator: &Generator, elapsed: Duration, issued: u64) -> Self {
         let share = |cpu: Duration, elapsed: Duration| {
             if elapsed.is_zero() { 0.0 } else { cpu.as_secs_f64() / elapsed.as_secs_f64() }
         };
-        let thread_shares = shards
-            .iter()
-            .filter_map(|shard| Some(share(shard.span.cpu?, shard.span.ended.since(shard.span.started))))
-            .collect();
+        let spun = generator.spun.iter().copied().chain(std::iter::repeat(Duration::ZERO));
+        let work = |(shard, spun): (&Load, Duration)| {
+            Some(share(shard.span.cpu?.saturating_sub(spun), shard.span.ended.since(shard.span.started)))
+        };
+        let thread_shares = shards.iter().zip(spun).filter_map(work).collect();
+        let spin_share = share(generator.spun.iter().sum(), elapsed);
         Self {
             cpu_ns: generator.process_cpu.map(nanos),
             cpu_ns_per_request: generator
@@ -60,6 +70,7 @@ impl GeneratorUse {
                 .map(|cpu| cpu.as_nanos() as f64 / issued as f64),
             cpu_share: generator.process_cpu.map(|cpu| share(cpu, elapsed)),
             thread_shares,
+            spin_share,
             processors: generator.processors as u64,
         }
     }

@@ -36,10 +36,10 @@ pub struct SettingsSummary {
     pub until_stopped: bool,
     /// Whether connections are used again.
     pub keep_alive: bool,
-    /// Shortest time to think.
-    pub think_min_ns: u64,
-    /// Longest time to think.
-    pub think_max_ns: u64,
+    /// Mean think time.
+    pub think_mean_ns: u64,
+    /// Distribution of the think time: `exponential`, `uniform` or `constant`; none without `--think`.
+    pub think_distribution: Option<String>,
     /// Time over which the connections start.
     pub ramp_ns: u64,
     /// Time that a request may take.
@@ -99,8 +99,8 @@ impl SettingsSummary {
             duration_ns: settings.duration.map(nanos),
             until_stopped: settings.until_stopped,
             keep_alive: settings.keep_alive,
-            think_min_ns: settings.think.map_or(0, |think| nanos(think.min)),
-            think_max_ns: settings.think.map_or(0, |think| nanos(think.max)),
+            think_mean_ns: settings.think.map_or(0, |think| nanos(think.mean())),
+            think_distribution: settings.think.map(|think| think.distribution().to_owned()),
             ramp_ns: nanos(settings.ramp),
             timeout_ns: nanos(settings.timeout),
             cookies: settings.cookies,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use breme_base::nanos;
+use breme_base::{nanos, plural};
 
 use super::counts::OpenLoopSummary;
 use super::document::Outcome;
@@ -10,14 +10,22 @@ use crate::figures::duration;
 use crate::run::Run;
 use crate::tally::ErrorKind;
 
-/// A thread that was busy for a larger share of the time was the limit, not the server.
+/// A thread that works for a larger share of the time is saturated.
 pub const THREAD_SHARE_MAX: f64 = 0.95;
+/// A closed loop is invalid if a thread is saturated and more of the users who do not think wait for the generator: the
+/// rate is then its own.
+pub const GENERATOR_SHARE_MAX: f64 = 0.5;
 /// An open loop is invalid if more than one request in a hundred left later than this because of the generator …
 pub const LATENESS_P99_MAX: Duration = Duration::from_millis(1);
 /// … and later than this share of the median service time: what is small beside the thing measured does no harm.
 pub const LATENESS_SHARE_MAX: f64 = 0.1;
+/// A shorter run cannot show how busy the generator was, or how well it kept the schedule.
+pub const SHORT_RUN_MAX: Duration = Duration::from_millis(100);
+/// Where users think, requests should leave nearly independently of each other: an index of dispersion of 1. From here on
+/// the queue that each pack makes for itself is in the response times.
+pub const DISPERSION_MAX: f64 = 3.0;
 
-pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome, stays_awake: bool) -> Vec<String> {
+pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     let mut reasons = Vec::new();
     let authority = &run.plan().peer().text;
     if let (true, Some(refused)) = (outcome.requests.answered == 0, run.refused_tunnel()) {
@@ -25,35 +33,76 @@ pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome, stays_awake: bool) -
     } else if let (true, Some(failure)) = (outcome.requests.answered == 0, run.tls_failure()) {
         reasons.push(format!("TLS with {authority} failed: {failure}"));
     } else if run.gave_up() {
-        reasons.push(format!("no connection to {authority} could be opened; is the server running there?"));
+        reasons.push(format!("cannot connect to {authority}; is the server running?"));
     } else if outcome.requests.answered == 0 {
-        reasons.push("nothing was answered".to_owned());
+        reasons.push("no request was answered".to_owned());
     }
     if let Some(count) = outcome.errors.get(ErrorKind::NoResources.name()) {
         reasons.push(format!(
             "this machine ran out of file descriptors, ports or memory {count} times; use fewer connections, or keep them open"
         ));
     }
-    reasons.extend(lateness_reason(outcome));
-    let busiest = outcome.generator.thread_shares.iter().copied().fold(0.0, f64::max);
-    if busiest > THREAD_SHARE_MAX && !stays_awake {
-        reasons.push(format!(
-            "the generator was the limit: its busiest thread used {:.0} % of a processor; use more threads (-t) or a second machine",
-            busiest * 100.0
-        ));
+    if !is_short(outcome) {
+        reasons.extend(lateness_reason(outcome));
+        reasons.extend(saturation_reason(outcome));
     }
     reasons
 }
 
-/// Only of an open loop: a user who thinks a little longer changes nothing.
+const fn is_short(outcome: &Outcome) -> bool {
+    outcome.elapsed_ns < SHORT_RUN_MAX.as_nanos() as u64
+}
+
+/// Of a closed loop: how busy the threads of an open loop are does not matter while requests leave on time.
+fn saturation_reason(outcome: &Outcome) -> Option<String> {
+    let share = outcome.users?.generator_share();
+    let busiest = outcome.generator.busiest_thread();
+    (busiest > THREAD_SHARE_MAX && share > GENERATOR_SHARE_MAX).then(|| {
+        format!(
+            "the generator was the limit: its busiest thread worked {:.0} % of the time, and {:.0} % of the users waited for it; use more threads (-t) or a second machine",
+            busiest * 100.0,
+            share * 100.0
+        )
+    })
+}
+
+/// Of an open loop: a user who thinks a little longer changes nothing. A backlog in the generator is lateness too, and
+/// grows with the run.
 fn lateness_reason(outcome: &Outcome) -> Option<String> {
     outcome.open_loop?;
     let late = outcome.lateness.p99_ns;
     let share = outcome.service_time.p50_ns as f64 * LATENESS_SHARE_MAX;
     (late > nanos(LATENESS_P99_MAX) && late as f64 > share).then(|| {
         format!(
-            "the generator kept the schedule badly: one request in a hundred left more than {} late; lower the rate, use more threads (-t), or leave a processor to the generator",
+            "the generator was late: 1 % of the requests left more than {} after they were due; lower the rate, use more threads (-t), or leave a processor to the generator",
             duration(late)
+        )
+    })
+}
+
+/// Without think times the packs change nothing: how long users wait follows from their number and the rate.
+fn dispersion_note(outcome: &Outcome) -> Option<String> {
+    let index = outcome.dispersion.filter(|&index| index > DISPERSION_MAX)?;
+    let thinks = outcome.users.is_some_and(|users| users.thinking > 0.0);
+    let remedy = if outcome.settings.think_distribution.as_deref() == Some("constant") {
+        "leave out \",constant\" in the think time"
+    } else {
+        "use more threads (-t), or leave a processor to the generator"
+    };
+    thinks.then(|| {
+        format!(
+            "requests left in packs (index of dispersion {index:.1} per 100 µs; independent users: 1), so response times contain the queues that the packs made; {remedy}"
+        )
+    })
+}
+
+/// Users waited for a generator that had work for less than all of the time: it had to wait for a processor itself.
+fn starvation_note(outcome: &Outcome) -> Option<String> {
+    let share = outcome.users.filter(|_| !is_short(outcome))?.generator_share();
+    (share > GENERATOR_SHARE_MAX && outcome.generator.busiest_thread() <= THREAD_SHARE_MAX).then(|| {
+        format!(
+            "{:.0} % of the users waited for the generator: the rate is its own, not the server's; leave a processor to it",
+            share * 100.0
         )
     })
 }
@@ -68,30 +117,37 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
         && dropped + shed > 0
     {
         notes.push(format!(
-            "{} of {due} that were due were never sent ({dropped} dropped, {shed} shed); no time in the result is theirs",
+            "{} of {due} requests that were due were never sent ({dropped} dropped, {shed} shed); the times are those of the others",
             dropped + shed
         ));
     }
+    if is_short(outcome) && requests.answered > 0 {
+        notes.push(format!(
+            "the run is too short to say much: {} in {}; give it more time (-d) or more requests (-n)",
+            plural(requests.answered, "response"),
+            duration(outcome.elapsed_ns)
+        ));
+    }
+    notes.extend(dispersion_note(outcome));
+    notes.extend(starvation_note(outcome));
     if requests.unfinished > 0 {
         notes.push(format!(
-            "{} requests were still under way at the end; their times are not in the result",
+            "{} requests had no response at the end of the run; their times are not in the result",
             requests.unfinished
         ));
     }
     if requests.resent > 0 {
         notes.push(format!(
-            "{} requests were sent again, since the server had ended their connection before them",
+            "{} requests were sent again because the server closed their connection before answering them",
             requests.resent
         ));
     }
     if connections.unexpected > 0 {
-        notes.push(format!(
-            "on {} connections the server sent bytes that no request had asked for",
-            connections.unexpected
-        ));
+        notes
+            .push(format!("the server sent bytes that belong to no request on {} connections", connections.unexpected));
     }
     if service_time.saturated > 0 {
-        notes.push(format!("{} service times were longer than an hour and count as one hour", service_time.saturated));
+        notes.push(format!("{} service times exceeded one hour and count as one hour", service_time.saturated));
     }
     notes
 }

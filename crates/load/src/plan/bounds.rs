@@ -53,9 +53,6 @@ fn check_bounds(settings: &Settings) -> Result<(), String> {
     if !has_end && !settings.until_stopped {
         return Err("the run has no end; give a number of requests, a duration, or both".to_owned());
     }
-    if settings.think.is_some_and(|think| think.min > think.max) {
-        return Err("the think time's range is reversed; write the shorter time first".to_owned());
-    }
     check_interval(settings.interval)?;
     match &settings.open_loop {
         Some(open_loop) => check_open_loop(settings, open_loop),

@@ -8,8 +8,8 @@ use crate::checks::Expectations;
 use crate::scenario::Scenarios;
 use crate::schedule::{Arrivals, Pace};
 use crate::target::Target;
-use crate::think::Think;
 use crate::variables::Variables;
+use breme_base::ThinkTime;
 
 /// Arrivals of an open loop that may wait for a connection, unless the user says otherwise.
 pub const WAITING_MAX: u64 = 1_000_000;
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Use a connection for many requests.
     pub keep_alive: bool,
     /// Time between an answer and the next request.
-    pub think: Option<Think>,
+    pub think: Option<ThinkTime>,
     /// The connections start spread over this time.
     pub ramp: Duration,
     /// How long a request may take.

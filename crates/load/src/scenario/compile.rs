@@ -17,8 +17,8 @@ use super::program::{
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
 use crate::request::CONTENT_BYTES_MAX;
 use crate::template::{Names, Template};
-use crate::think::Think;
 use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};
+use breme_base::ThinkTime;
 
 /// The memory that one regular expression may take when it is compiled.
 const REGEX_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -42,7 +42,7 @@ pub(super) struct Compiler<'a> {
 #[derive(Clone, Copy)]
 struct Surroundings<'a> {
     fields: [&'a Fields; 2],
-    think: Option<Think>,
+    think: Option<ThinkTime>,
 }
 
 impl<'a> Compiler<'a> {
@@ -89,7 +89,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    pub(super) fn compile(mut self, file: &File, think: Option<Think>) -> Compiled<Scenarios> {
+    pub(super) fn compile(mut self, file: &File, think: Option<ThinkTime>) -> Compiled<Scenarios> {
         let initial_values = self.initial_values(file)?;
         let list = file.scenario.get_ref();
         if list.is_empty() || list.len() > SCENARIO_COUNT_MAX {
@@ -133,7 +133,7 @@ impl<'a> Compiler<'a> {
         self.names[..self.initial_count].iter().map(value).collect()
     }
 
-    fn scenario(&mut self, file: &ScenarioFile, fields: &Fields, think: Option<Think>) -> Compiled<Scenario> {
+    fn scenario(&mut self, file: &ScenarioFile, fields: &Fields, think: Option<ThinkTime>) -> Compiled<Scenario> {
         let weight = file.weight.as_ref().map_or(1, |weight| *weight.get_ref());
         let think = self.think(file.think.as_ref())?.or(think);
         let surroundings = Surroundings { fields: [fields, &file.headers], think };
@@ -388,9 +388,9 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    fn think(&self, text: Option<&Spanned<String>>) -> Compiled<Option<Think>> {
+    fn think(&self, text: Option<&Spanned<String>>) -> Compiled<Option<ThinkTime>> {
         let Some(text) = text else { return Ok(None) };
-        let think = Think::parse(text.get_ref()).map_err(|problem| self.source.fault(&text.span(), problem))?;
+        let think = ThinkTime::parse(text.get_ref()).map_err(|problem| self.source.fault(&text.span(), problem))?;
         Ok(Some(think))
     }
 }

@@ -8,7 +8,7 @@ use regex::bytes::Regex;
 use super::place::ScenarioError;
 use crate::checks::Expectations;
 use crate::template::Template;
-use crate::think::Think;
+use breme_base::ThinkTime;
 
 /// The most scenarios of a run.
 pub const SCENARIO_COUNT_MAX: usize = 100;
@@ -66,7 +66,7 @@ pub(crate) struct Step {
     pub target: Template,
     pub fields: Vec<(String, Template)>,
     pub content: Option<Template>,
-    pub think: Option<Think>,
+    pub think: Option<ThinkTime>,
     pub expectations: Expectations,
     pub json_checks: Vec<(String, serde_json::Value)>,
     pub captures: Vec<Capture>,

@@ -83,6 +83,10 @@ pub struct World {
     pub bytewise: bool,
     /// The node is called so long after an answer has come.
     pub called_late: Duration,
+    /// In each period of the first length nothing runs for the second: another program has the processor.
+    pub stalls: Option<(Duration, Duration)>,
+    /// Each connection has a TLS handshake of this length.
+    pub handshake: Option<Duration>,
     /// From here on the node is told to stop.
     pub stop_at: Option<Instant>,
     pub connections: Vec<Connection>,
@@ -145,6 +149,8 @@ impl World {
             attempts: Vec::new(),
             bytewise: false,
             called_late: Duration::ZERO,
+            stalls: None,
+            handshake: None,
             stop_at: None,
             connections: Vec::new(),
             server: Box::new(server),
@@ -161,6 +167,11 @@ impl World {
         let count = self.nodes.len();
         let shard = |index| Shard { id: ShardId(index), count };
         self.nodes = (0..count).map(|index| Load::new(Arc::clone(&self.run), shard(index))).collect();
+    }
+
+    pub fn handshakes(mut self, duration: Duration) -> Self {
+        self.handshake = Some(duration);
+        self
     }
 
     pub fn door(mut self, door: impl FnMut(SocketAddr, Instant) -> Result<(), ConnectError> + 'static) -> Self {
@@ -193,6 +204,10 @@ impl World {
         let next = event_at.min(deadline).min(stop_at);
         assert!(next < Instant::FAR, "nothing will ever happen again");
         self.now = self.now.max(next);
+        if let Some((period, stall)) = self.stalls {
+            let into = self.now.as_nanos() % period.as_nanos() as u64;
+            self.now = self.now + stall.saturating_sub(Duration::from_nanos(into));
+        }
         if stop_at == next {
             self.stop_at = Some(Instant::ZERO);
             for shard in 0..self.nodes.len() {
@@ -223,7 +238,8 @@ impl World {
         match action {
             Action::Connect(ticket, Endpoint { address, .. }) => {
                 self.attempts.push((self.now, address));
-                self.later(LATENCY, Event::Connected(shard, ticket, address));
+                let handshake = self.handshake.unwrap_or_default();
+                self.later(LATENCY + handshake, Event::Connected(shard, ticket, address));
             }
             Action::Send(id, _) | Action::SendShared(id, _) => self.deliver(shard, id, bytes),
             Action::Close(id, _) => {
@@ -285,7 +301,7 @@ impl World {
         }
         match reply.then {
             Then::Keep => {}
-            Then::End => self.at(at, Event::End(index)),
+            Then::End => self.at(called, Event::End(index)),
             Then::Reset => self.at(at, Event::Closed(index, CloseReason::Reset)),
         }
     }
@@ -295,9 +311,9 @@ impl World {
             Event::Connected(shard, ticket, address) => match (self.door)(address, self.now) {
                 Ok(()) => {
                     let id = self.new_connection(shard);
-                    self.call(shard, |node, now, actions| {
-                        node.handle_connected(now, ticket, Ok(Connected::plain(id)), actions);
-                    });
+                    let handshake = self.handshake.map(|duration| Handshake { duration, is_resumed: false });
+                    let connected = Connected { connection: id, handshake };
+                    self.call(shard, |node, now, actions| node.handle_connected(now, ticket, Ok(connected), actions));
                 }
                 Err(error) => {
                     self.call(shard, |node, now, actions| node.handle_connected(now, ticket, Err(error), actions));

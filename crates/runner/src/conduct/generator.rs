@@ -204,7 +204,6 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         is_background: workload.is_background,
         connections: workload.connections,
         pipeline: told.settings.pipeline_depth,
-        is_connecting_each: !told.settings.keep_alive,
         is_changing: false,
         think_mean_s: workload.think_mean.as_secs_f64(),
         held_mean_s: Some(counted.held_mean_ns / 1e9),
@@ -221,6 +220,7 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         offered_rate: told.offered_rate.filter(|_| workload.is_open),
         response: Distribution::of(&counted.response),
         service: Distribution::of(&counted.service),
+        connect: Distribution::of(&counted.connect),
         lateness_p99_ns: workload.is_open.then_some(told.lateness.p99_ns),
         generator_cpu_share: told.generator.cpu_share.unwrap_or(0.0),
         series: told.series(SERIES_MAX),
@@ -237,5 +237,6 @@ fn warm_up_record(part: &Part) -> WarmUpRecord {
         held_max_s: part.held_max_ns as f64 / 1e9,
         response: Distribution::of(&part.response),
         service: Distribution::of(&part.service),
+        connect: Distribution::of(&part.connect),
     }
 }

@@ -35,7 +35,6 @@ pub(super) struct Told {
 #[serde(default)]
 pub(super) struct Settings {
     pub(super) pipeline_depth: u64,
-    pub(super) keep_alive: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -25,6 +25,7 @@ const BUCKET_ANSWERS_MIN: u64 = 10;
 
 const RESPONSE: &str = "response";
 const SERVICE: &str = "service";
+const CONNECT: &str = "connect";
 
 /// What was measured in a trial.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub(super) struct Part {
     pub(super) held_max_ns: u64,
     pub(super) response: Histogram,
     pub(super) service: Histogram,
+    pub(super) connect: Histogram,
 }
 
 /// What is known of a trial before its log is read.
@@ -72,9 +74,13 @@ pub(super) fn read(log: &Path, trial: Trial<'_>) -> Result<Window, String> {
     steady.from_s = beginning_of_row(trial.rows, steady.from_s);
     let [mut before, mut after] =
         [0.0..steady.from_s, steady.from_s..trial.end_s].map(|part| Part::of_rows(trial.rows, part));
-    each_interval(log, &[RESPONSE, SERVICE], |interval| {
+    each_interval(log, &[RESPONSE, SERVICE, CONNECT], |interval| {
         let part = if interval.start.as_secs_f64() < steady.from_s - EPSILON_S { &mut before } else { &mut after };
-        let times = if interval.tag.as_deref() == Some(RESPONSE) { &mut part.response } else { &mut part.service };
+        let times = match interval.tag.as_deref() {
+            Some(RESPONSE) => &mut part.response,
+            Some(CONNECT) => &mut part.connect,
+            _ => &mut part.service,
+        };
         times.merge(&interval.histogram);
     })?;
     let is_found = steady.from_s > 0.0 && trial.warm_up == WarmUp::Found;
@@ -95,6 +101,7 @@ impl Part {
             held_max_ns: rows().map(|row| row.held_max_ns).max().unwrap_or(0),
             response: Histogram::new(),
             service: Histogram::new(),
+            connect: Histogram::new(),
         }
     }
 }
@@ -265,7 +272,7 @@ mod tests {
             Interval { tag: Some(tag.to_owned()), start: STEP * index as u32, length: STEP, histogram }
         };
         let lines = intervals.iter().enumerate().flat_map(|(index, &(millis, count))| {
-            [row(SERVICE, index, millis, count), row(RESPONSE, index, millis, count)]
+            [row(SERVICE, index, millis, count), row(RESPONSE, index, millis, count), row(CONNECT, index, millis, 1)]
         });
         breme_stats::log::write(&mut File::create(&path).unwrap(), SystemTime::UNIX_EPOCH, lines).unwrap();
         let rows = intervals.iter().enumerate().map(|(index, &(_, answered))| Row {
@@ -322,7 +329,8 @@ mod tests {
         let (_folder, path, rows) = written(&vec![(2, 50); 100]);
         let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_millis(1_950)))).unwrap();
         assert!((window.steady.from_s - 2.0).abs() < 1e-9 && window.warm_up.is_none());
-        assert_eq!((window.counted.answered, window.counted.service.count()), (4_000, 4_000));
+        let counted = &window.counted;
+        assert_eq!((counted.answered, counted.service.count(), counted.connect.count()), (4_000, 4_000, 80));
         let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_secs(60)))).unwrap();
         assert_eq!((window.steady.state, window.counted.answered), (SteadyState::TooShort, 5_000));
     }

@@ -1,0 +1,150 @@
+//! ThinkTime times: the pause of a user between a response and its next request.
+
+use std::time::Duration;
+
+use crate::{Random, nanos, parse_duration};
+
+/// An exponential think time is cut at this many times its mean, as TPC-C (5.2.5.4) and TPC-W have it.
+const EXPONENTIAL_MAX: u32 = 10;
+/// What names a constant think time in a text.
+const CONSTANT: &str = "constant";
+
+/// The distribution of a think time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThinkTime {
+    /// Exponential with this mean, cut at ten times the mean: users drift apart, whoever answered them together.
+    Exponential(Duration),
+    /// Uniform between the shortest and the longest, both included.
+    Uniform(Duration, Duration),
+    /// Always the same: users who were answered together ask together.
+    Constant(Duration),
+}
+
+impl ThinkTime {
+    /// Reads `1s` (exponential with this mean), `1s..3s` (uniform) or `1s,constant`.
+    ///
+    /// # Errors
+    /// With a sentence that says what is expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some((mean, distribution)) = text.split_once(',') {
+            if distribution.trim() != CONSTANT {
+                return Err(format!(
+                    "{text:?} is no think time; write 1s (exponential), 1s..3s (uniform) or 1s,{CONSTANT}"
+                ));
+            }
+            return Ok(Self::Constant(parse_duration(mean.trim())?));
+        }
+        let Some((min, max)) = text.split_once("..") else { return Ok(Self::Exponential(parse_duration(text)?)) };
+        let (min, max) = (parse_duration(min)?, parse_duration(max)?);
+        if min > max {
+            return Err(format!("{text:?} is reversed; write the shorter time first"));
+        }
+        Ok(Self::Uniform(min, max))
+    }
+
+    /// Its mean.
+    #[must_use]
+    pub fn mean(self) -> Duration {
+        match self {
+            Self::Exponential(mean) | Self::Constant(mean) => mean,
+            Self::Uniform(min, max) => min.saturating_add(max) / 2,
+        }
+    }
+
+    /// Whether it is always zero: nobody thinks.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        match self {
+            Self::Exponential(longest) | Self::Uniform(_, longest) | Self::Constant(longest) => longest.is_zero(),
+        }
+    }
+
+    /// `exponential`, `uniform` or `constant`.
+    #[must_use]
+    pub const fn distribution(self) -> &'static str {
+        match self {
+            Self::Exponential(_) => "exponential",
+            Self::Uniform(..) => "uniform",
+            Self::Constant(_) => CONSTANT,
+        }
+    }
+
+    /// One think time.
+    pub fn draw(self, random: &mut Random) -> Duration {
+        match self {
+            Self::Exponential(mean) => {
+                let times = -(1.0 - random.unit()).ln();
+                mean.saturating_mul(EXPONENTIAL_MAX).min(saturating_mul(mean, times))
+            }
+            Self::Uniform(min, max) => Duration::from_nanos(random.between(nanos(min), nanos(max))),
+            Self::Constant(time) => time,
+        }
+    }
+
+    /// What is left of a think time at a random instant in it: when a user who was there before the run asks first.
+    pub fn draw_rest(self, random: &mut Random) -> Duration {
+        match self {
+            Self::Exponential(_) => self.draw(random), // it has no memory
+            Self::Uniform(..) | Self::Constant(_) => {
+                let whole = self.draw(random);
+                saturating_mul(whole, random.unit())
+            }
+        }
+    }
+}
+
+fn saturating_mul(duration: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(duration.as_secs_f64() * factor).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn texts_name_the_distribution() {
+        assert_eq!(ThinkTime::parse("1ms"), Ok(ThinkTime::Exponential(MILLISECOND)));
+        assert_eq!(ThinkTime::parse("1ms, constant"), Ok(ThinkTime::Constant(MILLISECOND)));
+        let range = ThinkTime::parse("1ms..2s").unwrap();
+        assert_eq!(range, ThinkTime::Uniform(MILLISECOND, Duration::from_secs(2)));
+        assert_eq!(range.mean(), Duration::from_micros(1_000_500));
+        assert!(ThinkTime::parse("2s..1ms").unwrap_err().contains("the shorter time first"));
+        assert!(ThinkTime::parse("1s,pareto").unwrap_err().contains("1s,constant"));
+        assert!(ThinkTime::parse("1s..x").is_err() && ThinkTime::parse("soon").is_err());
+        assert!(ThinkTime::parse("0s").unwrap().is_zero() && !ThinkTime::parse("0s..1s").unwrap().is_zero());
+    }
+
+    /// Mean and coefficient of variation.
+    fn moments(draw: impl FnMut() -> Duration) -> (f64, f64) {
+        const COUNT: usize = 200_000;
+        let drawn: Vec<f64> = std::iter::repeat_with(draw).take(COUNT).map(|time| time.as_secs_f64()).collect();
+        let mean = drawn.iter().sum::<f64>() / COUNT as f64;
+        let variance = drawn.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / COUNT as f64;
+        (mean, variance.sqrt() / mean)
+    }
+
+    #[test]
+    fn what_is_drawn_has_the_mean_and_the_spread_of_its_distribution() {
+        let mut random = Random::new(1);
+        let second = Duration::from_secs(1);
+        let is_near = |(mean, spread): (f64, f64), expected: (f64, f64)| {
+            assert!((mean - expected.0).abs() < 0.01 && (spread - expected.1).abs() < 0.01, "{mean} {spread}");
+        };
+        is_near(moments(|| ThinkTime::Exponential(second).draw(&mut random)), (1.0, 1.0));
+        is_near(moments(|| ThinkTime::Uniform(Duration::ZERO, 2 * second).draw(&mut random)), (1.0, 0.577));
+        is_near(moments(|| ThinkTime::Constant(second).draw(&mut random)), (1.0, 0.0));
+        is_near(moments(|| ThinkTime::Constant(second).draw_rest(&mut random)), (0.5, 0.577));
+        is_near(moments(|| ThinkTime::Exponential(second).draw_rest(&mut random)), (1.0, 1.0));
+    }
+
+    #[test]
+    fn no_exponential_time_is_longer_than_ten_means() {
+        let mut random = Random::new(2);
+        let longest = (0..1_000_000).map(|_| ThinkTime::Exponential(MILLISECOND).draw(&mut random)).max().unwrap();
+        assert_eq!(longest, 10 * MILLISECOND, "of a million, 45 would be longer");
+        let endless = ThinkTime::Exponential(Duration::MAX);
+        assert!((0..100).all(|_| endless.draw(&mut random) > Duration::ZERO));
+    }
+}

@@ -1,0 +1,173 @@
+//! Counting: what happened in each interval, what users spent their time on, and the end of the account.
+
+use std::sync::atomic::Ordering;
+
+use std::time::Duration;
+
+use breme_base::Instant;
+
+use super::shard::{Load, Phase};
+use crate::occupancy::Activity;
+use crate::tally::ErrorKind;
+use crate::window::Slot;
+
+impl Load {
+    /// Closes the books, also where the driver ended the shard without asking.
+    pub(crate) fn close(&mut self) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.end_schedule(self.last_seen);
+        self.phase = Phase::Over;
+        self.interval_ends = Instant::FAR;
+        for index in 0..self.users.len() as u32 {
+            self.end_thinking(index);
+            self.drop_window(index);
+        }
+        self.open_count = 0;
+        self.span.ended = self.last_seen;
+        self.gather();
+        self.run.series().finish_shard(self.shard.id.0, self.interval_index, &self.interval);
+        self.publish();
+    }
+
+    /// Hands in the interval that is over.
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.last_seen = now;
+        if now < self.interval_ends || now >= self.window_ends {
+            return; // what is waited for at the end belongs to the last interval
+        }
+        let length_ns = self.run.plan().settings().interval.as_nanos() as u64; // bounded by the plan
+        let passed = 1 + now.nanos_since(self.interval_ends) / length_ns;
+        let next = self.interval_index + passed;
+        self.gather();
+        self.run.series().hand_in(self.shard.id.0, self.interval_index, next, &self.interval);
+        self.interval.clear();
+        self.bytes_received_before = self.tally.bytes_received;
+        self.interval_ends = self.interval_ends + Duration::from_nanos(length_ns * passed);
+        self.interval_index = next;
+        self.note_cpu();
+    }
+
+    pub(super) fn note_cpu(&mut self) {
+        self.span.cpu = self.run.thread_cpu().map(|cpu| cpu.saturating_sub(self.cpu_before));
+    }
+
+    #[inline]
+    pub(super) fn note_lateness(&mut self, lateness: Duration) {
+        if lateness.is_zero() {
+            self.tally.punctual += 1;
+        } else {
+            self.tally.lateness.record(lateness.as_nanos() as u64);
+        }
+    }
+
+    /// Attributes the time of a user of a closed loop. What lies behind the end of the run is nobody's.
+    #[inline]
+    fn account(&mut self, activity: Activity, from: Instant, to: Instant) {
+        self.tally.occupancy.add(activity, from, to.min(self.window_ends));
+    }
+
+    /// A request is about to be sent: the time until its user had a connection for it, and until the generator came to
+    /// it.
+    #[inline]
+    pub(super) fn account_sending(&mut self, now: Instant, index: u32, place: usize) {
+        let user = &mut self.users[index as usize];
+        let ready = user.ready;
+        let Some(slot) = user.window.get_mut(place) else { return };
+        let from = slot.accounted;
+        let connected = ready.max(from).min(now);
+        self.account(Activity::Connecting, from, connected);
+        self.account(Activity::Generator, connected, now);
+        self.tally.sends.note(now.min(self.window_ends).nanos_since(self.epoch));
+    }
+
+    /// The user of a closed loop begins to connect: what has passed since it wanted to is the generator's.
+    pub(super) fn account_wait_to_connect(&mut self, now: Instant, index: u32) {
+        let mut place = 0;
+        while let Some(slot) = self.users[index as usize].window.get_mut(place) {
+            if !slot.was_sent() {
+                let from = std::mem::replace(&mut slot.accounted, now);
+                self.account(Activity::Generator, from, now);
+                self.note_lateness(now.since(from));
+            }
+            place += 1;
+        }
+    }
+
+    #[inline]
+    pub(super) fn account_response(&mut self, slot: Slot, done: Instant, read: Instant) {
+        if self.open.is_none() {
+            self.account(Activity::Server, slot.accounted, done);
+            self.account(Activity::Generator, done, read);
+        }
+    }
+
+    /// Takes the oldest request, which has no response.
+    pub(super) fn pop_unanswered(&mut self, index: u32) -> Option<Slot> {
+        let slot = self.users[index as usize].window.pop()?;
+        if self.open.is_none() {
+            let activity = if slot.was_sent() { Activity::Server } else { Activity::Connecting };
+            self.account(activity, slot.accounted, self.last_seen);
+        }
+        Some(slot)
+    }
+
+    /// The user thinks from `from` until it `wants` its next request.
+    pub(super) fn begin_thinking(&mut self, index: u32, from: Instant, wants: Instant) {
+        let user = &mut self.users[index as usize];
+        user.thinks_since = if from < wants { from } else { Instant::FAR };
+        (user.wants, user.ready) = (wants, wants);
+    }
+
+    /// The user has thought, or the run ends before that. A user with a pipeline is as many users as it is deep.
+    pub(super) fn end_thinking(&mut self, index: u32) {
+        let user = &mut self.users[index as usize];
+        let since = std::mem::replace(&mut user.thinks_since, Instant::FAR);
+        let until = user.wants.min(self.last_seen);
+        if since < until && self.open.is_none() {
+            for _ in 0..self.run.plan().settings().pipeline_depth {
+                self.account(Activity::Thinking, since, until);
+            }
+        }
+    }
+
+    /// Completes the interval before it is handed in.
+    fn gather(&mut self) {
+        self.interval.received_bytes = self.tally.bytes_received - self.bytes_received_before;
+        std::mem::swap(&mut self.interval.prompt, &mut self.prompt); // what it gets is empty
+    }
+
+    pub(super) fn count_error(&mut self, kind: ErrorKind) {
+        self.count_errors(kind, 1);
+    }
+
+    /// The request has a time all the same.
+    pub(super) fn note_wrong(&mut self, response_ns: u64) {
+        self.interval.wrong.record(response_ns);
+    }
+
+    pub(super) fn count_errors(&mut self, kind: ErrorKind, count: u64) {
+        self.tally.count(kind, count);
+        self.interval.errors += count;
+    }
+
+    /// A request that was begun gets no answer.
+    pub(super) fn fail(&mut self, index: u32, kind: ErrorKind) {
+        self.count_error(kind);
+        if self.users[index as usize].in_session() {
+            self.break_off(index, kind);
+        } else {
+            self.release();
+        }
+    }
+
+    pub(super) fn publish(&self) {
+        if let Some(progress) = self.run.shard_progress(self.shard.id.0) {
+            progress.answered.store(self.tally.answered, Ordering::Relaxed);
+            progress.errors.store(self.tally.errors(), Ordering::Relaxed);
+            progress.open.store(self.open_count as u64, Ordering::Relaxed);
+            progress.bytes_received.store(self.tally.bytes_received, Ordering::Relaxed);
+        }
+    }
+}
