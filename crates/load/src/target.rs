@@ -223,7 +223,6 @@ mod tests {
     #[test]
     fn url_faults_name_the_place_and_the_remedy() {
         let cases = [
-            ("a.example/x", "write http://a.example/x"),
             ("ftp://a/", "\"ftp\" is not known"),
             ("http:///x", "no usable host"),
             ("http://a:0/", "port \"0\" is not from 1 to 65535"),
@@ -240,6 +239,13 @@ mod tests {
             let error = Url::parse(text, &Variables::default()).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_url_without_a_scheme_is_http() {
+        let url = Url::parse("a.example:81/x?u=https://b/", &Variables::default()).unwrap();
+        assert_eq!((url.authority.host.as_str(), url.authority.port, url.authority.is_tls), ("a.example", 81, false));
+        assert_eq!(url.path.as_fixed(), Some(&b"/x?u=https://b/"[..]));
     }
 
     #[test]
