@@ -24,9 +24,14 @@ pub(crate) fn comparisons(judgement: &Judgement) -> Vec<&Comparison> {
         // The first level is never on the left.
         telling.retain(|of| !lefts.contains(&(of.factor.as_str(), of.right.as_str())));
     }
-    telling.sort_by_key(|of| (rank(judgement, of), place(judgement, of)));
+    telling.sort_by_key(|of| order(judgement, of));
     telling.truncate(COMPARISONS_MAX);
     telling
+}
+
+/// What hypotheses are about first, words before numbers, then the plan's order.
+pub(crate) fn order(judgement: &Judgement, comparison: &Comparison) -> impl Ord + use<> {
+    (rank(judgement, comparison), !is_named(comparison), place(judgement, comparison))
 }
 
 /// Whether a measure is one that a hypothesis is about.

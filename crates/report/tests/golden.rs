@@ -6,6 +6,7 @@ mod made_up;
 
 use std::collections::BTreeSet;
 
+use breme_experiment::judgement::{MeasureRow, MeasureTable};
 use breme_report::{Histograms, Run, Style};
 use made_up::MadeUp;
 
@@ -53,6 +54,82 @@ fn every_verdict_and_failure_as_markdown() {
 #[test]
 fn every_verdict_and_failure_as_a_page() {
     insta::assert_snapshot!(document(&breme_report::html(&made_up::verdicts().run())));
+}
+
+/// A table whose values are all 0, and one that is 0 but in one trial.
+fn with_errors(made_up: &mut MadeUp) {
+    let rows = |last: f64| {
+        let values = |level: f64| vec![(1, 0.0), (2, level)];
+        let row = |build: &str, level: f64| MeasureRow {
+            levels: made_up::levels([("build", build)]),
+            values: values(level),
+            center: Some(level / 2.0),
+            ..MeasureRow::default()
+        };
+        vec![row("a", 0.0), row("b", last)]
+    };
+    let table = |measure: &str, last: f64| MeasureTable {
+        measure: String::from(measure),
+        unit: String::from("share"),
+        rows: rows(last),
+        ..MeasureTable::default()
+    };
+    made_up.judgement.tables.extend([table("errors(none)", 0.0), table("errors(some)", 0.02)]);
+}
+
+#[test]
+fn what_is_nothing_everywhere_is_a_line_and_no_share_has_an_axis_below_nothing() {
+    let mut made_up = made_up::verdicts();
+    with_errors(&mut made_up);
+    let page = breme_report::html(&made_up.run());
+    let line = "errors(none): 0 % at every combination in 2 blocks";
+    let all = [text(&made_up, 100), breme_report::markdown(&made_up.run()).replace('\\', ""), document(&page)];
+    for text in &all {
+        assert_eq!((text.matches("errors(none)").count(), text.matches(line).count()), (1, 1), "{text}");
+    }
+    let charts = embedded(&page)["charts"].clone();
+    let of_shares = charts.as_object().unwrap().values().filter(|chart| chart["words"]["x"] == "@lin:share");
+    let axes: Vec<(f64, f64)> = of_shares
+        .map(|chart| ["min", "max"].map(|end| chart["option"]["xAxis"][end].as_f64().unwrap()).into())
+        .collect();
+    assert_eq!(axes.len(), 1, "{axes:?}");
+    assert!(axes[0].0 == 0.0 && axes[0].1 < 0.05, "{axes:?}");
+}
+
+#[test]
+fn a_case_is_drawn_beside_its_claimed_bound_and_each_combination_has_one_colour() {
+    let charts = embedded(&breme_report::html(&made_up::study().run()))["charts"].clone();
+    let charts: Vec<&serde_json::Value> = charts.as_object().unwrap().values().collect();
+    let series = |chart: &serde_json::Value, name: &str| {
+        chart["option"]["series"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
+    };
+    // Claimed is a quarter: the estimate lies there, and no difference at 1.
+    let claimed = charts.iter().find(|chart| chart["option"]["xAxis"]["name"] == "left ÷ right").unwrap();
+    let lines: Vec<f64> = series(claimed, "zones")["markLine"]["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["xAxis"].as_f64().unwrap())
+        .collect();
+    let estimate = series(claimed, "estimate")["data"][0]["value"][0].as_f64().unwrap();
+    assert!(lines[0] == 0.0 && (lines[1] - 0.25_f64.log10()).abs() < 1e-4, "{lines:?}");
+    assert!((estimate - 0.15_f64.log10()).abs() < 0.1, "{estimate}");
+    // The lines of measures and the curves of response times of one path have one colour.
+    let colours = |prefix: &str, wanted: &str| -> BTreeSet<String> {
+        let of_chart =
+            |chart: &&&serde_json::Value| chart["words"]["names"][0].as_str().is_some_and(|name| name.contains(prefix));
+        let named = charts.iter().filter(of_chart).flat_map(|chart| {
+            let names = chart["words"]["names"].as_array().unwrap().clone();
+            let series = chart["option"]["series"].as_array().unwrap().clone();
+            series.into_iter().map(move |one| {
+                let index: usize = one["name"].as_str().unwrap().trim_start_matches("line ").parse().unwrap();
+                (names[index].as_str().unwrap().to_owned(), one["lineStyle"]["color"].as_str().map(str::to_owned))
+            })
+        });
+        named.filter(|(name, _)| name.contains(wanted)).filter_map(|(_, colour)| colour).collect()
+    };
+    let one = |colour: &str| BTreeSet::from([colour.to_owned()]);
+    assert_eq!((colours("path", "path=source"), colours("path", "path=cached")), (one("var(--s0)"), one("var(--s1)")));
 }
 
 #[test]

@@ -117,3 +117,30 @@ fn uncounted(trials: &TrialCounts) -> Option<String> {
     let kinds = listed(&[(trials.failed, "failed"), (trials.invalid, "INVALID")]);
     (!kinds.is_empty()).then(|| format!("Of {}, not used: {kinds}.", count(trials.run as usize, "trial")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judgement::SearchOutcome;
+
+    #[test]
+    fn a_search_that_nothing_confirms_prints_no_number_in_the_headline() {
+        let search = |is_confirmed: bool| SearchOutcome {
+            holds_at: Some(12_338.0),
+            is_confirmed,
+            sentence: "`errors(user) > 1 %` does not hold up to rate = 12,338.".to_owned(),
+            ..SearchOutcome::default()
+        };
+        let of = |is_confirmed: bool| {
+            let trials = TrialCounts { run: 9, counted: 9, ..TrialCounts::default() };
+            answer(
+                &Question::default(),
+                &Judgement { searches: vec![search(is_confirmed)], trials, ..Judgement::default() },
+            )
+        };
+        let (headline, grounds) = of(false);
+        assert_eq!(headline, "Undecided: no longer trial confirms a limit.");
+        assert!(grounds.contains("12,338"), "{grounds}");
+        assert!(of(true).0.contains("12,338"));
+    }
+}

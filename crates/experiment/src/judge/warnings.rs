@@ -76,15 +76,15 @@ pub(crate) fn warnings(
     let is_few = |number: u32| f64::from(number) <= f64::from(trials.run) * FEW_SHARE;
     let invalid = reasons("INVALID", records, |record| record.invalid_reasons.clone());
     if is_few(trials.invalid) {
-        notes.extend(invalid)
+        notes.extend(invalid);
     } else {
-        warnings.extend(invalid)
+        warnings.extend(invalid);
     }
     let bounds = missing(question, records, judgement);
     if is_few(trials.invalid + trials.failed) {
-        notes.extend(bounds)
+        notes.extend(bounds);
     } else {
-        warnings.extend(bounds)
+        warnings.extend(bounds);
     }
     notes.extend(reasons(NOT_STEADY, records, unsteady_workloads));
     warnings.extend(still_changing(records));

@@ -19,9 +19,10 @@ const MEASURES_MAX: usize = 40;
 const CHART_ROWS_MAX: usize = 30;
 
 pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
-    let comparisons = &run.judgement.comparisons;
+    let mut comparisons: Vec<&Comparison> = run.judgement.comparisons.iter().collect();
+    comparisons.sort_by_key(|of| telling::order(run.judgement, of));
     let mut measures: Vec<&str> = Vec::new();
-    for comparison in comparisons {
+    for comparison in &comparisons {
         if !measures.contains(&comparison.measure.as_str()) {
             measures.push(&comparison.measure);
         }
@@ -37,10 +38,10 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
         _ => telling::is_asked(run.judgement, measure),
     };
     Some(html! {
-        p.lead { "Every pair of levels of each factor, the other factors being equal. " (told(comparisons)) }
+        p.lead { "Every pair of levels of each factor, the other factors being equal. " (told(&run.judgement.comparisons)) }
         (forest::key())
         @for (index, measure) in measures.iter().take(MEASURES_MAX).enumerate() {
-            (of_measure(rows_max, is_open(index, measure), measure, unit(measure), comparisons.iter().filter(|comparison| comparison.measure == *measure).collect(), gallery))
+            (of_measure(rows_max, is_open(index, measure), measure, unit(measure), comparisons.iter().copied().filter(|comparison| comparison.measure == *measure).collect(), gallery))
         }
         @if measures.len() > MEASURES_MAX { p.remark { "The first " (MEASURES_MAX) " of " (measures.len()) " measures; all are in the run's files." } }
     })

@@ -112,7 +112,9 @@ pub(crate) fn chart(rows: &[Row<'_>], what: &str) -> Option<Chart> {
         return None;
     }
     let kind = first.kind();
-    let is_alike = |row: &&Row<'_>| row.effect.center.is_none() || (row.kind(), row.unit) == (kind, first.unit);
+    let is_alike = |row: &&Row<'_>| {
+        row.effect.center.is_none() || row.kind() == kind && (kind == FindingKind::Ratio || row.unit == first.unit)
+    };
     let rows: Vec<&Row<'_>> = rows.iter().filter(is_alike).take(ROWS_MAX).collect();
     let axis = Axis::fit(rows.iter().flat_map(|row| on_axis(row)), counting(kind, first.unit));
     Some(Chart {

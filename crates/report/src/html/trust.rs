@@ -1,6 +1,5 @@
 //! Whether the numbers are valid: warnings, noise floor, laws, and the trials that do not count, with the reasons.
 
-use breme_experiment::judgement::Verdict;
 use breme_experiment::record::{TrialEnd, TrialRecord};
 use maud::{Markup, html};
 
@@ -37,7 +36,10 @@ pub(crate) fn section(run: &Run<'_>, gallery: &mut Gallery) -> Option<Markup> {
 fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
     let floors = &run.judgement.noise;
     let vocabulary = units::vocabulary(run);
-    let verdict = |is_biased: bool| if is_biased { Verdict::Refuted } else { Verdict::PracticallyEqual };
+    let verdict = |is_biased: bool| match is_biased {
+        true => words::VerdictWords { sign: "✗", class: "refuted", words: String::from("called different") },
+        false => words::VerdictWords { sign: "", class: "different", words: String::from("not called different") },
+    };
     let rows: Vec<forest::Row<'_>> = floors
         .iter()
         .map(|noise| {
@@ -46,7 +48,7 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
                 levels => format!("{} at {levels}", noise.measure),
             };
             let unit = units::of_measure(&noise.measure, run.judgement, &vocabulary);
-            forest::Row::of_effect(name, words::verdict(verdict(noise.is_biased)), &noise.effect, unit)
+            forest::Row::of_effect(name, verdict(noise.is_biased), &noise.effect, unit)
         })
         .collect();
     let chart = forest::chart(&rows, "the same combination twice");
