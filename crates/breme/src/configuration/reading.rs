@@ -47,8 +47,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Notes syntax errors, and returns whether the keys can be checked all the same. After an unclosed bracket or quote
-    /// the parser takes everything for an error, so only the first one is reported.
+    /// Notes syntax errors, and returns whether the keys can be checked all the same. After an unclosed bracket the
+    /// parser takes everything for an error, so only the first one is reported.
     fn note_syntax(&mut self, errors: Vec<TomlError>) -> bool {
         let start = |error: &TomlError| error.span().map_or(0, |span| span.start);
         let (mut duplicates, mut others): (Vec<_>, Vec<_>) =
