@@ -57,8 +57,8 @@ fn serve(args: &Args) -> Result<(), Failure> {
 
     // Before anybody is told that we are ready: a signal that comes then must find us listening.
     let has_tls = tls.is_some();
-    let mut maintenance = Maintenance::default();
-    maintenance.certificates = tls.iter().map(|tls| ("clients", tls.expiry.clone())).collect();
+    let certificates = tls.iter().map(|tls| ("clients", tls.expiry.clone())).collect();
+    let maintenance = Maintenance { certificates, ..Maintenance::default() };
     let status = maintenance.reloads.clone();
     let reloading = tls.and_then(|tls| tls.reloading);
     let signals = catch(reloading.is_some())?;
