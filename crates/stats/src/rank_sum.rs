@@ -71,7 +71,7 @@ pub fn rank_sum_p_above(first: &[f64], second: &[f64], bound: f64) -> Option<f64
     })
 }
 
-/// The least that [`rank_sum_p_above`] can be with so many values: 1 ÷ the number of ways to choose `first` of them all.
+/// The least that [`rank_sum_p_above`] can be with so many values: 1 ÷ the number of ways to choose `first` of them.
 #[must_use]
 pub fn rank_sum_p_min(first: usize, second: usize) -> f64 {
     (1..=first).map(|index| index as f64 / (second + index) as f64).product()

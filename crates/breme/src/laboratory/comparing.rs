@@ -27,9 +27,8 @@ pub struct Args {
     #[arg(value_name = "AFTER")]
     after: PathBuf,
 
-    /// Gate this measure instead of those of the experiment, with its own margin after `within`: 'rate(user)',
-    /// 'p99(user) within 20%'; repeatable [default: the experiment's [gate], or rate, mean and errors of each foreground
-    /// workload]
+    /// Gate this measure, in place of the experiment's gate; a margin of its own follows `within`: 'p99(user) within
+    /// 20%'; repeatable [default: the experiment's gate, or rate, mean and errors of each foreground workload]
     #[arg(long = "gate", value_name = "MEASURE")]
     gated: Vec<String>,
 
@@ -52,8 +51,12 @@ const AFTER_HELP: &str = "Examples:
   breme compare main-1 branch-1 --margin 5%
   breme compare main-1 branch-1 --gate 'rate(user)' --gate 'p99(user) within 20%' --format junit > gate.xml
 
-Exit status: 0 not worse in any gated measure; 3 worse in at least one; 4 no verdict (undecided, no data, nothing in
-common, too few blocks); 1 a run cannot be read; 2 wrong usage.";
+Exit status:
+  0  not worse in any gated measure
+  1  a run cannot be read
+  2  wrong usage
+  3  worse in at least one gated measure
+  4  no verdict: undecided, no data, nothing in common, or too few blocks";
 
 /// How a comparison is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

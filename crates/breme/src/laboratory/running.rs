@@ -78,8 +78,13 @@ const AFTER_HELP: &str = "Examples:
   breme run --check --quick experiment.toml
   breme run experiment.toml --name main-1 --format junit > result.xml
 
-Exit status: 0 every hypothesis is supported; 3 one is refuted; 4 no verdict (one is undecided or has no data, or a
-search found nothing); 1 no trial counts, or the run failed; 2 wrong usage; 130, 143 interrupted.";
+Exit status:
+  0    every hypothesis is supported
+  1    no trial counts, or the run failed
+  2    wrong usage
+  3    a hypothesis is refuted
+  4    no verdict: a hypothesis is undecided or has no data, or a search found nothing
+  130  interrupted by SIGINT (143: SIGTERM)";
 
 pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     if let Some(run) = &args.resume {
