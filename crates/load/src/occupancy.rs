@@ -1,5 +1,5 @@
-//! Where the users of a closed loop spend their time. Every instant of a user belongs to one activity, so that the users
-//! at each of them add up to the users that there are (Little's law).
+//! Where the users of a closed loop spend their time. Every instant of a user belongs to one activity, so that the
+//! users at each of them add up to the users that there are (Little's law).
 
 use breme_base::Instant;
 

@@ -137,3 +137,27 @@ fn an_open_loop_is_judged_by_lateness_and_not_by_processor_time() {
     let late = run(Duration::from_millis(4)); // planted background load
     assert!(!late.valid && late.invalid_reasons[0].contains("the generator was late"), "{:?}", late.invalid_reasons);
 }
+
+/// Responses that were there and not read keep connections busy: the backlog is the generator's.
+#[test]
+fn a_backlog_in_the_generator_makes_an_open_loop_invalid() {
+    let run = |held: Duration| {
+        let open_loop = Some(breme_load::OpenLoop::constant(1_000.0));
+        let settings = Settings {
+            open_loop,
+            connections: 1,
+            duration: Some(Duration::from_secs(1)),
+            ..Settings::new("http://a/")
+        };
+        let mut world = World::new(settings, 1, |_| ok("x").after(Duration::from_micros(500)));
+        world.called_late = held;
+        world.finish()
+    };
+    let backlog = run(Duration::from_micros(600));
+    assert!(
+        backlog.invalid_reasons.iter().any(|reason| reason.contains("had a backlog")),
+        "{:?}",
+        backlog.invalid_reasons
+    );
+    assert!(run(Duration::from_micros(100)).valid);
+}

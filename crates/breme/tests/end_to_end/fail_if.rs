@@ -11,7 +11,7 @@ fn a_load_whose_responses_are_all_wrong_has_failed() {
     let output = load(&["-q", "-n", "20", &site.url("/status/404")]);
     let text = text_of(&output.stdout);
     assert_eq!(output.status.code(), Some(3), "{text}");
-    let (head, figures) = text.split_once("achieved").unwrap();
+    let (head, figures) = text.split_once("\nrate  ").unwrap();
     assert!(head.contains(ALL_WRONG) && !figures.contains(ALL_WRONG), "at the head: {text}");
     // What is expected is right.
     let output = load(&["-q", "-n", "20", "--expect-status", "404", &site.url("/status/404")]);

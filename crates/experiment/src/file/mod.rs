@@ -271,7 +271,7 @@ pub struct Workload {
     pub(crate) http: Option<At<Text>>,
     /// Whether connections stay open between requests [default: true].
     pub(crate) keep_alive: Option<bool>,
-    /// Time between an answer and the next request: `100ms`, or a range `50ms..200ms`.
+    /// Think time after each response: `1s` (exponential, mean 1 s), `1s..3s` (uniform) or `1s,constant`.
     pub(crate) think: Option<At<Text>>,
     /// The connections start spread over this time.
     pub(crate) ramp: Option<Time>,

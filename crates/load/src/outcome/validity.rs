@@ -21,8 +21,8 @@ pub const LATENESS_P99_MAX: Duration = Duration::from_millis(1);
 pub const LATENESS_SHARE_MAX: f64 = 0.1;
 /// A shorter run cannot show how busy the generator was, or how well it kept the schedule.
 pub const SHORT_RUN_MAX: Duration = Duration::from_millis(100);
-/// Where users think, requests should leave nearly independently of each other: an index of dispersion of 1. From here on
-/// the queue that each pack makes for itself is in the response times.
+/// Where users think, requests should leave nearly independently of each other: an index of dispersion of 1. From here
+/// on the queue that each pack makes for itself is in the response times.
 pub const DISPERSION_MAX: f64 = 3.0;
 
 pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
@@ -44,6 +44,7 @@ pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
     }
     if !is_short(outcome) {
         reasons.extend(lateness_reason(outcome));
+        reasons.extend(backlog_reason(outcome));
         reasons.extend(saturation_reason(outcome));
     }
     reasons
@@ -51,6 +52,18 @@ pub(super) fn invalid_reasons(run: &Run, outcome: &Outcome) -> Vec<String> {
 
 const fn is_short(outcome: &Outcome) -> bool {
     outcome.elapsed_ns < SHORT_RUN_MAX.as_nanos() as u64
+}
+
+/// Of an open loop: its connections were busy because the generator had not read their responses.
+fn backlog_reason(outcome: &Outcome) -> Option<String> {
+    let OpenLoopSummary { begun, waited, .. } = outcome.open_loop?;
+    let late = outcome.lateness.p50_ns as f64;
+    (waited > begun / 2 && late > outcome.service_time.p50_ns as f64 * GENERATOR_SHARE_MAX).then(|| {
+        format!(
+            "the generator had a backlog: {waited} of {begun} requests waited for a connection, and it came to them {} after there was one (median); lower the rate, use more threads (-t), or leave a processor to the generator",
+            duration(outcome.lateness.p50_ns)
+        )
+    })
 }
 
 /// Of a closed loop: how busy the threads of an open loop are does not matter while requests leave on time.

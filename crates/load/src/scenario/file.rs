@@ -76,7 +76,7 @@ pub struct Scenario {
     /// How often it is chosen, beside the other scenarios' weights [default: 1].
     #[schemars(with = "Option<u32>")]
     pub(crate) weight: Option<Spanned<u32>>,
-    /// Time to think after each step, unless the step says otherwise: `500ms`, or a range `1s..3s`.
+    /// Think time after each step without its own: `1s` (exponential, mean 1 s), `1s..3s` (uniform) or `1s,constant`.
     #[schemars(with = "Option<String>")]
     pub(crate) think: Option<Spanned<String>>,
     /// Fields of every request of this scenario.
