@@ -4,8 +4,8 @@
 //! but its own two (by their digests), so that nothing that a subject printed can ever run. All text goes through maud,
 //! which escapes it; the charts' data stand in a block of JSON without a single `<`.
 //!
-//! The order is that of a reader's questions: what is the answer, what was run, how sure is it, what was measured, is it
-//! valid, how was it made.
+//! The order is that of a reader's questions: what is the answer, what was run, how sure is it, what was measured, is
+//! it valid, how was it made.
 
 mod comparisons;
 mod distributions;

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Nothing is judged here: every number that is held against another comes out of the judgement, so that all outputs
-//! say the same. This crate reads no file and no clock. All text of a run is untrusted (a subject may print anything): it
-//! is escaped for each output in one place.
+//! say the same. This crate reads no file and no clock. All text of a run is untrusted (a subject may print anything):
+//! it is escaped for each output in one place.
 
 mod chart;
 mod distribution;

@@ -1,8 +1,9 @@
 //! Every pair of levels of every factor, the other factors being equal.
 //!
 //! None of these was claimed beforehand, and there are many: of twenty equal pairs, one would be called different by
-//! chance. So they are corrected for their number, over the whole experiment, by the false discovery rate: at most one in
-//! twenty of those called different is not. Where nothing differs, that is the chance that any pair is called different.
+//! chance. So they are corrected for their number, over the whole experiment, by the false discovery rate: at most one
+//! in twenty of those called different is not. Where nothing differs, that is the chance that any pair is called
+//! different.
 
 use breme_stats::false_discovery_rates;
 

@@ -1,5 +1,5 @@
-//! Effects as a forest plot: each with its interval and its blocks, beside "no difference", what was claimed, the zone of
-//! what does not matter, and the noise floor.
+//! Effects as a forest plot: each with its interval and its blocks, beside "no difference", what was claimed, the zone
+//! of what does not matter, and the noise floor.
 
 use breme_experiment::judgement::{Case, Effect, Finding, FindingKind, Scale};
 use maud::{Markup, html};

@@ -1,7 +1,7 @@
 //! Which colour a combination of levels has: the same in every chart of the page.
 //!
-//! Each combination of the levels that are words (a server, a path) has a colour; the levels of the factor with the most
-//! numbers (users, a rate) differ in strength and dashes.
+//! Each combination of the levels that are words (a server, a path) has a colour; the levels of the factor with the
+//! most numbers (users, a rate) differ in strength and dashes.
 
 use std::collections::BTreeMap;
 
