@@ -28,6 +28,7 @@ users = [1, 2]
 blocks = 4
 pause = "0s"
 warm_up = "none"
+repeats = 0                     # a busy machine may make a trial INVALID
 "#;
 const TRIALS: usize = 12;
 /// What waits before each trial while there are as many records as the file `allowed` says; the file `held` is there

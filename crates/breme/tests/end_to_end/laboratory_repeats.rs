@@ -5,9 +5,9 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::laboratory_harness::{Laboratory, text_of};
+use crate::laboratory_harness::{Laboratory, json, text_of};
 
 const EXPERIMENT: &str = r#"
 title = "One trial"
@@ -45,20 +45,19 @@ fn an_invalid_trial_is_run_again_and_counts_once() {
     laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
     // Of a machine that made an attempt INVALID, the first one will do.
     let mut first = laboratory.trials("one").swap_remove(0);
-    first["invalid_reasons"] = json!([REASON]);
+    first["invalid_reasons"] = serde_json::json!([REASON]);
     write_journal(&laboratory, &[first]);
-    let output = laboratory.breme(&["run", "--resume", "one"]);
+    let output = laboratory.breme(&["run", "--resume", "one", "--format", "json"]);
     let trials = laboratory.trials("one");
     let of = |name: &str| -> Vec<u64> { trials.iter().map(|trial| trial[name].as_u64().unwrap()).collect() };
     assert!((2..=3).contains(&trials.len()), "two repeats are the most: {}", trials.len());
     assert_eq!(of("repeat"), (0..trials.len() as u64).collect::<Vec<_>>());
     assert_eq!(of("number"), (1..=trials.len() as u64).collect::<Vec<_>>());
     assert!(trials[..trials.len() - 1].iter().all(is_invalid), "all attempts before the last were in vain");
-    let told = text_of(&output.stdout);
-    assert!(told.contains("repeated at the end"), "{told}\n{}", text_of(&output.stderr));
-    assert!(told.contains("of 1 trial count"), "earlier attempts are not counted: {told}");
-    let page = fs::read_to_string(laboratory.folder().join("runs/one/report.html")).unwrap();
-    assert!(page.contains("repeated at the end of the block"));
+    let judged = json(&output.stdout)["judgement"].clone();
+    assert_eq!(judged["trials"]["run"], 1, "earlier attempts are not counted: {}", text_of(&output.stderr));
+    let [notes, warnings] = ["notes", "warnings"].map(|name| judged[name].to_string());
+    assert!((notes + &warnings).contains("repeated at the end of the block"), "{judged}");
     // A finished run stays as it is.
     laboratory.breme(&["run", "--resume", "one"]);
     assert_eq!(laboratory.trials("one").len(), trials.len());
@@ -70,13 +69,14 @@ fn a_trial_that_was_not_steady_is_not_run_again() {
     let laboratory = Laboratory::new(EXPERIMENT);
     laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
     let mut first = laboratory.trials("one").swap_remove(0);
-    first["invalid_reasons"] = json!([]);
-    first["workloads"]["user"]["steady"] = json!({
+    first["invalid_reasons"] = serde_json::json!([]);
+    first["workloads"]["user"]["steady"] = serde_json::json!({
         "state": "never-steady", "from_s": 0.0, "remark": "the rate changed by -40 % between 0.1 and 0.2 s"
     });
     write_journal(&laboratory, std::slice::from_ref(&first));
-    let output = laboratory.breme(&["run", "--resume", "one"]);
+    let output = laboratory.breme(&["run", "--resume", "one", "--format", "json"]);
     assert_eq!(laboratory.trials("one"), [first]);
-    let told = text_of(&output.stdout);
-    assert!(told.contains("1 of 1 trial count") && told.contains("1 trial not steady (they count)"), "{told}");
+    let judged = json(&output.stdout)["judgement"].clone();
+    assert_eq!(judged["trials"]["counted"], 1, "{}", text_of(&output.stderr));
+    assert!(judged["notes"].to_string().contains("1 trial not steady (they count)"), "{judged}");
 }
