@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a fault of the test ends it")]
 
 mod comparing;
+mod coverage;
 mod golden;
 mod growing;
+mod interference;
 mod made;
 mod modelling;
 mod odd;

@@ -1,0 +1,34 @@
+//! How often 95 % intervals hold the truth on a disturbed machine, by simulation: trials that are not steady discarded
+//! and run again, or kept. Prints the table of docs/METHODS.md; an argument is the number of experiments for each row.
+
+#![allow(dead_code)] // the tests use the rest
+
+#[path = "../tests/judging/interference.rs"]
+mod interference;
+#[path = "../tests/judging/made.rs"]
+mod made;
+
+use interference::{Rule, WORLDS};
+
+const BLOCKS: u32 = 8;
+const DRAWS: usize = 100_000;
+
+fn main() {
+    let experiments = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(2_000);
+    println!(
+        "| disturbance | not steady | discarded: covered | error | of means | kept: covered | error | of means | width |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for world in WORLDS {
+        let truth = world.truth(DRAWS);
+        let kept = world.shown(Rule::Keep, truth, BLOCKS, experiments);
+        let discarded = world.shown(Rule::Discard, truth, BLOCKS, experiments);
+        print!("| {} | {:.0} % |", world.name, kept.unsteady * 100.0);
+        for shown in [discarded, kept] {
+            let of_means = shown.bias + truth - world.truth_of_means();
+            let [covered, bias, of_means] = [shown.covered, shown.bias, of_means].map(|share| share * 100.0);
+            print!(" {covered:.1} % | {bias:+.1} % | {of_means:+.1} % |");
+        }
+        println!(" {:.0} % |", kept.width * 100.0);
+    }
+}
