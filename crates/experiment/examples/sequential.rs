@@ -1,5 +1,5 @@
-//! How often runs that end as soon as their hypothesis has a verdict are wrong, and how many blocks they take: the table
-//! of docs/METHODS.md.
+//! How often runs that end as soon as their hypothesis has a verdict are wrong, and how many blocks they take: the
+//! table of docs/METHODS.md.
 //!
 //! ```text
 //! cargo run --release -p breme-experiment --example sequential [RUNS]

@@ -29,8 +29,7 @@ pub fn more_blocks(values: &[f64], trim: Trim, bound: f64, level_after: impl Fn(
         return Some(0);
     }
     let distance = (now.center - bound).abs();
-    // Not so for a centre at the bound, or one that is no number.
-    if !(distance > 0.0) {
+    if distance.is_nan() || distance == 0.0 {
         return None;
     }
     let to_be_likely = normal::exceeded_with(1.0 - CHANCE);

@@ -7,8 +7,8 @@
 //! trimmed t of Tukey and McLaughlin). How many are left out depends on their number alone. With normal errors that
 //! costs a twentieth of the precision; where one trial of ten is disturbed it finds a difference of 5 % twice as often.
 //!
-//! J. W. Tukey, D. H. McLaughlin: *Less vulnerable confidence and significance procedures for location based on a single
-//! sample: trimming/Winsorization 1*, Sankhyā A 25 (1963) 331–352.
+//! J. W. Tukey, D. H. McLaughlin: *Less vulnerable confidence and significance procedures for location based on a
+//! single sample: trimming/Winsorization 1*, Sankhyā A 25 (1963) 331–352.
 
 use crate::student;
 

@@ -38,6 +38,38 @@ says = "right"
 expect = "errors(user) < 1 %"
 "#;
 
+/// 100 ms and 5 ms are told apart on any machine before the twelfth block.
+#[test]
+fn a_run_ends_once_all_is_decided_and_can_be_extended() {
+    let text = DELAYS.replace("40", "100").replace("blocks = 6", "blocks = { least = 6, most = 12 }");
+    let decided = text.split("[[hypothesis]]").take(2).collect::<Vec<_>>().join("[[hypothesis]]");
+    let laboratory = Laboratory::new(&decided);
+    let check = text_of(&laboratory.breme(&["run", "experiment.toml", "--check"]).stdout).to_owned();
+    assert!(check.contains("6 to 12 blocks (until every hypothesis has a verdict), 18 to 36 trials"), "{check}");
+    let output = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text_of(&output.stderr));
+    let blocks = laboratory.trials("one").iter().filter_map(|trial| trial["block"].as_u64()).max().unwrap();
+    assert!((6..12).contains(&blocks), "{blocks}");
+    let ended = format!("The run ended after {blocks} of at most 12 blocks");
+    assert!(text_of(&output.stdout).contains(&ended), "{}", text_of(&output.stdout));
+    let end = std::fs::read(laboratory.folder().join("runs/one/end.json")).unwrap();
+    assert_eq!((json(&end)["end"].as_str(), json(&end)["blocks"].as_u64()), (Some("decided"), Some(blocks)));
+
+    let trials = laboratory.trials("one").len();
+    laboratory.breme(&["run", "--resume", "one"]);
+    assert_eq!(laboratory.trials("one").len(), trials, "it is decided already");
+    let refused = laboratory.breme(&["run", "--resume", "one", "--blocks", &blocks.to_string()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text_of(&refused.stderr).contains("--blocks is the new total"), "{}", text_of(&refused.stderr));
+    let longer = laboratory.breme(&["run", "--resume", "one", "--blocks", &(blocks + 1).to_string()]);
+    assert!(
+        text_of(&longer.stdout).contains(&format!("All {} blocks were run", blocks + 1)),
+        "{}",
+        text_of(&longer.stdout)
+    );
+    assert_eq!(laboratory.trials("one").len(), trials + 3);
+}
+
 #[test]
 fn known_delays_are_judged_as_they_are() {
     let laboratory = Laboratory::new(DELAYS);

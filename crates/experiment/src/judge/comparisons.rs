@@ -161,8 +161,15 @@ fn sentence(question: &Question, comparison: &Comparison) -> String {
         Verdict::Undecided { more_blocks } => {
             let more = more_blocks
                 .map(|more| format!("; about {} would probably decide it", words::count(more as usize, "more block")));
+            let nothing = if effect.scale == Scale::Ratio { 1.0 } else { 0.0 };
+            // Noise, or one of many: the interval alone would call it a difference.
+            let why = match effect.p_discovery {
+                _ if low <= nothing && high >= nothing => "",
+                Some(rate) if rate > 1.0 - question.confidence => " (not after correction for all comparisons)",
+                _ => " (two trials of the same thing, A/A, differ by as much)",
+            };
             format!(
-                "No clear difference between `{left}` and `{right}` in `{name}`{at}: {kind} {said}{}.",
+                "No clear difference between `{left}` and `{right}` in `{name}`{at}: {kind} {said}{why}{}.",
                 more.unwrap_or_default()
             )
         }

@@ -123,12 +123,19 @@ fn with_commas(text: &str) -> String {
 
 /// `0.83 (0.79–0.88)`: a ratio with its interval, all three with the digits of the first.
 pub(crate) fn with_interval(center: f64, low: f64, high: f64) -> String {
-    let places = ratio_places(center);
+    // An end that is not 1 must not read as 1: whether the interval holds "no difference" is what it is read for.
+    let is_apart = |places: &usize| {
+        [low, high].iter().all(|&end| end == 1.0 || format!("{end:.places$}") != format!("{:.places$}", 1.0))
+    };
+    let places = (ratio_places(center)..=RATIO_PLACES_MAX).find(is_apart).unwrap_or(ratio_places(center));
     if format!("{low:.places$}") == format!("{high:.places$}") {
         return format!("{center:.places$}");
     }
     format!("{center:.places$} ({low:.places$}–{high:.places$})")
 }
+
+/// The most decimal places that it takes to tell the end of an interval from 1.
+const RATIO_PLACES_MAX: usize = 4;
 
 fn ratio_places(ratio: f64) -> usize {
     match ratio.abs() {
@@ -361,6 +368,7 @@ mod tests {
     #[test]
     fn ratios_near_one_have_more_digits() {
         assert_eq!(with_interval(0.831, 0.79, 0.884), "0.83 (0.79–0.88)");
+        assert_eq!(with_interval(0.942, 0.891, 0.997), "0.942 (0.891–0.997)");
         assert_eq!(with_interval(1.003, 0.998, 1.011), "1.003 (0.998–1.011)");
         assert_eq!(with_interval(0.0712, 0.0699, 0.21), "0.071 (0.070–0.210)");
         assert_eq!(with_interval(1.0, 1.0, 1.0), "1.000");
