@@ -14,9 +14,17 @@ use std::ops::Range;
 use breme_node::{Action, CloseReason, ConnectTicket, Log, TlsClientId};
 use bytes::{Bytes, BytesMut};
 
+use crate::engine::RECEIPT_BYTES_MAX;
 use crate::queue::SendQueue;
 use crate::socket::{Moved, SendFailure};
 use crate::transport::{FILE_TOO_SHORT, SEGMENTS_PER_SEND, Transport};
+
+/// One receipt brings at most so much while it is not known whether what it is passed on to reads as fast: this is what
+/// waits in memory for each slow reader.
+const SHORT_RECEIPT_BYTES: usize = 32 * 1024;
+/// So many of them that are at least half as long must have come without a pause before receipts are longer, which
+/// costs less: up to 1 MB.
+const SHORT_RECEIPTS: u8 = 32;
 
 /// Bytes that one connection may send before the others have their turn.
 const FLUSH_BYTES_PER_TURN: usize = 1024 * 1024;
@@ -60,6 +68,8 @@ pub(crate) struct Connection {
     pub(crate) operations: Operations,
     /// Bytes of the node that have left and that the engine has not counted yet.
     left_bytes: usize,
+    /// So many receipts are still to be short.
+    short_receipts: u8,
 }
 
 /// What is in flight in the kernel for a connection, where the driver works by completion.
@@ -151,6 +161,7 @@ impl Connection {
             tls_client: None,
             operations: Operations::default(),
             left_bytes: 0,
+            short_receipts: SHORT_RECEIPTS,
         }
     }
 
@@ -163,6 +174,22 @@ impl Connection {
     /// How many bytes more may wait for the node.
     pub(crate) fn room(&self, receive_bytes_max: usize) -> usize {
         receive_bytes_max.saturating_sub(self.retained.len())
+    }
+
+    /// Nothing is lent until it is resumed.
+    pub(crate) fn pause(&mut self) {
+        self.is_paused = true;
+        self.short_receipts = SHORT_RECEIPTS;
+    }
+
+    /// So much has come.
+    pub(crate) fn note_received(&mut self, count: usize) {
+        self.short_receipts = self.short_receipts.saturating_sub(u8::from(count >= SHORT_RECEIPT_BYTES / 2));
+    }
+
+    /// What one receipt may bring.
+    pub(crate) fn receipt_bytes_max(&self) -> usize {
+        if self.short_receipts > 0 { SHORT_RECEIPT_BYTES } else { RECEIPT_BYTES_MAX }
     }
 
     /// Whether it is over but for what its peer still sends.

@@ -36,11 +36,13 @@ use breme_sys::{Clock, Stamps};
 use crate::Settings;
 use crate::connection::{Connection, Phase};
 use crate::control::{Control, Counters, Stop};
+use crate::memory_return::MemoryReturn;
 use crate::port::Port;
 use crate::table::Table;
 
-/// The buffer that a shard receives into; one call to the node sees at most so much that is new.
-const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
+/// One call to the node sees at most so much that is new, and so much may wait for a peer beyond
+/// [`Settings::send_queue_high_bytes`](crate::Settings::send_queue_high_bytes) if it is passed on.
+pub const RECEIPT_BYTES_MAX: usize = 64 * 1024;
 /// Calls about a deadline that has passed, one after another, before the connections have their turn.
 const DEADLINES_PER_TURN: usize = 16;
 /// What comes may wait so long for the node's next deadline.
@@ -58,6 +60,19 @@ pub(crate) struct Readiness {
     pub(crate) is_broken: bool,
 }
 
+/// What a shard receives into. It has memory from the first receipt on.
+#[derive(Default)]
+struct ReceiveBuffer(Box<[u8]>);
+
+impl ReceiveBuffer {
+    fn memory(&mut self) -> &mut [u8] {
+        if self.0.is_empty() {
+            self.0 = vec![0; RECEIPT_BYTES_MAX].into_boxed_slice();
+        }
+        &mut self.0
+    }
+}
+
 pub(crate) struct Engine<N, P> {
     /// First, so that it is dropped before the sockets that its wishes name are closed.
     pub(crate) port: P,
@@ -73,10 +88,13 @@ pub(crate) struct Engine<N, P> {
     timers: Timers,
     /// Connections that want a turn without the kernel having said so. Each stands in it at most once.
     ready: VecDeque<ConnectionId>,
+    /// Connections whose queues became long, of which the node is told before anything more is received.
+    lengthened: Vec<ConnectionId>,
     connects_failed: VecDeque<(ConnectTicket, ConnectError)>,
     wakes_delayed: VecDeque<(ShardId, u64)>,
     messages: VecDeque<u64>,
-    receive_buffer: Box<[u8]>,
+    receive_buffer: ReceiveBuffer,
+    memory: MemoryReturn,
     /// Accepted connections whose handshake is not done.
     handshaking_count: usize,
     /// When what is left is dropped; known from the moment at which the node was told to stop.
@@ -110,10 +128,12 @@ impl<N: Node, P: Port> Engine<N, P> {
             table: Table::default(),
             timers: Timers::new(),
             ready: VecDeque::new(),
+            lengthened: Vec::new(),
             connects_failed: VecDeque::new(),
             wakes_delayed: VecDeque::new(),
             messages: VecDeque::new(),
-            receive_buffer: vec![0; RECEIVE_BUFFER_BYTES].into_boxed_slice(),
+            receive_buffer: ReceiveBuffer::default(),
+            memory: MemoryReturn::default(),
             handshaking_count: 0,
             stop_deadline: None,
             slack: Duration::ZERO,
@@ -231,6 +251,9 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.handle_deadlines();
         self.retry_wakes();
         self.tell_stop_if_due();
+        if self.memory.is_due(self.table.len(), self.now) {
+            breme_sys::return_unused_memory();
+        }
         if let Some(stamps) = &mut self.stamps {
             stamps.begin_batch();
         }
@@ -295,7 +318,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         let retry = (!self.wakes_delayed.is_empty()).then(|| self.now + WAKE_RETRY);
         let of_node = self.node.next_deadline().map(|deadline| deadline + self.slack);
-        let deadlines = [self.timers.next(), of_node, self.stop_deadline, retry, also];
+        let deadlines = [self.timers.next(), of_node, self.stop_deadline, retry, self.memory.deadline(), also];
         let nearest = deadlines.into_iter().flatten().min()?;
         self.read_clock();
         Some(nearest.since(self.now))
@@ -309,6 +332,17 @@ impl<N: Node, P: Port> Engine<N, P> {
             let spun = self.read_clock().since(began);
             self.counters().add_spun(spun);
         }
+    }
+
+    /// Gives up the memory that the next event can have anew: nothing happens for a while.
+    pub(crate) fn give_up_buffers(&mut self) {
+        self.receive_buffer = ReceiveBuffer::default();
+        self.actions = Actions::new();
+    }
+
+    /// Whether [`give_up_buffers`](Self::give_up_buffers) would give up anything.
+    pub(crate) fn has_buffers(&self) -> bool {
+        !self.receive_buffer.0.is_empty()
     }
 
     /// Whether so short a wait is not worth being woken from: the node is to act soon, by a deadline that may be late,

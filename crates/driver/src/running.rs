@@ -17,6 +17,7 @@ use crate::bell::Bell;
 use crate::control::{Alarm, Control, MailboxFull, ShardCounters, Stop};
 use crate::engine::Engine;
 use crate::events::Events;
+use crate::memory_return;
 use crate::threads::{Acceptor, Handoff, Seat, SeatPort};
 use crate::tls::ServerTls;
 #[cfg(target_os = "linux")]
@@ -36,6 +37,7 @@ pub fn start<N: Node + Send + 'static>(
     factory: impl FnMut(Shard) -> N,
 ) -> Result<Running<N>, StartError> {
     check(kind, settings)?;
+    memory_return::bound(kind);
     let settings = Arc::new(settings.clone());
     match kind {
         Kind::Events => start_events(listeners, &settings, clock, factory),

@@ -68,7 +68,8 @@ pub struct Settings {
     /// more than what the node may want to see in one piece.
     pub receive_bytes_max: usize,
     /// Length of a connection's send queue past which the node is told ([`handle_sent`](breme_node::Node::handle_sent))
-    /// and nothing more of that connection is lent until the queue is empty.
+    /// and nothing more of that connection is lent until the queue is empty. What one receipt brings may still be sent
+    /// beyond it ([`RECEIPT_BYTES_MAX`](crate::RECEIPT_BYTES_MAX)).
     pub send_queue_high_bytes: u64,
     /// A graceful close reads the peer's rest into nothing for so long (RFC 9112, 9.6).
     pub closing_timeout: Duration,

@@ -45,6 +45,9 @@ const LINGERING_GRACE: Duration = Duration::from_millis(200);
 /// beside it. It waits all the same while it has more than so many of them, which would be an attack.
 const LINGERING_MAX: usize = 8;
 
+/// A thread that waits for longer gives up its buffers: its client is idle, or reads slowly.
+const BUFFERS_KEPT: Duration = Duration::from_secs(1);
+
 /// Nothing needs to be told: the list is made for each wait.
 pub(crate) struct SeatPort;
 
@@ -152,6 +155,8 @@ impl Seat {
     fn wait<N: Node>(&mut self, engine: &mut Engine<N, SeatPort>) -> bool {
         self.polled.clear();
         let timeout = engine.time_to_wait(self.grace_end);
+        let is_long = engine.has_buffers() && timeout.is_none_or(|timeout| timeout > BUFFERS_KEPT);
+        let timeout = if is_long { Some(BUFFERS_KEPT) } else { timeout };
         let Some(Alarm::Bell(bell)) = self.control.mailbox(self.shard).map(|mailbox| &mailbox.alarm) else {
             return false;
         };
@@ -173,6 +178,9 @@ impl Seat {
         }
         let is_rung = !watched[0].revents().is_empty();
         self.polled.retain(|(_, readiness)| readiness.is_any());
+        if is_long && !is_rung && self.polled.is_empty() {
+            engine.give_up_buffers();
+        }
         if is_rung {
             bell.hear();
         }

@@ -86,7 +86,7 @@ impl RingPort {
         connection.operations.receive = if is_long { Receive::ArmedOnce } else { Receive::Armed };
         let socket = connection.transport.as_fd();
         match operation(connection) {
-            _ if is_long => self.ring.receive_once(socket, key_of(id)),
+            _ if is_long => self.ring.receive_once(socket, key_of(id), connection.receipt_bytes_max()),
             Operation::ReceiveWithStamps => self.ring.receive_with_stamps(socket, key_of(id)),
             _ => self.ring.receive(socket, key_of(id)),
         }
@@ -431,9 +431,7 @@ fn receive<N: Node>(
 ) {
     match outcome {
         Ok(Some(lease)) => {
-            if !engine.port.ring.bounds_receiving() {
-                note_length(engine, id, lease.len());
-            }
+            note_length(engine, id, lease.len());
             engine.handle_arrival(id, Arrival::Bytes(&lease, lease.stamp()), goes_on);
         }
         Ok(None) => engine.handle_arrival(id, Arrival::End, goes_on),
@@ -445,11 +443,15 @@ fn receive<N: Node>(
     }
 }
 
+/// Whether the connection receives piece by piece from here on: pieces must be short, or receiving cannot be bounded.
 /// Stamped bytes have less room in their buffer, and so are never long: who asks for stamps wants all that comes.
 fn note_length<N: Node>(engine: &mut Engine<N, RingPort>, id: ConnectionId, length: usize) {
+    let is_bounded = engine.port.ring.bounds_receiving();
     if let Some(connection) = engine.connection(id) {
+        let is_short = connection.receipt_bytes_max() < LONG_BYTES && length >= SHORT_BYTES;
         let is_long = &mut connection.operations.is_long;
-        *is_long = length >= LONG_BYTES || (*is_long && length > SHORT_BYTES);
+        let is_unbounded = !is_bounded && (length >= LONG_BYTES || (*is_long && length > SHORT_BYTES));
+        *is_long = is_short || is_unbounded;
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `clock` | the run's monotonic time, and the calendar's |
 //! | `cpu` | which processors there are for us, and pinning a thread to some |
 //! | `descriptors` | open files and their limit: raising it, and saying what lacks |
+//! | `memory` | memory that was freed and goes back to the system |
 //! | `root` | opening files below a folder out of which nothing leads |
 //! | `socket` | listeners, accepting, connecting without waiting, ending by a reset |
 //! | `stamps` | when the kernel received bytes |
@@ -19,6 +20,7 @@ mod child;
 mod clock;
 mod cpu;
 mod descriptors;
+mod memory;
 mod root;
 mod socket;
 mod stamps;
@@ -32,6 +34,7 @@ pub use cpu::{cpus_allowed, parallelism, pin_current_thread};
 pub use descriptors::{
     DescriptorLimit, TooFewDescriptors, descriptor_limit, descriptors_needed, open_descriptors, raise_descriptor_limit,
 };
+pub use memory::{bound_unused_memory, return_unused_memory};
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
 pub use socket::{accept, connect, connect_outcome, listen, listen_beside, new_unconnected, peer_of, reset_on_close};
 pub use stamps::{Stamp, Stamps, receive_with_stamp, stamp_arrivals};

@@ -37,6 +37,7 @@ mod proxy_faults;
 mod proxy_files;
 mod proxy_forward;
 mod proxy_loops;
+mod proxy_memory;
 mod proxy_operation;
 mod proxy_poisoning;
 mod proxy_queue;

@@ -74,7 +74,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             if !connection.is_readable || !connection.wants_bytes(0) {
                 return;
             }
-            match connection.transport.receive(&mut self.receive_buffer) {
+            match connection.transport.receive(self.receive_buffer.memory()) {
                 Ok(Receipt::Bytes { count, is_all }) => {
                     connection.is_readable = !is_all || connection.is_end_near;
                     if connection.discard(count as u64) > self.settings.closing_bytes_max {

@@ -82,7 +82,16 @@ impl<N: Node, P: Port> Engine<N, P> {
             && connection.unsent_bytes() > self.settings.send_queue_high_bytes
         {
             connection.length = QueueLength::Long;
+            self.lengthened.push(id);
             self.list(id);
+        }
+    }
+
+    /// What the node has just sent may be more than a peer takes. It is told so before more is received, so that no more
+    /// than one receipt waits beyond the bound.
+    fn tell_of_long_queues(&mut self) {
+        while let Some(id) = self.lengthened.pop() {
+            self.tell_if_long(id);
         }
     }
 
@@ -128,8 +137,8 @@ impl<N: Node, P: Port> Engine<N, P> {
                 self.send_gathered(id);
             }
             let Some(connection) = self.table.get_mut(id) else { return };
-            let limit = connection.room(self.settings.receive_bytes_max).min(self.receive_buffer.len());
-            let buffer = &mut self.receive_buffer[..limit];
+            let limit = connection.room(self.settings.receive_bytes_max).min(connection.receipt_bytes_max());
+            let buffer = &mut self.receive_buffer.memory()[..limit];
             match connection.transport.receive(buffer) {
                 Ok(Receipt::Bytes { count, is_all }) => {
                     connection.is_readable = !is_all || connection.is_end_near || connection.failure.is_some();
@@ -172,10 +181,11 @@ impl<N: Node, P: Port> Engine<N, P> {
             Fresh::Received(count) => {
                 // Nothing is received while what was is lent and sent on.
                 let buffer = std::mem::take(&mut self.receive_buffer);
-                self.lend_bytes(id, &buffer[..count]);
+                self.lend_bytes(id, &buffer.0[..count]);
                 self.receive_buffer = buffer;
             }
         }
+        self.tell_of_long_queues();
     }
 
     fn lend_bytes(&mut self, id: ConnectionId, fresh: &[u8]) {
@@ -188,6 +198,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         let ended = connection.has_ended;
         if !fresh.is_empty() {
             self.control.counters(self.id).add_received(fresh.len());
+            connection.note_received(fresh.len());
         }
         if connection.retained.is_empty() {
             let received = Received { bytes: fresh, ended, came };

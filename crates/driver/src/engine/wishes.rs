@@ -86,7 +86,7 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     pub(super) fn pause(&mut self, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id) {
-            connection.is_paused = true;
+            connection.pause();
         }
     }
 

@@ -57,7 +57,11 @@ impl Acceptor {
             let now = self.clock.now();
             self.accept_again = self.accept_again.filter(|&again| again > now);
             let call_again = self.calling.call(self.handoff.crowd(), now, &self.control);
-            for index in self.wait(now, call_again) {
+            let (has_unused_memory, look_again) = self.handoff.has_unused_memory(now);
+            if has_unused_memory {
+                breme_sys::return_unused_memory();
+            }
+            for index in self.wait(now, [call_again, look_again]) {
                 if self.accept(ListenerId(index), 1) == AcceptFailure::Pause {
                     self.accept_again = Some(self.clock.now() + ACCEPT_PAUSE);
                 }
@@ -71,14 +75,14 @@ impl Acceptor {
     }
 
     /// Which listeners have a connection. During a pause, or while too many wait for a thread, none is asked.
-    fn wait(&self, now: Instant, call_again: Option<Instant>) -> Vec<usize> {
+    fn wait(&self, now: Instant, alarms: [Option<Instant>; 2]) -> Vec<usize> {
         let Some(bell) = self.control.acceptor() else { return Vec::new() };
         let is_asking = self.accept_again.is_none() && self.handoff.has_room();
         let mut watched = vec![PollFd::new(bell, PollFlags::IN)];
         if is_asking {
             watched.extend(self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         }
-        let until = [self.accept_again, call_again].into_iter().flatten().min();
+        let until = alarms.into_iter().chain([self.accept_again]).flatten().min();
         if poll(&mut watched, until.map(|until| until.since(now))).is_err() {
             return Vec::new();
         }

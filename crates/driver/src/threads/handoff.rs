@@ -5,9 +5,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use breme_base::Instant;
 use breme_node::{Accepted, ShardId};
 
 use crate::control::{Control, lock};
+use crate::memory_return::MemoryReturn;
 
 /// Accepted connections that wait for a thread; more wait in the kernel's backlog.
 const WAITING_MAX: usize = 64;
@@ -33,6 +35,7 @@ struct Waiting {
     busy_count: usize,
     /// Threads that neither have ended nor been told to stop.
     serving_count: usize,
+    memory: MemoryReturn,
 }
 
 impl Waiting {
@@ -50,6 +53,7 @@ impl Handoff {
             live_count: thread_count,
             busy_count: 0,
             serving_count: thread_count,
+            memory: MemoryReturn::default(),
         };
         Self { state: Mutex::new(state), is_closed: AtomicBool::new(false), crowds: AtomicU64::new(0), control }
     }
@@ -82,18 +86,27 @@ impl Handoff {
     pub(super) fn take(&self, shard: ShardId, was_busy: bool) -> Option<(OwnedFd, Accepted)> {
         let mut state = lock(&self.state);
         state.idle.retain(|&idle| idle != shard);
-        let was_full = state.sockets.len() >= WAITING_MAX;
+        let wakes_acceptor = state.sockets.len() >= WAITING_MAX;
         let taken = state.sockets.pop_front();
         if taken.is_none() {
             state.idle.push(shard);
         }
         state.busy_count = state.busy_count + usize::from(taken.is_some()) - usize::from(was_busy);
+        let busy_count = state.busy_count;
+        let wakes_acceptor = state.memory.has_fallen(busy_count) || wakes_acceptor;
         self.note_crowd(&state);
         drop(state);
-        if was_full {
+        if wakes_acceptor {
             self.ring_acceptor();
         }
         taken
+    }
+
+    /// Whether many clients have gone for good, and when to look again.
+    pub(super) fn has_unused_memory(&self, now: Instant) -> (bool, Option<Instant>) {
+        let mut state = lock(&self.state);
+        let busy_count = state.busy_count;
+        (state.memory.is_due(busy_count, now), state.memory.deadline())
     }
 
     pub(super) fn close(&self) {

@@ -115,11 +115,12 @@ impl Ring {
         self.receive_bytes.is_some()
     }
 
-    /// Receives once, into one buffer: where much comes, no more may come at a time than somebody wants, and receiving
-    /// is not bounded.
-    pub fn receive_once(&mut self, socket: BorrowedFd<'_>, key: Key) {
-        // No address and no length: those of the buffer that the kernel chooses.
-        let receive = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), 0).buf_group(BUFFERS);
+    /// Receives once, into one buffer, up to `bytes_max`: where much comes, no more may come at a time than somebody
+    /// wants.
+    pub fn receive_once(&mut self, socket: BorrowedFd<'_>, key: Key, bytes_max: usize) {
+        // No address: that of the buffer that the kernel chooses, whose length is a bound as well.
+        let length = u32::try_from(bytes_max).unwrap_or(0);
+        let receive = opcode::Recv::new(Fd(socket.as_raw_fd()), std::ptr::null_mut(), length).buf_group(BUFFERS);
         self.wish(receive.build().flags(squeue::Flags::BUFFER_SELECT), Operation::Receive, key);
     }
 
