@@ -18,6 +18,18 @@ pub const CROWDED_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// would make that less, and more of the work handshakes; clients that are far away would get few requests into one.
 pub const CROWDED_TURN: Duration = Duration::from_millis(500);
 
+/// How long a client may take to send a request while others wait for its place, unless the content comes at
+/// [`CROWDED_RECEIVE_RATE`] at least. So long may a client that has ended its sending wait for a response, too: it may
+/// be gone, or have closed one direction only, which nobody can tell.
+pub const CROWDED_SENDING_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bytes a second. With less than this, 1,000 clients could hold all threads of a pool for minutes.
+const CROWDED_RECEIVE_RATE: u64 = 16 * 1024;
+
+/// How long a client may take to read what waits for it while others wait for its place. The kernel says that there is
+/// room when a third of its buffer is free, which may be hundreds of kilobytes: with 1 Mbit/s that takes some seconds.
+pub const CROWDED_READING_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Clients that one node lets go at a time, as long as others wait: it does not know how many these are, and where it
 /// has thousands they should not all pay for one newcomer.
 const LEAVERS_AT_A_TIME: u32 = 16;
@@ -50,6 +62,32 @@ impl Crowd {
     #[must_use]
     pub fn idle_timeout(&self, ordinary: Duration) -> Duration {
         if self.is_there() { ordinary.min(CROWDED_IDLE_TIMEOUT) } else { ordinary }
+    }
+
+    /// How long a client may take to send a request's head, or what is read into nothing, where it may take `ordinary`
+    /// while nobody waits.
+    #[must_use]
+    pub fn sending_timeout(&self, ordinary: Duration) -> Duration {
+        if self.is_there() { ordinary.min(CROWDED_SENDING_TIMEOUT) } else { ordinary }
+    }
+
+    /// When content of a request that began at `began` comes too slowly, if `bytes` are all that comes.
+    #[must_use]
+    pub fn content_deadline(&self, began: Instant, bytes: u64) -> Instant {
+        let paid_for = Duration::from_millis(bytes.saturating_mul(1_000) / CROWDED_RECEIVE_RATE);
+        if self.is_there() { began + CROWDED_SENDING_TIMEOUT + paid_for } else { Instant::FAR }
+    }
+
+    /// When a client that has ended its sending at `since` has waited for too long.
+    #[must_use]
+    pub fn half_closed_deadline(&self, since: Instant) -> Instant {
+        if self.is_there() { since + CROWDED_SENDING_TIMEOUT } else { Instant::FAR }
+    }
+
+    /// When a client to which nothing could be sent since `since` has read too slowly.
+    #[must_use]
+    pub fn reading_deadline(&self, since: Instant) -> Instant {
+        if self.is_there() { since + CROWDED_READING_TIMEOUT } else { Instant::FAR }
     }
 
     /// Whether a client that was accepted at this instant may have to leave after its next answer. The crowd must have

@@ -49,7 +49,7 @@ use std::time::Duration;
 
 pub use actions::{Action, Actions, COPIED_BYTES_MAX, Close, Endpoint, FileRange, Log, SendRange};
 use breme_base::Instant;
-pub use crowd::{CROWDED_IDLE_TIMEOUT, CROWDED_TURN, Crowd};
+pub use crowd::{CROWDED_IDLE_TIMEOUT, CROWDED_READING_TIMEOUT, CROWDED_SENDING_TIMEOUT, CROWDED_TURN, Crowd};
 pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
 pub use tls::{Handshake, TlsClientId, TlsFailure};
 

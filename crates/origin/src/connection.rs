@@ -9,7 +9,7 @@
 
 use breme_base::Instant;
 use breme_http1::{FieldBlock, Limits, RefusalReason, ServerConnection, Version};
-use breme_node::ConnectionId;
+use breme_node::{ConnectionId, Crowd};
 use std::time::Duration;
 
 use crate::answer::Answer;
@@ -101,11 +101,6 @@ impl Connection {
         }
     }
 
-    /// The time runs in which a request should begin.
-    pub(crate) const fn is_idle(&self) -> bool {
-        self.is_open && matches!(self.waiting, Waiting::Idle) && !self.queue_is_long
-    }
-
     /// An answer is on its way: requests behind it must wait.
     pub(crate) const fn is_blocked(&self) -> bool {
         matches!(self.waiting, Waiting::Delay(_) | Waiting::Pattern { .. })
@@ -117,8 +112,13 @@ impl ContentExchange {
         Self { plan, began: now, last: now, bytes: 0 }
     }
 
+    /// The same as [`deadline`](Self::deadline), also where others wait for the client's place.
+    pub(crate) fn deadline_in(&self, crowd: &Crowd, limits: &Limits) -> Instant {
+        self.deadline(limits).min(crowd.content_deadline(self.began, self.bytes))
+    }
+
     /// When the content will have come too slowly, if nothing more comes.
-    pub(crate) fn deadline(&self, limits: &Limits) -> Instant {
+    fn deadline(&self, limits: &Limits) -> Instant {
         let silence = self.last + limits.body_timeout;
         if limits.receive_rate_min == 0 {
             return silence;

@@ -136,14 +136,33 @@ impl Node for Origin {
     /// Who asks for nothing counts as idle from the moment at which it connected: browsers open spare connections, and
     /// whoever holds a place without a word would else hold it the longest.
     fn handle_crowded(&mut self, now: Instant, is_crowded: bool, _actions: &mut Actions) {
-        let idle_timeout = self.shared.settings.limits.idle_timeout;
-        let before = self.crowd.idle_timeout(idle_timeout);
+        let limits = &self.shared.settings.limits;
+        let waits = |crowd: &Crowd| {
+            let [head, drained] = [limits.head_timeout, limits.body_timeout].map(|time| crowd.sending_timeout(time));
+            [crowd.idle_timeout(limits.idle_timeout), head, drained]
+        };
+        let before = waits(&self.crowd);
         self.crowd.set(now, is_crowded);
-        let after = self.crowd.idle_timeout(idle_timeout);
-        if !self.is_stopping {
-            for connection in self.connections.iter().flatten().filter(|connection| connection.is_idle()) {
-                self.timers.change_wait(connection.id.key(), before, after, now);
-            }
+        let after = waits(&self.crowd);
+        for connection in self.connections.iter().flatten().filter(|connection| connection.is_open) {
+            let key = connection.id.key();
+            let place = match &connection.waiting {
+                Waiting::Delay(_) => continue,
+                _ if connection.queue_is_long => {
+                    self.timers.set(key, self.crowd.reading_deadline(now));
+                    continue;
+                }
+                Waiting::Content(exchange) => {
+                    self.timers.set(key, exchange.deadline_in(&self.crowd, limits));
+                    continue;
+                }
+                Waiting::Pattern { .. } => continue,
+                Waiting::Idle if self.is_stopping => continue,
+                Waiting::Idle => 0,
+                Waiting::Head => 1,
+                Waiting::Drained => 2,
+            };
+            self.timers.change_wait(key, before[place], after[place], now);
         }
     }
 
@@ -332,7 +351,7 @@ impl Turn<'_> {
         self.answer(answer);
         if self.connection.is_open && !self.connection.is_blocked() {
             self.connection.waiting = Waiting::Drained;
-            self.set_deadline(self.now + self.shared.settings.limits.body_timeout);
+            self.set_deadline(self.now + self.crowd.sending_timeout(self.shared.settings.limits.body_timeout));
         }
     }
 

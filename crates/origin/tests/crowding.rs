@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_http1::Limits;
-use breme_node::{Actions, CROWDED_IDLE_TIMEOUT, CROWDED_TURN, Close, Node};
+use breme_node::{Actions, CROWDED_IDLE_TIMEOUT, CROWDED_READING_TIMEOUT, CROWDED_TURN, Close, Node};
 use breme_origin::{Settings, Site};
 use support::{Peer, lab, node, request, site};
 
@@ -106,7 +106,7 @@ fn nobody_leaves_a_place_that_nobody_waits_for() {
     let mut peer = Peer::new(&site);
     peer.crowd(true);
     peer.send("GET /bytes/1 HTTP/1.1\r\n");
-    peer.wait(2 * CROWDED_TURN);
+    peer.wait(3 * CROWDED_TURN / 2);
     peer.crowd(false);
     peer.send("Host: a\r\n\r\n");
     assert_eq!((lasts(&peer), peer.closed, site.counts().crowded_out), (vec![false], None, 0));
@@ -136,18 +136,18 @@ fn an_ordinary_time_that_is_shorter_holds_in_a_crowd_too() {
 #[test]
 fn what_is_under_way_has_its_own_time() {
     let begun = [
-        (String::from("GET /bytes/1 HTTP/1.1\r\n"), String::from("Host: a\r\n\r\n"), Duration::ZERO),
-        (request("POST", "/", &["Content-Length: 2"]) + "h", String::from("i"), Duration::ZERO),
-        (request("GET", "/delay/5000", &[]), String::new(), 5 * SECOND),
+        (String::from("GET /bytes/1 HTTP/1.1\r\n"), String::from("Host: a\r\n\r\n"), SECOND - NANOSECOND),
+        (request("POST", "/", &["Content-Length: 2"]) + "h", String::from("i"), SECOND - NANOSECOND),
+        (request("GET", "/delay/5000", &[]), String::new(), 4 * SECOND),
     ];
-    for (first, rest, delay) in begun {
+    for (first, rest, time) in begun {
         let mut peer = Peer::new(&patient());
         peer.send(&first);
         peer.crowd(true);
-        peer.wait(4 * SECOND);
+        peer.wait(time);
         assert_eq!((peer.closed, peer.output.len()), (None, 0), "{first:?}");
         peer.send(&rest);
-        peer.wait(delay.saturating_sub(4 * SECOND));
+        peer.wait(SECOND);
         assert_eq!(peer.answers()[0].status, 200, "{first:?}");
         assert_eq!(peer.closed, Some(Close::Graceful), "it has had its turn");
     }
@@ -159,10 +159,53 @@ fn a_peer_that_has_not_read_its_answer_is_not_idle() {
     peer.queue_max = 1000;
     peer.send(request("GET", "/bytes/5000", &[]));
     peer.crowd(true);
-    peer.wait(3600 * SECOND);
+    peer.wait(CROWDED_READING_TIMEOUT - NANOSECOND);
     assert_eq!(peer.closed, None);
     peer.read_all();
     require_gone_after(&mut peer, CROWDED_IDLE_TIMEOUT);
+}
+
+#[test]
+fn a_peer_that_reads_too_slowly_goes_while_others_wait() {
+    for crowd_is_first in [true, false] {
+        let site = patient();
+        let mut peer = Peer::new(&site);
+        peer.queue_max = 1000;
+        if crowd_is_first {
+            peer.crowd(true);
+        }
+        peer.send(request("GET", "/bytes/5000", &[]));
+        if !crowd_is_first {
+            peer.wait(3600 * SECOND);
+            peer.crowd(true);
+        }
+        peer.wait(CROWDED_READING_TIMEOUT);
+        assert_eq!((peer.closed, site.counts().crowded_out), (Some(Close::Abort), 1));
+    }
+}
+
+#[test]
+fn a_peer_that_sends_too_slowly_goes_while_others_wait() {
+    let slow = [(String::from("GET / HTTP/1.1\r\n"), "X: y\r\n"), (request("POST", "/", &["Content-Length: 10"]), "h")];
+    for (first, more) in slow {
+        for crowd_is_first in [true, false] {
+            let site = patient();
+            let mut peer = Peer::new(&site);
+            if crowd_is_first {
+                peer.crowd(true);
+            }
+            peer.send(&first);
+            if !crowd_is_first {
+                peer.crowd(true);
+            }
+            for _ in 0..4 {
+                assert_eq!(peer.closed, None, "{first:?}");
+                peer.send(more);
+                peer.wait(SECOND / 3);
+            }
+            assert_eq!((peer.closed, site.counts().crowded_out), (Some(Close::Graceful), 1), "{first:?}");
+        }
+    }
 }
 
 #[test]

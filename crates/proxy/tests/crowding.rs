@@ -40,7 +40,8 @@ fn leaves(script: Script) -> Script {
 fn who_asks_for_nothing_goes_and_who_is_being_served_stays() {
     let spare = leaves(client());
     let idle = leaves(client().send(GET).expect(HELLO));
-    let begun = client().send("GET /a HT").wait(8 * SECOND).send(&GET[9..]).expect(text(last(HELLO))).part_after_end();
+    let begun = Script::new().wait(3 * SECOND).connect().send("GET /a HT").wait(SECOND / 2).send(&GET[9..]);
+    let begun = begun.expect(text(last(HELLO))).part_after_end();
     let asked = Script::new().wait(SECOND).connect().send(GET).expect(text(last(HELLO))).part_after_end();
     let upstream = vec![
         Acts::new().expect(GET).send(HELLO).expect_end(),
@@ -84,6 +85,33 @@ fn idle_clients_go_a_few_at_a_time() {
     let crowd = 2 * SECOND..2 * SECOND + Duration::from_millis(30);
     let counts = Play { settings, crowd: Some(crowd), ..Play::new(clients, Vec::new()) }.run();
     assert_eq!(counts.crowded_out, 32);
+}
+
+/// A client that sends its request byte by byte, has ended its sending, or does not read, goes while others wait, and
+/// its upstream connection with it.
+#[test]
+fn slow_clients_go_while_others_wait() {
+    let slow_head = client().send("GET /a HT");
+    let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nx";
+    let slow_content = client().wait(SECOND / 10).send(post);
+    let refused = |script: Script| script.expect(text("HTTP/1.1 408 Request Timeout\r\n")).close(Close::Abort);
+    let half_closed = leaves(client().wait(SECOND / 5).send(GET).finish());
+    let waiting = client().wait(SECOND / 2).send(GET).expect(text(last(HELLO))).part_after_end();
+    let long = head(&["HTTP/1.1 200 OK", "Content-Length: 10000000", "Date: x"]);
+    let slow_reader = Script::new().wait(SECOND).connect().send(GET).expect(text(&*long)).pause().wait(30 * SECOND);
+    let slow_reader = slow_reader.expect_closed(Ending::Any);
+    let upstream = vec![
+        Acts::new().expect(post).anything(),
+        Acts::new().expect(GET).anything(),
+        // Who waits for an upstream, and has not ended its sending, has the time that it needs.
+        Acts::new().expect(GET).wait(20 * SECOND).send(HELLO).expect_end(),
+        Acts::new().expect(GET).send(long.clone() + &"x".repeat(10_000_000)).anything(),
+    ];
+    let mut settings = patient();
+    settings.pool.idle_max = 0;
+    let clients = vec![refused(slow_head), refused(slow_content), half_closed, waiting, slow_reader];
+    let counts = Play { settings, crowd: Some(SECOND..40 * SECOND), ..Play::new(clients, upstream) }.run();
+    assert_eq!(counts.crowded_out, 5, "{counts:?}");
 }
 
 #[test]

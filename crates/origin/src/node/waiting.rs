@@ -18,7 +18,7 @@ impl Turn<'_> {
         let is_idle = !self.connection.has_pending && self.connection.http.is_idle();
         match &self.connection.waiting {
             Waiting::Content(exchange) => {
-                let deadline = exchange.deadline(&self.shared.settings.limits);
+                let deadline = exchange.deadline_in(self.crowd, &self.shared.settings.limits);
                 self.set_deadline(deadline);
             }
             _ if is_idle => self.wait_for_request(),
@@ -41,7 +41,7 @@ impl Turn<'_> {
 
     fn wait_for_head(&mut self) {
         self.connection.waiting = Waiting::Head;
-        self.set_deadline(self.now + self.shared.settings.limits.head_timeout);
+        self.set_deadline(self.now + self.crowd.sending_timeout(self.shared.settings.limits.head_timeout));
     }
 
     /// After an answer that was given outside of [`Turn::receive`]: are there more requests, or is this the end?
@@ -63,9 +63,9 @@ impl Turn<'_> {
 
     pub(super) fn handle_queue_long(&mut self) {
         self.connection.queue_is_long = true;
-        // It is the peer who must read, and the driver who waits for that.
+        // It is the peer who must read, and the driver who waits for that; unless others wait for its place.
         if !matches!(self.connection.waiting, Waiting::Delay(_)) {
-            self.timers.clear(self.id.key());
+            self.set_deadline(self.crowd.reading_deadline(self.now));
         }
     }
 
@@ -75,10 +75,10 @@ impl Turn<'_> {
         match &mut self.connection.waiting {
             Waiting::Idle => self.wait_for_request(),
             Waiting::Head => self.wait_for_head(),
-            Waiting::Drained => self.set_deadline(self.now + limits.body_timeout),
+            Waiting::Drained => self.set_deadline(self.now + self.crowd.sending_timeout(limits.body_timeout)),
             Waiting::Content(exchange) => {
                 exchange.forgive(self.now);
-                let deadline = exchange.deadline(limits);
+                let deadline = exchange.deadline_in(self.crowd, limits);
                 self.set_deadline(deadline);
             }
             Waiting::Delay(_) => {}
@@ -88,24 +88,31 @@ impl Turn<'_> {
 
     pub(super) fn handle_deadline(&mut self) {
         let limits = &self.shared.settings.limits;
+        if self.connection.queue_is_long && !matches!(self.connection.waiting, Waiting::Delay(_)) {
+            return self.shed(|turn| turn.close(Close::Abort));
+        }
         match &self.connection.waiting {
-            Waiting::Idle => self.end_idleness(),
-            Waiting::Drained => self.close(Close::Graceful),
-            Waiting::Head => self.refuse(Refusal::new(RefusalReason::HeadTimeout)),
-            Waiting::Content(exchange) => self.refuse(Refusal::new(exchange.lateness(self.now, limits))),
+            Waiting::Idle => self.shed(|turn| turn.close(Close::Graceful)),
+            Waiting::Drained => self.shed(|turn| turn.close(Close::Graceful)),
+            Waiting::Head => self.shed(|turn| turn.refuse(Refusal::new(RefusalReason::HeadTimeout))),
+            Waiting::Content(exchange) => {
+                let reason = exchange.lateness(self.now, limits);
+                self.shed(|turn| turn.refuse(Refusal::new(reason)));
+            }
             Waiting::Delay(_) => self.end_delay(),
             Waiting::Pattern { .. } => self.send_more_pattern(),
         }
     }
 
-    fn end_idleness(&mut self) {
+    /// The client has had its time. If others wait for its place, a few go at a time, and are counted.
+    fn shed(&mut self, end: impl FnOnce(&mut Self)) {
         if self.crowd.is_there() && !self.is_stopping {
             if let Err(later) = self.crowd.let_go(self.now) {
                 return self.set_deadline(self.now + later);
             }
             self.counts.crowded_out.add();
         }
-        self.close(Close::Graceful);
+        end(self);
     }
 
     fn end_delay(&mut self) {

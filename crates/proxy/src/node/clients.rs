@@ -1,9 +1,11 @@
 //! Accepted connections: their requests in turn, the content of these, and how long each may take.
 
-use breme_http1::{Field, FieldStorage, Progress, Refusal, RefusalReason, push_chunk};
-use breme_node::{Close, CloseReason, Received};
+use std::time::Duration;
 
-use super::tables::{ClientKey, Waiting, Way};
+use breme_http1::{Field, FieldStorage, Progress, Refusal, RefusalReason, push_chunk};
+use breme_node::{Close, CloseReason, Crowd, Received};
+
+use super::tables::{ClientKey, ExchangeKey, Waiting, Way};
 use super::turn::Turn;
 
 /// What became of a step.
@@ -50,6 +52,9 @@ impl Turn<'_> {
         }
         self.receiving = None;
         self.wait_for_more(key);
+        if let Some(exchange) = self.client(key).and_then(|client| client.exchange).filter(|_| received.ended) {
+            self.set_exchange_deadline(exchange);
+        }
         if received.ended && self.shared.settings.abort_on_close {
             self.give_up(key);
         }
@@ -200,9 +205,9 @@ impl Turn<'_> {
             return;
         }
         let (waiting, patience) = if client.http.awaiting_content() {
-            (Waiting::Drained, limits.body_timeout)
+            (Waiting::Drained, self.node.crowd.sending_timeout(limits.body_timeout))
         } else if client.http.in_head() || client.has_pending {
-            (Waiting::Head, limits.head_timeout)
+            (Waiting::Head, self.node.crowd.sending_timeout(limits.head_timeout))
         } else {
             (Waiting::Idle, idle_timeout)
         };
@@ -220,35 +225,62 @@ impl Turn<'_> {
 
     pub(super) fn handle_client_deadline(&mut self, key: ClientKey) {
         let Some(client) = self.client(key) else { return };
-        match client.waiting {
-            Waiting::Idle => self.end_idleness(key),
-            Waiting::Drained => self.close_client(key, Close::Graceful),
+        let (waiting, queue_is_long) = (client.waiting, client.queue_is_long);
+        if waiting == Waiting::Exchange {
+            return;
+        }
+        if let Err(later) = self.shed() {
+            return self.node.client_timers.set(key.timer(), self.now + later);
+        }
+        match waiting {
+            _ if queue_is_long => self.close_client(key, Close::Abort),
             Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout), b""),
-            Waiting::Exchange => {}
+            Waiting::Idle | Waiting::Drained | Waiting::Exchange => self.close_client(key, Close::Graceful),
         }
     }
 
-    fn end_idleness(&mut self, key: ClientKey) {
+    /// A client has to go. If that is since others wait, it is counted.
+    ///
+    /// # Errors
+    /// Enough have gone just now: it is this one's turn after so long.
+    pub(super) fn shed(&mut self) -> Result<(), Duration> {
         if self.node.crowd.is_there() {
-            if let Err(later) = self.node.crowd.let_go(self.now) {
-                return self.node.client_timers.set(key.timer(), self.now + later);
-            }
+            self.node.crowd.let_go(self.now)?;
             self.node.counts.crowded_out.add();
         }
-        self.close_client(key, Close::Graceful);
+        Ok(())
     }
 
     /// Others begin to wait for the places of those who are connected, or none does any more. Who asks for nothing
     /// counts as idle from the moment at which it connected: browsers open spare connections, and whoever holds a place
     /// without a word would else hold it the longest.
     pub(super) fn handle_crowd(&mut self, is_crowded: bool) {
-        let idle_timeout = self.shared.settings.limits.idle_timeout;
-        let before = self.node.crowd.idle_timeout(idle_timeout);
+        let limits = &self.shared.settings.limits;
+        let waits = |crowd: &Crowd| {
+            let [head, drained] = [limits.head_timeout, limits.body_timeout].map(|time| crowd.sending_timeout(time));
+            [crowd.idle_timeout(limits.idle_timeout), head, drained]
+        };
+        let before = waits(&self.node.crowd);
         self.node.crowd.set(self.now, is_crowded);
-        let after = self.node.crowd.idle_timeout(idle_timeout);
-        for (index, _) in self.node.clients.iter().filter(|(_, client)| client.is_idle()) {
-            self.node.client_timers.change_wait(ClientKey::of(index).timer(), before, after, self.now);
+        let after = waits(&self.node.crowd);
+        let reading_deadline = self.node.crowd.reading_deadline(self.now);
+        for (index, client) in &self.node.clients {
+            let timer = ClientKey::of(index).timer();
+            let place = match client.waiting {
+                Waiting::Exchange => continue,
+                _ if client.queue_is_long => {
+                    self.node.client_timers.set(timer, reading_deadline);
+                    continue;
+                }
+                Waiting::Idle if client.has_pending => continue,
+                Waiting::Idle => 0,
+                Waiting::Head => 1,
+                Waiting::Drained => 2,
+            };
+            self.node.client_timers.change_wait(timer, before[place], after[place], self.now);
         }
+        let exchanges: Vec<ExchangeKey> = self.node.exchanges.iter().map(|(index, _)| ExchangeKey::of(index)).collect();
+        exchanges.into_iter().for_each(|key| self.set_exchange_deadline(key));
     }
 
     pub(super) fn handle_client_queue(&mut self, key: ClientKey, is_long: bool) {
@@ -259,12 +291,15 @@ impl Turn<'_> {
             let exchange = if is_long { self.part_from_fetch(exchange) } else { exchange };
             return self.hold_server(exchange, is_long);
         }
-        // It is the peer who must read, and the driver who waits for that.
+        // It is the peer who must read, and the driver who waits for that; unless others wait for its place.
         let patience = match client.waiting {
-            _ if is_long => return self.node.client_timers.clear(key.timer()),
+            _ if is_long => {
+                let deadline = self.node.crowd.reading_deadline(self.now);
+                return self.node.client_timers.set(key.timer(), deadline);
+            }
             Waiting::Idle | Waiting::Exchange => self.node.crowd.idle_timeout(limits.idle_timeout),
-            Waiting::Head => limits.head_timeout,
-            Waiting::Drained => limits.body_timeout,
+            Waiting::Head => self.node.crowd.sending_timeout(limits.head_timeout),
+            Waiting::Drained => self.node.crowd.sending_timeout(limits.body_timeout),
         };
         self.node.client_timers.set(key.timer(), self.now + patience);
     }

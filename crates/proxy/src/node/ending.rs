@@ -2,7 +2,7 @@
 
 use breme_balance::{NoChoice, Outcome};
 use breme_base::Instant;
-use breme_http1::{Content, Framing};
+use breme_http1::{Content, Framing, RefusalReason};
 use breme_node::{COPIED_BYTES_MAX, Close, CloseReason};
 
 use super::tables::{ClientKey, Exchange, ExchangeKey, Stage};
@@ -200,13 +200,59 @@ impl Turn<'_> {
             Stage::Tunnel { .. } => return Some(exchange.progress + tunnel_idle),
         };
         let of_all = if total.is_zero() { Instant::FAR } else { exchange.began + total };
-        Some(of_stage.min(of_all))
+        Some(of_stage.min(of_all).min(self.crowded_deadline(key)))
+    }
+
+    /// When the client of an exchange has to go since others wait for its place: it sends or reads too slowly, or has
+    /// ended its sending, and nobody knows whether it is still there.
+    fn crowded_deadline(&self, key: ExchangeKey) -> Instant {
+        let crowd = &self.node.crowd;
+        let Some(exchange) = self.node.exchanges.get(key.index()).filter(|_| crowd.is_there()) else {
+            return Instant::FAR;
+        };
+        let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
+        let Some(client) = client.filter(|_| !matches!(exchange.stage, Stage::Tunnel { .. })) else {
+            return Instant::FAR;
+        };
+        if exchange.answer.is_some() && client.queue_is_long {
+            return crowd.reading_deadline(exchange.progress);
+        }
+        let waits_for_client = exchange.stage == Stage::Asking && !client.is_paused;
+        match exchange.is_request_complete {
+            false if waits_for_client => crowd.content_deadline(exchange.content_began, exchange.received_bytes),
+            true if client.ended && exchange.answer.is_none() => crowd.half_closed_deadline(exchange.progress),
+            _ => Instant::FAR,
+        }
+    }
+
+    /// The client has to go since others wait for its place. Whether it has, or will.
+    fn make_room(&mut self, key: ExchangeKey) -> bool {
+        if self.crowded_deadline(key) > self.now {
+            return false;
+        }
+        let Some(exchange) = self.node.exchanges.get(key.index()) else { return false };
+        let Some(client) = exchange.client else { return false };
+        let (is_request_complete, is_answered) = (exchange.is_request_complete, exchange.answer.is_some());
+        if let Err(later) = self.shed() {
+            self.node.exchange_timers.set(key.timer(), self.now + later);
+            return true;
+        }
+        if !is_request_complete && !is_answered {
+            self.refuse_late_content(client, RefusalReason::ReceiveTooSlow);
+        } else {
+            self.lose_client(key);
+            self.close_client(client, if is_answered { Close::Abort } else { Close::Graceful });
+        }
+        true
     }
 
     pub(super) fn handle_exchange_deadline(&mut self, key: ExchangeKey) {
         let Some(deadline) = self.exchange_deadline(key) else { return };
         if deadline > self.now {
             return self.set_exchange_deadline(key);
+        }
+        if self.make_room(key) {
+            return;
         }
         let now = self.now;
         let Times { total, .. } = self.shared.settings.times;

@@ -328,11 +328,6 @@ impl Client {
         self.http.close_after_this();
         !is_stopping && crowd.let_go(now).is_ok()
     }
-
-    /// The time runs in which a request should begin.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.waiting == Waiting::Idle && !self.has_pending && !self.queue_is_long
-    }
 }
 
 impl Server {
