@@ -1,7 +1,8 @@
 //! How often 95 % intervals hold the truth on a disturbed machine, by simulation: trials that are not steady discarded
 //! and run again, or kept. Prints the table of docs/METHODS.md; an argument is the number of experiments for each row.
 
-#![allow(dead_code)] // the tests use the rest
+#![allow(dead_code, reason = "the tests use the rest")]
+#![allow(clippy::unwrap_used, reason = "a fault of the simulation ends it")]
 
 #[path = "../tests/judging/interference.rs"]
 mod interference;

@@ -5,6 +5,7 @@
 //! cargo run --release -p breme-experiment --example sequential [RUNS]
 //! ```
 
+#![allow(clippy::unwrap_used, reason = "a fault of the simulation ends it")]
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 #[path = "../tests/judging/growing.rs"]
