@@ -11,7 +11,7 @@
 #[path = "../tests/judging/growing.rs"]
 mod growing;
 #[path = "../tests/judging/made.rs"]
-#[expect(dead_code, reason = "tests use the rest")]
+#[expect(dead_code, clippy::unwrap_used, reason = "made for tests, which use the rest")]
 mod made;
 
 use breme_experiment::judgement::Verdict;
