@@ -1,9 +1,10 @@
 //! The client's side of a connection.
 
 use crate::content::{ContentDecoder, ContentStep};
-use crate::head::{HeadScan, QuickFields, Section, split_fields, within};
+use crate::head::{HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
 use crate::meaning;
 use crate::refusal::RefusalReason;
+use crate::request_line::LineVersion;
 use crate::status_line::StatusLine;
 use crate::{Field, FieldStorage, Fields, Limits, Method, ResponseHead};
 
@@ -288,8 +289,7 @@ impl ClientConnection {
         limits: &Limits,
         storage: &'f mut FieldStorage<'a>,
     ) -> Result<ClientProgress<'a, 'f>, ClientError> {
-        let Some((line, Section { fields: headers, len: taken, .. })) = self.read_section(input, limits, storage)?
-        else {
+        let Some((line, (headers, taken))) = self.read_section(input, limits, storage)? else {
             return match ended {
                 true => Err(self.scan.why_cut_off::<StatusLine>(input, limits).into()),
                 false => Ok(ClientProgress::NeedMore { taken: 0 }),
@@ -331,11 +331,16 @@ impl ClientConnection {
     ) -> Result<Option<(StatusLine, Section<'a, 'f>)>, RefusalReason> {
         if self.scan.is_fresh()
             && let Some(line) = StatusLine::parse(within(input, limits))?
-            && let mut fields = QuickFields::new()
-            && let Some(head) = fields.split(input, line.len, limits)
+            && line.version != LineVersion::Later
         {
-            // As for requests: the careful path decides every doubt.
-            return Ok(Some((line, fields.section(head, storage))));
+            // As for requests: the careful way decides every doubt.
+            return match tokenise(input, limits, storage) {
+                Some(section) => Ok(Some((line, section))),
+                None => match self.scan.scan::<StatusLine>(input, limits)? {
+                    None => Ok(None),
+                    Some(_) => Err(RefusalReason::Malformed),
+                },
+            };
         }
         let Some(head_len) = self.scan.scan::<StatusLine>(input, limits)? else { return Ok(None) };
         let head = &input[..head_len];
@@ -346,7 +351,7 @@ impl ClientConnection {
     fn begin_response<'a, 'f>(
         &mut self,
         line: &StatusLine,
-        headers: &'f [Field<'a>],
+        headers: &'f [httparse::Header<'a>],
     ) -> Result<ResponseHead<'a, 'f>, ClientError> {
         let (status, version) = (line.status, line.version.spoken());
         let tunnel = self.outstanding.next_is_connect() && (200..300).contains(&status);
@@ -398,6 +403,20 @@ impl ClientConnection {
     pub(crate) fn asked_plainly(&self) -> bool {
         !self.outstanding.next_is_head() && !self.outstanding.next_is_connect()
     }
+}
+
+/// The fields of a head that came in one piece, if it is complete and every line ends with CRLF.
+fn tokenise<'a, 'f>(input: &'a [u8], limits: &Limits, storage: &'f mut FieldStorage<'a>) -> Option<Section<'a, 'f>> {
+    let mut response = httparse::Response::new(&mut []);
+    let headers = &mut storage.headers[..field_count_max(limits)];
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        within(input, limits),
+        headers,
+    );
+    let Ok(httparse::Status::Complete(len)) = parsed else { return None };
+    let headers = response.headers;
+    lines_are_strict(&input[..len], headers).then_some((headers, len))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use crate::syntax::{is_blank, is_token, is_value, members};
 
 /// One field line as received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
     /// The name, in the case that was sent.
     pub name: &'a str,
@@ -13,14 +13,10 @@ pub struct Field<'a> {
     pub value: &'a [u8],
 }
 
-impl Field<'_> {
-    pub(crate) const EMPTY: Self = Self { name: "", value: b"" };
-}
-
 /// Room for the fields of one head, on the caller's stack.
 #[derive(Debug)]
 pub struct FieldStorage<'a> {
-    pub(crate) fields: [MaybeUninit<Field<'a>>; FieldStorage::CAPACITY],
+    pub(crate) headers: [MaybeUninit<httparse::Header<'a>>; FieldStorage::CAPACITY],
 }
 
 impl FieldStorage<'_> {
@@ -30,7 +26,7 @@ impl FieldStorage<'_> {
     /// Empty and not even written to, so that it costs nothing.
     #[must_use]
     pub fn new() -> Self {
-        Self { fields: [const { MaybeUninit::uninit() }; Self::CAPACITY] }
+        Self { headers: [const { MaybeUninit::uninit() }; Self::CAPACITY] }
     }
 }
 
@@ -43,7 +39,7 @@ impl Default for FieldStorage<'_> {
 /// A received field section.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a, 'f> {
-    headers: &'f [Field<'a>],
+    headers: &'f [httparse::Header<'a>],
     names: NameSet,
 }
 
@@ -74,7 +70,7 @@ impl NameSet {
 }
 
 impl<'a, 'f> Fields<'a, 'f> {
-    pub(crate) fn new(headers: &'f [Field<'a>]) -> Self {
+    pub(crate) fn new(headers: &'f [httparse::Header<'a>]) -> Self {
         let mut names = NameSet::default();
         headers.iter().for_each(|header| names.add(header.name));
         Self { headers, names }
@@ -82,14 +78,14 @@ impl<'a, 'f> Fields<'a, 'f> {
 
     /// The field lines of this name, whatever its case.
     #[inline]
-    fn named<'n>(self, name: &'n str) -> impl Iterator<Item = &'f Field<'a>> + use<'a, 'f, 'n> {
+    fn named<'n>(self, name: &'n str) -> impl Iterator<Item = &'f httparse::Header<'a>> + use<'a, 'f, 'n> {
         let headers = if self.names.may_contain(name) { self.headers } else { &[] };
         headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name))
     }
 
     /// All field lines in their order.
     pub fn iter(self) -> impl Iterator<Item = Field<'a>> + 'f {
-        self.headers.iter().copied()
+        self.headers.iter().map(|header| Field { name: header.name, value: header.value })
     }
 
     /// How many field lines there are.
@@ -244,7 +240,7 @@ mod tests {
 
     #[test]
     fn lists_run_over_all_lines_of_a_name() {
-        let header = |name, value| Field { name, value };
+        let header = |name, value| httparse::Header { name, value };
         let headers = [
             header("Accept", b"a, b" as &[u8]),
             header("Other", b"x"),
@@ -262,7 +258,7 @@ mod tests {
     #[test]
     fn a_name_is_found_in_any_case_and_an_absent_one_never() {
         let names = ["Host", "User-Agent", "Accept", "Accept-Language", "Cookie", "X-Forwarded-For", "X", "~"];
-        let headers = names.map(|name| Field { name, value: name.as_bytes() });
+        let headers = names.map(|name| httparse::Header { name, value: name.as_bytes() });
         let fields = Fields::new(&headers);
         for name in names {
             for asked in [name.to_owned(), name.to_ascii_lowercase(), name.to_ascii_uppercase()] {

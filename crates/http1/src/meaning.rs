@@ -3,11 +3,12 @@
 //! The two roles read the same fields with different patience. A request that can be read in two ways is refused,
 //! since somebody in front may have read it the other way (RFC 9112, 11.2). A response that repeats itself is accepted.
 
-use crate::head::Section;
+use httparse::Header;
+
 use crate::refusal::RefusalReason;
 use crate::request_line::Authority;
-use crate::syntax::{decimal, is_token, members, text, trim};
-use crate::{Field, Framing, Limits, Method, Target, Version};
+use crate::syntax::{decimal, is_token, members, trim};
+use crate::{Framing, Limits, Method, Target, Version};
 
 /// What the fields of a request say about its connection.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +64,7 @@ impl ConnectionOptions {
 
 impl<'a> Found<'a> {
     /// The length of a name decides which it can be, so that most fields cost one jump.
-    fn new(headers: &[Field<'a>]) -> Self {
+    fn new(headers: &[Header<'a>]) -> Self {
         let mut found = Self::default();
         for header in headers {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -88,15 +89,14 @@ pub(crate) fn request<'a>(
     method: Method<'_>,
     target: Target<'a>,
     version: Version,
-    section: &Section<'a, '_>,
+    headers: &[Header<'a>],
     limits: &Limits,
 ) -> Result<RequestMeaning<'a>, RefusalReason> {
-    let headers = section.fields;
     let found = Found::new(headers);
     if found.is_odd {
         check_odd_fields(headers)?;
     }
-    let host = request_host(&found, version, section.text)?;
+    let host = request_host(&found, version)?;
     let framing = request_framing(&found, version, headers, limits)?;
     let forbidden = match method {
         Method::Trace => !matches!(framing, Framing::None | Framing::Length(0)),
@@ -127,7 +127,7 @@ pub(crate) fn request<'a>(
 
 /// Fields that somebody in front may read in another way than we do. Seldom there, so it is not done on the way.
 #[cold]
-fn check_odd_fields(headers: &[Field<'_>]) -> Result<(), RefusalReason> {
+fn check_odd_fields(headers: &[Header<'_>]) -> Result<(), RefusalReason> {
     if headers.iter().any(|header| looks_alike(header.name)) {
         return Err(RefusalReason::LookalikeField);
     }
@@ -159,16 +159,14 @@ fn looks_alike(name: &str) -> bool {
 }
 
 /// RFC 9112, 3.2.
-fn request_host<'a>(
-    found: &Found<'a>,
-    version: Version,
-    head: Option<&'a str>,
-) -> Result<Option<&'a str>, RefusalReason> {
+fn request_host<'a>(found: &Found<'a>, version: Version) -> Result<Option<&'a str>, RefusalReason> {
     if found.several_hosts {
         return Err(RefusalReason::SeveralHosts);
     }
     match found.host {
-        Some(host) if Authority::parse(host).is_some() => text(host, head).map(Some).ok_or(RefusalReason::BadHost),
+        Some(host) if Authority::parse(host).is_some() => {
+            std::str::from_utf8(host).map(Some).map_err(|_| RefusalReason::BadHost)
+        }
         Some(_) => Err(RefusalReason::BadHost),
         None if version == Version::Http11 => Err(RefusalReason::MissingHost),
         None => Ok(None),
@@ -179,7 +177,7 @@ fn request_host<'a>(
 fn request_framing(
     found: &Found<'_>,
     version: Version,
-    headers: &[Field<'_>],
+    headers: &[Header<'_>],
     limits: &Limits,
 ) -> Result<Framing, RefusalReason> {
     match (found.coding, found.length) {
@@ -209,7 +207,7 @@ fn is_chunked(coding: &[u8]) -> bool {
 }
 
 /// A Transfer-Encoding that is not just `chunked`: ambiguous (400), or clear and unknown (501).
-fn why_not_chunked(headers: &[Field<'_>]) -> RefusalReason {
+fn why_not_chunked(headers: &[Header<'_>]) -> RefusalReason {
     let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Transfer-Encoding"));
     let mut ends_in_chunked = false;
     for coding in lines.flat_map(|header| header.value.split(|&byte| byte == b',')).map(trim) {
@@ -233,7 +231,7 @@ fn is_coding(coding: &[u8]) -> bool {
 }
 
 /// RFC 9110, 10.1.1: whether the client waits; an error if it waits for something else.
-fn meets_expectations(headers: &[Field<'_>], framing: Framing) -> Result<bool, RefusalReason> {
+fn meets_expectations(headers: &[Header<'_>], framing: Framing) -> Result<bool, RefusalReason> {
     let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Expect"));
     let mut asked = false;
     for expectation in lines.flat_map(|header| members(header.value)) {
@@ -249,7 +247,7 @@ fn meets_expectations(headers: &[Field<'_>], framing: Framing) -> Result<bool, R
 pub(crate) fn response(
     version: Version,
     has_no_content: bool,
-    headers: &[Field<'_>],
+    headers: &[Header<'_>],
 ) -> Result<(Framing, bool), RefusalReason> {
     let found = Found::new(headers);
     let framing = if has_no_content { Framing::None } else { response_framing(&found, version, headers)? };
@@ -257,7 +255,7 @@ pub(crate) fn response(
 }
 
 /// RFC 9112, 6.3. A response with both a length and a coding was made to be read in two ways.
-fn response_framing(found: &Found<'_>, version: Version, headers: &[Field<'_>]) -> Result<Framing, RefusalReason> {
+fn response_framing(found: &Found<'_>, version: Version, headers: &[Header<'_>]) -> Result<Framing, RefusalReason> {
     match (found.coding, found.length) {
         (None, None) => Ok(Framing::UntilClose),
         (Some(_), Some(_)) => Err(RefusalReason::LengthWithCoding),
@@ -270,7 +268,7 @@ fn response_framing(found: &Found<'_>, version: Version, headers: &[Field<'_>]) 
 }
 
 /// Lines that repeat one length may be read as one (RFC 9112, 6.3).
-fn same_length(length: &[u8], headers: &[Field<'_>]) -> Result<Framing, RefusalReason> {
+fn same_length(length: &[u8], headers: &[Header<'_>]) -> Result<Framing, RefusalReason> {
     let mut lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Content-Length"));
     if lines.any(|header| header.value != length) {
         return Err(RefusalReason::SeveralContentLengths);

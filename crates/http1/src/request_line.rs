@@ -2,7 +2,7 @@
 
 use crate::head::FirstLine;
 use crate::refusal::RefusalReason;
-use crate::syntax::{host_run, path_run, query_run, text, token_run};
+use crate::syntax::{host_run, path_run, query_run, token_run};
 use crate::{Limits, Method, Target, Version};
 
 /// The longest method that is looked at. The longest registered one, `UPDATEREDIRECTREF`, has 17 bytes.
@@ -50,7 +50,7 @@ impl FirstLine for RequestLine<'_> {
 
     fn check(line: &[u8], limits: &Limits) -> Result<(), RefusalReason> {
         match RequestLine::parse(line, limits)? {
-            Some(parsed) => parsed.target(None).map(drop),
+            Some(parsed) => parsed.target().map(drop),
             None => Ok(()),
         }
     }
@@ -74,9 +74,9 @@ impl<'a> RequestLine<'a> {
         }))
     }
 
-    /// The target in its form (RFC 9112, 3.2). `head` is the text of which the line is a part, if that is known.
-    pub(crate) fn target(&self, head: Option<&'a str>) -> Result<Target<'a>, RefusalReason> {
-        let target = text(self.target, head).ok_or(RefusalReason::BadTarget)?;
+    /// The target in its form (RFC 9112, 3.2).
+    pub(crate) fn target(&self) -> Result<Target<'a>, RefusalReason> {
+        let target = std::str::from_utf8(self.target).map_err(|_| RefusalReason::BadTarget)?;
         match self.method {
             Method::Connect => authority_form(target),
             _ if target.starts_with('/') => {
@@ -231,7 +231,7 @@ mod tests {
 
     fn parse(line: &str) -> Result<Option<Target<'_>>, RefusalReason> {
         match RequestLine::parse(line.as_bytes(), &Limits::default())? {
-            Some(parsed) => parsed.target(None).map(Some),
+            Some(parsed) => parsed.target().map(Some),
             None => Ok(None),
         }
     }

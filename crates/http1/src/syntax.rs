@@ -109,16 +109,6 @@ fn are_value_bytes<const LENGTH: usize>(bytes: &[u8; LENGTH]) -> bool {
     !bytes.iter().fold(false, |found, &byte| found | is_forbidden(byte))
 }
 
-/// The text that these bytes are, if they are UTF-8. If they are a part of `whole`, that is known already: the standard
-/// library's check takes twenty instructions for each byte of a short text.
-pub(crate) fn text<'a>(bytes: &'a [u8], whole: Option<&'a str>) -> Option<&'a str> {
-    let part = whole.and_then(|whole| {
-        let start = bytes.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
-        whole.get(start..start.checked_add(bytes.len())?)
-    });
-    part.or_else(|| std::str::from_utf8(bytes).ok())
-}
-
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     is(byte, TOKEN)
 }
@@ -255,17 +245,6 @@ mod tests {
                     assert_eq!(is_value(&other), expected, "{length} bytes, {byte:#x} at {place}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn a_part_of_a_text_is_text() {
-        let whole = "aäb";
-        let bytes = whole.as_bytes();
-        for (part, expected) in [(0..4, Some("aäb")), (1..3, Some("ä")), (2..3, None), (4..4, Some(""))] {
-            assert_eq!(text(&bytes[part.clone()], Some(whole)), expected, "{part:?}");
-            assert_eq!(text(&bytes[part.clone()], None), expected, "{part:?}");
-            assert_eq!(text(&bytes[part.clone()], Some("other")), expected, "{part:?}");
         }
     }
 

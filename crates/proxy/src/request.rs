@@ -248,7 +248,7 @@ pub(crate) fn write_client(
 /// host with a port must be quoted (RFC 7239, 4).
 fn forwarded_element<'a>(authority: Option<&'a str>, asker: &Asker<'a>) -> [&'a [u8]; 10] {
     let (open, close): (&[u8], &[u8]) = if asker.address.contains(':') { (b"\"[", b"]\"") } else { (b"", b"") };
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let (host, quote): (&[u8], &[u8]) = match authority {
         Some(authority) if authority.bytes().all(is_token) => (b";host=", b""),
         Some(_) => (b";host=", b"\""),

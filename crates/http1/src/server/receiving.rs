@@ -2,10 +2,10 @@
 
 use super::connection::{Answering, Exchange, Receiving, ServerConnection};
 use crate::content::{ContentDecoder, ContentStep};
-use crate::head::{HeadScan, QuickFields, Section, split_fields, within};
+use crate::head::{HeadScan, Section, field_count_max, lines_are_strict, split_fields, within};
 use crate::meaning::{self, RequestMeaning};
 use crate::refusal::{Refusal, RefusalReason};
-use crate::request_line::RequestLine;
+use crate::request_line::{LineVersion, RequestLine};
 use crate::trailers::LastChunk;
 use crate::{Field, FieldStorage, Fields, Limits, Method, RequestHead, Version};
 
@@ -132,8 +132,8 @@ impl ServerConnection {
         limits: &Limits,
         storage: &'f mut FieldStorage<'a>,
     ) -> Result<Option<(RequestHead<'a, 'f>, usize)>, RefusalReason> {
-        let Some((line, section)) = self.read_section(input, limits, storage)? else { return Ok(None) };
-        self.begin_request(&line, &section, limits).map(|head| Some((head, section.len)))
+        let Some((line, (headers, head_len))) = self.read_section(input, limits, storage)? else { return Ok(None) };
+        self.begin_request(&line, headers, limits).map(|head| Some((head, head_len)))
     }
 
     fn skip_empty_lines(&mut self, input: &[u8]) -> Result<usize, RefusalReason> {
@@ -162,13 +162,20 @@ impl ServerConnection {
         if matches!(input, [] | [b'\r']) && self.scan.is_fresh() {
             return Ok(None); // nothing, or half an empty line
         }
-        if self.scan.is_fresh()
-            && let Some(line) = RequestLine::parse(within(input, limits), limits)?
-            && let mut fields = QuickFields::new()
-            && let Some(head) = fields.split(input, line.len, limits)
-        {
-            // Most heads come in one piece and are in order. Else the careful path says what is wrong.
-            return Ok(Some((line, fields.section(head, storage))));
+        if self.scan.is_fresh() {
+            let line = RequestLine::parse(within(input, limits), limits)?;
+            if let Some(line) = line
+                && line.version != LineVersion::Later
+            {
+                // Most heads come in one piece and are in order. Else the careful way says what is wrong.
+                return match tokenise(input, limits, storage) {
+                    Some(section) => Ok(Some((line, section))),
+                    None => match self.scan.scan::<RequestLine<'_>>(input, limits)? {
+                        None => Ok(None),
+                        Some(_) => Err(RefusalReason::Malformed),
+                    },
+                };
+            }
         }
         let Some(head_len) = self.scan.scan::<RequestLine<'_>>(input, limits)? else { return Ok(None) };
         let head = &input[..head_len];
@@ -179,18 +186,18 @@ impl ServerConnection {
     fn begin_request<'a, 'f>(
         &mut self,
         line: &RequestLine<'a>,
-        section: &Section<'a, 'f>,
+        headers: &'f [httparse::Header<'a>],
         limits: &Limits,
     ) -> Result<RequestHead<'a, 'f>, RefusalReason> {
-        let (target, version) = (line.target(section.text)?, line.version.spoken());
-        let meaning = meaning::request(line.method, target, version, section, limits)?;
+        let (target, version) = (line.target()?, line.version.spoken());
+        let meaning = meaning::request(line.method, target, version, headers, limits)?;
         let RequestMeaning { authority, framing, keep_alive, expects_continue, asks_upgrade } = meaning;
         let head = RequestHead {
             method: line.method,
             target,
             version,
             authority,
-            fields: Fields::new(section.fields),
+            fields: Fields::new(headers),
             framing,
             expects_continue,
             asks_upgrade,
@@ -294,4 +301,15 @@ impl ServerConnection {
             }
         }
     }
+}
+
+/// The fields of a head that came in one piece, if it is complete and every line ends with CRLF.
+fn tokenise<'a, 'f>(input: &'a [u8], limits: &Limits, storage: &'f mut FieldStorage<'a>) -> Option<Section<'a, 'f>> {
+    let mut request = httparse::Request::new(&mut []);
+    let headers = &mut storage.headers[..field_count_max(limits)];
+    let Ok(httparse::Status::Complete(len)) = request.parse_with_uninit_headers(within(input, limits), headers) else {
+        return None;
+    };
+    let headers = request.headers;
+    lines_are_strict(&input[..len], headers).then_some((headers, len))
 }
