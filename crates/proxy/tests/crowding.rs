@@ -105,7 +105,7 @@ fn slow_clients_go_while_others_wait() {
         Acts::new().expect(GET).anything(),
         // Who waits for an upstream, and has not ended its sending, has the time that it needs.
         Acts::new().expect(GET).wait(20 * SECOND).send(HELLO).expect_end(),
-        Acts::new().expect(GET).send(long.clone() + &"x".repeat(10_000_000)).anything(),
+        Acts::new().expect(GET).send(long + &"x".repeat(10_000_000)).anything(),
     ];
     let mut settings = patient();
     settings.pool.idle_max = 0;
