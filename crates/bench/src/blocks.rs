@@ -125,7 +125,7 @@ impl Plan {
                 }
                 Err(why) if workbench.processes.interrupted_by().is_some() => return Err(why),
                 Err(why) if voids_in_a_row == VOIDS_IN_A_ROW_MAX => {
-                    return Err(format!("{} blocks failed one after another; the last one: {why}", voids_in_a_row + 1));
+                    return Err(format!("{} blocks failed in succession; the last error: {why}", voids_in_a_row + 1));
                 }
                 Err(why) => {
                     eprintln!("{}: void block: {why}", question.name);

@@ -36,7 +36,7 @@ pub(crate) fn memory(arm: &Arm, objects: u64, workbench: &Workbench, pace: Pace)
     ask(&server, "{seq}", objects)?;
     let after = server.memory()?;
     server.end_origin();
-    ask(&server, "{seq}", objects).map_err(|error| format!("not every object was kept: {error}"))?;
+    ask(&server, "{seq}", objects).map_err(|error| format!("not every object is in the cache: {error}"))?;
     let each = after.saturating_sub(before) as f64 / objects as f64 - OBJECT_BYTES as f64;
     // A byte is the least that a ratio can be made of.
     Ok(Sample { cost: each.max(1.0) / 1e3, beside: after as f64 / 1e6, busy: None })

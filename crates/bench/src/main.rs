@@ -1,16 +1,16 @@
-//! What a request costs, against peers.
+//! Compares the cost of a request with that of peers.
 //!
-//! Machines are shared and noisy, so a single time says little. Here several **arms** (ours and its rivals) are
-//! measured inside **blocks**, in random order, each side pinned to a processor of its own, and what counts is the
-//! ratio of their CPU time per request within each block.
+//! Machines are shared and noisy, so a single time says little. Several **arms** (ours and its rivals) are measured in
+//! **blocks**, in random order, each side pinned to its own processor; the result is the ratio of their CPU time per
+//! request within each block.
 //!
 //! | module | what |
 //! |---|---|
 //! | `questions` | the table of what is compared |
 //! | `blocks`, `trial` | all arms in turn; one arm, once |
-//! | `servers`, `generators`, `idle`, `kept` | the programs that are started, and what they say, hold and keep |
-//! | `processes`, `instruments`, `workbench`, `machine` | starting and ending, CPU time and memory, what it all stands on |
-//! | `verdict`, `document` | from figures to words |
+//! | `servers`, `generators`, `idle`, `kept` | the programs under test: their output, connections and cached objects |
+//! | `processes`, `instruments`, `workbench`, `machine` | processes, CPU time and memory, temporary folder and machine |
+//! | `verdict`, `document` | verdicts and Markdown |
 
 mod blocks;
 mod document;
@@ -39,33 +39,33 @@ use machine::Machine;
 use questions::Question;
 use workbench::Workbench;
 
-/// What a request costs, against peers.
+/// Measure the cost of breme's requests and connections against its peers
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
 enum Cli {
-    /// Some questions or all, ours and the rival of the goal only, on the terminal
+    /// Measure breme against the peers that have a goal, and print the results
     Bench(BenchArguments),
-    /// All questions, every rival, ours twice; writes docs/PEERS.md
+    /// Measure breme against all peers, and write docs/PEERS.md
     Peers(PeersArguments),
 }
 
 #[derive(Debug, clap::Args)]
 struct Driver {
-    /// Driver of our server and our generator [default: theirs]
+    /// I/O driver of breme: uring, events or threads [default: that of breme]
     #[arg(long, value_name = "DRIVER")]
     driver: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Questions by name [default: all]
+    /// Names of the questions to measure [default: all]
     names: Vec<String>,
 
-    /// Seconds of each trial
+    /// Length of each trial in seconds
     #[arg(long, value_name = "S", default_value = "2", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
-    /// The order of the arms in each block comes from it
+    /// Random seed of the order of the arms in each block
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 
@@ -75,7 +75,7 @@ struct Common {
 
 #[derive(Debug, clap::Args)]
 struct BenchArguments {
-    /// Blocks; at least 6 for an interval of 95 %
+    /// Number of blocks per question; a 95 % interval needs at least 6
     #[arg(long, value_name = "N", default_value = "6", value_parser = blocks_in_range())]
     blocks: u64,
 
@@ -85,15 +85,15 @@ struct BenchArguments {
 
 #[derive(Debug, clap::Args)]
 struct PeersArguments {
-    /// Blocks of each question; more, up to three times as many, while its intervals are wide and there is time
+    /// Least number of blocks per question; wide intervals get up to three times as many within --budget
     #[arg(long, value_name = "N", default_value = "7", value_parser = blocks_in_range())]
     blocks: u64,
 
-    /// Minutes for all questions together; at the end of its share a question is content with fewer blocks
+    /// Time limit for all questions together, in minutes
     #[arg(long, value_name = "MINUTES", default_value = "30")]
     budget: f64,
 
-    /// Where the document goes; it is written only if all questions were asked [default: docs/PEERS.md]
+    /// File to write if all questions were measured [default: docs/PEERS.md]
     #[arg(long, value_name = "FILE")]
     document: Option<PathBuf>,
 
@@ -152,13 +152,13 @@ fn peers(arguments: &PeersArguments, workbench: &Workbench) -> Result<(), String
     let blocks = arguments.blocks as usize;
     let plan = Plan { blocks, blocks_max: blocks * 3, seconds: common.seconds, seed: common.seed, whole: true };
     let budget = Duration::try_from_secs_f64(arguments.budget * 60.0)
-        .map_err(|_| format!("--budget {}: it must be a number of minutes", arguments.budget))?;
+        .map_err(|_| format!("--budget {}: must be a number of minutes", arguments.budget))?;
     let machine = Machine::look(workbench, root())?;
     println!("{}\n", machine.in_short());
     let begun = Instant::now();
     let outcomes = ask(&questions, &plan, workbench, Some(begun + budget))?;
     if !common.names.is_empty() {
-        eprintln!("Not all questions were asked, so the document stays as it is.");
+        eprintln!("Only some questions were measured, so the document is unchanged.");
         return Ok(());
     }
     let path = arguments.document.clone().unwrap_or_else(|| root().join("docs/PEERS.md"));
@@ -202,7 +202,7 @@ fn chosen(names: &[String]) -> Result<Vec<Question>, String> {
     let all = questions::all();
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|question| question.name == name.as_str())) {
         let known: Vec<_> = all.iter().map(|question| question.name).collect();
-        return Err(format!("there is no question {unknown:?}; there are: {}", known.join(", ")));
+        return Err(format!("there is no question {unknown:?}; the questions are: {}", known.join(", ")));
     }
     let is_chosen = |question: &Question| names.is_empty() || names.iter().any(|name| name == question.name);
     Ok(all.into_iter().filter(is_chosen).collect())

@@ -17,14 +17,14 @@ pub(crate) enum Measure {
     ServerMemory,
     /// Memory of the generator for each busy connection.
     GeneratorMemory,
-    /// Memory of a cache for each object that it keeps, beyond the object's own bytes.
+    /// Memory of a cache per stored object, beyond the object's own bytes.
     ObjectMemory {
-        /// So many are kept.
+        /// Number of objects in the cache.
         objects: u64,
     },
-    /// Requests that a cache sends on, of a hundred.
+    /// Percentage of requests that a cache forwards.
     Misses {
-        /// Asked for by Zipf's law with [`ZIPF_EXPONENT`].
+        /// Number of objects, requested by Zipf's law with [`ZIPF_EXPONENT`].
         objects: u64,
     },
 }
@@ -32,22 +32,22 @@ pub(crate) enum Measure {
 /// As the popularity of pages is: the second half as often as the first.
 pub(crate) const ZIPF_EXPONENT: f64 = 0.9;
 
-/// A server, what is asked of it, and by whom.
+/// A server, the request and the generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Arm {
     pub(crate) label: &'static str,
     pub(crate) subject: Subject,
     pub(crate) path: &'static str,
-    /// How long the content of every answer must be.
+    /// Required length of every response body.
     pub(crate) bytes: usize,
     pub(crate) load: Load,
 }
 
-/// What ours is held against.
+/// A peer that ours is compared with.
 #[derive(Clone, Debug)]
 pub(crate) struct Rival {
     pub(crate) arm: Arm,
-    /// The most that ours ÷ this may be.
+    /// Upper limit of ours ÷ this.
     pub(crate) goal: Option<f64>,
 }
 
@@ -56,14 +56,14 @@ pub(crate) struct Rival {
 pub(crate) struct Question {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What is done, in a sentence or two.
+    /// Description of the measurement, in a sentence or two.
     pub(crate) setting: &'static str,
     pub(crate) measure: Measure,
     /// The unit of work.
     pub(crate) unit: &'static str,
     pub(crate) ours: Arm,
     pub(crate) rivals: Vec<Rival>,
-    /// Whether the rivals are other people's programs: then somebody wins.
+    /// Whether the rivals are other projects' programs, so that one side wins.
     pub(crate) is_contest: bool,
 }
 
@@ -103,9 +103,9 @@ const THIRTEEN_OF_MANY: Pattern = Pattern { front: "/bytes/13?item=", end: "" };
 const ONE_KB_OF_MANY: Pattern = Pattern { front: "/many/", end: ".html" };
 const OBJECT: Target = Target { path: "/objects/", bytes: OBJECT_BYTES };
 
-/// More than any question fills.
+/// More than any question needs.
 const ROOMY: Store = Store::Mebibytes(1_024);
-/// Half of the bytes of 1,000,000 objects, with all that is needed besides.
+/// Half of the bytes of 1,000,000 objects, with all overhead.
 const HALF: Store = Store::InAll(500);
 
 #[derive(Clone, Copy)]
@@ -114,24 +114,22 @@ struct Target {
     bytes: usize,
 }
 
-/// What the questions whose requests are equal say of that.
+/// Appends the note on identical requests to a setting.
 macro_rules! equal_requests {
     ($setting:literal) => {
         concat!(
             $setting,
-            " All requests are equal byte for byte, and breme has a shortcut for a head that it has just seen; the same question with varied \
-             requests is what real traffic should be held against."
+            " All requests are identical, and breme has a shortcut for a request header identical to a recent one; the same question with varied requests is closer to real traffic."
         )
     };
 }
 
-/// What the others say.
+/// Appends the note on varied requests to a setting.
 macro_rules! varied_requests {
     ($setting:literal) => {
         concat!(
             $setting,
-            " Varied requests: eight browsers' fields, a cookie of its own in each of 65,536 heads, 10,000 URLs, so that no shortcut for \
-             repeated heads applies."
+            " Varied requests: the fields of eight browsers, a different cookie in each of 65,536 headers and 10,000 URLs, so that no shortcut for repeated headers applies."
         )
     };
 }
@@ -182,8 +180,7 @@ fn of_the_generator() -> Vec<Question> {
         keep_alive(
             "load",
             "Generators on nginx: keep-alive GET of 13 bytes",
-            "All on nginx `return 200`, 100 connections. `breme load` has a shortcut for a response head that it has just seen; nginx's \
-             changes once a second, with its date.",
+            "All on nginx `return 200`, 100 connections. `breme load` has a shortcut for a response header identical to the previous one; nginx's header changes once a second, with its date.",
             Kind::Nginx,
             Some(0.75),
         ),
@@ -197,22 +194,21 @@ fn of_the_generator() -> Vec<Question> {
         pipelined(
             "load-pipelined",
             "Generators on nginx: 16 requests outstanding",
-            "100 connections with 16 requests outstanding on each. nginx answers them one at a time, so it is the limit and the \
-             generators wait. wrk and ab cannot pipeline without a script.",
+            "100 connections with 16 requests outstanding on each. nginx answers them one at a time, so nginx is the bottleneck and the generators wait. wrk and ab cannot pipeline without a script.",
             Kind::Nginx,
             Some(0.5),
         ),
         pipelined(
             "load-pipelined-site",
             "Generators on breme site: 16 requests outstanding",
-            "The same on `breme site`, which answers a batch with one write, so that the generator is the limit.",
+            "The same on `breme site`, which answers a batch with one write, so that the generator is the bottleneck.",
             Kind::BremeSite,
             Some(0.5),
         ),
         Question {
             name: "load-rate",
-            title: "What an open loop costs",
-            setting: "`breme load -R` at half of the rate that the closed loop reached on the same nginx just before, 100 connections.",
+            title: "The cost of an open loop",
+            setting: "`breme load -R` with 100 connections, at half the rate that the closed loop has just reached on the same nginx.",
             measure: Measure::GeneratorCpu,
             unit: "request",
             ours: Arm { label: "`breme load -R`, half of capacity", load: half, ..closed.clone() },
@@ -249,9 +245,9 @@ fn of_the_server() -> Vec<Question> {
     vec![
         question(
             "site-13",
-            "Servers: a fixed answer of 13 bytes",
+            "Servers: a fixed response of 13 bytes",
             equal_requests!(
-                "wrk, 100 connections, keep-alive. lighttpd and Apache have no fixed answer without a module; they serve a file of 13 bytes."
+                "wrk, 100 connections, keep-alive. lighttpd and Apache need a module for a fixed response; they serve a file of 13 bytes."
             ),
             THIRTEEN,
             wrk,
@@ -302,7 +298,7 @@ fn of_the_server_varied() -> Vec<Question> {
     vec![
         question(
             "site-13-varied",
-            "Servers: a fixed answer of 13 bytes, varied requests",
+            "Servers: a fixed response of 13 bytes, varied requests",
             varied_requests!("wrk with a script, 100 connections, keep-alive."),
             "nginx, `return 200`",
             THIRTEEN,
@@ -347,8 +343,7 @@ fn of_proxies_varied() -> Vec<Question> {
             "cache-13-varied",
             "Caches: a hit of 13 bytes, varied requests",
             varied_requests!(
-                "As `cache-13`, but wrk has a script, and all 10,000 URLs were asked for once. nginx keeps all their files open, Varnish is \
-                 told to ignore cookies."
+                "As `cache-13`, but wrk has a script, and all 10,000 URLs are in the cache. nginx keeps all their files open; Varnish is configured to ignore cookies."
             ),
             ROOMY,
             "nginx, proxy_cache",
@@ -380,7 +375,7 @@ fn of_tls() -> Vec<Question> {
         question(
             "tls-1k",
             "Servers: TLS 1.3, a file of 1 kB",
-            "wrk, 100 connections, keep-alive. The 100 handshakes at the beginning count too: about 1 % of the time. Certificate: ECDSA P-256.",
+            "wrk, 100 connections, keep-alive. The 100 initial handshakes are included: about 1 % of the time. Certificate: ECDSA P-256.",
             "request",
             ONE_KB,
             load(Generator::Wrk),
@@ -390,9 +385,7 @@ fn of_tls() -> Vec<Question> {
         question(
             "tls-handshakes",
             "Servers: full TLS 1.3 handshakes",
-            "`ab -f TLS1.3` without keep-alive, 100 at a time: a connection, a full handshake (X25519, ECDSA P-256, no resumption), \
-             a request for 13 bytes and the end, each time. Handshakes per CPU second are 1,000,000 ÷ the CPU time of one; twice as many \
-             are a ratio of 0.5 here.",
+            "`ab -f TLS1.3` without keep-alive, 100 at a time: each time a new connection, a full handshake (X25519, ECDSA P-256, no resumption), a request for 13 bytes and the close. Handshakes per CPU second are 1,000,000 ÷ the CPU time of one in µs; twice as many correspond to a ratio of 0.5.",
             "handshake",
             THIRTEEN,
             Load { keep_alive: false, ..load(Generator::Ab) },
@@ -407,8 +400,8 @@ fn of_the_generator_over_tls() -> Question {
     Question {
         name: "load-tls",
         title: "Generators on nginx: TLS 1.3, keep-alive GET of 13 bytes",
-        setting: "All on nginx `return 200` with OpenSSL, 100 connections, none of which checks the certificate (ECDSA P-256). wrk, h2load and \
-                  ab use OpenSSL, `breme load` rustls. The 100 handshakes at the beginning count too.",
+        setting: "All on nginx `return 200` with OpenSSL, 100 connections; no generator verifies the certificate (ECDSA P-256). wrk, h2load and \
+                  ab use OpenSSL, `breme load` rustls. The 100 initial handshakes are included.",
         measure: Measure::GeneratorCpu,
         unit: "request",
         ours: arm("`breme load`, rustls", Generator::Breme),
@@ -425,10 +418,7 @@ fn of_memory() -> Vec<Question> {
         Question {
             name: "idle-memory",
             title: "Servers: memory of an idle connection",
-            setting: "10,000 connections (or what the limit of descriptors allows), each served once and then kept open. Counted is the growth of \
-                      the server's memory (proportional set size) from before them; what the kernel needs for a socket is not in it. \
-                      nginx makes its table of connections at the start (`worker_connections`, here as many as are needed), so that the \
-                      table is not in its growth but in the sum.",
+            setting: "10,000 connections (or as many as the descriptor limit allows), each served once and then kept open. The figure is the growth of the server's memory (proportional set size); the kernel's memory for a socket is not included. nginx allocates its table of connections at the start (`worker_connections`, here as large as necessary), so that the table is part of its total, but not of its growth.",
             measure: Measure::ServerMemory,
             unit: "connection",
             ours: waiting("`breme site`", Kind::BremeSite),
@@ -442,8 +432,7 @@ fn of_memory() -> Vec<Question> {
         Question {
             name: "load-memory",
             title: "Generators: memory of a connection",
-            setting: "10,000 busy connections to nginx (or what the limit of descriptors allows). Counted is the most memory that the generator held, \
-                      all that it keeps besides the connections included. If it grows with time, a longer run shows it: \
+            setting: "10,000 busy connections to nginx (or as many as the descriptor limit allows). The figure is the generator's peak memory, everything besides the connections included. A longer run shows whether it grows with time: \
                       `cargo xtask bench --seconds 60 load-memory`.",
             measure: Measure::GeneratorMemory,
             unit: "connection",
@@ -459,8 +448,7 @@ fn of_the_proxy() -> Vec<Question> {
         name,
         title,
         setting: equal_requests!(
-            "wrk, 100 connections, keep-alive. Behind each proxy is `breme site` on the generator's processor, the cheapest server here, so \
-             that the proxy is the limit as far as possible; connections to it are kept."
+            "wrk, 100 connections, keep-alive. The origin of each proxy is `breme site`, the cheapest server here, on the generator's processor, so that the proxy is the bottleneck as far as possible; connections to the origin are kept open."
         ),
         measure: Measure::ServerCpu,
         unit: "request",
@@ -481,8 +469,7 @@ fn of_the_proxy() -> Vec<Question> {
         Question {
             name: "proxy-idle-memory",
             title: "Proxies: memory of an idle connection",
-            setting: "10,000 connections of clients (or what the limit of descriptors allows), each served once through the proxy and then kept \
-                      open. Counted is the growth of the proxy's memory (proportional set size) from before them.",
+            setting: "10,000 client connections (or as many as the descriptor limit allows), each served once through the proxy and then kept open. The figure is the growth of the proxy's memory (proportional set size).",
             measure: Measure::ServerMemory,
             unit: "connection",
             ours: waiting("`breme proxy`", Kind::BremeProxy(Store::Nothing)),
@@ -500,8 +487,7 @@ fn of_the_cache() -> Vec<Question> {
         name,
         title,
         setting: equal_requests!(
-            "wrk, 100 connections, keep-alive. The origin is ended before the load begins, so that every response comes from the cache. nginx \
-             keeps them in files, in the kernel's memory; the others in their own."
+            "wrk, 100 connections, keep-alive. The origin is stopped before the load begins, so that every response comes from the cache. nginx stores responses in files, which are in the kernel's page cache; the others store them in their own memory."
         ),
         measure: Measure::ServerCpu,
         unit: "request",
@@ -519,8 +505,7 @@ fn of_the_cache() -> Vec<Question> {
         Question {
             name: "cache-memory",
             title: "Caches: memory of an object of 1 kB, beyond its bytes",
-            setting: "100,000 objects of 1,000 bytes are asked for once. Counted is the growth of the proxy's memory (proportional set size), less those \
-                      bytes. Then the origin is ended and all are asked for again: each must have been kept.",
+            setting: "100,000 objects of 1,000 bytes are requested once. The figure is the growth of the proxy's memory (proportional set size) minus those bytes. Then the origin is stopped and every object is requested again: each must be in the cache.",
             measure: Measure::ObjectMemory { objects: 100_000 },
             unit: "object",
             ours: keeping("`breme proxy`", Kind::BremeProxy(ROOMY)),
@@ -530,10 +515,7 @@ fn of_the_cache() -> Vec<Question> {
         Question {
             name: "cache-misses",
             title: "Caches: misses among 1,000,000 objects, with memory for half of them",
-            setting: "Objects of 1,000 bytes, asked for by Zipf's law with exponent 0.9, the same sequence for each; 2,000,000 requests fill the cache, \
-                      1,000,000 count. Each cache gets the limit with which its processes hold 500 MB, half of all bytes: with the same limit \
-                      Varnish would hold more than half as much again, since it does not count all that it needs. What they really hold stands \
-                      beside it. Fewer misses than the peer's are a higher hit ratio.",
+            setting: "Objects of 1,000 bytes, requested by Zipf's law with exponent 0.9, the same sequence for each cache; 2,000,000 requests fill the cache, and the next 1,000,000 count. Each cache has the limit at which its processes use 500 MB, half of all bytes: with an equal limit Varnish would use over 50 % more memory, since its limit does not cover all that it allocates. The table shows the memory in use. Fewer misses mean a higher hit ratio.",
             measure: Measure::Misses { objects: 1_000_000 },
             unit: "request",
             ours: keeping("`breme proxy`", Kind::BremeProxy(HALF)),

@@ -92,5 +92,5 @@ fn connections_allowed(wanted: usize) -> usize {
 pub(crate) fn note_on_connections(arm: &Arm) -> Option<String> {
     let allowed = connections_allowed(arm.load.connections);
     (allowed < arm.load.connections)
-        .then(|| format!("The limit of descriptors allowed {allowed} connections instead of {}.", arm.load.connections))
+        .then(|| format!("The descriptor limit allowed {allowed} connections instead of {}.", arm.load.connections))
 }

@@ -44,9 +44,9 @@ pub(crate) fn goal_in_words(ratio: &Estimate, goal: f64) -> &'static str {
     let is_sure = ratio.confidence >= CONFIDENCE;
     match (ratio.center <= goal, ratio.low <= goal, ratio.high <= goal) {
         (true, _, true) if is_sure => "reached",
-        (true, _, _) => "reached, not beyond doubt",
+        (true, _, _) => "reached, but uncertain",
         (false, false, _) if is_sure => "**missed**",
-        (false, _, _) => "**missed**, not beyond doubt",
+        (false, _, _) => "**missed**, but uncertain",
     }
 }
 
@@ -99,12 +99,12 @@ mod tests {
     #[test]
     fn goals() {
         assert_eq!(goal_in_words(&estimate(0.8, 0.7, 0.85), 0.85), "reached");
-        assert_eq!(goal_in_words(&estimate(0.8, 0.7, 0.9), 0.85), "reached, not beyond doubt");
-        assert_eq!(goal_in_words(&estimate(0.9, 0.8, 1.0), 0.85), "**missed**, not beyond doubt");
+        assert_eq!(goal_in_words(&estimate(0.8, 0.7, 0.9), 0.85), "reached, but uncertain");
+        assert_eq!(goal_in_words(&estimate(0.9, 0.8, 1.0), 0.85), "**missed**, but uncertain");
         assert_eq!(goal_in_words(&estimate(0.9, 0.86, 1.0), 0.85), "**missed**");
         let unsure = Estimate { confidence: 0.5, ..estimate(0.5, 0.4, 0.6) };
-        assert_eq!(goal_in_words(&unsure, 0.85), "reached, not beyond doubt");
-        assert_eq!(goal_in_words(&unsure, 0.3), "**missed**, not beyond doubt");
+        assert_eq!(goal_in_words(&unsure, 0.85), "reached, but uncertain");
+        assert_eq!(goal_in_words(&unsure, 0.3), "**missed**, but uncertain");
     }
 
     #[test]

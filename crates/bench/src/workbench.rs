@@ -44,7 +44,7 @@ impl Workbench {
     pub(crate) fn new(driver: Option<String>) -> Result<Self, String> {
         // Started processes inherit the limit: ten thousand connections need it on both sides.
         breme_sys::raise_descriptor_limit();
-        let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+        let folder = tempfile::tempdir().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
         write_pages(folder.path()).map_err(|error| format!("{}: {error}", folder.path().display()))?;
         let breme = beside_this_program("breme")?;
         Ok(Self {
@@ -137,10 +137,10 @@ impl Cpus {
     /// Two of the processors that we may use, of different cores if there are such.
     fn choose() -> Result<Self, String> {
         let allowed = breme_sys::cpus_allowed();
-        let [server, others @ ..] = allowed.as_slice() else { return Err(String::from("no processor may be used")) };
+        let [server, others @ ..] = allowed.as_slice() else { return Err(String::from("no processor is available")) };
         let other = others.iter().find(|&&cpu| !are_siblings(*server, cpu)).or(others.first());
         let &generator = other.ok_or(
-            "only one processor may be used; server and generator need one each (see `taskset -p $$`, or the cpuset)",
+            "only one processor is available; server and generator need one each (see `taskset -p $$`, or the cpuset)",
         )?;
         Ok(Self { server: *server, generator, share_a_core: are_siblings(*server, generator) })
     }
@@ -165,7 +165,7 @@ pub(crate) fn find_program(name: &str) -> Result<PathBuf, String> {
 
 /// A program that was built with this one.
 fn beside_this_program(name: &str) -> Result<PathBuf, String> {
-    let here = std::env::current_exe().map_err(|error| format!("where am I: {error}"))?;
+    let here = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let path = here.with_file_name(name);
     if path.exists() { Ok(path) } else { Err(format!("{} is not built; use `cargo xtask`", path.display())) }
 }

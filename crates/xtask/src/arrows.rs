@@ -1,4 +1,4 @@
-//! The architecture as a table: which crate may know which. Read from `cargo metadata`, so that it cannot lie.
+//! The allowed dependencies between crates, compared with those of `cargo metadata`.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What tests of a crate may know besides.
+/// Additional crates that the tests of a crate may depend on.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("http1", &["base"]),
     ("experiment", &["testkit"]),
@@ -69,14 +69,18 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
 const PREFIX: &str = "breme-";
 
 pub(crate) fn check() -> Outcome {
-    eprintln!("── arrows");
+    eprintln!("── dependencies between crates");
     let output = cargo(&["metadata", "--no-deps", "--format-version", "1"])
         .output()
         .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     let metadata: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata printed something else than JSON: {error}"))?;
+        .map_err(|error| format!("cargo metadata printed invalid JSON: {error}"))?;
     let wrong = wrong_arrows(&metadata);
-    if wrong.is_empty() { Ok(()) } else { Err(format!("arrows against the architecture:\n  {}", wrong.join("\n  "))) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("dependencies that the architecture does not allow:\n  {}", wrong.join("\n  ")))
+    }
 }
 
 fn wrong_arrows(metadata: &Value) -> Vec<String> {

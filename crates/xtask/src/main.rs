@@ -1,13 +1,14 @@
-//! `cargo xtask`: everything that people and CI do with the project, in one place and one language.
+//! `cargo xtask`: the commands for development and CI.
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `cargo xtask demo` | builds in release, carries out an experiment with `breme site` and nginx, prints its answer |
-//! | `cargo xtask test` | installs what the tests need, then runs every check and every test |
-//! | `cargo xtask check` | format, width of prose, arrows between crates, lints, tests; installs nothing |
-//! | `cargo xtask bench [NAME…]` | some questions or all: ours against the peer of the goal, on the terminal |
-//! | `cargo xtask peers [NAME…]` | all questions about all peers; writes `docs/PEERS.md` |
-//! | `cargo xtask packages` | installs everything that tests, benches and studies hold breme against |
+//! | `cargo xtask demo` | builds in release mode and runs an experiment with `breme site` and nginx |
+//! | `cargo xtask test` | installs the packages that the tests need, then runs `check` |
+//! | `cargo xtask check` | checks format, width of prose and crate dependencies, runs lints and all tests; installs nothing |
+//! | `cargo xtask arrows`, `width` | one of these checks |
+//! | `cargo xtask bench [NAME…]` | measures breme against the peers that have a goal, and prints the results |
+//! | `cargo xtask peers [NAME…]` | measures breme against all peers, and writes `docs/PEERS.md` |
+//! | `cargo xtask packages` | installs the packages that tests, benchmarks and studies need |
 
 mod arrows;
 mod packages;
@@ -19,6 +20,20 @@ mod width;
 use std::process::{Command, ExitCode};
 
 use steps::{Outcome, cargo, root, step, target};
+
+const HELP: &str = "\
+Usage: cargo xtask COMMAND
+
+Commands:
+  demo            Build in release mode and run an example experiment with breme site and nginx
+  check           Check format, width of prose and crate dependencies, run lints and all tests
+  test            Install the packages that the tests need, then run `check`
+  arrows          Check the dependencies between crates
+  width           Check that comments and documents have at most 120 columns
+  packages        Install the packages that tests, benchmarks and studies need
+  bench [NAME…]   Measure breme against the peers that have a goal (see bench --help)
+  peers [NAME…]   Measure breme against all peers and write docs/PEERS.md (see peers --help)
+";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,14 +59,11 @@ fn main() -> ExitCode {
         "arrows" => arrows::check(),
         "width" => width::check(),
         "help" | "--help" | "-h" => {
-            println!(
-                "usage: cargo xtask demo | test | check | arrows | width | packages | bench [NAME…] | peers [NAME…]   \
-                 (bench --help, peers --help)"
-            );
+            print!("{HELP}");
             return ExitCode::SUCCESS;
         }
         other => {
-            eprintln!("xtask: there is no command {other:?}; `cargo xtask help` lists them");
+            eprintln!("xtask: unknown command {other:?}; `cargo xtask help` lists the commands");
             return ExitCode::from(2);
         }
     };
@@ -64,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Format, width, arrows, lints, tests: in the order in which they are cheap.
+/// Runs the checks, the cheapest first.
 fn check() -> Outcome {
     step("format", cargo(&["fmt", "--all", "--check"]))?;
     width::check()?;
@@ -73,7 +85,7 @@ fn check() -> Outcome {
     tests_run::run()
 }
 
-/// The main job, as a user would do it.
+/// Runs an example experiment.
 fn demo() -> Outcome {
     step("build", cargo(&["build", "--release", "--package", "breme"]))?;
     let mut command = Command::new(release_binary("breme"));
@@ -83,11 +95,11 @@ fn demo() -> Outcome {
         .arg(target().join("runs"));
     eprintln!("── demo\n{command:?}\n");
     let status = command.status().map_err(|error| format!("cannot start breme: {error}"))?;
-    // 3: a hypothesis was refuted, which is an answer too.
+    // 3: a hypothesis was refuted, which is a result too.
     if matches!(status.code(), Some(0 | 3)) { Ok(()) } else { Err(format!("breme run ended with {status}")) }
 }
 
-/// The benches are a program of their own: they start servers and pin them, and want release code.
+/// The benchmarks are a separate program: they start and pin servers, and need release code.
 fn bench(what: &str, arguments: &[String]) -> Outcome {
     step("build", cargo(&["build", "--release", "--package", "breme", "--package", "breme-bench"]))?;
     let mut command = Command::new(release_binary("breme-bench"));

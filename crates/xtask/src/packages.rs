@@ -1,20 +1,20 @@
-//! Debian packages that tests and benches start: installed where they lack, never assumed.
+//! Debian packages of programs that tests and benchmarks start: installed if missing, never assumed.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::steps::Outcome;
 
-/// A package and a file that is there once it is installed.
+/// A package and a file whose existence shows that it is installed.
 pub(crate) struct Package {
     name: &'static str,
     /// A program, or a path.
     has: &'static str,
-    /// What the package would start with the system.
+    /// The service that the package starts at boot.
     service: Option<&'static str>,
 }
 
-/// The servers and clients that tests and benches hold breme against.
+/// The servers and clients that tests and benchmarks compare breme with.
 pub(crate) const PEERS: &[Package] = &[
     Package { name: "nginx-light", has: "nginx", service: Some("nginx") },
     Package { name: "haproxy", has: "haproxy", service: Some("haproxy") },
@@ -27,8 +27,8 @@ pub(crate) const PEERS: &[Package] = &[
     Package { name: "python3", has: "python3", service: None },
 ];
 
-/// What the tests need besides: a browser that looks at the reports, servers of other makes behind the proxy, and what
-/// the suite of the caches is installed and run with.
+/// Needed only by the tests: a browser for the reports, other servers as upstreams of the proxy, and Node.js for the
+/// cache suite.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
     APACHE,
@@ -36,40 +36,40 @@ pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "npm", has: "npm", service: None },
 ];
 
-/// What only the published comparison needs besides.
+/// Needed only by the published comparison.
 pub(crate) const MORE_PEERS: &[Package] = &[
     Package { name: "lighttpd", has: "lighttpd", service: Some("lighttpd") },
     Package { name: "lighttpd-mod-openssl", has: "/usr/lib/lighttpd/mod_openssl.so", service: None },
     APACHE,
 ];
 
-/// What only the studies need besides.
+/// Needed only by the studies.
 pub(crate) const OF_STUDIES: &[Package] = &[Package { name: "squid", has: "squid", service: Some("squid") }];
 
 /// Without its service.
 const APACHE: Package = Package { name: "apache2-bin", has: "apache2", service: None };
 
-/// Installs those of `packages` that lack.
+/// Installs the missing ones of `packages`.
 pub(crate) fn install(packages: &[Package]) -> Outcome {
-    let lacking: Vec<&Package> = packages.iter().filter(|package| !is_there(package.has)).collect();
-    if lacking.is_empty() {
+    let missing: Vec<&Package> = packages.iter().filter(|package| !is_there(package.has)).collect();
+    if missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<&str> = lacking.iter().map(|package| package.name).collect();
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     eprintln!("── packages: installing {}", names.join(", "));
     apt(&["update", "-qq"])?;
     let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
     arguments.extend(names);
     apt(&arguments)?;
-    lacking.iter().filter_map(|package| package.service).for_each(keep_down);
+    missing.iter().filter_map(|package| package.service).for_each(keep_down);
     Ok(())
 }
 
-/// A service that came with a package takes a port and the processor of the measurements. Only those that were
-/// installed just now are stopped: one that was there before is somebody's.
+/// Stops and disables the service of a package: it would occupy a port and disturb the measurements. Only newly
+/// installed services are stopped; the others were the user's choice.
 fn keep_down(service: &str) {
     for (program, arguments) in [("service", [service, "stop"]), ("update-rc.d", [service, "disable"])] {
-        // Where the program lacks nothing could have started the service either.
+        // Without this program nothing has started the service.
         let _ = as_root(program).args(arguments).status();
     }
 }
@@ -90,7 +90,7 @@ fn apt(arguments: &[&str]) -> Outcome {
     if status.success() {
         Ok(())
     } else {
-        Err(format!("apt-get {} failed ({status}); the packages are needed as peers of the tests", arguments.join(" ")))
+        Err(format!("apt-get {} failed ({status}); the tests and benchmarks need these packages", arguments.join(" ")))
     }
 }
 

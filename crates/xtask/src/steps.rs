@@ -1,12 +1,12 @@
-//! What all commands are made of: programs that are run one after the other, until one fails.
+//! Runs the programs that a command consists of, one after the other, until one fails.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the user reads when a step fails.
+/// The error is a message for the user.
 pub(crate) type Outcome = Result<(), String>;
 
-/// Runs a command; what it prints goes where ours goes.
+/// Runs a command with our standard output and error.
 pub(crate) fn step(name: &str, mut command: Command) -> Outcome {
     eprintln!("── {name}");
     let status = command.status().map_err(|error| format!("{name}: cannot start {command:?}: {error}"))?;
@@ -25,7 +25,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Where cargo puts what it builds.
+/// The target folder of cargo.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

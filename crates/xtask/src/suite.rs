@@ -1,4 +1,4 @@
-//! The public suite of cases for HTTP caches, from the registry of Node's packages, into the folder of what is built.
+//! Installs the public HTTP cache test suite from the npm registry into the target folder.
 
 use std::fs;
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::process::Command;
 use crate::steps::{Outcome, step};
 
 const NAME: &str = "http-cache-tests";
-/// One version, since results are compared with those that are written down.
+/// Pinned, since results are compared with recorded ones.
 const VERSION: &str = "0.4.5";
-/// Its folder there.
+/// Its folder within the target folder.
 const FOLDER: &str = "cache-suite";
 
-/// Installs it where it lacks. It runs no script of any package.
+/// Installs the suite if it is missing, without running any package's scripts.
 pub(crate) fn install(target: &Path) -> Outcome {
     let folder = target.join(FOLDER);
     if is_there(&folder) {
@@ -22,8 +22,12 @@ pub(crate) fn install(target: &Path) -> Outcome {
     let mut command = Command::new("npm");
     command.args(["install", "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--prefix"]);
     command.arg(&folder).arg(format!("{NAME}@{VERSION}"));
-    step("the suite of the caches", command)?;
-    if is_there(&folder) { Ok(()) } else { Err(format!("npm installed no {NAME} {VERSION} into {}", folder.display())) }
+    step("cache test suite", command)?;
+    if is_there(&folder) {
+        Ok(())
+    } else {
+        Err(format!("npm did not install {NAME} {VERSION} into {}", folder.display()))
+    }
 }
 
 fn is_there(folder: &Path) -> bool {

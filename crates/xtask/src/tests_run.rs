@@ -1,5 +1,4 @@
-//! Runs every test and closes with one line that counts them all, since `cargo test` prints a summary for each of its
-//! binaries.
+//! Runs every test and prints the total counts, since `cargo test` prints a summary per binary only.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -13,8 +12,8 @@ struct Counts {
     ignored: u64,
 }
 
-/// Property tests are the same in each run, so that it is the change that is judged and not luck. `cargo test` tries
-/// other cases each time, and so does this with another number in the environment.
+/// A fixed seed makes the cases of property tests the same in each run; set the variable to try others, as plain
+/// `cargo test` does each time.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1994");
 
 pub(crate) fn run() -> Outcome {
@@ -28,7 +27,7 @@ pub(crate) fn run() -> Outcome {
     let mut counts = Counts::default();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
-            let line = line.map_err(|error| format!("cannot read what the tests print: {error}"))?;
+            let line = line.map_err(|error| format!("cannot read the output of the tests: {error}"))?;
             println!("{line}");
             counts.add(&line);
         }

@@ -112,7 +112,7 @@ impl Load {
         }
         match rate {
             Some(asked) if reading.rate < asked as f64 * RATE_REACHED_MIN => {
-                Err(format!("{name} was to send {asked} requests/s and sent {:.0}", reading.rate))
+                Err(format!("{name} sent {:.0} requests/s instead of {asked}", reading.rate))
             }
             _ => Ok(Loaded { reading, peak_bytes: finished.peak_bytes }),
         }

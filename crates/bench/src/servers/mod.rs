@@ -59,7 +59,7 @@ impl Server {
 
     /// How many requests have come to what stands behind a proxy.
     pub(crate) fn requests_at_origin(&self) -> Result<u64, String> {
-        let origin = self.origin.as_ref().ok_or("nothing stands behind this server")?;
+        let origin = self.origin.as_ref().ok_or("this server has no origin")?;
         let mut command = Command::new(find_program("curl")?);
         let printed = printed_by(command.args(["-sS", "--max-time", "10", &origin.url(ORIGIN_STATUS)]))?;
         // "server accepts handled requests", and the numbers in the next line; this question is one of them.
@@ -98,7 +98,7 @@ impl Server {
         let printed = printed_by(&mut command)?;
         if printed != format!("200 {bytes} 1\n200 {bytes} 0\n") {
             return Err(format!(
-                "{url}: two answers of status 200 and {bytes} bytes over one connection were expected; curl saw (status, bytes, new connections): {printed}"
+                "{url}: expected two responses of status 200 and {bytes} bytes on one connection; curl saw (status, bytes, new connections): {printed}"
             ));
         }
         if self.tls { self.cipher_suite().map(Some) } else { Ok(None) }
@@ -164,8 +164,8 @@ impl Server {
             BufReader::new(output).read_line(&mut line).map_err(|error| format!("breme: {error}"))?;
         }
         let address = line.trim().split_once("://").and_then(|(_, address)| address.parse().ok());
-        let address = address
-            .ok_or_else(|| format!("breme did not say where it listens, but {line:?}; {}", said(folder.path())))?;
+        let address =
+            address.ok_or_else(|| format!("breme printed {line:?} instead of its address; {}", said(folder.path())))?;
         Ok(Self { running, address, tls, origin, _folder: folder })
     }
 
@@ -223,7 +223,7 @@ const LOG_BYTES_SHOWN: usize = 600;
 fn said(folder: &Path) -> String {
     let text = fs::read_to_string(folder.join(LOG)).unwrap_or_default();
     match text.trim() {
-        "" => String::from("it said nothing"),
+        "" => String::from("it printed nothing"),
         text => format!("it said: {}", &text[..text.floor_char_boundary(LOG_BYTES_SHOWN)]),
     }
 }

@@ -118,5 +118,5 @@ pub(super) fn varnish_flags(command: &mut Command, place: &Place<'_>, store: Sto
 }
 
 fn upstream(place: &Place<'_>) -> Result<SocketAddr, String> {
-    place.upstream.ok_or_else(|| String::from("a proxy needs somebody to ask"))
+    place.upstream.ok_or_else(|| String::from("a proxy needs an origin"))
 }
