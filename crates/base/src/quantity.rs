@@ -10,7 +10,7 @@ use std::time::Duration;
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(&str, f64); 7] =
         [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-    let fault = || format!("{text:?} is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds");
+    let fault = || format!("{text:?} is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds");
     let (number, unit) = split_suffix(text);
     let factor = match unit {
         "" => 1.0,
@@ -25,7 +25,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// With a sentence that says what is expected.
 pub fn parse_count(text: &str) -> Result<u64, String> {
-    let fault = || format!("{text:?} is no count; write a whole number, or 10k, 1.5M, 2G");
+    let fault = || format!("{text:?} is not a count; write a whole number, or 10k, 1.5M, 2G");
     let (number, unit) = split_suffix(text);
     let factor = match unit {
         "" => return number.parse().map_err(|_| fault()),
@@ -49,7 +49,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 /// With a sentence that says what is expected.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
-    let fault = || format!("{text:?} is no number of bytes; write a whole number, or 64KiB, 256MiB, 1GiB, 10kB, 5M");
+    let fault = || format!("{text:?} is not a number of bytes; write a whole number, or 64KiB, 256MiB, 1GiB, 10kB, 5M");
     let (number, unit) = split_suffix(text);
     let Some((_, exponent)) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
         let by_thousands = text.strip_suffix(['b', 'B']).filter(|rest| !rest.is_empty());

@@ -29,7 +29,7 @@ impl ThinkTime {
         if let Some((mean, distribution)) = text.split_once(',') {
             if distribution.trim() != CONSTANT {
                 return Err(format!(
-                    "{text:?} is no think time; write 1s (exponential), 1s..3s (uniform) or 1s,{CONSTANT}"
+                    "{text:?} is not a think time; write 1s (exponential), 1s..3s (uniform) or 1s,{CONSTANT}"
                 ));
             }
             return Ok(Self::Constant(parse_duration(mean.trim())?));

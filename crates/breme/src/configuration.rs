@@ -161,7 +161,7 @@ line 3, column 1: there is no key `idle_timeout`; write `idle-timeout`, as the f
   3 | idle_timeout = 5
     | ^^^^^^^^^^^^
 
-line 4, column 11: "many" is no count; write a whole number, or 10k, 1.5M, 2G
+line 4, column 11: "many" is not a count; write a whole number, or 10k, 1.5M, 2G
   4 | threads = "many"
     |           ^^^^^^
 

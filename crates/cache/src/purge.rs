@@ -51,7 +51,7 @@ pub struct PurgeError {
 
 impl std::fmt::Display for PurgeError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{:?} is no absolute URL; write http://host/path or https://host/path", self.url)
+        write!(formatter, "{:?} is not an absolute URL; write http://host/path or https://host/path", self.url)
     }
 }
 

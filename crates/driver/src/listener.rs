@@ -75,11 +75,11 @@ impl fmt::Display for BindError {
         match source.kind() {
             io::ErrorKind::AddrInUse => write!(
                 formatter,
-                "port {port} is in use by another program; end that program (`ss -ltnp` shows it) or choose another port"
+                "port {port} is in use by another program; stop that program (`ss -ltnp` shows it) or choose another port"
             ),
             io::ErrorKind::PermissionDenied => write!(
                 formatter,
-                "ports below 1024 need a permission; choose a higher port, or give the program CAP_NET_BIND_SERVICE"
+                "ports below 1024 require a privilege; choose a higher port, or give the program CAP_NET_BIND_SERVICE"
             ),
             io::ErrorKind::AddrNotAvailable => {
                 write!(formatter, "{ip} is not an address of this machine; `ip address` shows those that are")

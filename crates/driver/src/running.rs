@@ -356,7 +356,7 @@ impl ShardPanic {
 
 impl fmt::Display for ShardPanic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "shard {} ended by a bug: {}", self.shard.0, self.message)
+        write!(formatter, "shard {} panicked: {}", self.shard.0, self.message)
     }
 }
 
@@ -391,12 +391,15 @@ impl fmt::Display for StartError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu { cpu, allowed } => {
-                write!(formatter, "processor {cpu} may not be used by this process: choose among {allowed:?}")
+                write!(formatter, "this process is not allowed to use processor {cpu}; choose from {allowed:?}")
             }
             Self::Listener { address, source } => {
-                write!(formatter, "cannot listen on {address} once for each thread: {source}; try with one thread")
+                write!(
+                    formatter,
+                    "cannot open a listening socket on {address} for each thread: {source}; try one thread"
+                )
             }
-            Self::Uring(lack) => write!(formatter, "the driver `uring` cannot work: {lack}; or choose `events`"),
+            Self::Uring(lack) => write!(formatter, "the driver `uring` is not available: {lack}; or choose `events`"),
             Self::Thread(source) => write!(formatter, "cannot start a thread: {source}; choose fewer threads"),
             Self::Kernel(source) => {
                 write!(formatter, "cannot set up a thread: {source}; choose fewer threads or raise `ulimit -n`")

@@ -32,7 +32,7 @@ fn examples_are_read_in_every_profile() {
             let plan = plan(&name, profile);
             assert!(!plan.trials().is_empty() || plan.search.is_some(), "{name}");
             assert!(
-                plan.warnings.iter().all(|warning| warning.starts_with("not asked in this profile")),
+                plan.warnings.iter().all(|warning| warning.starts_with("not judged in this profile")),
                 "{name}: {:?}",
                 plan.warnings
             );

@@ -117,15 +117,15 @@ fn a_level_that_the_profile_leaves_out_is_told_apart() {
 #[test]
 fn faults_of_claims_name_the_column_and_the_remedy() {
     let cases = [
-        ("", 1, "there is nothing here; write for example p99(user) < 50 ms"),
+        ("", 1, "the expression is empty; write for example p99(user) < 50 ms"),
         ("p99(usr) < 1 s", 5, "there is no workload `usr`; did you mean `user`?"),
         ("p99(wiki) < 1 s", 5, "`wiki` is a subject, but `p99` is measured on a workload: `p99(user)` or `p99(crowd)`"),
         ("cpu(usr) < 1 s", 5, "there is no subject `usr`; there are `wiki`, `edge-1`"),
         ("p99 < 1 s", 1, "`p99` needs a workload: `p99(user)` or `p99(crowd)`"),
         ("latency(user) < 1 s", 1, "there is no measure `latency`; did you mean `p99`?"),
         ("maen(user) < 1 s", 1, "there is no measure `maen`; did you mean `mean`?"),
-        ("p999(user) < 1 s", 1, "`p999` is no quantile; did you mean `p99.9`?"),
-        ("p101(user) < 1 s", 1, "`p101` is no quantile; write one from p0 to p100, as p50 or p99.9"),
+        ("p999(user) < 1 s", 1, "`p999` is not a quantile; did you mean `p99.9`?"),
+        ("p101(user) < 1 s", 1, "`p101` is not a quantile; write one from p0 to p100, as p50 or p99.9"),
         ("tial > 3", 1, "there is no measure `tial`; did you mean `tail`?"),
         (
             "tail(user) > 3",
@@ -141,31 +141,31 @@ fn faults_of_claims_name_the_column_and_the_remedy() {
         ("p99(user) < rate(user)", 13, "a number a second cannot be compared (<) with a time"),
         ("p99(user) + errors(user) < 1 s", 13, "a plain number or a share cannot be added with a time"),
         ("p99(user) = 1 s", 11, "write == or ≈ for \"practically equal\""),
-        ("p99(user) 1 s", 11, "\"1\" is not expected here, but a comparison: <, >, ≈ (or ==) or !="),
-        ("p99(user)", 10, "the end is not expected here, but a comparison: <, >, ≈ (or ==) or !="),
-        ("p99(user) <", 12, "the end is not expected here, but a measure such as p99(user), or a number"),
-        ("p99(user < 1 s", 10, "\"<\" is not expected here, but ')' behind the name"),
-        ("(p99(user) < 1 s", 12, "\"<\" is not expected here, but an operator or ')'"),
+        ("p99(user) 1 s", 11, "expected a comparison (<, >, ≈, == or !=), found \"1\""),
+        ("p99(user)", 10, "expected a comparison (<, >, ≈, == or !=), found the end"),
+        ("p99(user) <", 12, "expected a measure such as p99(user), or a number, found the end"),
+        ("p99(user < 1 s", 10, "expected ')' after the name, found \"<\""),
+        ("(p99(user) < 1 s", 12, "expected an operator or ')', found \"<\""),
         ("(p99(user)", 1, "this parenthesis is not closed"),
         ("1 s < p99(user) < 2 s", 17, "only two sides can be compared at a time; write two hypotheses"),
         (
             "p99(user) < 1 s and p50(user) < 1 s",
             17,
-            "a hypothesis is one comparison; write what is behind `and` as a [[hypothesis]] of its own",
+            "a hypothesis is one comparison; write what follows `and` as a separate [[hypothesis]]",
         ),
-        ("p99(user) < 1 s p50", 17, "\"p50\" is not expected here, but an operator (+ - * /) or the end"),
+        ("p99(user) < 1 s p50", 17, "expected an operator (+ - * /) or the end, found \"p50\""),
         ("p99(user) [crwod=250] < 1 s", 12, "there is no factor `crwod`; did you mean `crowd`?"),
         ("p99(user) [crowd=100] < 1 s", 18, "factor `crowd` has no level `100`; there are `0`, `250`"),
         ("p99(user) [path=chached] < 1 s", 17, "factor `path` has no level `chached`; did you mean `cached`?"),
-        ("p99(user) [path] < 1 s", 16, "\"]\" is not expected here, but '=' and a level, as in [path=…]"),
-        ("p99(user) [path=cached crowd=0] < 1 s", 24, "\"crowd\" is not expected here, but ',' or ']'"),
+        ("p99(user) [path] < 1 s", 16, "expected '=' and a level, as in [path=…], found \"]\""),
+        ("p99(user) [path=cached crowd=0] < 1 s", 24, "expected ',' or ']', found \"crowd\""),
         ("p99(user) [path=cached, path=source] < 1 s", 25, "factor `path` is named twice"),
         ("p99(user) [path=\"cached] < 1 s", 17, "this quote is not closed"),
-        ("1 s < 2 s", 1, "there is no measure in it; write for example p99(user) < 50 ms"),
+        ("1 s < 2 s", 1, "the expression has no measure; write for example p99(user) < 50 ms"),
         ("p99(user) / 0 < 1 s", 13, "this divides by 0"),
         ("step.form(user) < 1 s", 1, "a step's figure is written step.NAME.mean or step.NAME.p99"),
         ("rate(user) > 1e999", 14, "1e999 is too large for a number"),
-        ("rate(user) > 1.2.3", 14, "\"1.2.3\" is no number"),
+        ("rate(user) > 1.2.3", 14, "\"1.2.3\" is not a number"),
         (
             "rate(user) > 5 s/s",
             16,
@@ -188,11 +188,11 @@ fn faults_of_conditions_and_measures() {
     let chained = condition("1 s < p99(user) < 2 s");
     assert_eq!(chained, "column 17: only two sides can be compared at a time; join two with `and`");
     let deep = condition(&format!("{}p99(user){}", "(".repeat(99), ")".repeat(99)));
-    assert_eq!(deep, "column 33: parentheses stand more than 32 deep in each other");
+    assert_eq!(deep, "column 33: parentheses are nested more than 32 deep");
     let compared = Expression::parse("p99(user) > 1 s", &vocabulary()).unwrap_err().to_string();
     assert_eq!(compared, "column 11: > belongs to a claim; a measure has no comparison");
     let long = Expression::parse(&"1+".repeat(3_000), &vocabulary()).unwrap_err().to_string();
-    assert_eq!(long, "column 1: the expression has 6000 bytes; it may have 4096");
+    assert_eq!(long, "column 1: the expression has 6000 bytes; at most 4096 are allowed");
 }
 
 fn number() -> impl Strategy<Value = String> {

@@ -59,13 +59,13 @@ fn the_experiment_without_slips_is_good() {
 /// What stands in the file, what is written instead, and the first line of each message.
 const SLIPS: &[(&str, &str, &str)] = &[
     ("title = \"x\"", "titel = \"x\"", "line 1, column 1: there is no key `titel` here; did you mean `title`?"),
-    ("title = \"x\"", "title = 5", "line 1, column 9: a text is expected here, not the number 5"),
+    ("title = \"x\"", "title = 5", "line 1, column 9: expected a text, found the number 5"),
     ("[subject.wiki]", "[subjects.wiki]", "line 2, column 2: there is no key `subjects` here; did you mean `subject`?"),
-    ("[subject.wiki]", "[subject.wiki", "line 2, column 14: this is no TOML: unclosed table, expected `]`"),
+    ("[subject.wiki]", "[subject.wiki", "line 2, column 14: this is not valid TOML: unclosed table, expected `]`"),
     (
         "[subject.wiki]",
         "[subject.\"my wiki\"]",
-        "line 2, column 10: \"my wiki\" is no name of a subject; use letters, digits, '_' and '-', a letter first | line 7, column 29: ${wiki.url} is not known; did you mean ${my wiki.url}? | line 14, column 17: there is no subject `wiki`; there are `my wiki`, `edge`",
+        "line 2, column 10: \"my wiki\" is not a valid subject name; use letters, digits, '_' and '-', beginning with a letter | line 7, column 29: ${wiki.url} is not known; did you mean ${my wiki.url}? | line 14, column 17: there is no subject `wiki`; there are `my wiki`, `edge`",
     ),
     ("kind = \"site\"", "kind = \"sit\"", "line 3, column 8: there is no kind of subject `sit`; did you mean `site`?"),
     (
@@ -77,7 +77,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "lab = true",
         "lab = \"yes\"",
-        "line 4, column 7: `lab` is given or not: true or false is expected here, not the text \"yes\"",
+        "line 4, column 7: `lab` is a switch: expected true or false, found the text \"yes\"",
     ),
     ("lab = true", "listen = \"127.0.0.1:80\"", "line 4, column 1: `listen` is set by the laboratory; leave it out"),
     (
@@ -88,7 +88,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "driver = \"events\"",
         "driver = [\"events\", {}]",
-        "line 5, column 21: a value for `driver` is expected here, not a table",
+        "line 5, column 21: expected a value for `driver`, found a table",
     ),
     (
         "driver = \"events\"",
@@ -98,7 +98,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "driver = \"events\"",
         "command = [\"x\"]",
-        "line 5, column 1: `command` has no place in this subject: it is one of breme's own servers; leave it out",
+        "line 5, column 1: `command` is not allowed in this subject: it is one of breme's own servers; leave the key out",
     ),
     (
         "command = [\"edge\", \"--to\", \"${wiki.url}\", \"--port\", \"${port}\"]",
@@ -124,31 +124,27 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "from = \"pge.conf\"",
         "line 8, column 34: the file \"pge.conf\" cannot be read: there is no such file",
     ),
-    (
-        "from = \"page.conf\"",
-        "form = \"page.conf\"",
-        "line 8, column 25: a text or { from = \"FILE\" } is expected here",
-    ),
+    ("from = \"page.conf\"", "form = \"page.conf\"", "line 8, column 25: expected a text or { from = \"FILE\" }"),
     (
         "\"edge.conf\" =",
         "\"../edge.conf\" =",
-        "line 8, column 11: \"../edge.conf\" is no name of a file in the trial's folder; write for example \"conf/nginx.conf\"",
+        "line 8, column 11: \"../edge.conf\" is not a file name inside the trial's folder; write for example \"conf/nginx.conf\"",
     ),
-    ("get = \"/health\"", "get = \"health\"", "line 9, column 17: \"health\" is no path; it begins with '/'"),
+    ("get = \"/health\"", "get = \"health\"", "line 9, column 17: \"health\" is not a path; a path begins with '/'"),
     (
         "get = \"/health\"",
         "get = \"/health\", status = 2000",
-        "line 9, column 37: 2000 is no status; write one from 100 to 599",
+        "line 9, column 37: 2000 is not a status code; write one from 100 to 599",
     ),
     (
         "get = \"/health\"",
         "get = \"/health\", line = \"x\"",
-        "line 9, column 9: only one of `port`, `get` and `line` can say when it is ready",
+        "line 9, column 9: `port`, `get` and `line` exclude each other",
     ),
     (
         "within = \"10s\"",
         "within = \"soon\"",
-        "line 9, column 37: \"soon\" is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+        "line 9, column 37: \"soon\" is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
     ),
     (
         "within = \"10s\"",
@@ -159,14 +155,18 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "memory = \"64MiB\"",
         "memory = \"64 furlongs\"",
-        "line 11, column 21: \"64 furlongs\" is no size; write 64MiB, 10kB, or a number of bytes",
+        "line 11, column 21: \"64 furlongs\" is not a size; write 64MiB, 10kB, or a number of bytes",
     ),
     (
         "memory = \"64MiB\"",
         "memmory = \"64MiB\"",
         "line 11, column 12: there is no key `memmory` here; did you mean `memory`?",
     ),
-    ("memory = \"64MiB\"", "cpu = 0", "line 11, column 18: a limit of processors is above 0; 0.5 is half of one"),
+    (
+        "memory = \"64MiB\"",
+        "cpu = 0",
+        "line 11, column 18: a limit of processors must be above 0; 0.5 is half a processor",
+    ),
     ("purge = \"/\"", "pruge = \"/\"", "line 12, column 17: there is no key `pruge` here; did you mean `purge`?"),
     (
         "purge = \"/\"",
@@ -196,12 +196,12 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "connections = \"$crowd\"",
         "connections = \"crowd\"",
-        "line 17, column 15: \"crowd\" is no count; write a whole number, or 10k, 1.5M, 2G",
+        "line 17, column 15: \"crowd\" is not a count; write a whole number, or 10k, 1.5M, 2G",
     ),
     (
         "connections = \"$crowd\"",
         "connections = -1",
-        "line 17, column 15: a whole number, or a text such as \"10k\", is expected here, not the number -1",
+        "line 17, column 15: expected a whole number, or a text such as \"10k\", found the number -1",
     ),
     (
         "connections = \"$crowd\"",
@@ -226,7 +226,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "connections = \"$crowd\"",
         "connections = \"$crowd\"\nrate = 0",
-        "line 18, column 8: a number a second, or a text such as \"20k\", is expected here, not the number 0",
+        "line 18, column 8: expected a number a second, or a text such as \"20k\", found the number 0",
     ),
     (
         "connections = \"$crowd\"",
@@ -246,7 +246,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "connections = \"$crowd\"",
         "connections = \"$crowd\"\nstages = \"10s\"",
-        "line 18, column 10: \"10s\" is no stage; write TIME:RATE to go there in a straight line, as in 10s:500, or TIME@RATE to have it all the time, as in 1m@500",
+        "line 18, column 10: \"10s\" is not a stage; write TIME:RATE for a linear change to RATE, as in 10s:500, or TIME@RATE for a constant rate, as in 1m@500",
     ),
     (
         "connections = \"$crowd\"",
@@ -261,12 +261,12 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "connections = \"$crowd\"",
         "connections = \"$crowd\"\ncpus = \"3-1\"",
-        "line 18, column 8: \"3-1\" is no list of processors; write auto, all, or numbers and ranges such as \"0,2-3\"",
+        "line 18, column 8: \"3-1\" is not a list of processors; write auto, all, or numbers and ranges such as \"0,2-3\"",
     ),
     (
         "connections = \"$crowd\"",
         "connections = \"$crowd\"\nscenario = \"none.toml\"",
-        "line 18, column 12: the file \"none.toml\" cannot be read: there is no such file | line 19, column 1: `request` and `scenario` exclude each other: the steps of a scenario say it themselves",
+        "line 18, column 12: the file \"none.toml\" cannot be read: there is no such file | line 19, column 1: `request` and `scenario` exclude each other: a scenario sets it in each step",
     ),
     (
         "connections = \"$crowd\"",
@@ -276,7 +276,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "get = \"/wiki/{page}\"",
         "get = \"/wiki/{pgae}\"",
-        "line 18, column 26: {pgae} is no placeholder; did you mean {page}?",
+        "line 18, column 26: {pgae} is not a placeholder; did you mean {page}?",
     ),
     ("get = \"/wiki/{page}\"", "get = \"/wiki/\"", "line 18, column 29: `page` is not used; write {page} in the path"),
     (
@@ -292,7 +292,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "page = { uniform = 1000 }",
         "page = { uniform = \"many\" }",
-        "line 18, column 54: a whole number is expected here, not the text \"many\"",
+        "line 18, column 54: expected a whole number, found the text \"many\"",
     ),
     (
         "page = { uniform = 1000 }",
@@ -313,12 +313,12 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "requests = 100",
         "requests = \"lots\"",
-        "line 21, column 12: \"lots\" is no count; write a whole number, or 10k, 1.5M, 2G",
+        "line 21, column 12: \"lots\" is not a count; write a whole number, or 10k, 1.5M, 2G",
     ),
     (
         "requests = 100",
         "requests = 0",
-        "line 21, column 12: 0 requests are none; leave the workload out, or give it 0 connections",
+        "line 21, column 12: `requests` must be at least 1; to disable the workload, set connections = 0",
     ),
     (
         "requests = 100",
@@ -328,22 +328,22 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "request = \"GET /wiki/{uniform:1:1000}\"",
         "request = \"wiki\"",
-        "line 23, column 11: \"wiki\" is no request; write a method and a path that begins with '/', as in \"GET /page\"",
+        "line 23, column 11: \"wiki\" is not a request; write a method and a path that begins with '/', as in \"GET /page\"",
     ),
     (
         "request = \"GET /wiki/{uniform:1:1000}\"",
         "request = \"/a b\"",
-        "line 23, column 14: ' ' cannot stand in a path; percent-encode it",
+        "line 23, column 14: ' ' is not allowed in a path; percent-encode it",
     ),
     (
         "request = \"GET /wiki/{uniform:1:1000}\"",
         "request = \"/wiki/{unifrom:1:1000}\"",
-        "line 23, column 18: {unifrom:1:1000} is no placeholder; did you mean {uniform}?",
+        "line 23, column 18: {unifrom:1:1000} is not a placeholder; did you mean {uniform}?",
     ),
     (
         "request = \"GET /wiki/{uniform:1:1000}\"",
         "",
-        "line 20, column 11: workload `user` asks for nothing; add request = \"/\"",
+        "line 20, column 11: workload `user` has no request; add request = \"/\"",
     ),
     (
         "path = [\"source\", \"cached\"]",
@@ -354,7 +354,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "crowd = [0, 250]",
         "crowd = [0, \"many\", 250]",
-        "line 26, column 13: \"many\" is no count; write a whole number, or 10k, 1.5M, 2G",
+        "line 26, column 13: \"many\" is not a count; write a whole number, or 10k, 1.5M, 2G",
     ),
     (
         "crowd = [0, 250]",
@@ -377,7 +377,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "htpp = \"1.1\" }",
         "line 19, column 9: level `1.1` of factor `protocol` has no setting `http`; did you mean `htpp`?",
     ),
-    ("blocks = 6", "blocks = 0", "line 30, column 10: 0 blocks are no run; a verdict needs at least 5"),
+    ("blocks = 6", "blocks = 0", "line 30, column 10: a run needs at least 1 block; a verdict needs at least 5"),
     (
         "blocks = 6",
         "blocks = { least = 9, most = 8 }",
@@ -387,13 +387,13 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "blocks = 6",
         "blocks = \"six\"",
-        "line 30, column 10: \"six\" is no count; write a whole number, or 10k, 1.5M, 2G",
+        "line 30, column 10: \"six\" is not a count; write a whole number, or 10k, 1.5M, 2G",
     ),
     ("blocks = 6", "blcoks = 6", "line 30, column 1: there is no key `blcoks` here; did you mean `blocks`?"),
     (
         "blocks = 6",
         "blocks = \"$crowd\"",
-        "line 30, column 10: `blocks` is the same for the whole run; it cannot depend on a factor",
+        "line 30, column 10: `blocks` applies to the whole run; it cannot depend on a factor",
     ),
     (
         "blocks = 6",
@@ -403,11 +403,11 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "blocks = 6",
         "confidence = \"200 %\"",
-        "line 30, column 14: \"200 %\" is no share; write for example \"2 %\" or 0.02",
+        "line 30, column 14: \"200 %\" is not a share; write for example \"2 %\" or 0.02",
     ),
     ("blocks = 6", "order = \"randm\"", "line 30, column 9: \"randm\" is not known here; did you mean `random`?"),
     ("blocks = 6", "warm_up = \"10s\"", "line 30, column 11: the warm-up of 10s leaves nothing of a trial of 10s"),
-    ("blocks = 6", "warm_up = \"atuo\"", "line 30, column 11: \"atuo\" is no warm-up; did you mean `auto`?"),
+    ("blocks = 6", "warm_up = \"atuo\"", "line 30, column 11: \"atuo\" is not a warm-up; did you mean `auto`?"),
     (
         "duration = \"10s\"",
         "duration = 0",
@@ -416,12 +416,12 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "duration = \"10s\"",
         "duration = \"ten seconds\"",
-        "line 31, column 12: \"ten seconds\" is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+        "line 31, column 12: \"ten seconds\" is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
     ),
     (
         "duration = \"10s\"",
         "duration = \"10 years\"",
-        "line 31, column 12: \"10 years\" is no duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
+        "line 31, column 12: \"10 years\" is not a duration; write 500ms, 10s, 3m, 1h, or a number of seconds",
     ),
     (
         "reset = [\"edge.cache\"]",
@@ -431,7 +431,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "reset = [\"edge.cache\"]",
         "reset = \"cache\"",
-        "line 32, column 9: \"cache\" is no reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"",
+        "line 32, column 9: \"cache\" is not a reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"",
     ),
     (
         "reset = [\"edge.cache\"]",
@@ -487,7 +487,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "design.blocks = 3",
         "factor.crowd = [\"x\"]",
-        "line 40, column 17: \"x\" is no count; write a whole number, or 10k, 1.5M, 2G",
+        "line 40, column 17: \"x\" is not a count; write a whole number, or 10k, 1.5M, 2G",
     ),
 ];
 
@@ -526,7 +526,7 @@ fn everything_is_told_at_once_with_the_line_and_a_mark() {
         .replace("lab = true", "lba = true")
         .replace("mean(user) [path=cached", "mean(usr) [path=cached");
     let expected = "line 4, column 1: `site` has no flag `lba`; did you mean `lab`?\n  4 | lba = true\n    | ^^^\n\n\
-        line 30, column 10: 0 blocks are no run; a verdict needs at least 5\n  30 | blocks = 0\n     |          ^\n\n\
+        line 30, column 10: a run needs at least 1 block; a verdict needs at least 5\n  30 | blocks = 0\n     |          ^\n\n\
         line 35, column 16: there is no workload `usr`; did you mean `user`?\n  35 | expect = \"mean(usr) [path=cached, crowd=250] < 0.25 * mean(user) [path=source, crowd=250]\"\n     |                ^^^";
     assert_eq!(faults(&text).to_string(), expected);
 }
@@ -536,21 +536,21 @@ fn what_is_wrong_with_the_whole() {
     let subject = "subject.s = { url = \"http://h\" }\n";
     let workload = "[workload.u]\nrequest = \"/\"\n";
     let cases = [
-        (String::new(), "there is no workload, and so nothing to measure; add [workload.NAME] with request = \"/\""),
-        (workload.to_owned(), "line 1, column 11: there is no subject that could be asked; add [subject.NAME]"),
+        (String::new(), "there is no workload, so nothing can be measured; add [workload.NAME] with request = \"/\""),
+        (workload.to_owned(), "line 1, column 11: there is no subject to load; add [subject.NAME]"),
         (
             format!("{subject}subject.t = {{ url = \"http://h\" }}\n{workload}"),
-            "line 3, column 11: workload `u` could go several ways; write to = \"s\" or to = \"t\"",
+            "line 3, column 11: workload `u` has several possible targets; write to = \"s\" or to = \"t\"",
         ),
         (
             format!(
                 "subject.a = {{ command = [\"x\", \"${{b.url}}\"] }}\nsubject.b = {{ command = [\"x\"], needs = [\"a\"] }}\n{workload}to = \"a\"\n"
             ),
-            "line 1, column 9: subjects need each other in a circle: a → b → a",
+            "line 1, column 9: subjects depend on each other in a cycle: a → b → a",
         ),
         (
             format!("{subject}{workload}connections = 0\n"),
-            "line 2, column 11: nothing is asked: no workload has a connection",
+            "line 2, column 11: nothing is measured: no workload has a connection",
         ),
         (
             format!("{subject}{workload}background = true\n"),
@@ -558,7 +558,7 @@ fn what_is_wrong_with_the_whole() {
         ),
         (
             format!("{subject}{workload}connections = \"$n\"\n[factor]\nn = {{ from = 1, to = 5 }}\n"),
-            "line 6, column 1: factor `n` has a range, and nothing searches it; add [search] with factor = \"n\", or list its levels",
+            "line 6, column 1: factor `n` has a range, but there is no search; add [search] with factor = \"n\", or list its levels",
         ),
         (
             format!(
@@ -585,24 +585,21 @@ fn what_is_wrong_with_the_whole() {
             ),
             "line 7, column 1: this model is not complete; add kind = \"growth\" or kind = \"mva\"",
         ),
-        (
-            format!("{subject}{workload}[measure]\nrate = \"p99(u)\"\n"),
-            "line 5, column 1: \"rate\" means something already",
-        ),
+        (format!("{subject}{workload}[measure]\nrate = \"p99(u)\"\n"), "line 5, column 1: \"rate\" is already defined"),
         (
             format!("{subject}{workload}measures = [\"p99\", \"p99(u)\"]\n"),
             "line 4, column 1: there is no key `measures` here; there are",
         ),
         (
             "[subject.s]\nurl = \"http://h\"\n[workload.u]\nrequest = \"/\"\nheaders = { \"A B\" = 1 }\n".to_owned(),
-            "line 5, column 13: \"A B\" is no name of a field; use letters, digits and '-'",
+            "line 5, column 13: \"A B\" is not a valid field name; use letters, digits and '-'",
         ),
         (
             format!("{subject}{workload}think = \"1s..9999999999999999h\"\nstart_after = \"9999999999999999s\"\n"),
             "line 2, column 11: workload `u` starts after more than 30 days",
         ),
-        (format!("design = 2\n{subject}{workload}"), "line 1, column 10: a table is expected here, not the number 2"),
-        ("a = 1\na = 2\n".to_owned(), "line 2, column 1: this is no TOML: duplicate key"),
+        (format!("design = 2\n{subject}{workload}"), "line 1, column 10: expected a table, found the number 2"),
+        ("a = 1\na = 2\n".to_owned(), "line 2, column 1: this is not valid TOML: duplicate key"),
     ];
     for (text, expected) in cases {
         let told = told(&text);

@@ -457,8 +457,8 @@ fn how_long_counted_requests_take_is_told_where_it_is_known() {
 fn what_changes_nothing_is_told() {
     let text = "subject.s = { url = \"http://h\" }\nsubject.t = { url = \"http://i\" }\nworkload.u = { to = \"s\", request = \"/\" }\nfactor.size = [1, 2]\n";
     let expected = [
-        "factor `size` changes nothing: $size stands nowhere",
-        "subject `t` is never started: no workload asks it, and nothing needs it",
+        "factor `size` changes nothing: $size is not used",
+        "subject `t` is never started: no workload or subject uses it",
     ];
     assert_eq!(plan(text).warnings, expected);
 }

@@ -107,7 +107,7 @@ pub enum ClientProgress<'a, 'f> {
     Over,
 }
 
-/// A response that cannot be understood; close the connection.
+/// A response that cannot be read; close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -250,7 +250,7 @@ impl ClientConnection {
     /// `input` begins with the first byte that was not taken. `ended` says that nothing will come after it.
     ///
     /// # Errors
-    /// If the response cannot be understood.
+    /// If the response cannot be read.
     pub fn receive<'a, 'f>(
         &mut self,
         input: &'a [u8],

@@ -60,11 +60,11 @@ reasons! {
     /// A part is missing, or more than one space stands between two parts (RFC 9112, 3).
     BadRequestLine => 400, "The request line must be a method, a target and a version with one space between them.";
     /// The method is not a token (RFC 9110, 9.1).
-    BadMethod => 400, "The method holds a byte that cannot stand in a token.";
+    BadMethod => 400, "The method holds a byte that is not allowed in a token.";
     /// The method is longer than any that exists (RFC 9112, 3).
     MethodTooLong => 501, "The method is longer than any that this server knows.";
     /// A byte that cannot stand in a target: control, white space, `#`, above 0x7f and the like (RFC 9112, 3.2).
-    BadTarget => 400, "The request target holds a byte that cannot stand in a URI.";
+    BadTarget => 400, "The request target holds a byte that is not allowed in a URI.";
     /// The target is longer than the limit (RFC 9112, 3; RFC 9110, 15.5.15).
     TargetTooLong => 414, "The request target is too long.";
     /// The form of the target is none of the four, or not the one that the method needs (RFC 9112, 3.2).
@@ -89,7 +89,7 @@ reasons! {
     /// A field line that begins with its colon (RFC 9110, 5.1).
     EmptyFieldName => 400, "A field line has no name.";
     /// The field name is not a token (RFC 9110, 5.1).
-    BadFieldName => 400, "A field name holds a byte that cannot stand in a token.";
+    BadFieldName => 400, "A field name holds a byte that is not allowed in a token.";
     /// A field line without colon (RFC 9112, 5).
     MissingColon => 400, "A field line has no colon.";
     /// A control byte in a field value (RFC 9110, 5.5).

@@ -108,7 +108,7 @@ impl fmt::Display for StatusSet {
 }
 
 fn parse_statuses(part: &str) -> Result<RangeInclusive<u16>, String> {
-    let fault = || format!("{part:?} is no status; write 200, a list 200,304, a class 2xx or a range 200-299");
+    let fault = || format!("{part:?} is not a status code; write 200, a list 200,304, a class 2xx or a range 200-299");
     let status = |text: &str| {
         text.parse::<u16>().ok().filter(|code| (100..=999).contains(code) && text.len() == 3).ok_or_else(fault)
     };
@@ -126,7 +126,8 @@ fn parse_statuses(part: &str) -> Result<RangeInclusive<u16>, String> {
 /// # Errors
 /// With a sentence that says what is expected.
 pub fn parse_sha256(text: &str) -> Result<[u8; 32], String> {
-    let fault = || format!("{text:?} is no SHA-256; write its 64 hexadecimal digits, as sha256sum prints them");
+    let fault =
+        || format!("{text:?} is not a SHA-256 digest; write its 64 hexadecimal digits, as sha256sum prints them");
     let mut digest = [0; 32];
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(fault());

@@ -21,7 +21,7 @@ impl Encoding {
             "url" => Ok(Self::Url),
             "json" => Ok(Self::Json),
             other => Err(format!(
-                "{other:?} is no encoding; write {{{variable}}}, {{{variable}:url}} or {{{variable}:json}}"
+                "{other:?} is not an encoding; write {{{variable}}}, {{{variable}:url}} or {{{variable}:json}}"
             )),
         }
     }

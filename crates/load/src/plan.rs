@@ -323,7 +323,7 @@ fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) 
     match method {
         "CONNECT" => Err("CONNECT makes a tunnel, which is not in this version; use another method".to_owned()),
         _ if is_token => Ok(method),
-        _ => Err(format!("{method:?} is no method; write GET, HEAD, POST, PUT, PATCH, DELETE or another token")),
+        _ => Err(format!("{method:?} is not a method; write GET, HEAD, POST, PUT, PATCH, DELETE or another token")),
     }
 }
 
@@ -367,7 +367,7 @@ mod tests {
         check("exclude each other", &|s| (s.cookies, s.fields) = (true, vec![("cookie".into(), b"a=b".to_vec())]));
         check("field \"X\", column 2: {seq:1}", &|s| s.fields.push(("X".into(), b"a{seq:1} {seq}".to_vec())));
         check("content, column 1", &|s| s.content = Some(b"{x} {seq}".to_vec()));
-        check("\"G ET\" is no method", &|s| s.method = Some("G ET".into()));
+        check("\"G ET\" is not a method", &|s| s.method = Some("G ET".into()));
         check("tunnel", &|s| s.method = Some("CONNECT".into()));
         check("the proxy's URL \"http://p/x\" has a path; write http://p", &|s| s.proxy = Some("http://p/x".into()));
         check("asked in the clear; write http://p", &|s| s.proxy = Some("https://p".into()));

@@ -33,7 +33,7 @@ impl Scenarios {
     pub fn parse(text: &str, think: Option<ThinkTime>, variables: &Variables) -> Result<Self, ScenarioError> {
         let source = Source(text);
         if text.len() > SCENARIO_FILE_BYTES_MAX {
-            let problem = format!("the file has {} bytes; it may have {SCENARIO_FILE_BYTES_MAX}", text.len());
+            let problem = format!("the file has {} bytes; at most {SCENARIO_FILE_BYTES_MAX} are allowed", text.len());
             return Err(source.fault(&(0..0), problem));
         }
         let file: File = toml::from_str(text).map_err(|error| source.fault_of_reader(&error))?;

@@ -157,7 +157,9 @@ impl Authority {
             return Err("names a user; send an Authorization field with -H instead".to_owned());
         }
         if text.contains(['{', '}']) {
-            return Err("has a placeholder in its host or port; placeholders may stand behind the host only".to_owned());
+            return Err(
+                "has a placeholder in its host or port; placeholders are allowed only after the host".to_owned()
+            );
         }
         let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
             Some(Some((host, rest))) => (host, rest.strip_prefix(':')),
@@ -189,7 +191,7 @@ fn check_characters(path: &str, before: usize) -> Result<(), String> {
             let encoded: String =
                 character.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect();
             Err(format!(
-                "column {}: {character:?} cannot stand in a URL; write {encoded}",
+                "column {}: {character:?} is not allowed in a URL; write {encoded}",
                 path[..at].chars().count() + before + 1
             ))
         }
@@ -229,8 +231,8 @@ mod tests {
             ("http://a:99999/", "port \"99999\""),
             ("http://[::1/", "closing ']'"),
             ("http://u:p@a/", "Authorization"),
-            ("http://{seq}.example/", "behind the host only"),
-            ("http://a/b c", "column 11: ' ' cannot stand in a URL; write %20"),
+            ("http://{seq}.example/", "only after the host"),
+            ("http://a/b c", "column 11: ' ' is not allowed in a URL; write %20"),
             ("http://a/ä", "write %C3%A4"),
             ("http://a/x/{sek}", "column 12: {sek} is not a placeholder"),
             ("http://a?{sek}", "column 10: {sek} is not a placeholder"),

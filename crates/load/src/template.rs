@@ -46,7 +46,7 @@ pub(crate) enum Names<'a> {
     Run { values: &'a [(String, Template)], is_target: bool },
 }
 
-/// A placeholder that cannot be understood.
+/// A placeholder that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
     /// Where it begins, in characters from 1.

@@ -56,7 +56,9 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if !is_name {
-        return Err(format!("{name:?} is no name of a variable; use letters, digits, '_' and '-', a letter first"));
+        return Err(format!(
+            "{name:?} is not a valid variable name; use letters, digits, '_' and '-', beginning with a letter"
+        ));
     }
     if RESERVED.contains(&name) {
         return Err(format!("{{{name}}} is a placeholder already; choose another name"));
@@ -78,8 +80,8 @@ mod tests {
     #[test]
     fn names_and_values_are_checked() {
         for (name, value, problem) in [
-            ("1a", "", "a letter first"),
-            ("", "", "a letter first"),
+            ("1a", "", "beginning with a letter"),
+            ("", "", "beginning with a letter"),
             ("seq", "1", "placeholder already"),
             ("a", "{zipf:0:1}", "the value of a, column 1: {zipf:0:1} needs a count"),
             ("a", "{b}", "not a placeholder"),

@@ -68,13 +68,13 @@ impl fmt::Display for SettingsError {
             Self::CacheControl(value) => {
                 write!(
                     formatter,
-                    "`{value}` is no Cache-Control value; write directives such as `public, max-age=3600`"
+                    "`{value}` is not a Cache-Control value; write directives such as `public, max-age=3600`"
                 )
             }
             Self::IndexName(name) => {
                 write!(
                     formatter,
-                    "`{name}` is no name of an index file; write one such as `index.html`, without a slash"
+                    "`{name}` is not the name of an index file; write a name such as `index.html`, without a slash"
                 )
             }
         }

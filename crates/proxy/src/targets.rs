@@ -45,7 +45,7 @@ impl fmt::Display for TargetRefusal {
 }
 
 impl TargetRules {
-    /// An error is the rule that cannot be understood.
+    /// An error is the rule that cannot be read.
     pub(crate) fn new(rules: &ForwardRules) -> Result<Self, String> {
         let mut names = Vec::new();
         let mut networks = Vec::new();

@@ -14,8 +14,8 @@ const VICTIM: &str = "GET /victim HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: x\r\n\r\nok";
 const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nDate: x\r\n\r\npoison";
 
-/// `is_chunked`: the chunks that the upstream gets depend on how the content comes, so only one network gives those that
-/// are written down.
+/// `is_chunked`: the chunks that the upstream gets depend on how the content comes, so only one network gives those
+/// that are written down.
 fn on_networks(is_chunked: bool, story: impl Fn() -> Play) {
     story().run();
     for seed in 0..if is_chunked { 0 } else { 6 } {

@@ -50,7 +50,7 @@ fn inside(name: &str) -> Result<&Path, String> {
     if is_inside && path.file_name().is_some() {
         Ok(path)
     } else {
-        Err(format!("file {name:?} would not lie in its folder; write a name like conf/nginx.conf"))
+        Err(format!("file {name:?} is outside the subject's folder; write a name such as conf/nginx.conf"))
     }
 }
 

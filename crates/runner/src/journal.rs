@@ -237,7 +237,8 @@ fn read_head(folder: &Path) -> Result<RunHead, JournalError> {
     })?;
     let head: RunHead = serde_json::from_slice(&text).map_err(|error| fault(&path, error.to_string()))?;
     if head.version > VERSION {
-        let problem = format!("has layout {}, and this breme reads up to {VERSION}: use a newer one", head.version);
+        let problem =
+            format!("has layout {}, and this breme reads layouts up to {VERSION}; use a newer breme", head.version);
         return Err(fault(&path, problem));
     }
     Ok(head)
@@ -295,7 +296,7 @@ struct Locked(File);
 impl Locked {
     fn new(file: File, path: &Path) -> Result<Self, JournalError> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            rustix::io::Errno::WOULDBLOCK => fault(path, "another breme is at this run".to_owned()),
+            rustix::io::Errno::WOULDBLOCK => fault(path, "is in use by another breme".to_owned()),
             _ => at(path)(error.into()),
         })?;
         Ok(Self(file))
@@ -337,10 +338,10 @@ fn at(path: &Path) -> impl Fn(io::Error) -> JournalError {
 fn cannot_be_made(folder: &Path, error: &io::Error) -> JournalError {
     let problem = match error.kind() {
         io::ErrorKind::AlreadyExists if folder.join(HEAD).exists() => {
-            format!("is a run already; go on with it (--resume {}), or take another --name", folder.display())
+            format!("is a run already; resume it (--resume {}) or choose another --name", folder.display())
         }
-        io::ErrorKind::AlreadyExists => "is there already, and is no run; take another --name or --runs".to_owned(),
-        _ => format!("the folder cannot be made: {error}; keep runs elsewhere with --runs"),
+        io::ErrorKind::AlreadyExists => "exists and is not a run; choose another --name or --runs".to_owned(),
+        _ => format!("the folder cannot be made: {error}; choose another place with --runs"),
     };
     fault(folder, problem)
 }
@@ -418,7 +419,7 @@ mod tests {
         let (_folder, run) = run_of(1);
         let (journal, _) = Journal::resume(&run).unwrap();
         let copy = journal.trials.0.try_clone().unwrap();
-        assert!(Journal::resume(&run).unwrap_err().to_string().contains("another breme is at this run"));
+        assert!(Journal::resume(&run).unwrap_err().to_string().contains("is in use by another breme"));
         drop(journal);
         assert!(Journal::resume(&run).is_ok());
         drop(copy);
@@ -466,7 +467,7 @@ mod tests {
         assert!(read(folder.path()).unwrap_err().to_string().contains("is not the folder of a run"));
         let later = serde_json::to_vec(&RunHead { version: VERSION + 1, ..head() }).unwrap();
         fs::write(run.join(HEAD), later).unwrap();
-        assert!(read(&run).unwrap_err().to_string().contains("use a newer one"));
+        assert!(read(&run).unwrap_err().to_string().contains("use a newer breme"));
     }
 
     #[test]

@@ -63,10 +63,10 @@ fn named<'a>(all: impl Iterator<Item = &'a Cpus>, allowed: &[usize]) -> Result<V
     for cpus in all {
         let Cpus::List(list) = cpus else { continue };
         if let Some(cpu) = list.iter().find(|cpu| !allowed.contains(cpu)) {
-            return Err(format!("processor {cpu} is not there or may not be used; allowed are {allowed:?}"));
+            return Err(format!("processor {cpu} does not exist or is not allowed; allowed are {allowed:?}"));
         }
         if list.is_empty() {
-            return Err(String::from("a list of processors names none; leave it out to let them be chosen"));
+            return Err(String::from("the list of processors is empty; omit it to use the default placement"));
         }
         named.extend_from_slice(list);
     }
@@ -124,7 +124,7 @@ fn notes(subjects: &[Vec<usize>], generators: &[Vec<usize>]) -> Vec<String> {
     let meet = |a: &Vec<usize>, b: &Vec<usize>| a.iter().any(|cpu| b.contains(cpu));
     let shared = subjects.iter().any(|subject| generators.iter().any(|generator| meet(subject, generator)));
     if shared {
-        vec![String::from("subjects and generators share processors: the load takes time from what it measures")]
+        vec![String::from("subjects and generators share processors, so the load slows down what it measures")]
     } else {
         Vec::new()
     }
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused() {
         let refused = |list| place(&processors(2), &[Cpus::List(list)], &[]).unwrap_err();
-        assert!(refused(vec![0, 7]).contains("processor 7 is not there"));
-        assert!(refused(vec![]).contains("names none"));
+        assert!(refused(vec![0, 7]).contains("processor 7 does not exist"));
+        assert!(refused(vec![]).contains("is empty"));
     }
 
     proptest::proptest! {

@@ -41,8 +41,8 @@
 //! | a leak of 50 %, noise 5 % autocorrelated | 88 | 98 | 100 | 100 |
 //!
 //! A trial should have 60 values or more: 30 hide a step of twice their noise every other time. Recurring freezes are
-//! recognised when three of their periods are seen. A warm-up that ends before half of the time is cut off, and the rest
-//! judged steady, in 98 to 100 %.
+//! recognised when three of their periods are seen. A warm-up that ends before half of the time is cut off, and the
+//! rest judged steady, in 98 to 100 %.
 //!
 //! K. P. White: *An effective truncation heuristic for bias reduction in simulation output*, Simulation 69 (1997)
 //! 323–334. E. Barrett and others: *Virtual machine warmup blows hot and cold*, OOPSLA 2017. N. H. Kuiper: *Tests

@@ -101,7 +101,9 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     let read = |path: &PathBuf| experiment::read(path, profile).map(|plan| (path.clone(), plan));
     let plans = args.experiments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     if let Some(name) = args.name.as_deref().filter(|name| !is_name(name)) {
-        return Err(Failure::usage(format!("--name {name:?} is no name of a folder; the place of the runs is --runs")));
+        return Err(Failure::usage(format!(
+            "--name {name:?} is not a valid folder name; set the parent folder with --runs"
+        )));
     }
     for (path, plan) in &plans {
         check_before_start(path, plan)?;

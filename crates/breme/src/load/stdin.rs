@@ -28,7 +28,7 @@ pub(super) fn wait_for_line() -> Result<(), Failure> {
     loop {
         match io::stdin().lock().read(&mut byte) {
             Ok(0) => {
-                let problem = "--start-on-line: standard input ended before a line told the run to start";
+                let problem = "--start-on-line: standard input ended without the line that starts the run";
                 return Err(Failure::run(problem));
             }
             Ok(_) if byte == *b"\n" => return Ok(()),

@@ -27,7 +27,7 @@ pub fn memory(text: &str) -> Result<usize, String> {
 
 /// A rate in arrivals per second: `100`, `0.5`, `20k`.
 pub fn rate(text: &str) -> Result<f64, String> {
-    let fault = || format!("{text:?} is no rate; write a number a second: 100, 0.5, 20k");
+    let fault = || format!("{text:?} is not a rate; write a number a second: 100, 0.5, 20k");
     let (number, unit) = split_suffix(text);
     let factor = match unit {
         "" | "/s" => 1.0,
@@ -43,7 +43,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     let (number, divisor) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share =
         number.trim().parse::<f64>().ok().map(|number| number / divisor).filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| format!("{text:?} is no share; write 3% or 0.03"))
+    share.ok_or_else(|| format!("{text:?} is not a share; write 3% or 0.03"))
 }
 
 /// A stage of a schedule: `10s:500` goes to 500 a second in a straight line, `1m@500` has it all the time.
@@ -53,7 +53,7 @@ pub fn stage(text: &str) -> Result<Stage, String> {
         (None, Some(place)) => (place, Shape::Step),
         _ => {
             return Err(format!(
-                "{text:?} is no stage; write TIME:RATE to go there in a straight line, as in 10s:500, or TIME@RATE to have it all the time, as in 1m@500"
+                "{text:?} is not a stage; write TIME:RATE for a linear change to RATE, as in 10s:500, or TIME@RATE for a constant rate, as in 1m@500"
             ));
         }
     };
@@ -67,9 +67,10 @@ pub fn size(text: &str) -> Result<usize, String> {
 
 /// A field: `Name: value`.
 pub fn field(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or_else(|| format!("{text:?} is no field; write \"Name: value\""))?;
+    let (name, value) =
+        text.split_once(':').ok_or_else(|| format!("{text:?} is not a header field; write \"Name: value\""))?;
     if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err(format!("{name:?} is no field name; write \"Name: value\""));
+        return Err(format!("{name:?} is not a field name; write \"Name: value\""));
     }
     Ok((name.to_owned(), value.trim().to_owned()))
 }

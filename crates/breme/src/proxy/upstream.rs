@@ -87,7 +87,7 @@ fn of_url(url: &str) -> Result<Upstream, String> {
         return Err(fault("it must not have a path, since requests keep their own"));
     }
     if authority.contains(['@', '?', '#']) {
-        return Err(fault("it may have a host and a port only"));
+        return Err(fault("only a host and a port are allowed"));
     }
     let (host, port) = host_and_port(authority).ok_or_else(|| fault("the host or the port is invalid"))?;
     let port = port.unwrap_or(if is_tls { 443 } else { 80 });

@@ -66,7 +66,7 @@ impl std::fmt::Display for ListError {
         match self {
             Self::Group(error) => error.fmt(formatter),
             Self::Tls(problem) => formatter.write_str(problem),
-            Self::Own(name) => write!(formatter, "{name} is this proxy itself; name the server behind it"),
+            Self::Own(name) => write!(formatter, "{name} is this proxy itself; name the server that it forwards to"),
         }
     }
 }

@@ -108,7 +108,7 @@ fn what_cannot_be_emptied_is_told() {
     let output = laboratory.breme(&["run", "experiment.toml", "--quiet", "--name", "one"]);
     assert_eq!(output.status.code(), Some(1), "no trial counts: {}", text_of(&output.stderr));
     let trial = laboratory.trials("one")[0].to_string();
-    for words in ["\"edge\"", "its reset `cache` failed", "was answered with 404", "cache_memory = "] {
+    for words in ["\"edge\"", "its reset `cache` failed", "returned status 404", "cache_memory = "] {
         assert!(trial.contains(words), "{words}: {trial}");
     }
 }

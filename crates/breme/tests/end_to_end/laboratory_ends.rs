@@ -87,7 +87,7 @@ fn a_run_that_is_killed_again_and_again_loses_nothing_and_leaves_nothing() {
         laboratory.wait_trials("one", recorded);
         let refused = laboratory.breme(&["run", "--resume", "one"]);
         assert_eq!(refused.status.code(), Some(1));
-        assert!(text_of(&refused.stderr).contains("another breme is at this run"), "{}", text_of(&refused.stderr));
+        assert!(text_of(&refused.stderr).contains("is in use by another breme"), "{}", text_of(&refused.stderr));
         allow_another(&laboratory, recorded);
         run.kill().unwrap();
         run.wait().unwrap();

@@ -87,7 +87,7 @@ fn a_gate_passes_only_what_is_not_worse() {
         (&["before", "cut"], 4, "1 of 4 blocks"),
         (&["before", "cut", "--allow-undecided"], 0, "No verdict"),
         (&["before", "much-slower", "--allow-undecided"], 3, "Worse"),
-        (&["before", "same", "--gate", "count(user)"], 2, "no better and worse"),
+        (&["before", "same", "--gate", "count(user)"], 2, "no direction that is better"),
         (&["before", "same", "--gate", "mean(usr)"], 2, "usr"),
         (&["before", "same", "--margin", "0%"], 2, "more than 0%"),
     ] {

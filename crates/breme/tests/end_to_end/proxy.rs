@@ -269,7 +269,7 @@ fn a_file_says_what_flags_say() {
     fs::write(&path, "upstraem = 5\nthreads = \"many\"").unwrap();
     let (code, _, told) = proxy_says(&config);
     assert_eq!(code, Some(2));
-    for words in ["line 1, column 1: ", "did you mean `upstream`?", "line 2, column 11: \"many\" is no count"] {
+    for words in ["line 1, column 1: ", "did you mean `upstream`?", "line 2, column 11: \"many\" is not a count"] {
         assert!(told.contains(words), "{told}");
     }
 }

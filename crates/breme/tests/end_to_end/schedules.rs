@@ -8,7 +8,7 @@ use crate::harness::{Site, load, load_json};
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/scenarios");
 
 fn count(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a count"))
 }
 
 /// What must add up, and be what the server has seen.
@@ -129,7 +129,7 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
         (&["--scenario", path, url], "did you mean `request`?"),
         (&["--scenario", "/nowhere", url], "--scenario /nowhere: cannot be read"),
         (&["--deadline", "1s", url], "--deadline needs an open loop; set its rate with -R"),
-        (&["-R", "fast", url], "\"fast\" is no rate"),
+        (&["-R", "fast", url], "\"fast\" is not a rate"),
         (&["-R", "0", url], "a rate of 0 asks for nothing"),
         (&["--stages", "10s", url], "TIME:RATE"),
         (&["-R", "5", "--think", "1s", url], "leave it out"),

@@ -39,7 +39,7 @@ fn every_study_is_read_in_every_profile() {
             let is_read = output.status.success() || complaint.lines().all(is_missing);
             assert!(is_read, "{} {profile:?}: {complaint}", path.display());
             let is_expected = |line: &str| {
-                line.contains("not asked in this profile")
+                line.contains("not judged in this profile")
                     || line.contains("can support no hypothesis")
                     || is_missing(line)
             };

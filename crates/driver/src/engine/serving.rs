@@ -87,8 +87,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
     }
 
-    /// What the node has just sent may be more than a peer takes. It is told so before more is received, so that no more
-    /// than one receipt waits beyond the bound.
+    /// What the node has just sent may be more than a peer takes. It is told so before more is received, so that no
+    /// more than one receipt waits beyond the bound.
     fn tell_of_long_queues(&mut self) {
         while let Some(id) = self.lengthened.pop() {
             self.tell_if_long(id);

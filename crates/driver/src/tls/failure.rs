@@ -54,7 +54,7 @@ impl fmt::Display for TlsSetupError {
         match self {
             Self::Host(host) => write!(
                 formatter,
-                "the host {host:?} can stand in no certificate; write a name such as www.example.org, or an address"
+                "the host {host:?} cannot appear in a certificate; write a name such as www.example.org, or an address"
             ),
             Self::Unusable(reason) => write!(formatter, "TLS cannot be set up: {reason}"),
         }

@@ -43,24 +43,24 @@ impl fmt::Display for IdentityError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoCertificate => {
-                write!(formatter, "holds no certificate; it must be PEM, with a line -----BEGIN CERTIFICATE-----")
+                write!(formatter, "contains no certificate; it must be PEM, with a line -----BEGIN CERTIFICATE-----")
             }
             Self::NoKey => {
-                write!(formatter, "holds no private key; it must be PEM, with a line -----BEGIN PRIVATE KEY-----")
+                write!(formatter, "contains no private key; it must be PEM, with a line -----BEGIN PRIVATE KEY-----")
             }
             Self::EncryptedKey => write!(
                 formatter,
-                "is encrypted, and nobody is here to type a password; decrypt it with `openssl pkey -in FILE -out DECRYPTED`"
+                "is encrypted, and there is no way to enter a password; decrypt it with `openssl pkey -in FILE -out DECRYPTED`"
             ),
-            Self::Pem(reason) => write!(formatter, "is no proper PEM: {reason}"),
+            Self::Pem(reason) => write!(formatter, "is not valid PEM: {reason}"),
             Self::Key(reason) => write!(
                 formatter,
-                "holds a key that cannot be used ({reason}); use ECDSA, Ed25519 or RSA of at least 2048 bits"
+                "contains an unusable key ({reason}); use ECDSA, Ed25519 or RSA of at least 2048 bits"
             ),
             Self::KeyOfAnother => {
-                write!(formatter, "is not the key of the certificate; the two must have been made for each other")
+                write!(formatter, "is not the key of the certificate; the two must belong together")
             }
-            Self::Certificate(reason) => write!(formatter, "holds a certificate that cannot be read: {reason}"),
+            Self::Certificate(reason) => write!(formatter, "contains an unreadable certificate: {reason}"),
         }
     }
 }

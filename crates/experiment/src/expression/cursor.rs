@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An expression that cannot be understood.
+/// An expression that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError {
     /// Where it begins, in characters from 1.

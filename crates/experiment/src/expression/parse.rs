@@ -53,7 +53,7 @@ impl Claim {
             let word = ["and", "or"].into_iter().find(|word| parser.cursor.take_word(word))?;
             let at = Stretch { start, end: parser.cursor.at() };
             Some(at.fault(format!(
-                "a hypothesis is one comparison; write what is behind `{word}` as a [[hypothesis]] of its own"
+                "a hypothesis is one comparison; write what follows `{word}` as a separate [[hypothesis]]"
             )))
         })?;
         Ok(claim)
@@ -85,12 +85,13 @@ impl<'a> Parser<'a> {
     fn new(text: &str, vocabulary: &'a Vocabulary) -> Parsed<Self> {
         let whole = Stretch { start: 0, end: 0 };
         if text.len() > EXPRESSION_BYTES_MAX {
-            return Err(
-                whole.fault(format!("the expression has {} bytes; it may have {EXPRESSION_BYTES_MAX}", text.len()))
-            );
+            return Err(whole.fault(format!(
+                "the expression has {} bytes; at most {EXPRESSION_BYTES_MAX} are allowed",
+                text.len()
+            )));
         }
         if text.trim().is_empty() {
-            return Err(whole.fault("there is nothing here; write for example p99(user) < 50 ms"));
+            return Err(whole.fault("the expression is empty; write for example p99(user) < 50 ms"));
         }
         Ok(Self { cursor: Cursor::new(text), vocabulary, may_have_levels: true, depth: 0 })
     }
@@ -101,7 +102,7 @@ impl<'a> Parser<'a> {
         }
         let (found, at) = self.cursor.describe();
         let expected = "an operator (+ - * /) or the end";
-        Err(explain(self).unwrap_or_else(|| at.fault(format!("{found} is not expected here, but {expected}"))))
+        Err(explain(self).unwrap_or_else(|| at.fault(format!("expected {expected}, found {found}"))))
     }
 
     fn condition(&mut self) -> Parsed<Condition> {
@@ -140,7 +141,7 @@ impl<'a> Parser<'a> {
         let open = Stretch { start: self.cursor.at(), end: self.cursor.at() + 1 };
         self.cursor.take("(");
         if self.depth == PARENTHESES_DEPTH_MAX {
-            return Err(open.fault(format!("parentheses stand more than {PARENTHESES_DEPTH_MAX} deep in each other")));
+            return Err(open.fault(format!("parentheses are nested more than {PARENTHESES_DEPTH_MAX} deep")));
         }
         self.depth += 1;
         let result = inside(self);
@@ -153,7 +154,7 @@ impl<'a> Parser<'a> {
         Err(if self.cursor.peek().is_none() {
             open.fault("this parenthesis is not closed")
         } else {
-            at.fault(format!("{found} is not expected here, but an operator or ')'"))
+            at.fault(format!("expected an operator or ')', found {found}"))
         })
     }
 
@@ -161,7 +162,7 @@ impl<'a> Parser<'a> {
         let (left, left_at) = self.sum()?;
         let Some((relation, at)) = self.relation()? else {
             let (found, at) = self.cursor.describe();
-            return Err(at.fault(format!("{found} is not expected here, but a comparison: <, >, ≈ (or ==) or !=")));
+            return Err(at.fault(format!("expected a comparison (<, >, ≈, == or !=), found {found}")));
         };
         let (right, right_at) = self.sum()?;
         check_alike((&left, left_at), (&right, right_at), &format!("compared ({relation})"))?;
@@ -171,7 +172,7 @@ impl<'a> Parser<'a> {
         }
         if !self.vocabulary.is_empty() && !left.has_measure() && !right.has_measure() {
             let whole = Stretch { start: left_at.start, end: right_at.end.max(at.end) };
-            return Err(whole.fault("there is no measure in it; write for example p99(user) < 50 ms"));
+            return Err(whole.fault("the expression has no measure; write for example p99(user) < 50 ms"));
         }
         Ok(Claim { left, relation, right })
     }
@@ -247,9 +248,7 @@ impl<'a> Parser<'a> {
             Some(first) if first.is_alphabetic() => self.measured()?,
             _ => {
                 let (found, at) = self.cursor.describe();
-                return Err(
-                    at.fault(format!("{found} is not expected here, but a measure such as p99(user), or a number"))
-                );
+                return Err(at.fault(format!("expected a measure such as p99(user), or a number, found {found}")));
             }
         };
         Ok((expression, Stretch { start, end: self.cursor.at() }))
@@ -265,7 +264,7 @@ impl<'a> Parser<'a> {
         let number = format!("{sign}{}", digits.replace('_', ""));
         let at = Stretch { start, end: self.cursor.at() };
         if number.parse::<f64>().is_err() {
-            return Err(at.fault(format!("{number:?} is no number")));
+            return Err(at.fault(format!("{number:?} is not a number")));
         }
         let number_end = self.cursor.at();
         self.cursor.peek();
@@ -354,7 +353,7 @@ impl<'a> Parser<'a> {
             let at = self.cursor.at();
             match self.cursor.take_name(is_part)? {
                 Some((part, _)) => parts.push(part),
-                None => return Err(Stretch { start: at, end: at + 1 }.fault("a name is missing behind the dot")),
+                None => return Err(Stretch { start: at, end: at + 1 }.fault("a name is missing after the dot")),
             }
             if self.cursor.next_as_it_is() != Some('.') {
                 return Ok(parts);
@@ -387,14 +386,14 @@ impl<'a> Parser<'a> {
         let open = self.cursor.at();
         let Some(name) = self.cursor.take_name(is_name_character)? else {
             let (found, at) = self.cursor.describe();
-            return Err(at.fault(format!("{found} is not expected here, but the name of a workload or subject")));
+            return Err(at.fault(format!("expected the name of a workload or subject, found {found}")));
         };
         if self.cursor.take(")") {
             return Ok(Some(name));
         }
         let (found, at) = self.cursor.describe();
         let at = if self.cursor.peek().is_none() { Stretch { start: open - 1, end: open } } else { at };
-        Err(at.fault(format!("{found} is not expected here, but ')' behind the name")))
+        Err(at.fault(format!("expected ')' after the name, found {found}")))
     }
 
     fn levels(&mut self) -> Parsed<Option<Vec<(String, String)>>> {
@@ -406,7 +405,7 @@ impl<'a> Parser<'a> {
             let (factor, factor_at) = self.level_part("the name of a factor", is_name_character)?;
             if !(self.cursor.take("==") || self.cursor.take("=")) {
                 let (found, at) = self.cursor.describe();
-                return Err(at.fault(format!("{found} is not expected here, but '=' and a level, as in [{factor}=…]")));
+                return Err(at.fault(format!("expected '=' and a level, as in [{factor}=…], found {found}")));
             }
             let (level, level_at) = self.level_part("a level", is_level_character)?;
             if levels.iter().any(|(known, _)| *known == factor) {
@@ -422,7 +421,7 @@ impl<'a> Parser<'a> {
             }
             if !self.cursor.take(",") {
                 let (found, at) = self.cursor.describe();
-                return Err(at.fault(format!("{found} is not expected here, but ',' or ']'")));
+                return Err(at.fault(format!("expected ',' or ']', found {found}")));
             }
         }
     }
@@ -432,7 +431,7 @@ impl<'a> Parser<'a> {
             return Ok(name);
         }
         let (found, at) = self.cursor.describe();
-        Err(at.fault(format!("{found} is not expected here, but {what}")))
+        Err(at.fault(format!("expected {what}, found {found}")))
     }
 }
 

@@ -26,14 +26,14 @@ impl JsonSchema for Request {
             "anyOf": [
                 {"type": "string"},
                 {"type": "object", "properties": methods, "additionalProperties": {
-                    "description": "A placeholder of the path: what {NAME} becomes.",
+                    "description": "A placeholder of the path: the values of {NAME}.",
                     "anyOf": [
                         {"type": ["string", "integer"]},
                         {"type": "object", "additionalProperties": false, "properties": {
                             "uniform": {"description": "A whole number from 1 to N, or from A to B: N or [A, B].", "anyOf": [{"type": ["integer", "string"]}, {"type": "array", "items": {"type": ["integer", "string"]}, "minItems": 2, "maxItems": 2}]},
                             "zipf": {"description": "A whole number from 1 to N by Zipf's law.", "type": ["integer", "string"]},
                             "exponent": {"description": "The exponent of Zipf's law [default: 1].", "type": ["number", "string"]},
-                            "random": {"description": "So many random letters and digits.", "type": ["integer", "string"]},
+                            "random": {"description": "That number of random letters and digits.", "type": ["integer", "string"]},
                             "seq": {"description": "The number of the request.", "type": "boolean"}
                         }}
                     ]

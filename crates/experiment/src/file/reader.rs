@@ -111,7 +111,7 @@ impl de::Error for ReadFault {
             expected if expected.starts_with("struct ") => "a table",
             expected => expected,
         };
-        Self::custom(format!("{expected} is expected here, not {found}"))
+        Self::custom(format!("expected {expected}, found {found}"))
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
@@ -182,7 +182,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'de> {
     ) -> Result<V::Value, ReadFault> {
         let result = match &self.0.value {
             Value::Text(text) => visitor.visit_enum(de::value::StrDeserializer::new(text)),
-            other => Err(de::Error::custom(format!("a text is expected here, not {}", other.describe()))),
+            other => Err(de::Error::custom(format!("expected a text, found {}", other.describe()))),
         };
         result.map_err(|fault: ReadFault| fault.at(&self.0.span))
     }

@@ -43,7 +43,7 @@ impl Table {
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let message = error.message().trim_end_matches('\n').replace('\n', "; ");
-            book.note(&error.span().unwrap_or(0..0), format!("this is no TOML: {message}"));
+            book.note(&error.span().unwrap_or(0..0), format!("this is not valid TOML: {message}"));
         }
         convert_table(table.get_ref(), book)
     }

@@ -122,7 +122,7 @@ impl<'de, T: From<At<String>> + Deserialize<'de>> Deserialize<'de> for OneOrMany
         let At { value, span } = At::<Raw>::deserialize(deserializer)?;
         let text = |value: Raw, span: Span| match value.0.plain() {
             Some(value) => Ok(T::from(At { value, span })),
-            None => Err(de::Error::custom(format!("a text is expected here, not {}", value.0.describe()))),
+            None => Err(de::Error::custom(format!("expected a text, found {}", value.0.describe()))),
         };
         match value.0 {
             Value::List(list) => {
@@ -233,7 +233,7 @@ macro_rules! written {
                 let read: fn(&Value) -> Result<Option<$type>, String> = $read;
                 match read(&value).map_err(de::Error::custom)? {
                     Some(value) => Ok(Self(value)),
-                    None => Err(de::Error::custom(format!("{} is expected here, not {}", $expected, value.describe()))),
+                    None => Err(de::Error::custom(format!("expected {}, found {}", $expected, value.describe()))),
                 }
             }
         }
@@ -256,7 +256,7 @@ macro_rules! written {
 
 written! {
     /// A whole number.
-    Count(u64), "a whole number, or a text such as \"10k\",", { "type": ["integer", "string"], "minimum": 0 },
+    Count(u64), "a whole number, or a text such as \"10k\"", { "type": ["integer", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok()),
         Value::Text(text) => breme_base::parse_count(text).map(Some),
@@ -277,12 +277,12 @@ written! {
 
 written! {
     /// A number of bytes.
-    Size(u64), "a number of bytes, or a text such as \"64MiB\",", { "type": ["integer", "string"], "minimum": 0 },
+    Size(u64), "a number of bytes, or a text such as \"64MiB\"", { "type": ["integer", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(u64::try_from(*number).ok()),
         Value::Text(text) => match measured(text) {
             Some((bytes, Unit::Bytes | Unit::Plain)) if bytes >= 0.0 => Ok(Some(bytes as u64)),
-            _ => Err(format!("{text:?} is no size; write 64MiB, 10kB, or a number of bytes")),
+            _ => Err(format!("{text:?} is not a size; write 64MiB, 10kB, or a number of bytes")),
         },
         _ => Ok(None),
     }
@@ -290,13 +290,13 @@ written! {
 
 written! {
     /// A rate a second.
-    Rate(f64), "a number a second, or a text such as \"20k\",", { "type": ["number", "string"], "minimum": 0 },
+    Rate(f64), "a number a second, or a text such as \"20k\"", { "type": ["number", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(Some(*number as f64).filter(|rate| *rate > 0.0)),
         Value::Float(number) => Ok(Some(*number).filter(|rate| *rate > 0.0 && rate.is_finite())),
         Value::Text(text) => match measured(text) {
             Some((rate, Unit::PerSecond | Unit::Plain)) if rate > 0.0 => Ok(Some(rate)),
-            _ => Err(format!("{text:?} is no rate; write a number a second: 100, 0.5, 20k")),
+            _ => Err(format!("{text:?} is not a rate; write a number a second: 100, 0.5, 20k")),
         },
         _ => Ok(None),
     }
@@ -310,7 +310,7 @@ written! {
         Value::Float(number) => Ok(Some(*number).filter(|share| (0.0..=1.0).contains(share))),
         Value::Text(text) => match measured(text) {
             Some((share, Unit::Share | Unit::Plain)) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
-            _ => Err(format!("{text:?} is no share; write for example \"2 %\" or 0.02")),
+            _ => Err(format!("{text:?} is not a share; write for example \"2 %\" or 0.02")),
         },
         _ => Ok(None),
     }
@@ -347,7 +347,7 @@ pub(crate) struct Text(pub String);
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Raw(value) = Raw::deserialize(deserializer)?;
-        let fault = || de::Error::custom(format!("a text is expected here, not {}", value.describe()));
+        let fault = || de::Error::custom(format!("expected a text, found {}", value.describe()));
         value.plain().map(Self).ok_or_else(fault)
     }
 }
@@ -392,7 +392,7 @@ impl<'de> Deserialize<'de> for Command {
             }
             Value::List(_) => Err(de::Error::custom("this command is empty; write [\"PROGRAM\", \"ARGUMENT\"]")),
             other => Err(de::Error::custom(format!(
-                "a list such as [\"PROGRAM\", \"ARGUMENT\"] is expected here, not {}",
+                "expected a list such as [\"PROGRAM\", \"ARGUMENT\"], found {}",
                 other.describe()
             ))),
         }
@@ -432,9 +432,9 @@ impl<'de> Deserialize<'de> for Content {
                 [Entry { key, node: Node { span, value: Value::Text(path) }, .. }] if key == "from" => {
                     Ok(Self::File(At { value: path.clone(), span: span.clone() }))
                 }
-                _ => Err(de::Error::custom(format!("{expected} is expected here"))),
+                _ => Err(de::Error::custom(format!("expected {expected}"))),
             },
-            other => Err(de::Error::custom(format!("{expected} is expected here, not {}", other.describe()))),
+            other => Err(de::Error::custom(format!("expected {expected}, found {}", other.describe()))),
         }
     }
 }

@@ -71,7 +71,7 @@ impl<'a> Ladder<'a> {
         let seen = Seen::new(needed.map(|(measure, _)| measure.clone()).collect(), records);
         let mut rungs: Vec<Rung> = Vec::new();
         for level in &factor.levels {
-            let users = level.parse().map_err(|_| format!("its level `{level}` is no number"))?;
+            let users = level.parse().map_err(|_| format!("its level `{level}` is not a number"))?;
             let levels = overridden(&at, &[(factor.name.clone(), level.clone())]);
             let values = |expression: &Expression| -> Vec<f64> {
                 seen.blocks_of(&levels).filter_map(|block| seen.evaluate(expression, &levels, block).ok()).collect()
@@ -275,7 +275,7 @@ fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, Str
     let of: fn(&Population, f64) -> f64 = match ladder.model.of.unit() {
         Unit::PerSecond => |population, _| population.rate,
         Unit::Seconds => |population, delay_s| population.response_s + delay_s,
-        _ => return Err("mean value analysis tells rates and mean times only".to_owned()),
+        _ => return Err("mean value analysis predicts only rates and mean times".to_owned()),
     };
     let mut parameters: BTreeMap<String, f64> =
         stations.iter().map(|station| (format!("{}, s", station.name), station.demand_s)).collect();
@@ -305,7 +305,7 @@ fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, Str
             .ok_or_else(|| format!("nothing was seen of the demand `{name}`"))
     };
     let stations: Vec<Station> = ladder.demands.iter().enumerate().map(station).collect::<Result<_, _>>()?;
-    if stations.is_empty() { Err("there is no subject that was watched".to_owned()) } else { Ok(stations) }
+    if stations.is_empty() { Err("no subject was instrumented".to_owned()) } else { Ok(stations) }
 }
 
 fn queue_sentence(stations: &[Station], outcome: &ModelOutcome) -> String {

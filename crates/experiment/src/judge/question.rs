@@ -30,7 +30,8 @@ pub struct Question {
     pub gate: Gate,
     /// The most blocks that are run. 0: no blocks.
     pub blocks: u32,
-    /// The least and the most blocks of the design, before the run was extended; none if it always was [`Self::blocks`].
+    /// The least and the most blocks of the design, before the run was extended; none if it always was
+    /// [`Self::blocks`].
     pub looks: Option<(u32, u32)>,
     /// Trials that are planned in all blocks together, those of searches left out.
     pub trials: u32,

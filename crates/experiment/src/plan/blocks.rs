@@ -82,7 +82,7 @@ impl Blocks {
         let (least, most, extended_to) = blocks;
         let all = most.max(extended_to.unwrap_or(0));
         let problem = if least == 0 {
-            format!("0 blocks are no run; a verdict needs at least {BLOCKS_MIN}")
+            format!("a run needs at least 1 block; a verdict needs at least {BLOCKS_MIN}")
         } else if least > most {
             format!("`least` is {least} and `most` is {most}; `least` must not be larger")
         } else if all > BLOCK_COUNT_MAX {

@@ -88,8 +88,8 @@ impl Plan {
         &self.combinations
     }
 
-    /// All trials of all blocks that may be run, in the order in which they are run. Inside a block every order is equally likely, and
-    /// so is every place of the second trial of the A/A pair.
+    /// All trials of all blocks that may be run, in the order in which they are run. Inside a block every order is
+    /// equally likely, and so is every place of the second trial of the A/A pair.
     #[must_use]
     pub fn trials(&self) -> Vec<TrialKey> {
         if self.has_range() {

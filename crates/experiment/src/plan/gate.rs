@@ -90,7 +90,7 @@ impl GatedMeasure {
         }
         if less_is_better_of(&expression).is_none() {
             return Err(whole(format!(
-                "`{}` has no better and worse; gate a rate, a time, errors, cpu or memory",
+                "`{}` has no direction that is better; gate a rate, a time, errors, cpu or memory",
                 name.trim()
             )));
         }

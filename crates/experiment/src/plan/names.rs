@@ -11,7 +11,10 @@ pub(super) fn check_name(what: &str, entry: &Entry, book: &mut Notebook) -> Opti
     }
     book.note(
         &entry.key_span,
-        format!("{:?} is no name of a {what}; use letters, digits, '_' and '-', a letter first", entry.key),
+        format!(
+            "{:?} is not a valid {what} name; use letters, digits, '_' and '-', beginning with a letter",
+            entry.key
+        ),
     );
     None
 }

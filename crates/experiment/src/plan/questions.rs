@@ -153,9 +153,9 @@ impl Questions<'_> {
             let is_taken = Expression::parse(&name.value, &Vocabulary::default()).is_ok();
             if !is_name || is_taken {
                 let why = if is_taken {
-                    "means something already"
+                    "is already defined"
                 } else {
-                    "is no name of a measure; use letters, digits and '_', a letter first"
+                    "is not a valid measure name; use letters, digits and '_', beginning with a letter"
                 };
                 self.book.note(&name.span, format!("{:?} {why}", name.value));
                 continue;
@@ -251,8 +251,7 @@ impl Questions<'_> {
         let mut hypotheses = Vec::new();
         for At { value: file, span } in files.iter().take(HYPOTHESIS_COUNT_MAX) {
             let Some(expect) = &file.expect else {
-                self.book
-                    .note(span, "this hypothesis cannot be checked; add expect = \"p99(user) < 50 ms\" or the like");
+                self.book.note(span, "this hypothesis has no claim; add expect = \"p99(user) < 50 ms\" or the like");
                 continue;
             };
             let says = file.says.clone().unwrap_or_else(|| expect.value.clone());
@@ -262,7 +261,7 @@ impl Questions<'_> {
                     hypotheses.push(PlanHypothesis { says, expect: expect.value.clone(), claim, equal_within });
                 }
                 Err(error) if error.is_left_out => {
-                    self.warnings.push(format!("not asked in this profile, which leaves out its levels: {says}"));
+                    self.warnings.push(format!("not judged in this profile, which leaves out its levels: {says}"));
                 }
                 Err(error) => self.note(expect, &error),
             }
@@ -276,7 +275,7 @@ impl Questions<'_> {
 
     fn one_published(&mut self, At { value: file, span }: &At<file::Published>) -> Option<PlanPublished> {
         let Some(measure) = &file.measure else {
-            self.book.note(span, "it is not said what was published; add measure = \"mean(user)\" or the like");
+            self.book.note(span, "there is no published measure; add measure = \"mean(user)\" or the like");
             return None;
         };
         let expression = self.expression(measure)?;
@@ -333,7 +332,7 @@ impl Questions<'_> {
             None => {
                 self.book.note(
                     &value.span,
-                    format!("{with_unit:?} is no number with a unit; write for example \"75.6 ms\""),
+                    format!("{with_unit:?} is not a number with a unit; write for example \"75.6 ms\""),
                 );
                 None
             }
@@ -348,12 +347,12 @@ impl Questions<'_> {
     ) -> Option<PlanSearch> {
         let before = self.book.count();
         if file.factor.is_none() {
-            self.book.note(span, "it is not said what is turned up; add factor = \"NAME\"");
+            self.book.note(span, "there is no factor to vary; add factor = \"NAME\"");
         }
         if file.until.is_none() {
             self.book.note(
                 span,
-                "it is not said what is looked for; add until = \"p95(user) > 2 s or errors(user) > 1 %\" or the like",
+                "there is no condition to search for; add until = \"p95(user) > 2 s or errors(user) > 1 %\" or the like",
             );
         }
         let until = file.until.as_ref().and_then(|until| match Condition::parse(&until.value, &self.vocabulary) {
@@ -393,7 +392,7 @@ impl Questions<'_> {
             self.book.note(
                 &name.span,
                 format!(
-                    "the levels of factor `{}` are no numbers to search among; write {} = {{ from = 1, to = 1000 }}",
+                    "the levels of factor `{}` are not numbers, which a search needs; write {} = {{ from = 1, to = 1000 }}",
                     name.value, name.value
                 ),
             );
@@ -430,7 +429,7 @@ impl Questions<'_> {
             .filter_map(|demand| {
                 let expression = self.expression(demand)?;
                 if expression.unit() != Unit::Seconds {
-                    self.book.note(&demand.span, "a demand is a time for each request, such as cpu(wiki)");
+                    self.book.note(&demand.span, "a demand is a time per request, such as cpu(wiki)");
                 }
                 Some(expression)
             })

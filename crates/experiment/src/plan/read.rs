@@ -53,7 +53,10 @@ impl Plan {
     pub fn read(text: &str, profile: Option<&str>, surroundings: &Surroundings<'_>) -> Result<Self, Faults> {
         let mut book = Notebook::new(text);
         if text.len() > EXPERIMENT_BYTES_MAX {
-            book.note_at_large(format!("the file has {} bytes; it may have {EXPERIMENT_BYTES_MAX}", text.len()));
+            book.note_at_large(format!(
+                "the file has {} bytes; at most {EXPERIMENT_BYTES_MAX} are allowed",
+                text.len()
+            ));
             return Err(book.into_faults());
         }
         let mut tree = Table::parse(text, &mut book);
@@ -71,7 +74,7 @@ impl Plan {
             Some(plan) if book.count() == 0 => Ok(plan),
             _ => {
                 if book.count() == 0 {
-                    book.note_at_large("the experiment cannot be understood");
+                    book.note_at_large("the experiment cannot be read");
                 }
                 Err(book.into_faults())
             }
@@ -154,7 +157,9 @@ fn read_profile(
     let combinations = combinations(&document.factors, book)?;
     let run = Run::read(&document.tree, &combinations, book);
     if document.tree.table("workload").is_empty() {
-        book.note_at_large("there is no workload, and so nothing to measure; add [workload.NAME] with request = \"/\"");
+        book.note_at_large(
+            "there is no workload, so nothing can be measured; add [workload.NAME] with request = \"/\"",
+        );
     }
     check_names(&document, book);
     let seed = run.as_ref().map_or(SEED_DEFAULT, |run| run.seed);
@@ -329,14 +334,10 @@ impl AllResolved {
             return Vec::new();
         }
         let factors = document.factor_names.iter().filter(|name| !self.used.contains(*name));
-        let factors = factors.map(|name| format!("factor `{name}` changes nothing: ${name} stands nowhere"));
+        let factors = factors.map(|name| format!("factor `{name}` changes nothing: ${name} is not used"));
         let subjects = document.subjects.iter().filter(|name| !self.asked.contains(*name));
         factors
-            .chain(
-                subjects.map(|name| {
-                    format!("subject `{name}` is never started: no workload asks it, and nothing needs it")
-                }),
-            )
+            .chain(subjects.map(|name| format!("subject `{name}` is never started: no workload or subject uses it")))
             .collect()
     }
 }
@@ -403,14 +404,14 @@ impl Plan {
             document.factors.iter().filter(|factor| factor.range.is_some() && Some(factor.name.as_str()) != searched)
         {
             let problem = format!(
-                "factor `{}` has a range, and nothing searches it; add [search] with factor = \"{}\", or list its levels",
+                "factor `{}` has a range, but there is no search; add [search] with factor = \"{}\", or list its levels",
                 factor.name, factor.name
             );
             book.note(&factor.entry.key_span, problem);
         }
         if let (true, Some(hypothesis)) = (self.has_range(), hypotheses.first()) {
             let expect = hypothesis.value.expect.as_ref().map_or(&hypothesis.span, |expect| &expect.span);
-            book.note(expect, "a hypothesis needs trials at levels, and there is a factor with a range; list its levels instead: a search can use them too");
+            book.note(expect, "a hypothesis needs fixed levels, but a factor has a range; list its levels instead: a search can use them too");
         }
     }
 

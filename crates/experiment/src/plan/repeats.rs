@@ -12,8 +12,8 @@
 //! | failed: a subject died, hung, or could not be started | no |
 //!
 //! A generator that is always the limit must not make a run endless: each trial is repeated [`Plan::repeats`] times at
-//! most, and a combination of which [`IN_VAIN_MAX`] repeats in a row were INVALID too is not repeated again until one of
-//! its trials counts. A block is over when the next has begun: nothing of it is repeated then.
+//! most, and a combination of which [`IN_VAIN_MAX`] repeats in a row were INVALID too is not repeated again until one
+//! of its trials counts. A block is over when the next has begun: nothing of it is repeated then.
 
 use std::collections::BTreeMap;
 

@@ -46,7 +46,7 @@ fn written(text: &str, span: &Span, book: &mut Notebook) -> Option<Request> {
     if !is_method || !target.starts_with('/') {
         book.note(
             span,
-            format!("{text:?} is no request; write a method and a path that begins with '/', as in \"GET /page\""),
+            format!("{text:?} is not a request; write a method and a path that begins with '/', as in \"GET /page\""),
         );
         return None;
     }
@@ -60,7 +60,7 @@ fn check_target(text: &str, target: &str, span: &Span, book: &mut Notebook) -> O
         return Some(());
     };
     let column = text[..text.len() - target.len() + at].chars().count() + 1;
-    book.note_within(span, text, column, 1, format!("{character:?} cannot stand in a path; percent-encode it"));
+    book.note_within(span, text, column, 1, format!("{character:?} is not allowed in a path; percent-encode it"));
     None
 }
 
@@ -80,12 +80,12 @@ fn from_table(table: &Table, span: &Span, book: &mut Notebook) -> Option<Request
     };
     let Value::Text(target) = &method.node.value else {
         let described = method.node.value.describe();
-        book.note(&method.node.span, format!("a path such as \"/page\" is expected here, not {described}"));
+        book.note(&method.node.span, format!("expected a path such as \"/page\", found {described}"));
         return None;
     };
     let at = &method.node.span;
     if !target.starts_with('/') {
-        book.note(at, format!("{target:?} is no path; it begins with '/'"));
+        book.note(at, format!("{target:?} is not a path; a path begins with '/'"));
         return None;
     }
     check_target(target, target, at, book)?;
@@ -119,14 +119,14 @@ fn check_placeholders(text: &str, names: &[&str], span: &Span, book: &mut Notebo
             let known: Vec<&str> = names.iter().copied().chain(PLACEHOLDERS).collect();
             let hint = match breme_base::nearest(kind, known.iter().copied()) {
                 Some(near) => format!("did you mean {{{near}}}?"),
-                None => format!("say what it becomes: {{ get = {text:?}, {name} = {{ uniform = 1000 }} }}"),
+                None => format!("define it: {{ get = {text:?}, {name} = {{ uniform = 1000 }} }}"),
             };
             book.note_within(
                 span,
                 text,
                 text[..start].chars().count() + 1,
                 name.chars().count() + 2,
-                format!("{{{name}}} is no placeholder; {hint}"),
+                format!("{{{name}}} is not a placeholder; {hint}"),
             );
             return None;
         }
@@ -142,10 +142,7 @@ fn placeholder(node: &Node, book: &mut Notebook) -> Option<String> {
         Value::Text(text) => return Some(text.clone()),
         Value::Integer(number) => return Some(number.to_string()),
         other => {
-            book.note(
-                &node.span,
-                format!("{{ uniform = 1000 }} or the like is expected here, not {}", other.describe()),
-            );
+            book.note(&node.span, format!("expected {{ uniform = 1000 }} or the like, found {}", other.describe()));
             return None;
         }
     };
@@ -164,7 +161,7 @@ fn placeholder(node: &Node, book: &mut Notebook) -> Option<String> {
     let number = |node: &Node, book: &mut Notebook| match whole(&node.value) {
         Some(number) => Some(number),
         None => {
-            book.note(&node.span, format!("a whole number is expected here, not {}", node.value.describe()));
+            book.note(&node.span, format!("expected a whole number, found {}", node.value.describe()));
             None
         }
     };
@@ -172,7 +169,7 @@ fn placeholder(node: &Node, book: &mut Notebook) -> Option<String> {
         ("seq", _) => "{seq}".to_owned(),
         ("uniform", Value::List(ends)) => {
             let [low, high] = ends.as_slice() else {
-                book.note(&kind.node.span, "a range has two ends: [1, 1000]");
+                book.note(&kind.node.span, "a range needs two ends: [1, 1000]");
                 return None;
             };
             let (low_value, high_value) = (number(low, book)?, number(high, book)?);

@@ -22,7 +22,10 @@ impl<'a> Resolver<'a, '_> {
         let Some((subject_name, name)) = at.value.split_once('.') else {
             self.book.note(
                 &at.span,
-                format!("{:?} is no reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"", at.value),
+                format!(
+                    "{:?} is not a reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"",
+                    at.value
+                ),
             );
             return None;
         };
@@ -96,7 +99,7 @@ impl<'a> Resolver<'a, '_> {
     pub(super) fn reset(&mut self, name: &At<String>, reset: &At<file::Reset>) -> Option<(String, ResetAction)> {
         let At { value: file, span } = reset;
         if name.value == RESTART {
-            self.book.note(&name.span, "`restart` is there already: the subject is started anew; choose another name");
+            self.book.note(&name.span, "`restart` is a built-in reset; choose another name");
         }
         let request = match (&file.get, &file.post, &file.purge, &file.request) {
             (Some(path), None, None, None) => Some(("GET", path.as_str())),

@@ -96,7 +96,7 @@ impl<'a> Resolver<'a, '_> {
             check_duration(at.value.0, &at.span, self.book);
         }
         if let Some(at) = file.pause.as_ref().filter(|pause| pause.value.0 > DURATION_MAX) {
-            self.book.note(&at.span, "so long a pause is none; write for example \"1s\"");
+            self.book.note(&at.span, "the pause is too long; write for example \"1s\"");
         }
         let warm_up = self.warm_up(file.warm_up.as_ref(), duration);
         self.restart = file.restart.unwrap_or(RestartText::Block);
@@ -122,7 +122,7 @@ impl<'a> Resolver<'a, '_> {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => "write auto, none, or a time such as \"5s\"".to_owned(),
                 };
-                self.book.note(span, format!("{:?} is no warm-up; {remedy}", value.0));
+                self.book.note(span, format!("{:?} is not a warm-up; {remedy}", value.0));
             }
         }
         WarmUp::Found
@@ -210,7 +210,8 @@ impl<'a> Resolver<'a, '_> {
                 let mut names: Vec<&str> = circle(&waiting);
                 names.push(names[0]);
                 let first = waiting.iter().find(|subject| subject.spec.name == names[0]).unwrap_or(&waiting[0]);
-                self.book.note(&first.key_span, format!("subjects need each other in a circle: {}", names.join(" → ")));
+                self.book
+                    .note(&first.key_span, format!("subjects depend on each other in a cycle: {}", names.join(" → ")));
                 return None;
             };
             ready.push(waiting.remove(index));

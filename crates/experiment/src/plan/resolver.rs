@@ -80,10 +80,8 @@ impl Resolver<'_, '_> {
         let mut known = self.files.known.borrow_mut();
         let sum: usize = known.values().map(|content| content.len()).sum();
         if sum + content.len() > CONTENT_BYTES_MAX {
-            self.book.note(
-                &path.span,
-                format!("the files of the experiment are longer than {CONTENT_BYTES_MAX} bytes together"),
-            );
+            self.book
+                .note(&path.span, format!("the files of the experiment exceed {CONTENT_BYTES_MAX} bytes in total"));
             return None;
         }
         let content: Arc<str> = content.into();

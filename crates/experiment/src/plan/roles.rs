@@ -185,17 +185,13 @@ impl Flag {
                 Value::Boolean(false) => {}
                 other => book.note(
                     span,
-                    format!(
-                        "`{}` is given or not: true or false is expected here, not {}",
-                        self.name,
-                        other.describe()
-                    ),
+                    format!("`{}` is a switch: expected true or false, found {}", self.name, other.describe()),
                 ),
             }
             return;
         }
         let Some(text) = value.plain() else {
-            return book.note(span, format!("a value for `{}` is expected here, not {}", self.name, value.describe()));
+            return book.note(span, format!("expected a value for `{}`, found {}", self.name, value.describe()));
         };
         if !self.values.is_empty() && !self.values.contains(&text) {
             let known = crate::expression::meant_or_known(&text, self.values.iter().map(String::as_str));

@@ -38,7 +38,7 @@ impl Run {
         let entries: Vec<Entry> = entries.cloned().collect();
         for entry in &entries {
             if matches!(&entry.node.value, Value::Text(text) if text.starts_with('$')) {
-                let problem = format!("`{}` is the same for the whole run; it cannot depend on a factor", entry.key);
+                let problem = format!("`{}` applies to the whole run; it cannot depend on a factor", entry.key);
                 book.note(&entry.node.span, problem);
             }
         }
@@ -50,8 +50,9 @@ impl Run {
         let blocks = Blocks::read(written.map(|entry| &entry.node), book);
         let repeats = file.repeats.as_ref().map_or(REPEATS_DEFAULT, |repeats| repeats.value.0);
         if let Some(at) = file.repeats.as_ref().filter(|_| repeats > REPEATS_MAX) {
-            let problem =
-                format!("a trial is run again {REPEATS_MAX} times at most; {REPEATS_DEFAULT} is usual, 0 is never");
+            let problem = format!(
+                "a trial is repeated at most {REPEATS_MAX} times; the default is {REPEATS_DEFAULT}, and 0 means never"
+            );
             book.note(&at.span, problem);
         }
         let confidence = file.confidence.as_ref().map_or(CONFIDENCE_DEFAULT, |share| share.value.0);
@@ -95,10 +96,7 @@ fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book
         Value::Boolean(is_wanted) => return is_wanted.then_some(0),
         Value::Table(table) => table,
         other => {
-            book.note(
-                span,
-                format!("true, false or the levels of a combination are expected here, not {}", other.describe()),
-            );
+            book.note(span, format!("expected true, false or the levels of a combination, found {}", other.describe()));
             return None;
         }
     };

@@ -71,7 +71,7 @@ impl<'a> Resolver<'a, '_> {
         if ["port", "folder", "experiment"].contains(&entry.key.as_str()) {
             self.book.note(
                 &entry.key_span,
-                format!("${{{}}} means something else already; give the subject another name", entry.key),
+                format!("${{{}}} has another meaning; give the subject another name", entry.key),
             );
             return None;
         }
@@ -142,14 +142,18 @@ impl<'a> Resolver<'a, '_> {
         let before = self.book.count();
         let name = entry.key.clone();
         if matches!(kind, Kind::External) {
-            self.refuse(table, &STARTED_KEYS, "it runs already, and is not started; make it a `command` to start it");
+            self.refuse(
+                table,
+                &STARTED_KEYS,
+                "it runs already and breme does not start it; use `command` to have it started",
+            );
         }
         let mut process = self.process(file);
         let resets: Vec<(String, ResetAction)> =
             file.reset.0.iter().filter_map(|(action, reset)| self.reset(action, reset)).collect();
         let kind_of = match kind {
             Kind::Own(role) => {
-                self.refuse(table, &["command", "ports"], "it is one of breme's own servers; leave it out");
+                self.refuse(table, &["command", "ports"], "it is one of breme's own servers; leave the key out");
                 process.ports = vec!["port".to_owned()];
                 if role.flags.iter().any(|flag| flag.name == "admin") {
                     process.ports.push("admin".to_owned());
@@ -181,7 +185,7 @@ impl<'a> Resolver<'a, '_> {
 
     fn refuse(&mut self, table: &Table, keys: &[&str], why: &str) {
         for entry in table.entries.iter().filter(|entry| keys.contains(&entry.key.as_str())) {
-            self.book.note(&entry.key_span, format!("`{}` has no place in this subject: {why}", entry.key));
+            self.book.note(&entry.key_span, format!("`{}` is not allowed in this subject: {why}", entry.key));
         }
     }
 
@@ -195,7 +199,7 @@ impl<'a> Resolver<'a, '_> {
         }
         let limits = file.limits.as_ref();
         if let Some(cpu) = limits.and_then(|limits| limits.cpu.as_ref()).filter(|cpu| cpu.value.0 <= 0.0) {
-            self.book.note(&cpu.span, "a limit of processors is above 0; 0.5 is half of one");
+            self.book.note(&cpu.span, "a limit of processors must be above 0; 0.5 is half a processor");
         }
         let ports = file
             .ports
@@ -206,7 +210,10 @@ impl<'a> Resolver<'a, '_> {
         {
             self.book.note(
                 &port.span,
-                format!("{:?} is no name of a port; write a word, such as \"admin\" for ${{port.admin}}", port.value),
+                format!(
+                    "{:?} is not a valid port name; write a word, such as \"admin\" for ${{port.admin}}",
+                    port.value
+                ),
             );
         }
         ProcessSpec {
@@ -236,7 +243,7 @@ impl<'a> Resolver<'a, '_> {
             self.book.note(
                 &name.span,
                 format!(
-                    "{:?} is no name of a file in the trial's folder; write for example \"conf/nginx.conf\"",
+                    "{:?} is not a file name inside the trial's folder; write for example \"conf/nginx.conf\"",
                     name.value
                 ),
             );
@@ -264,7 +271,7 @@ impl<'a> Resolver<'a, '_> {
             list => match cpu_list(list) {
                 Some(cpus) => Cpus::List(cpus),
                 None => {
-                    self.book.note(span, format!("{text:?} is no list of processors; write auto, all, or numbers and ranges such as \"0,2-3\""));
+                    self.book.note(span, format!("{text:?} is not a list of processors; write auto, all, or numbers and ranges such as \"0,2-3\""));
                     Cpus::Auto
                 }
             },
@@ -291,7 +298,7 @@ impl<'a> Resolver<'a, '_> {
         let rest = ["http://", "https://"].into_iter().find_map(|scheme| url.value.strip_prefix(scheme));
         if rest.is_none_or(str::is_empty) && !url.value.starts_with("${") {
             self.book
-                .note(&url.span, format!("{:?} is no URL; write http://HOST:PORT or https://HOST:PORT", url.value));
+                .note(&url.span, format!("{:?} is not a URL; write http://HOST:PORT or https://HOST:PORT", url.value));
         }
         Some(url.value.trim_end_matches('/').to_owned())
     }
@@ -323,11 +330,11 @@ impl<'a> Resolver<'a, '_> {
         let within = file.within.map_or(READY_WITHIN, |within| within.0);
         let checks = [file.port == Some(true), file.get.is_some(), file.line.is_some()];
         if checks.iter().filter(|is_named| **is_named).count() > 1 {
-            self.book.note(span, "only one of `port`, `get` and `line` can say when it is ready");
+            self.book.note(span, "`port`, `get` and `line` exclude each other");
         }
         let status = file.status.as_ref();
         if let Some(status) = status.filter(|status| !(100..600).contains(&status.value.0)) {
-            self.book.note(&status.span, format!("{} is no status; write one from 100 to 599", status.value.0));
+            self.book.note(&status.span, format!("{} is not a status code; write one from 100 to 599", status.value.0));
         }
         if let (Some(status), None) = (status, &file.get) {
             self.book.note(&status.span, "a status needs a path to ask for; add get = \"/\"");
@@ -335,7 +342,7 @@ impl<'a> Resolver<'a, '_> {
         let check = match (&file.get, &file.line) {
             (Some(get), _) => {
                 if !get.value.starts_with('/') {
-                    self.book.note(&get.span, format!("{:?} is no path; it begins with '/'", get.value));
+                    self.book.note(&get.span, format!("{:?} is not a path; a path begins with '/'", get.value));
                 }
                 let status = status.and_then(|status| u16::try_from(status.value.0).ok()).unwrap_or(200);
                 ReadyCheck::Answer { path: get.value.clone(), status }

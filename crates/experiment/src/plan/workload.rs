@@ -166,7 +166,7 @@ impl Resolver<'_, '_> {
             _ if has_to => None,
             ([], []) => {
                 if self.levels.subjects.is_empty() {
-                    self.book.note(&entry.key_span, "there is no subject that could be asked; add [subject.NAME]");
+                    self.book.note(&entry.key_span, "there is no subject to load; add [subject.NAME]");
                 }
                 None
             }
@@ -174,7 +174,7 @@ impl Resolver<'_, '_> {
                 let known: Vec<String> = routes.iter().map(|route| format!("to = \"{}\"", route.name)).collect();
                 self.book.note(
                     &entry.key_span,
-                    format!("workload `{}` could go several ways; write {}", entry.key, known.join(" or ")),
+                    format!("workload `{}` has several possible targets; write {}", entry.key, known.join(" or ")),
                 );
                 None
             }
@@ -185,14 +185,10 @@ impl Resolver<'_, '_> {
     fn check_together(&mut self, file: &file::Workload, value: &Value) {
         let Value::Table(table) = value else { return };
         let exclusive = [
-            (
-                "scenario",
-                &["request", "targets", "method", "body", "expect"][..],
-                "the steps of a scenario say it themselves",
-            ),
-            ("targets", &["request"], "the file of targets says what is asked for"),
+            ("scenario", &["request", "targets", "method", "body", "expect"][..], "a scenario sets it in each step"),
+            ("targets", &["request"], "the file of targets contains the requests"),
             ("over", &["rate", "stages"], "the rate follows from `requests` and `over`"),
-            ("duration", &["stages"], "the stages are the duration"),
+            ("duration", &["stages"], "the stages determine the duration"),
         ];
         for (one, others, why) in exclusive.into_iter().filter(|(one, ..)| table.get(one).is_some()) {
             for other in others.iter().filter_map(|other| table.get(other)) {
@@ -208,7 +204,7 @@ impl Resolver<'_, '_> {
             self.book.note(&entry.key_span, format!("`{}` belongs to an open loop; add a `rate`", entry.key));
         }
         if let (Some(entry), None) = (table.get("variables"), &file.scenario) {
-            self.book.note(&entry.key_span, "`variables` are those of a `scenario`, and there is none");
+            self.book.note(&entry.key_span, "`variables` require a `scenario`");
         }
         if let (Some(key), None) = (table.get("key"), &file.cert) {
             self.book.note(&key.key_span, "a key belongs to a certificate; add cert = \"FILE\"");
@@ -223,7 +219,8 @@ impl Resolver<'_, '_> {
         }
         self.check_numbers(file, table);
         if let Some(requests) = file.requests.as_ref().filter(|requests| requests.value.0 == 0) {
-            self.book.note(&requests.span, "0 requests are none; leave the workload out, or give it 0 connections");
+            self.book
+                .note(&requests.span, "`requests` must be at least 1; to disable the workload, set connections = 0");
         }
     }
 
@@ -266,7 +263,7 @@ impl Resolver<'_, '_> {
             let parts = text.split_once([':', '@']);
             match parts.map(|(time, rate)| (breme_base::parse_duration(time), file::values::measured(rate))) {
                 Some((Ok(time), Some(_))) => sum = sum.saturating_add(time),
-                _ => self.book.note(span, format!("{text:?} is no stage; write TIME:RATE to go there in a straight line, as in 10s:500, or TIME@RATE to have it all the time, as in 1m@500")),
+                _ => self.book.note(span, format!("{text:?} is not a stage; write TIME:RATE for a linear change to RATE, as in 10s:500, or TIME@RATE for a constant rate, as in 1m@500")),
             }
         }
         (!stages.is_empty()).then_some(sum)
@@ -299,7 +296,7 @@ impl Resolver<'_, '_> {
             Some(request) => self.request(request),
             None if file.scenario.is_none() && file.targets.is_none() => {
                 self.book
-                    .note(&entry.key_span, format!("workload `{}` asks for nothing; add request = \"/\"", entry.key));
+                    .note(&entry.key_span, format!("workload `{}` has no request; add request = \"/\"", entry.key));
                 None
             }
             None => None,
@@ -381,8 +378,10 @@ impl Resolver<'_, '_> {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         for (name, value) in headers {
             if name.value.is_empty() || !name.value.bytes().all(is_of_name) {
-                self.book
-                    .note(&name.span, format!("{:?} is no name of a field; use letters, digits and '-'", name.value));
+                self.book.note(
+                    &name.span,
+                    format!("{:?} is not a valid field name; use letters, digits and '-'", name.value),
+                );
             } else if value.0.contains(['\r', '\n', '\0']) {
                 self.book.note(&name.span, format!("the value of field {:?} holds a line break", name.value));
             }
@@ -418,7 +417,7 @@ impl Resolver<'_, '_> {
         let at: Vec<String> = self.levels.chosen.iter().map(|(factor, level, _)| format!("{factor}={level}")).collect();
         let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
         if running.is_empty() {
-            self.book.note(&first.key_span, format!("nothing is asked{at}: no workload has a connection"));
+            self.book.note(&first.key_span, format!("nothing is measured{at}: no workload has a connection"));
         } else if running.iter().all(|found| found.spec.is_background) {
             self.book.note(
                 &first.key_span,

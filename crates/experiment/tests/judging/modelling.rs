@@ -87,7 +87,7 @@ fn demands_at_low_load_foretell_the_high_load() {
 fn what_stands_in_the_way_of_a_model_is_told() {
     let growth = || ModelKind::Growth;
     let named = judge(&question(&growth(), vec![factor("users", &["few", "many"])]), &[]);
-    assert!(named.models.is_empty() && named.warnings.iter().any(|warning| warning.contains("`few` is no number")));
+    assert!(named.models.is_empty() && named.warnings.iter().any(|warning| warning.contains("`few` is not a number")));
     let missing = judge(&question(&growth(), vec![]), &[]);
     assert!(missing.warnings.iter().any(|warning| warning.contains("there is no factor `users`")));
     let queueing = ModelKind::Mva { think: None, demands: Vec::new() };

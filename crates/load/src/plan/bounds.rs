@@ -102,9 +102,9 @@ pub(super) fn check_scenario_settings(settings: &Settings) -> Result<(), String>
     let problem = if settings.pipeline_depth > 1 {
         "the users of a scenario wait for each answer; leave out the pipeline depth"
     } else if settings.expectations.any() {
-        "what a scenario expects of answers stands in its file, under `check` of each step; leave out --expect-…"
+        "a scenario sets the expected responses in its file, under `check` of each step; leave out --expect-…"
     } else if settings.method.is_some() || settings.content.is_some() {
-        "methods and contents stand in the scenario's file, in each step; leave them out"
+        "a scenario sets methods and bodies in its file, in each step; leave them out"
     } else if settings.targets.len() > 1 {
         "a scenario has its requests in its own file; leave out the targets"
     } else {

@@ -161,7 +161,7 @@ impl<'a> Compiler<'a> {
             match &file.step {
                 None => operations.push(Operation::Step(self.request(file, &span, surroundings, known)?)),
                 Some(_) if depth + 1 == GROUP_DEPTH_MAX => {
-                    let problem = format!("groups may stand in each other {} deep", GROUP_DEPTH_MAX - 1);
+                    let problem = format!("groups may be nested {} deep", GROUP_DEPTH_MAX - 1);
                     return Err(self.source.fault(&span, problem));
                 }
                 Some(group) => {
@@ -259,13 +259,14 @@ impl<'a> Compiler<'a> {
         };
         let before = text[..text.len() - target.len()].chars().count();
         if !target.starts_with(['/', '{']) {
-            let problem =
-                format!("{text:?} is no request; write a method and a path that begins with '/', as in \"GET /page\"");
+            let problem = format!(
+                "{text:?} is not a request; write a method and a path that begins with '/', as in \"GET /page\""
+            );
             return Err(fault(1, problem));
         }
         if let Some((at, character)) = target.char_indices().find(|(_, character)| !character.is_ascii_graphic()) {
             let column = before + target[..at].chars().count() + 1;
-            return Err(fault(column, format!("{character:?} cannot stand in a path; percent-encode it")));
+            return Err(fault(column, format!("{character:?} is not allowed in a path; percent-encode it")));
         }
         let template = Template::parse_with(target.as_bytes(), Names::Session(&self.names))
             .map_err(|error| fault(before + error.column, error.problem))?;
@@ -353,7 +354,7 @@ impl<'a> Compiler<'a> {
         }
         Err(self.source.fault(
             span,
-            format!("{pointer:?} is no JSON pointer; it begins with '/': \"/{}\"", pointer.replace('.', "/")),
+            format!("{pointer:?} is not a JSON pointer; a pointer begins with '/': \"/{}\"", pointer.replace('.', "/")),
         ))
     }
 
@@ -414,7 +415,7 @@ mod tests {
         };
         check("weight = 9", "wieght = 9", (10, 1), "did you mean `weight`?");
         check("think = \"10ms..20ms\"", "think = \"20ms..10ms\"", (11, 9), "the shorter time first");
-        check("think = \"0s\"", "think = \"soon\"", (19, 9), "is no duration");
+        check("think = \"0s\"", "think = \"soon\"", (19, 9), "is not a duration");
         check("request = \"GET /{page}\"", "request = \"GET /{pgae}\"", (13, 17), "did you mean {page}?");
         check("request = \"GET /{page}\"", "request = \"GET page\"", (13, 12), "a path that begins with '/'");
         check("request = \"GET /{page}\"", "request = \"GET /a b\"", (13, 18), "percent-encode it");
@@ -422,7 +423,7 @@ mod tests {
         check("request = \"GET /{page}\"", "", (12, 1), "neither a `request` nor steps");
         check("repeat = 3", "repeat = 0", (15, 10), "must be 1 to");
         check("repeat = 3", "repeat = 3\nbody = \"x\"", (16, 8), "a group of steps has only");
-        check("status = 303", "status = 99", (35, 20), "is no status");
+        check("status = 303", "status = 99", (35, 20), "is not a status code");
         check("\"/ok\"", "\"ok.x\"", (35, 45), "\"/ok/x\"");
         check("'value=\"(\\w+)\"'", "'(x'", (29, 21), "cannot be read: unclosed group");
         check("header = \"ETag\"", "haeder = \"ETag\"", (29, 83), "did you mean `header`?");

@@ -187,7 +187,7 @@ impl Stage<'_, '_> {
             for load in loads {
                 match load.ended() {
                     Some(ending) if load.workload().is_background => {
-                        let what = format!("the generator {ending}, before the others had ended");
+                        let what = format!("the generator {ending}, before the other generators");
                         return Err(Failure::new(&load.workload().name, what, ending.printed).into());
                     }
                     None if !load.workload().is_background => running = Some(load),
@@ -196,7 +196,7 @@ impl Stage<'_, '_> {
             }
             let Some(load) = running else { return Ok(()) };
             if begun.elapsed() > time_limit(trial, load.workload()) {
-                let what = "the load did not come to its end in time: does the subject still answer?";
+                let what = "the load did not end in time; does the subject still respond?";
                 return Err(Failure::new(&load.workload().name, what, self.printed_by_subjects()).into());
             }
             let _ = load.wait_ended(GLANCE);

@@ -151,7 +151,7 @@ fn steady_part(series: &[Bucket], trial: Trial<'_>) -> Steady {
     if trial.is_changing {
         return Steady {
             state: SteadyState::NotChecked,
-            remark: Some("the load changes on purpose".to_owned()),
+            remark: Some("the load changes by design".to_owned()),
             ..Steady::default()
         };
     }
@@ -175,7 +175,7 @@ fn fixed(series: &[Bucket], trial: Trial<'_>, length: Duration) -> Steady {
     match found.state {
         SteadyState::Flat => Steady { state: SteadyState::AfterWarmUp, from_s, ..found },
         SteadyState::AfterWarmUp => {
-            let remark = "it was still warming up after the given time".to_owned();
+            let remark = "it was still warming up at the end of the configured warm-up".to_owned();
             Steady { remark: Some(remark), from_s, ..found }
         }
         _ => Steady { from_s, ..found },

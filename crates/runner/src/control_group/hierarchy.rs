@@ -123,12 +123,12 @@ impl Hierarchy {
     fn why_not(&self, controller: &str) -> String {
         let reason = match (&self.folders.unified, self.refusals.as_slice()) {
             (Some((run, _)), []) => {
-                format!("the cgroup controller `{controller}` is not handed down to {}", parent_of(run).display())
+                format!("the cgroup controller `{controller}` is not delegated to {}", parent_of(run).display())
             }
             (_, refusals) => refusals.join("; "),
         };
         format!(
-            "{reason}. Run as root, or have the group delegated (systemd-run --user --scope -p Delegate=yes …), or leave this limit out"
+            "{reason}. Run as root, have the group delegated (systemd-run --user --scope -p Delegate=yes …), or omit this limit"
         )
     }
 }
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(places, ["unified", "pids"].map(|name| folder.path().join(name)), "version 2 first");
         assert_eq!(fs::read_to_string(group.folders[1].join("pids.max")).unwrap(), "9");
         let error = hierarchy.make("edge", &ALL).unwrap_err();
-        assert!(error.contains("`memory` is not handed down to"), "{error}");
+        assert!(error.contains("`memory` is not delegated to"), "{error}");
     }
 
     #[test]

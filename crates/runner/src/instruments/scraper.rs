@@ -97,7 +97,7 @@ impl Scraper {
             let left = deadline.checked_duration_since(Instant::now()).ok_or("no answer came in time")?;
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let fault = || state.fault.clone().unwrap_or_else(|| String::from("nobody was asked"));
+        let fault = || state.fault.clone().unwrap_or_else(|| String::from("no scrape was made"));
         state.scrape.clone().filter(|_| state.fault.is_none()).ok_or_else(fault)
     }
 }
@@ -137,7 +137,7 @@ fn run(shared: &Shared, url: &str, asker: &Asker) {
 fn read(url: &str, asker: &Asker) -> Result<Exposed, String> {
     let answer = asker.ask("GET", url, &[], ANSWER_WITHIN)?;
     if answer.status != 200 {
-        return Err(format!("GET {url} was answered with {}", answer.status));
+        return Err(format!("GET {url} returned status {}", answer.status));
     }
     parse(&String::from_utf8_lossy(&answer.content)).map_err(|fault| format!("{url}: {fault}"))
 }

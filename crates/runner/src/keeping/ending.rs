@@ -29,10 +29,10 @@ impl fmt::Display for Ending {
         match (self.code, self.signal) {
             (Some(code), _) => write!(formatter, "ended with status {code}")?,
             (None, Some(signal)) => write!(formatter, "was ended by {}", signal_name(signal))?,
-            (None, None) => write!(formatter, "was lost: the process that kept it was killed")?,
+            (None, None) => write!(formatter, "was lost: its supervising process was killed")?,
         }
         if self.is_out_of_memory {
-            write!(formatter, " (it had reached its limit of memory, and the kernel killed a process of it)")?;
+            write!(formatter, " (it reached its memory limit, and the kernel killed one of its processes)")?;
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub fn keep() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Whoever runs it by hand reads this; the laboratory sees that the channel is closed.
-            eprintln!("the keeper of a subject's processes cannot go on: {error}");
+            eprintln!("the supervisor of a subject's processes failed: {error}");
             ExitCode::FAILURE
         }
     }

@@ -122,10 +122,7 @@ impl Keeper {
                 Ok(kept)
             }
             Some(Err((errno, what))) => Err(fault(explain(errno, &what, &program, order))),
-            _ => Err(fault(format!(
-                "the process that is to keep it ({}) ended or did not answer",
-                self.program.display()
-            ))),
+            _ => Err(fault(format!("its supervising process ({}) ended or did not respond", self.program.display()))),
         }
     }
 
@@ -185,7 +182,7 @@ fn check_open_files(limits: &ResourceLimits) -> Result<(), String> {
     let hard = breme_sys::descriptor_limit().hard;
     match limits.open_files {
         Some(wanted) if wanted > hard && !rustix::process::geteuid().is_root() => Err(format!(
-            "{wanted} open files are asked for, {hard} are allowed; raise the limit with `ulimit -Hn {wanted}` as root"
+            "it requires {wanted} open files, but only {hard} are allowed; raise the limit with `ulimit -Hn {wanted}` as root"
         )),
         _ => Ok(()),
     }
@@ -197,8 +194,10 @@ fn explain(errno: Option<i32>, what: &str, program: &Path, order: &Order) -> Str
         Some(rustix::io::Errno::NOENT) if !order.folder.is_dir() => {
             format!("there is no folder {}", order.folder.display())
         }
-        Some(rustix::io::Errno::NOENT) => format!("{path} is there, but not the interpreter that its first line names"),
-        Some(rustix::io::Errno::NOEXEC) => format!("{path} is no program; a script needs a first line like #!/bin/sh"),
+        Some(rustix::io::Errno::NOENT) => format!("{path} exists, but the interpreter in its first line does not"),
+        Some(rustix::io::Errno::NOEXEC) => {
+            format!("{path} is not an executable; a script needs a first line like #!/bin/sh")
+        }
         Some(rustix::io::Errno::INVAL) if !order.cpus.is_empty() => {
             format!("{path}: none of the processors {:?} can be used ({what})", order.cpus)
         }

@@ -46,7 +46,7 @@ pub(crate) fn missing(name: &str, folder: &Path) -> String {
         let path = folder.join(name);
         return match path.metadata() {
             Ok(metadata) if metadata.is_dir() => format!("{} is a folder, not a program", path.display()),
-            Ok(_) => format!("{} may not be executed; chmod +x it", path.display()),
+            Ok(_) => format!("{} is not executable; run chmod +x on it", path.display()),
             Err(error) => format!("there is no program {}: {error}", path.display()),
         };
     }
@@ -55,7 +55,7 @@ pub(crate) fn missing(name: &str, folder: &Path) -> String {
         Some((_, package)) => format!("install it (Debian: apt-get install {package})"),
         None => String::from("install it"),
     };
-    format!("there is no program `{name}` in PATH; {remedy}, or write the whole path of it")
+    format!("there is no program `{name}` in PATH; {remedy}, or write its full path")
 }
 
 fn is_program(path: &Path) -> bool {

@@ -254,7 +254,7 @@ impl Launch<'_> {
         let target = Target::parse(url)?;
         match connect(&target, TAKEN_WITHIN) {
             Ok(()) => Err(Failed::PortTaken(format!(
-                "{} is taken: another program already accepts connections there; end it, or let a free port be chosen with ${{port}}",
+                "{} is taken: another program already accepts connections there; stop it, or use a free port with ${{port}}",
                 target.address()
             ))),
             Err(_) => Ok(()),
@@ -369,7 +369,7 @@ impl Names {
 fn told_port(line: &str, text: &str) -> Result<u16, String> {
     let url = line.split(text).nth(1).and_then(|rest| rest.split_ascii_whitespace().next()).unwrap_or_default();
     let address = url.split("://").nth(1).unwrap_or(url).trim_end_matches('/');
-    let address: SocketAddr = address.parse().map_err(|_| format!("it printed {line:?}, which names no address"))?;
+    let address: SocketAddr = address.parse().map_err(|_| format!("it printed {line:?}, which contains no address"))?;
     Ok(address.port())
 }
 
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(told_port("listening on http://127.0.0.1:8081", LISTENING), Ok(8081));
         assert_eq!(told_port("x listening on https://[::1]:81/ (self-signed)", LISTENING), Ok(81));
         assert_eq!(told_port("admin on http://127.0.0.1:9", ADMIN), Ok(9));
-        assert!(told_port("listening on nothing", LISTENING).unwrap_err().contains("names no address"));
+        assert!(told_port("listening on nothing", LISTENING).unwrap_err().contains("contains no address"));
     }
 
     #[test]

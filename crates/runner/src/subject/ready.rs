@@ -57,7 +57,9 @@ impl Watch<'_> {
 
     /// Waits for the line with the wanted text of this position.
     pub(super) fn wait_line(&self, position: usize, text: &str, deadline: Instant) -> Result<String, NotReady> {
-        let Some(kept) = self.kept else { return Err(NotReady::TooLate(String::from("nobody prints"))) };
+        let Some(kept) = self.kept else {
+            return Err(NotReady::TooLate(String::from("the subject has no output that could be read")));
+        };
         loop {
             match kept.wait_line(position, PAUSE_MAX) {
                 Some(Ok(line)) => return Ok(line),
@@ -96,7 +98,7 @@ impl Watch<'_> {
                 let url = with_path(self.url, path);
                 match self.asker.ask("GET", &url, &[], within)? {
                     answer if answer.status == *status => Ok(()),
-                    answer => Err(format!("GET {url} was answered with {}, not with {status}", answer.status)),
+                    answer => Err(format!("GET {url} returned status {}, not {status}", answer.status)),
                 }
             }
             ReadyCheck::Port | ReadyCheck::Line(_) => connect(&Target::parse(self.url)?, within),

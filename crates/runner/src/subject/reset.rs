@@ -67,14 +67,14 @@ impl Subject {
         if (200..400).contains(&answer.status) {
             return Ok(());
         }
-        Err(format!("{method} {url} was answered with {}; expected is a status from 200 to 399", answer.status))
+        Err(format!("{method} {url} returned status {}; expected a status from 200 to 399", answer.status))
     }
 
     /// Changes something at its admin address.
     fn change(&self, launcher: &Launcher, path: &str, content: &str) -> Result<(), String> {
         let port = self.ports.get(ADMIN_PORT).ok_or("it has no admin address")?;
         let Some(token) = &self.token else {
-            return Err("its admin address takes no changes, since it was started without a token; write admin_token_file = \"FILE\" in the subject".to_owned());
+            return Err("its admin address is read-only, since it was started without a token; write admin_token_file = \"FILE\" in the subject".to_owned());
         };
         let url = format!("http://127.0.0.1:{port}{path}");
         let answer = launcher.asker.post(&url, &[token.field()], content, ANSWER_WITHIN)?;
@@ -82,17 +82,17 @@ impl Subject {
             return Ok(());
         }
         let (status, said) = (answer.status, said(&answer.content));
-        Err(format!("POST {url} was answered with {status} ({said}); {}", remedy(status)))
+        Err(format!("POST {url} returned status {status} ({said}); {}", remedy(status)))
     }
 }
 
 fn remedy(status: u16) -> &'static str {
     match status {
         401 | 403 => {
-            "its token is not the one in its admin_token_file: that file must stay as it is for as long as the subject runs"
+            "its token is not the one in its admin_token_file: that file must not change while the subject runs"
         }
-        404 => "it has nothing that could be reset so; a cache needs cache_memory = \"64MiB\" in the subject",
-        _ => "expected is a status from 200 to 299; `restart` does it too",
+        404 => "it has no such reset; a cache needs cache_memory = \"64MiB\" in the subject",
+        _ => "expected a status from 200 to 299; `restart` resets the subject too",
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn signal_by_name(name: &str) -> Result<i32, String> {
     let known = SIGNALS.iter().find(|(known, _)| *known == short);
     known.map(|(_, signal)| *signal).ok_or_else(|| {
         let names: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
-        format!("stop signal {name:?} is not known; known are {}", names.join(", "))
+        format!("unknown stop signal {name:?}; known are {}", names.join(", "))
     })
 }
 

@@ -63,7 +63,7 @@ impl Names {
                 format!("known are {}", self.0.keys().map(|name| format!("${{{name}}}")).collect::<Vec<_>>().join(", "))
             }
         };
-        format!("${{{name}}} is not known here; {remedy} ($${{{name}}} stands for the characters themselves)")
+        format!("${{{name}}} is not known here; {remedy} ($${{{name}}} is the literal text)")
     }
 }
 

@@ -35,7 +35,7 @@ impl Token {
     /// Reads it from a file that the experiment names.
     pub(super) fn of_file(path: &Path) -> Result<Self, String> {
         let fault = |problem: String| {
-            let remedy = "it is one string of visible characters, as `openssl rand -hex 32` makes it";
+            let remedy = "it must be one string of visible characters, such as the output of `openssl rand -hex 32`";
             format!("the token in admin_token_file = {:?} cannot be used: {problem}; {remedy}", path.display())
         };
         let mut text = String::new();
@@ -51,7 +51,7 @@ impl Token {
     fn draw() -> Result<Self, String> {
         let mut bytes = [0_u8; DRAWN_BYTES];
         getrandom::fill(&mut bytes)
-            .map_err(|error| format!("the operating system gives no random numbers for its token: {error}"))?;
+            .map_err(|error| format!("the operating system provides no random numbers for its token: {error}"))?;
         let mut text = String::with_capacity(2 * DRAWN_BYTES);
         for byte in bytes {
             let _ = write!(text, "{byte:02x}"); // into a string, which does not fail

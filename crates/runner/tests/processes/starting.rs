@@ -33,7 +33,7 @@ fn a_server_is_started_asked_reset_and_stopped() {
     let get = |url: &str| ResetAction::Request { method: "GET".into(), url: url.into(), headers: vec![] };
     subject.reset(&get("/copy.txt"), &launcher, &Names::default()).unwrap();
     let refused = subject.reset(&get("${url}/nothing"), &launcher, &Names::default()).unwrap_err();
-    assert!(refused.contains("was answered with 404"), "{refused}");
+    assert!(refused.contains("returned status 404"), "{refused}");
     let command = ResetAction::Command(vec!["sh".into(), "-c".into(), "echo no >&2; test -e ${folder}/gone".into()]);
     let refused = subject.reset(&command, &launcher, &Names::default()).unwrap_err();
     assert!(refused.contains("ended with status 1; it printed: no"), "{refused}");
@@ -116,7 +116,7 @@ fn a_program_that_is_missing_is_named_with_a_remedy() {
     let SubjectKind::Command { process, .. } = &mut spec.kind else { unreachable!() };
     process.files.insert("server".into(), "#!/no/such/interpreter\n".into());
     process.prepare.push(vec!["chmod".into(), "+x".into(), "server".into()]);
-    assert!(fault(&spec).contains("not the interpreter"), "{}", fault(&spec));
+    assert!(fault(&spec).contains("the interpreter in its first line does not"), "{}", fault(&spec));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_cannot_be_filled_in_or_written_is_told() {
         with_file("a.conf", "x\n  ${prot}")
             .contains("file a.conf, line 2, column 3: ${prot} is not known here; did you mean ${port}?")
     );
-    assert!(with_file("../a.conf", "").contains("would not lie in its folder"));
+    assert!(with_file("../a.conf", "").contains("is outside the subject"));
     let mut process = process();
     process.prepare.push(vec!["false".into()]);
     assert!(fault(&spec_of(&["true"], process, ReadyCheck::Port)).contains("`false` ended with status 1"));

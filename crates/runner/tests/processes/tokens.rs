@@ -85,7 +85,7 @@ fn one_that_is_drawn_is_known_to_the_server_and_to_nobody_else() {
     assert!(asked.to_ascii_lowercase().contains(&format!("authorization: bearer {token}\r\n")), "{asked}");
     let refused = reset(&mut subject, &admin, REFUSED).1.unwrap_err();
     assert!(refused.contains("subject specimen: reset: POST http://127.0.0.1:"), "{refused}");
-    assert!(refused.contains("was answered with 401 (wrong); its token is not"), "{refused}");
+    assert!(refused.contains("returned status 401 (wrong); its token is not"), "{refused}");
     assert!(!refused.contains(&token));
 
     subject.reset(&ResetAction::Restart, &launcher(), &Names::default()).unwrap();

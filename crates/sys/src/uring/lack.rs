@@ -34,10 +34,10 @@ impl fmt::Display for UringLack {
             Self::Missing => {
                 write!(formatter, "this kernel has no io_uring, or a filter of system calls hides it; Linux 6.1 has it")
             }
-            Self::TooOld(what) => write!(formatter, "this kernel's io_uring lacks {what}; Linux 6.1 has it"),
+            Self::TooOld(what) => write!(formatter, "this kernel's io_uring does not support {what}; Linux 6.1 has it"),
             Self::Memory => write!(
                 formatter,
-                "the kernel has no memory for a ring: raise the limit of locked memory (`ulimit -l`) or of the container"
+                "the kernel has no memory for a ring; raise the limit of locked memory (`ulimit -l`) or of the container"
             ),
             Self::Other(error) => write!(formatter, "io_uring cannot be set up: {error}"),
         }

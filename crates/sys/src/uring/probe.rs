@@ -31,8 +31,8 @@ pub fn probe_uring() -> Result<(), UringLack> {
         Ok(false) => Err(UringLack::TooOld(what)),
         Err(error) => Err(lack(&error)),
     };
-    trial(receives_again_and_again(&mut ring), "receiving again and again into buffers of a ring")?;
-    trial(tells_a_short_send(&mut ring), "telling of a send that was short")
+    trial(receives_again_and_again(&mut ring), "multishot receive into buffers of a ring")?;
+    trial(tells_a_short_send(&mut ring), "reporting a short send")
 }
 
 /// What an error of setting up means.
@@ -44,7 +44,7 @@ fn lack(error: &io::Error) -> UringLack {
         },
         Some(libc::ENOSYS) => UringLack::Missing,
         Some(libc::ENOMEM) => UringLack::Memory,
-        Some(libc::EINVAL) => UringLack::TooOld("a way to set up rings or their buffers"),
+        Some(libc::EINVAL) => UringLack::TooOld("the required setup of rings or their buffers"),
         _ => UringLack::Other(error.to_string()),
     }
 }
