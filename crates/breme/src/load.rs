@@ -56,7 +56,7 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
         stdin::wait_for_line()?;
     }
     let (mut shards, generator, interruption) = drive(&run, args, clock, &tls)?;
-    let mut outcome = Outcome::of(&run, &mut shards, generator);
+    let mut outcome = Outcome::of(&run, &mut shards, &generator);
     outcome.conditions = fail_if::judge(&args.fail_if, &run, &outcome);
     log_writers.join()?;
     outputs.write(&run, &outcome)?;

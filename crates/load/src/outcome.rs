@@ -32,7 +32,7 @@ use crate::tally::Tally;
 impl Outcome {
     /// Puts together what the shards counted. Call it once, when all have ended.
     #[must_use]
-    pub fn of(run: &Run, shards: &mut [Load], generator: Generator) -> Self {
+    pub fn of(run: &Run, shards: &mut [Load], generator: &Generator) -> Self {
         let mut tally = Tally::of_scenarios(run.plan().scenarios());
         shards.iter_mut().for_each(Load::close);
         shards.iter().for_each(|shard| tally.merge(&shard.tally));
@@ -60,7 +60,7 @@ impl Outcome {
             users: run.queue().is_none().then(|| UsersSummary::of(run, &tally, nanos(window))),
             dispersion: run.queue().is_none().then(|| dispersion(shards, window)).flatten(),
             open_loop: run.queue().is_some().then(|| OpenLoopSummary::of(&tally)),
-            generator: GeneratorUse::of(shards, &generator, ended.since(started), requests.issued),
+            generator: GeneratorUse::of(shards, generator, ended.since(started), requests.issued),
             requests,
             errors: counts::errors(&tally.errors),
             statuses: counts::statuses(&tally),

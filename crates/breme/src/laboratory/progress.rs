@@ -59,7 +59,7 @@ impl Show {
             Progress::Decided(blocks) => {
                 if !self.is_quiet {
                     self.bar.suspend(|| {
-                        eprintln!("every hypothesis has a verdict after {}", plural(u64::from(blocks), "block"))
+                        eprintln!("every hypothesis has a verdict after {}", plural(u64::from(blocks), "block"));
                     });
                 }
             }

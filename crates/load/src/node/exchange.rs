@@ -308,7 +308,7 @@ impl Load {
         match self.think(index) {
             Some(_) if !is_empty => self.watch(now, index, actions),
             Some(_) if self.is_exhausted() && !self.users[index as usize].in_session() => {
-                self.retire_idle(now, actions)
+                self.retire_idle(now, actions);
             }
             Some(pause) if self.phase == Phase::Running => {
                 let due = now + pause;

@@ -192,7 +192,7 @@ impl World {
         }
         let interrupted = self.stop_at.is_some() && !self.run.plan().settings().until_stopped;
         let generator = Generator { interrupted, processors: 2, ..Generator::default() };
-        Outcome::of(&self.run, &mut self.nodes, generator)
+        Outcome::of(&self.run, &mut self.nodes, &generator)
     }
 
     fn step(&mut self) {
