@@ -44,7 +44,7 @@ fn a_run_ends_once_all_is_decided_and_can_be_extended() {
     let text = DELAYS.replace("40", "100").replace("blocks = 6", "blocks = { least = 6, most = 12 }");
     let decided = text.split("[[hypothesis]]").take(2).collect::<Vec<_>>().join("[[hypothesis]]");
     let laboratory = Laboratory::new(&decided);
-    let check = text_of(&laboratory.breme(&["run", "experiment.toml", "--check"]).stdout).to_owned();
+    let check = text_of(&laboratory.breme(&["run", "experiment.toml", "--check"]).stdout);
     assert!(check.contains("6 to 12 blocks (until every hypothesis has a verdict), 18 to 36 trials"), "{check}");
     let output = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
     assert_eq!(output.status.code(), Some(0), "{}", text_of(&output.stderr));
@@ -52,7 +52,7 @@ fn a_run_ends_once_all_is_decided_and_can_be_extended() {
     assert!((6..12).contains(&blocks), "{blocks}");
     let ended = format!("The run ended after {blocks} of at most 12 blocks");
     assert!(text_of(&output.stdout).contains(&ended), "{}", text_of(&output.stdout));
-    let end = std::fs::read(laboratory.folder().join("runs/one/end.json")).unwrap();
+    let end = fs::read(laboratory.folder().join("runs/one/end.json")).unwrap();
     assert_eq!((json(&end)["end"].as_str(), json(&end)["blocks"].as_u64()), (Some("decided"), Some(blocks)));
 
     let trials = laboratory.trials("one").len();
