@@ -178,7 +178,8 @@ fn when_nobody_is_well_all_are_asked() {
     let end = world.now + seconds(12);
     check_until(&mut world, end, |check| if &*check.name == "b" { GOOD } else { BAD });
     assert_eq!(told(&world.shares(10)), "b 10");
-    assert!(world.changes().contains(&"an upstream is well again, so only those that are well are asked".to_owned()));
+    let healthy_again = "there is a healthy upstream again: only healthy, undrained upstreams get new clients";
+    assert!(world.changes().contains(&healthy_again.to_owned()));
 }
 
 #[test]

@@ -164,14 +164,21 @@ impl History {
         self.settings.outstanding_max > 0 && state.outstanding >= self.settings.outstanding_max
     }
 
-    /// Those whom anybody may be sent to.
+    /// The upstreams that any client may be sent to: healthy ones that are not drained; else, unless all are drained,
+    /// healthy drained ones; else all with an address that are not drained.
     fn admitting<'s>(&self, states: &'s [UpstreamState]) -> Vec<&'s UpstreamState> {
-        let may_be = |state: &&UpstreamState| {
-            !state.is_draining && !matches!(state.standing, Standing::Leaving | Standing::Unresolved)
-        };
-        let all: Vec<_> = states.iter().filter(may_be).collect();
-        let well: Vec<_> = all.iter().copied().filter(|state| self.is_well(state)).collect();
-        if well.is_empty() { all } else { well }
+        let listed = || states.iter().filter(|state| state.standing != Standing::Leaving);
+        let (drained, undrained): (Vec<_>, Vec<_>) = listed().partition(|state| state.is_draining);
+        let healthy = |of: &[&'s UpstreamState]| of.iter().copied().filter(|state| self.is_well(state)).collect();
+        let preferred: Vec<&UpstreamState> = healthy(&undrained);
+        if !preferred.is_empty() || undrained.is_empty() {
+            return preferred;
+        }
+        let substitutes: Vec<&UpstreamState> = healthy(&drained);
+        if !substitutes.is_empty() {
+            return substitutes;
+        }
+        undrained.into_iter().filter(|state| state.standing != Standing::Unresolved).collect()
     }
 
     fn judge_choice(&self, states: &[UpstreamState], choice: &Choice, tried: &[UpstreamId], has_cookie: bool) {

@@ -124,7 +124,7 @@ fn a_run_starts_when_it_is_told() {
 
     for (arguments, code, told) in [
         (&["--start-on-line", "-n", "1"][..], 1, "ended before a line"),
-        (&["--start-on-line", "-n", "1", "-b", "@-"], 2, "--body @- reads to its end"),
+        (&["--start-on-line", "-n", "1", "-b", "@-"], 2, "both read standard input"),
         (&["--until-stopped", "-n", "1"], 2, "--requests"),
         (&["--over", "1s"], 2, "--requests"),
         (&["--over", "1s", "-n", "5", "-R", "5"], 2, "--rate"),
