@@ -15,7 +15,7 @@ pub mod units;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use arguments::Args;
 use attendant::{Attendant, Interruption};
@@ -111,14 +111,14 @@ fn drive(
         tls_clients: tls.to_vec().into(),
         ..DriverSettings::default()
     };
-    let cpu_before = breme_sys::cpu_time_of_process();
+    let (cpu_before, begun) = (breme_sys::cpu_time_of_process(), Instant::now());
     let running =
         start(args.driver.resolve("load"), Vec::new(), &settings, clock, |shard| Load::new(Arc::clone(run), shard))
             .map_err(|error| Failure::run(error.to_string()))?;
     let counting = running.counters();
     let attendant = Attendant::start(Arc::clone(run), running.stopper(), args.quiet, args.watches_stdin())?;
     let ended = running.join();
-    let cpu = breme_sys::cpu_time_of_process().since(cpu_before).total();
+    let (cpu, elapsed) = (breme_sys::cpu_time_of_process().since(cpu_before).total(), begun.elapsed());
     let interruption = attendant.finish();
     let shards = ended
         .into_iter()
@@ -127,6 +127,7 @@ fn drive(
     let began = run.started().unwrap_or_default();
     let generator = Generator {
         process_cpu: Some(cpu),
+        process_elapsed: elapsed,
         processors: breme_sys::parallelism(),
         spun: counting.all().iter().map(|shard| Duration::from_nanos(shard.spun_ns)).collect(),
         interrupted: interruption.is_some(),

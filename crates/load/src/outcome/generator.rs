@@ -12,8 +12,10 @@ use crate::node::Load;
 /// What only the outside of the node can know.
 #[derive(Clone, Debug, Default)]
 pub struct Generator {
-    /// CPU time of the process during the run.
+    /// CPU time of the process during the run, setting up and taking down its threads included.
     pub process_cpu: Option<Duration>,
+    /// The time in which the process used that.
+    pub process_elapsed: Duration,
     /// Processors that it may use.
     pub processors: usize,
     /// CPU time that each thread spent on spinning before deadlines; empty: none did.
@@ -35,7 +37,7 @@ pub struct GeneratorUse {
     pub cpu_ns: Option<u64>,
     /// CPU time per request.
     pub cpu_ns_per_request: Option<f64>,
-    /// The CPU time's share of the elapsed time; 1 is one processor.
+    /// The CPU time's share of the time from the start of the threads to their end; 1 is one processor.
     pub cpu_share: Option<f64>,
     /// The same for each of its threads, spinning excluded.
     pub thread_shares: Vec<f64>,
@@ -68,7 +70,7 @@ impl GeneratorUse {
                 .process_cpu
                 .filter(|_| issued > 0)
                 .map(|cpu| cpu.as_nanos() as f64 / issued as f64),
-            cpu_share: generator.process_cpu.map(|cpu| share(cpu, elapsed)),
+            cpu_share: generator.process_cpu.map(|cpu| share(cpu, generator.process_elapsed.max(elapsed))),
             thread_shares,
             spin_share,
             processors: generator.processors as u64,
