@@ -93,7 +93,9 @@ mod tests {
         assert_eq!(stage("10s:1k"), Ok(expected));
         assert_eq!(stage("10@1k"), Ok(Stage { shape: Shape::Step, ..expected }));
         assert!(stage("10s").unwrap_err().contains("TIME:RATE") && stage("1:2@3").is_err());
-        assert!(stage("x:1").unwrap_err().contains("no duration") && stage("1s:x").unwrap_err().contains("no rate"));
+        assert!(
+            stage("x:1").unwrap_err().contains("not a duration") && stage("1s:x").unwrap_err().contains("not a rate")
+        );
     }
 
     #[test]

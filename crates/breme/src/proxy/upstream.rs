@@ -149,7 +149,7 @@ mod tests {
             ("http://:80", "http://HOST:PORT"),
             ("http://[::1", "http://HOST:PORT"),
             ("http://[x]:1", "http://HOST:PORT"),
-            ("http://u@a", "a host and a port only"),
+            ("http://u@a", "only a host and a port"),
             ("http://a b", "http://HOST:PORT"),
             ("http://a,weight=0", "from 1"),
             ("http://a,weight=x", "from 1"),

@@ -123,12 +123,12 @@ fn a_run_starts_when_it_is_told() {
     assert_eq!(site.counter(), 201, "with the question before");
 
     for (arguments, code, told) in [
-        (&["--start-on-line", "-n", "1"][..], 1, "ended before a line"),
+        (&["--start-on-line", "-n", "1"][..], 1, "ended without the line"),
         (&["--start-on-line", "-n", "1", "-b", "@-"], 2, "both read standard input"),
         (&["--until-stopped", "-n", "1"], 2, "--requests"),
         (&["--over", "1s"], 2, "--requests"),
         (&["--over", "1s", "-n", "5", "-R", "5"], 2, "--rate"),
-        (&["--over", "0", "-n", "5"], 2, "need some time"),
+        (&["--over", "0", "-n", "5"], 2, "must be above 0"),
     ] {
         let output = load(&[arguments, &["http://127.0.0.1:9/"]].concat());
         let message = String::from_utf8_lossy(&output.stderr);

@@ -169,7 +169,7 @@ mod tests {
             (r#"{"url": "http://a/", "all": true}"#, 400, "expected one of"),
             (r#"{"group": "news"}"#, 400, "expected one of"),
             (r#"{"uri": "http://a/"}"#, 400, "unknown field `uri`"),
-            (r#"{"url": "/x"}"#, 422, "no absolute URL"),
+            (r#"{"url": "/x"}"#, 422, "not an absolute URL"),
         ] {
             let (found, told) = call(&kept, "POST", "purge", None, content).unwrap();
             let told = told["error"].as_str().unwrap();
