@@ -21,6 +21,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("origin", &["base", "node", "http1"]),
     ("load", &["base", "node", "http1", "stats"]),
     ("proxy", &["base", "node", "http1", "cache", "balance"]),
+    // applications: ordinary axum services
+    ("wiki", &["base"]),
     // world: never HTTP
     ("sys", &["base"]),
     ("driver", &["base", "node", "sys"]),
@@ -44,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "experiment",
             "report",
             "runner",
+            "wiki",
         ],
     ),
     // workshop

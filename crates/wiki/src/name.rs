@@ -1,0 +1,135 @@
+//! Names of pages and attachments.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
+
+/// The longest name, bytes of UTF-8: a file `NAME.md` of an export fits into 255 bytes.
+pub const NAME_BYTES_MAX: usize = 240;
+
+/// The study's request counter; a page cannot have its name.
+pub const COUNTER: &str = "stevec";
+
+/// The name of a page or of an attachment: in Unicode's NFC, with single spaces, without control characters, and safe
+/// as one segment of a path and as a file name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(Box<str>);
+
+/// Why a text is not a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// Nothing but white space.
+    Empty,
+    /// More than [`NAME_BYTES_MAX`] bytes.
+    TooLong,
+    /// A character that no name may have.
+    Character(char),
+    /// A name with a meaning of its own: [`COUNTER`].
+    Reserved,
+    /// It begins with a dot.
+    LeadingDot,
+}
+
+impl Name {
+    /// Normalises `text`: NFC, runs of white space and underscores become one space, none at the ends.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be a name; see [`NameError`].
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let normal: String = text.nfc().collect();
+        let words: Vec<&str> =
+            normal.split(|c: char| c.is_whitespace() || c == '_').filter(|w| !w.is_empty()).collect();
+        let name = words.join(" ");
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(NameError::TooLong);
+        }
+        if let Some(c) = name.chars().find(|c| is_forbidden(*c)) {
+            return Err(NameError::Character(c));
+        }
+        if name.starts_with('.') {
+            return Err(NameError::LeadingDot);
+        }
+        if name.eq_ignore_ascii_case(COUNTER) {
+            return Err(NameError::Reserved);
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Characters with a meaning in paths, links, HTML or terminals, and those that make two different names look alike.
+fn is_forbidden(c: char) -> bool {
+    const SYNTAX: &str = "/\\?#[]{}|<>\"*:";
+    const DIRECTION: [std::ops::RangeInclusive<char>; 3] =
+        ['\u{200e}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+    c.is_control() || SYNTAX.contains(c) || c == '\u{feff}' || DIRECTION.iter().any(|range| range.contains(&c))
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = NameError;
+
+    fn try_from(text: String) -> Result<Self, NameError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0.into()
+    }
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a name needs at least one character"),
+            Self::TooLong => write!(f, "a name has at most {NAME_BYTES_MAX} bytes of UTF-8"),
+            Self::Character(c) => write!(f, "a name cannot contain {c:?}"),
+            Self::Reserved => write!(f, "the name {COUNTER} is reserved for the request counter"),
+            Self::LeadingDot => f.write_str("a name cannot begin with a dot"),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> String {
+        Name::parse(text).unwrap().into()
+    }
+
+    #[test]
+    fn spellings_of_one_name_are_one_name() {
+        assert_eq!(name("  Ljubljanski__grad "), "Ljubljanski grad");
+        assert_eq!(name("cafe\u{301}"), "café");
+        assert_eq!(name("東京 タワー"), "東京 タワー");
+    }
+
+    #[test]
+    fn unsafe_names_are_refused() {
+        for text in ["", " \t_", ".", "..", ".git", "a/b", "a\\b", "a\0b", "a\u{202e}b", "Stevec", "a\nb\u{7}"] {
+            assert!(Name::parse(text).is_err(), "{text:?}");
+        }
+        assert_eq!(Name::parse(&"ž".repeat(121)), Err(NameError::TooLong));
+    }
+}
