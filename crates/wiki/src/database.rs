@@ -4,6 +4,7 @@
 //! `synchronous_commit`. All of one write, including the queue of purges, is one transaction.
 
 use std::fmt;
+use std::path::Path;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -65,8 +66,9 @@ pub trait Database: Send + Sync {
     /// Removes the keys up to `through` from the queue of `edge`.
     async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError>;
 
-    /// Adds `edge` to the edges that receive purges. From now on, each write queues its keys for it.
-    async fn add_edge(&self, edge: &str) -> Result<(), DatabaseError>;
+    /// Sets which edges receive purges: each write from now on queues its keys for each of them. A new one begins with
+    /// an empty queue; the queue of one that is no longer listed is deleted, so that it cannot grow for ever.
+    async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError>;
 
     /// A value that the wiki keeps for itself: a secret, an account, a token.
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError>;
@@ -84,6 +86,10 @@ pub trait Database: Send + Sync {
 
     /// Whether it answers.
     async fn ping(&self) -> Result<(), DatabaseError>;
+
+    /// Writes a consistent copy of the whole database to the new file `to`, while the wiki goes on. PostgreSQL returns
+    /// an error that names `pg_dump`.
+    async fn backup(&self, to: &Path) -> Result<(), DatabaseError>;
 
     /// Checks the database: its own integrity check, and the rules of the wiki. Returns one line for each fault.
     async fn verify(&self) -> Result<Vec<String>, DatabaseError>;
