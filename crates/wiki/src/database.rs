@@ -4,7 +4,6 @@
 //! `synchronous_commit`. All of one write, including the queue of purges, is one transaction.
 
 use std::fmt;
-use std::path::Path;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -86,10 +85,6 @@ pub trait Database: Send + Sync {
 
     /// Whether it answers.
     async fn ping(&self) -> Result<(), DatabaseError>;
-
-    /// Writes a consistent copy of the whole database to the new file `to`, while the wiki goes on. PostgreSQL returns
-    /// an error that names `pg_dump`.
-    async fn backup(&self, to: &Path) -> Result<(), DatabaseError>;
 
     /// Checks the database: its own integrity check, and the rules of the wiki. Returns one line for each fault.
     async fn verify(&self) -> Result<Vec<String>, DatabaseError>;
