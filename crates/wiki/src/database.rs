@@ -3,17 +3,79 @@
 //! Writes are durable when they return: with SQLite in WAL mode and `synchronous=FULL`, with PostgreSQL by its
 //! `synchronous_commit`. All of one write, including the queue of purges, is one transaction.
 
+mod operation;
+mod prepared;
+pub mod sqlite;
+mod words;
+
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
 
+use self::prepared::Prepared;
+use self::sqlite::SqliteDatabase;
+use self::words::Rating;
 use crate::name::Name;
-use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
+use crate::page::{AttachmentInfo, Change, Committed, Condition, Found, Match, Revision, Write};
 
 /// The most results that one call returns, whatever its `limit` says.
 pub const RESULTS_MAX: usize = 1000;
+
+/// The most surrogate keys that wait for an edge. An edge that is further behind has to purge everything: its queue is
+/// replaced by [`keys::EVERYTHING`].
+pub const PURGES_QUEUED_MAX: u64 = 10_000;
+
+/// The most lines that [`Database::verify`] returns.
+pub const FAULTS_MAX: usize = 100;
+
+/// The writes of one transaction of an import.
+const IMPORT_CHUNK: usize = 1000;
+
+/// Larger texts and attachments are prepared for a write on a thread that may block.
+const PREPARED_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// The most names that a search for titles compares with its query.
+const TITLE_CANDIDATES_MAX: usize = 5000;
+
+/// The most texts that a full-text search reads and rates.
+const TEXT_CANDIDATES_MAX: usize = 300;
+
+/// Opens the database that `target` names: the path of a SQLite file, which is created if needed.
+///
+/// # Errors
+///
+/// It cannot be used; see the errors of the engine.
+pub async fn open(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+    let path = std::path::PathBuf::from(target);
+    let open = move || SqliteDatabase::open(&path, sqlite::CACHE_BYTES_DEFAULT);
+    let task = tokio::task::spawn_blocking(open);
+    let database = task.await.map_err(|error| DatabaseError::temporary("open the database", &error.to_string()))??;
+    Ok(Arc::new(database))
+}
+
+/// Opens the database that `target` names for reading, also while a wiki uses it: for checks and exports.
+///
+/// # Errors
+///
+/// It does not exist, or cannot be used.
+pub async fn open_to_read(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+    Ok(Arc::new(SqliteDatabase::open_to_read(Path::new(target))?))
+}
+
+/// Copies the database that `target` names to the new file `to`, also while a wiki uses it.
+///
+/// # Errors
+///
+/// `to` exists, the copy fails, or the database has tools of its own for copies.
+pub async fn backup(target: &str, to: &Path) -> Result<(), DatabaseError> {
+    let (from, to) = (std::path::PathBuf::from(target), to.to_owned());
+    let task = tokio::task::spawn_blocking(move || SqliteDatabase::open_to_read(&from)?.backup(&to));
+    task.await.unwrap_or_else(|error| Err(DatabaseError::temporary("back up the database", &error.to_string())))
+}
 
 /// Pages with their history, searches, attachments, and the queues of purges.
 #[async_trait]
@@ -46,7 +108,7 @@ pub trait Database: Send + Sync {
     async fn search_fields(&self, path: &str, value: Option<&Value>, limit: usize)
     -> Result<Vec<Match>, DatabaseError>;
 
-    /// The attachments of a page, in order of their names.
+    /// The attachments of a page, in order of their names. Those of a deleted page are kept, but not shown.
     async fn attachments(&self, name: &Name) -> Result<Vec<AttachmentInfo>, DatabaseError>;
 
     /// An attachment with its bytes.
@@ -58,8 +120,9 @@ pub trait Database: Send + Sync {
     /// Carries out many writes without conditions, in large transactions: the import.
     async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError>;
 
-    /// The surrogate keys that `edge` has not yet confirmed, the oldest first, with their place in its queue. An edge
-    /// that is not yet known begins with an empty queue.
+    /// The surrogate keys that `edge` has not yet confirmed, the oldest first, with their place in its queue; none for
+    /// an edge that was not set. An edge that is too far behind gets [`keys::EVERYTHING`] in place of
+    /// [`PURGES_QUEUED_MAX`] keys.
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError>;
 
     /// Removes the keys up to `through` from the queue of `edge`.
@@ -122,16 +185,74 @@ impl fmt::Display for DatabaseError {
 
 impl std::error::Error for DatabaseError {}
 
+impl DatabaseError {
+    fn temporary(action: &'static str, reason: &str) -> Self {
+        Self { action, reason: reason.to_owned(), is_temporary: true }
+    }
+}
+
 impl From<DatabaseError> for WriteError {
     fn from(error: DatabaseError) -> Self {
         Self::Database(error)
     }
 }
 
+/// A number as the databases keep it, which have no larger ones.
+fn clamp(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn bounded(limit: usize) -> usize {
+    limit.min(RESULTS_MAX)
+}
+
+/// Prepares one write.
+async fn prepare(write: Write) -> Result<Prepared, DatabaseError> {
+    if Prepared::input_bytes(&write) <= PREPARED_INLINE_BYTES_MAX {
+        return Ok(Prepared::new(write));
+    }
+    let task = tokio::task::spawn_blocking(move || Prepared::new(write));
+    task.await.map_err(|error| DatabaseError::temporary("write", &error.to_string()))
+}
+
+/// Prepares writes for an import, one chunk while the one before is carried out.
+async fn in_chunks<F>(writes: Vec<Write>, carry_out: impl Fn(Vec<Prepared>) -> F) -> Result<u64, DatabaseError>
+where
+    F: Future<Output = Result<u64, DatabaseError>>,
+{
+    let prepare = |chunk: Vec<Write>| {
+        let prepared = |write: Write| Prepared::new(Write { condition: Condition::Any, ..write });
+        tokio::task::spawn_blocking(move || chunk.into_iter().map(prepared).collect::<Vec<Prepared>>())
+    };
+    let mut writes = writes.into_iter();
+    let mut take_chunk = move || -> Vec<Write> { writes.by_ref().take(IMPORT_CHUNK).collect() };
+    let mut next = prepare(take_chunk());
+    let mut count = 0;
+    loop {
+        let prepared = next.await.map_err(|error| DatabaseError::temporary("import", &error.to_string()))?;
+        if prepared.is_empty() {
+            return Ok(count);
+        }
+        next = prepare(take_chunk());
+        count += carry_out(prepared).await?;
+    }
+}
+
+/// The best of the rated pages, the best first.
+fn best(mut rated: Vec<(String, Rating)>, limit: usize) -> Vec<Match> {
+    rated.sort_by(|(name, a), (other, b)| b.score.total_cmp(&a.score).then_with(|| name.cmp(other)));
+    let to_match =
+        |(name, rating): (String, Rating)| Some(Match { name: Name::parse(&name).ok()?, excerpt: rating.excerpt });
+    rated.into_iter().take(limit).filter_map(to_match).collect()
+}
+
 /// The surrogate keys under which caches keep the wiki's responses.
 pub mod keys {
     use crate::name::Name;
 
+    /// Everything that the wiki serves: each response has this key. It is queued for an edge that was unreachable for
+    /// too long to keep all keys.
+    pub const EVERYTHING: &str = "wiki";
     /// Everything that shows lists of pages: the index, searches, suggestions.
     pub const LISTS: &str = "lists";
     /// Everything that shows recent changes.

@@ -92,6 +92,19 @@ pub enum ChangeKind {
     Renamed,
 }
 
+impl ChangeKind {
+    const ALL: [Self; 4] = [Self::Created, Self::Edited, Self::Deleted, Self::Renamed];
+
+    /// The number by which databases keep it.
+    pub(crate) fn number(self) -> i64 {
+        self as i64
+    }
+
+    pub(crate) fn from_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
+    }
+}
+
 /// One revision with its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {

@@ -1,0 +1,119 @@
+//! The queue of operations that change a database, and how they share transactions.
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::prepared::Prepared;
+use super::{DatabaseError, WriteError};
+use crate::page::Committed;
+
+/// The most operations that wait for the next transaction; further ones wait for a place.
+const QUEUED_MAX: usize = 1024;
+
+/// The most operations in one transaction.
+const BATCH_OPERATIONS_MAX: usize = 256;
+
+/// No operation is added to a transaction that has this many bytes of texts and attachments.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// What changes the database.
+pub(crate) enum Operation {
+    Write(Box<Prepared>),
+    Import(Vec<Prepared>),
+    SetEdges(Vec<String>),
+    Purged { edge: String, through: u64 },
+    SetValue { key: String, expected: Option<Option<String>>, value: Option<String> },
+}
+
+/// What it yields.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Committed(Committed),
+    Imported(u64),
+    /// Whether the operation changed anything.
+    Done(bool),
+}
+
+/// The outcome of an operation, or why the rules of the wiki refused it; then it has changed nothing.
+pub(crate) type Answer = Result<Outcome, WriteError>;
+
+/// An operation that waits for its transaction.
+pub(crate) struct Job {
+    pub(crate) operation: Operation,
+    reply: oneshot::Sender<Answer>,
+}
+
+impl Operation {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write(prepared) => prepared.bytes(),
+            Self::Import(writes) => writes.iter().map(Prepared::bytes).sum(),
+            Self::SetEdges(_) | Self::Purged { .. } | Self::SetValue { .. } => 0,
+        }
+    }
+}
+
+impl Job {
+    pub(crate) fn answer(self, answer: Answer) {
+        // Perhaps nobody waits any more: what is done is done all the same.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// The end of the queue at which operations are added.
+pub(crate) struct Queue(mpsc::Sender<Job>);
+
+impl Queue {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Job>) {
+        let (sender, receiver) = mpsc::channel(QUEUED_MAX);
+        (Self(sender), receiver)
+    }
+
+    pub(crate) async fn carry_out(&self, operation: Operation) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let ended = || WriteError::from(DatabaseError::temporary("write", "the writer has ended"));
+        self.0.send(Job { operation, reply }).await.map_err(|_| ended())?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Carries out an operation that the rules of the wiki never refuse.
+    pub(crate) async fn change(&self, operation: Operation) -> Result<Outcome, DatabaseError> {
+        self.carry_out(operation).await.map_err(|error| match error {
+            WriteError::Database(error) => error,
+            refused => DatabaseError { action: "write", reason: format!("refused: {refused:?}"), is_temporary: false },
+        })
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        !self.0.is_closed()
+    }
+}
+
+impl Outcome {
+    pub(crate) fn committed(self) -> Result<Committed, DatabaseError> {
+        if let Self::Committed(committed) = self { Ok(committed) } else { Err(self.unexpected()) }
+    }
+
+    pub(crate) fn imported(self) -> Result<u64, DatabaseError> {
+        if let Self::Imported(count) = self { Ok(count) } else { Err(self.unexpected()) }
+    }
+
+    pub(crate) fn done(self) -> Result<bool, DatabaseError> {
+        if let Self::Done(changed) = self { Ok(changed) } else { Err(self.unexpected()) }
+    }
+
+    fn unexpected(self) -> DatabaseError {
+        DatabaseError { action: "write", reason: format!("the writer answered {self:?}"), is_temporary: false }
+    }
+}
+
+/// The operations that wait now, as far as they fit into one transaction with `first`.
+pub(crate) fn batch(first: Job, queue: &mut mpsc::Receiver<Job>) -> Vec<Job> {
+    let mut bytes = first.operation.bytes();
+    let mut jobs = vec![first];
+    while jobs.len() < BATCH_OPERATIONS_MAX && bytes < BATCH_BYTES_MAX {
+        let Ok(next) = queue.try_recv() else { break };
+        bytes += next.operation.bytes();
+        jobs.push(next);
+    }
+    jobs
+}

@@ -1,0 +1,204 @@
+//! What every database computes of a write before its transaction begins.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::words::{fold, index_grams, index_words};
+use crate::name::Name;
+use crate::page::{Action, Condition, Content, Fields, Write};
+
+/// The most entries of the index of fields that one page has; further fields are kept but not found.
+const FIELD_ENTRIES_MAX: usize = 1000;
+
+/// Fields are found down to this depth.
+const FIELD_DEPTH_MAX: usize = 16;
+
+/// Longer paths and values are in the index by their digests: an index of PostgreSQL takes 2.7 kB for one row.
+const FIELD_KEY_BYTES_MAX: usize = 400;
+
+/// A write with everything that its transaction needs and that can be computed without the database.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) write: Write,
+    pub(crate) derived: Derived,
+}
+
+#[derive(Debug)]
+pub(crate) enum Derived {
+    /// Of [`Action::Save`].
+    Saved(Indexed),
+    /// Of [`Action::Attach`]: the digest of the bytes.
+    Attached { digest: String },
+    /// Of the others.
+    Nothing,
+}
+
+/// How the searches find one page.
+#[derive(Debug)]
+pub(crate) struct Indexed {
+    pub(crate) folded: String,
+    pub(crate) grams: String,
+    pub(crate) words: String,
+    /// The fields as JSON; `None` without fields.
+    pub(crate) fields: Option<String>,
+    /// Paths and values of the fields.
+    pub(crate) field_entries: Vec<(String, String)>,
+}
+
+impl Indexed {
+    pub(crate) fn new(name: &Name, content: &Content) -> Self {
+        let folded = fold(name.as_str()).into_owned();
+        Self {
+            grams: index_grams(&folded),
+            folded,
+            words: index_words(name.as_str(), &content.text),
+            fields: (!content.fields.is_empty()).then(|| Value::Object(content.fields.clone()).to_string()),
+            field_entries: field_entries(&content.fields),
+        }
+    }
+}
+
+impl Prepared {
+    pub(crate) fn new(mut write: Write) -> Self {
+        write.comment = without_nul(write.comment);
+        write.author = write.author.map(without_nul);
+        let derived = match &mut write.action {
+            Action::Save { content, links } => {
+                content.text = without_nul(std::mem::take(&mut content.text));
+                links.sort_unstable();
+                links.dedup();
+                Derived::Saved(Indexed::new(&write.name, content))
+            }
+            Action::Attach { bytes, media_type, .. } => {
+                *media_type = without_nul(std::mem::take(media_type));
+                Derived::Attached { digest: sha256(bytes) }
+            }
+            Action::Delete | Action::Rename { .. } | Action::Detach { .. } => Derived::Nothing,
+        };
+        Self { write, derived }
+    }
+
+    /// The bytes from which a write is prepared.
+    pub(crate) fn input_bytes(write: &Write) -> usize {
+        match &write.action {
+            Action::Save { content, .. } => content.text.len(),
+            Action::Attach { bytes, .. } => bytes.len(),
+            Action::Delete | Action::Rename { .. } | Action::Detach { .. } => 0,
+        }
+    }
+
+    /// About how much memory it occupies.
+    pub(crate) fn bytes(&self) -> usize {
+        2 * Self::input_bytes(&self.write)
+    }
+}
+
+/// NUL becomes U+FFFD, as in CommonMark; PostgreSQL's texts cannot contain it.
+fn without_nul(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
+}
+
+/// SHA-256, hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The page as a write finds it in its transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) id: i64,
+    pub(crate) revision: u64,
+    pub(crate) is_live: bool,
+}
+
+/// Whether the write may be carried out on the page that is there now.
+pub(crate) fn holds(condition: Condition, state: Option<&State>) -> bool {
+    let live = state.filter(|state| state.is_live);
+    match condition {
+        Condition::Any => true,
+        Condition::Absent => live.is_none(),
+        Condition::Revision(revision) => live.is_some_and(|state| state.revision == revision),
+    }
+}
+
+/// One entry for each object, list and scalar of the fields, and one for each scalar of a list, under the list's path.
+fn field_entries(fields: &Fields) -> Vec<(String, String)> {
+    let mut entries = Vec::new();
+    for (key, value) in fields {
+        add_entries(key, value, 1, &mut entries);
+    }
+    entries.sort_unstable();
+    entries.dedup();
+    entries
+}
+
+fn add_entries(path: &str, value: &Value, depth: usize, entries: &mut Vec<(String, String)>) {
+    if entries.len() >= FIELD_ENTRIES_MAX || depth > FIELD_DEPTH_MAX {
+        return;
+    }
+    entries.push((field_path(path), field_value(value)));
+    match value {
+        Value::Object(members) => {
+            members.iter().for_each(|(key, member)| add_entries(&format!("{path}.{key}"), member, depth + 1, entries));
+        }
+        Value::Array(items) => items.iter().for_each(|item| add_entries(path, item, depth + 1, entries)),
+        _ => {}
+    }
+}
+
+/// The path as the index has it.
+pub(crate) fn field_path(path: &str) -> String {
+    index_key(Cow::Owned(path.replace('\0', "\u{fffd}")))
+}
+
+/// The value as the index has it.
+pub(crate) fn field_value(value: &Value) -> String {
+    index_key(Cow::Owned(value.to_string()))
+}
+
+fn index_key(text: Cow<'_, str>) -> String {
+    if text.len() <= FIELD_KEY_BYTES_MAX { text.into_owned() } else { format!("sha256:{}", sha256(text.as_bytes())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entries(fields: Value) -> Vec<(String, String)> {
+        let Value::Object(fields) = fields else { panic!("fields are an object") };
+        field_entries(&fields)
+    }
+
+    #[test]
+    fn scalars_lists_and_objects_have_entries() {
+        let pairs = [
+            ("born", "1707"),
+            ("place", r#"{"country":"SI","names":["Ljubljana","Laibach"]}"#),
+            ("place.country", r#""SI""#),
+            ("place.names", r#""Laibach""#),
+            ("place.names", r#""Ljubljana""#),
+            ("place.names", r#"["Ljubljana","Laibach"]"#),
+        ];
+        let expected: Vec<(String, String)> = pairs.iter().map(|(p, v)| (p.to_string(), v.to_string())).collect();
+        let fields = json!({"born": 1707, "place": {"country": "SI", "names": ["Ljubljana", "Laibach"]}});
+        assert_eq!(entries(fields), expected);
+    }
+
+    #[test]
+    fn the_index_of_fields_is_bounded() {
+        let many: Vec<u32> = (0..5000).collect();
+        assert!(entries(json!({ "many": many })).len() <= FIELD_ENTRIES_MAX);
+        let long = "x".repeat(10_000);
+        assert!(entries(json!({ "long": &long, &long: 1 })).iter().all(|(p, v)| p.len() + v.len() < 800));
+        let deep = (0..100).fold(json!(1), |inner, _| json!({ "a": inner }));
+        assert_eq!(entries(deep).len(), FIELD_DEPTH_MAX);
+    }
+}

@@ -1,0 +1,374 @@
+//! The wiki's pages in one SQLite file: one thread writes, a few connections read.
+//!
+//! | module | is |
+//! |---|---|
+//! | `schema` | the tables and their versions |
+//! | `batch` | the statements of a transaction |
+//! | `writer` | the thread that writes, with group commit |
+//! | `read`, `search` | the statements of reads and searches |
+//! | `cache` | popular pages in memory |
+//! | `verify` | the checks of `breme wiki verify` |
+
+mod batch;
+mod cache;
+mod read;
+mod schema;
+mod search;
+mod verify;
+mod writer;
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use self::cache::Pages;
+use self::writer::Writer;
+use super::operation::{Operation, Queue};
+use super::words::{TextQuery, TitleQuery};
+use super::{Database, DatabaseError, WriteError, bounded, in_chunks, prepare};
+use crate::name::Name;
+use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
+
+/// The memory for popular pages, bytes.
+pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
+
+/// The most reads at a time; others wait.
+const READERS_MAX: usize = 8;
+
+/// SQLite's own cache of each connection, KiB.
+const CONNECTION_CACHE_KIB: i64 = 8 << 10;
+
+/// The length to which the log is cut after a checkpoint, bytes.
+const LOG_BYTES_MAX: i64 = 64 << 20;
+
+/// How long a statement waits for another program that uses the file, such as a backup.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Statements of a connection that remain prepared.
+const STATEMENTS_MAX: usize = 64;
+
+/// A wiki in a SQLite file.
+pub struct SqliteDatabase {
+    // The order matters: the writer ends before the lock is released.
+    writer: Option<Writer>,
+    readers: Arc<Readers>,
+    pages: Arc<Pages>,
+    _lock: Option<File>,
+}
+
+/// Connections for reads that wait for the next one.
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl SqliteDatabase {
+    /// Opens the file for reading and writing; creates it, or brings it to the present version, if needed. At most
+    /// `cache_bytes` of memory hold popular pages.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be used, is not the wiki's, has a later version, or another process writes to it.
+    pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, DatabaseError> {
+        let lock = lock(path)?;
+        let mut connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
+        let failed = |error: rusqlite::Error| failure("open the database", path, &error);
+        schema::check(&connection, path)?;
+        connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+        connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX, |_| Ok(())).map_err(failed)?;
+        schema::migrate(&mut connection, path)?;
+        let pages = Arc::new(Pages::new(cache_bytes));
+        let writer = Writer::start(connection, Arc::clone(&pages)).map_err(|error| DatabaseError {
+            action: "start the thread that writes",
+            reason: error.to_string(),
+            is_temporary: true,
+        })?;
+        Ok(Self { writer: Some(writer), readers: Readers::new(path), pages, _lock: Some(lock) })
+    }
+
+    /// Opens an existing file for reading, also while another process writes to it.
+    ///
+    /// # Errors
+    ///
+    /// The file does not exist, is not the wiki's, or has another version.
+    pub fn open_to_read(path: &Path) -> Result<Self, DatabaseError> {
+        let readers = Readers::new(path);
+        let connection = readers.take()?;
+        schema::check(&connection, path)?;
+        if !schema::is_current(&connection).map_err(|error| failure("open the database", path, &error))? {
+            let reason =
+                format!("{} has the schema of an earlier version: start the wiki with it once", path.display());
+            return Err(DatabaseError { action: "open the database", reason, is_temporary: false });
+        }
+        readers.put_back(connection);
+        // Another process may change pages at any time: nothing is kept.
+        Ok(Self { writer: None, readers, pages: Arc::new(Pages::new(0)), _lock: None })
+    }
+
+    /// Copies the database as it is now to the new file `to`, also while the wiki runs.
+    ///
+    /// # Errors
+    ///
+    /// `to` exists, or the copy cannot be written completely.
+    pub fn backup(&self, to: &Path) -> Result<(), DatabaseError> {
+        let failed = |reason: String| DatabaseError { action: "back up the database", reason, is_temporary: true };
+        if to.exists() {
+            return Err(failed(format!("{} exists already", to.display())));
+        }
+        let mut partial = to.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let wrote = |error: &dyn std::fmt::Display| failed(format!("{}: {error}", partial.display()));
+        match std::fs::remove_file(&partial) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrote(&error)),
+            _ => {}
+        }
+        let text = partial.to_str().ok_or_else(|| failed(format!("{} is not UTF-8", to.display())))?;
+        // Not one of the readers: a connection for queries alone refuses to write the copy.
+        let connection = connect(&self.readers.path, OpenFlags::empty())?;
+        connection.execute("VACUUM INTO ?1", [text]).map_err(|error| wrote(&error))?;
+        File::open(&partial).and_then(|file| file.sync_all()).map_err(|error| wrote(&error))?;
+        std::fs::rename(&partial, to).map_err(|error| wrote(&error))?;
+        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| wrote(&error))
+    }
+
+    /// Runs `work` on a connection of its own, on a thread that may block.
+    async fn read<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, DatabaseError> {
+        let ended = |_| DatabaseError::temporary(action, "the database is closing");
+        let readers = Arc::clone(&self.readers);
+        let permit = Arc::clone(&readers.permits).acquire_owned().await.map_err(ended)?;
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let connection = readers.take()?;
+            let result = work(&connection);
+            readers.put_back(connection);
+            result.map_err(|error| database_error(action, &error))
+        });
+        task.await.unwrap_or_else(|error| Err(DatabaseError::temporary(action, &error.to_string())))
+    }
+
+    fn queue(&self) -> Result<&Queue, DatabaseError> {
+        let reading =
+            || DatabaseError { action: "write", reason: "it is open for reading".into(), is_temporary: false };
+        self.writer.as_ref().and_then(Writer::queue).ok_or_else(reading)
+    }
+}
+
+impl Readers {
+    fn new(path: &Path) -> Arc<Self> {
+        let permits = Arc::new(Semaphore::new(READERS_MAX));
+        Arc::new(Self { path: path.to_owned(), idle: Mutex::default(), permits })
+    }
+
+    fn take(&self) -> Result<Connection, DatabaseError> {
+        if let Some(connection) = self.idle().pop() {
+            return Ok(connection);
+        }
+        let connection = connect(&self.path, OpenFlags::empty())?;
+        let only_reads = connection.pragma_update(None, "query_only", true);
+        only_reads.map_err(|error| failure("open the database", &self.path, &error))?;
+        Ok(connection)
+    }
+
+    fn put_back(&self, connection: Connection) {
+        let mut idle = self.idle();
+        if idle.len() < READERS_MAX {
+            idle.push(connection);
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One process at a time may write: the cache of another one would not see its writes.
+fn lock(path: &Path) -> Result<File, DatabaseError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-lock");
+    let name = PathBuf::from(name);
+    let failed = |reason: String, is_temporary| DatabaseError { action: "open the database", reason, is_temporary };
+    let file = File::options().create(true).truncate(false).write(true).open(&name);
+    let file = file.map_err(|error| failed(format!("{}: {error}", name.display()), false))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(failed(format!("another process writes to {}; stop it first", path.display()), true))
+        }
+        Err(TryLockError::Error(error)) => Err(failed(format!("{}: {error}", name.display()), false)),
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, DatabaseError> {
+    let failed = |error: rusqlite::Error| failure("open the database", path, &error);
+    let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+    connection.pragma_update(None, "cache_size", -CONNECTION_CACHE_KIB).map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(connection)
+}
+
+fn failure(action: &'static str, path: &Path, error: &rusqlite::Error) -> DatabaseError {
+    let DatabaseError { reason, is_temporary, .. } = database_error(action, error);
+    DatabaseError { action, reason: format!("{}: {reason}", path.display()), is_temporary }
+}
+
+fn database_error(action: &'static str, error: &rusqlite::Error) -> DatabaseError {
+    let is_temporary = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull | ErrorCode::OutOfMemory)
+    );
+    DatabaseError { action, reason: error.to_string(), is_temporary }
+}
+
+#[async_trait]
+impl Database for SqliteDatabase {
+    async fn page(&self, name: &Name) -> Result<Found, DatabaseError> {
+        if let Some(page) = self.pages.page(name) {
+            return Ok(Found::Page(page));
+        }
+        let (name, pages) = (name.clone(), Arc::clone(&self.pages));
+        let work = move |connection: &Connection| {
+            let start = pages.start_read();
+            let found = read::found(connection, &name)?;
+            if let Found::Page(page) = &found {
+                pages.add(start, page);
+            }
+            Ok(found)
+        };
+        self.read("read a page", work).await
+    }
+
+    async fn revision(&self, name: &Name, revision: u64) -> Result<Option<Revision>, DatabaseError> {
+        let name = name.clone();
+        self.read("read a revision", move |connection| read::revision(connection, &name, revision)).await
+    }
+
+    async fn history(&self, name: &Name, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError> {
+        let (name, limit) = (name.clone(), bounded(limit));
+        self.read("read a history", move |connection| read::history(connection, &name, before, limit)).await
+    }
+
+    async fn backlinks(&self, name: &Name, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError> {
+        let (name, after, limit) = (name.clone(), after.cloned(), bounded(limit));
+        let work = move |connection: &Connection| read::backlinks(connection, &name, after.as_ref(), limit);
+        self.read("list the links to a page", work).await
+    }
+
+    async fn list(&self, after: Option<&Name>, limit: usize) -> Result<Vec<Name>, DatabaseError> {
+        let (after, limit) = (after.cloned(), bounded(limit));
+        self.read("list the pages", move |connection| read::list(connection, after.as_ref(), limit)).await
+    }
+
+    async fn recent(&self, before: Option<u64>, limit: usize) -> Result<Vec<Change>, DatabaseError> {
+        let limit = bounded(limit);
+        self.read("list the changes", move |connection| read::recent(connection, before, limit)).await
+    }
+
+    async fn search_titles(&self, text: &str, limit: usize) -> Result<Vec<Match>, DatabaseError> {
+        let (Some(query), limit) = (TitleQuery::parse(text), bounded(limit)) else { return Ok(Vec::new()) };
+        let work = move |connection: &Connection| search::titles(connection, &query, limit);
+        Ok(search::names(&self.read("search the titles", work).await?))
+    }
+
+    async fn search_text(&self, text: &str, limit: usize) -> Result<Vec<Match>, DatabaseError> {
+        let Some(query) = TextQuery::parse(text) else { return Ok(Vec::new()) };
+        let (title, limit) = (TitleQuery::parse(text), bounded(limit));
+        let work = move |connection: &Connection| search::texts(connection, &query, title.as_ref(), limit);
+        self.read("search the texts", work).await
+    }
+
+    async fn search_fields(
+        &self,
+        path: &str,
+        value: Option<&Value>,
+        limit: usize,
+    ) -> Result<Vec<Match>, DatabaseError> {
+        let (path, value, limit) = (path.to_owned(), value.cloned(), bounded(limit));
+        let work = move |connection: &Connection| read::by_fields(connection, &path, value.as_ref(), limit);
+        let names = self.read("search the fields", work).await?;
+        Ok(names.into_iter().map(|name| Match { name, excerpt: String::new() }).collect())
+    }
+
+    async fn attachments(&self, name: &Name) -> Result<Vec<AttachmentInfo>, DatabaseError> {
+        let name = name.clone();
+        self.read("list the attachments", move |connection| read::attachments(connection, &name)).await
+    }
+
+    async fn attachment(&self, name: &Name, file: &Name) -> Result<Option<(AttachmentInfo, Bytes)>, DatabaseError> {
+        let (name, file) = (name.clone(), file.clone());
+        self.read("read an attachment", move |connection| read::attachment(connection, &name, &file)).await
+    }
+
+    async fn write(&self, write: Write) -> Result<Committed, WriteError> {
+        let operation = Operation::Write(Box::new(prepare(write).await?));
+        Ok(self.queue()?.carry_out(operation).await?.committed()?)
+    }
+
+    async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError> {
+        let queue = self.queue()?;
+        in_chunks(writes, |chunk| async { queue.change(Operation::Import(chunk)).await?.imported() }).await
+    }
+
+    async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
+        let (edge, limit) = (edge.to_owned(), bounded(limit));
+        self.read("read the queue of purges", move |connection| read::purges(connection, &edge, limit)).await
+    }
+
+    async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
+        let operation = Operation::Purged { edge: edge.to_owned(), through };
+        self.queue()?.change(operation).await.map(|_| ())
+    }
+
+    async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
+        self.queue()?.change(Operation::SetEdges(edges.to_vec())).await.map(|_| ())
+    }
+
+    async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError> {
+        let key = key.to_owned();
+        self.read("read a value", move |connection| read::value(connection, &key)).await
+    }
+
+    async fn set_value(
+        &self,
+        key: &str,
+        expected: Option<Option<&str>>,
+        value: Option<&str>,
+    ) -> Result<bool, DatabaseError> {
+        let expected = expected.map(|expected| expected.map(str::to_owned));
+        let operation = Operation::SetValue { key: key.to_owned(), expected, value: value.map(str::to_owned) };
+        self.queue()?.change(operation).await?.done()
+    }
+
+    async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError> {
+        let prefix = prefix.to_owned();
+        self.read("read the values", move |connection| read::values(connection, &prefix)).await
+    }
+
+    async fn ping(&self) -> Result<(), DatabaseError> {
+        if self.writer.is_some() && !self.queue()?.is_open() {
+            return Err(DatabaseError::temporary("reach the database", "the thread that writes has ended"));
+        }
+        self.read("reach the database", |connection| read::one::<i64>(connection, "SELECT 1", &[])).await.map(|_| ())
+    }
+
+    async fn verify(&self) -> Result<Vec<String>, DatabaseError> {
+        self.read("verify the database", verify::faults).await
+    }
+}

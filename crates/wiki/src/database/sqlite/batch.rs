@@ -1,0 +1,442 @@
+//! The statements of one transaction, which carries out a batch of operations.
+//!
+//! Changes to the search indexes wait until the end of the transaction: FTS5 then writes one segment for the whole
+//! batch, and statements with rollback of their own, which would make it write earlier, are over.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::read::{found, one, rows};
+use crate::database::operation::{Answer, Operation, Outcome};
+use crate::database::prepared::{Derived, Indexed, Prepared, State, holds};
+use crate::database::words::{fold, index_grams, index_words};
+use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp, keys};
+use crate::name::Name;
+use crate::page::{Action, ChangeKind, Committed, Condition, Content, Write};
+
+type WriteAnswer = Result<Committed, WriteError>;
+
+/// A transaction that is under way.
+pub(super) struct Batch<'a> {
+    connection: &'a Connection,
+    /// The last one that is taken in the sequence of changes.
+    sequence: u64,
+    has_edges: bool,
+    /// The pages whose words or names change: their entries in the indexes, or `None` to remove them.
+    words: BTreeMap<i64, Option<Cow<'a, str>>>,
+    grams: BTreeMap<i64, Option<Cow<'a, str>>>,
+    changed: BTreeSet<Name>,
+    lists_changed: bool,
+    revisions_made: bool,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(connection: &'a Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            connection,
+            sequence: one(connection, "SELECT coalesce(max(sequence), 0) FROM revisions", &[])?,
+            has_edges: one(connection, "SELECT EXISTS (SELECT 1 FROM edges)", &[])?,
+            words: BTreeMap::new(),
+            grams: BTreeMap::new(),
+            changed: BTreeSet::new(),
+            lists_changed: false,
+            revisions_made: false,
+        })
+    }
+
+    pub(super) fn carry_out(&mut self, operation: &'a Operation) -> rusqlite::Result<Answer> {
+        Ok(match operation {
+            Operation::Write(prepared) => self.write(prepared)?.map(Outcome::Committed),
+            Operation::Import(writes) => Ok(Outcome::Imported(self.import(writes)?)),
+            Operation::SetEdges(edges) => Ok(Outcome::Done(self.set_edges(edges)?)),
+            Operation::Purged { edge, through } => Ok(Outcome::Done(self.confirm(edge, *through)?)),
+            Operation::SetValue { key, expected, value } => {
+                let expected = expected.as_ref().map(|expected| expected.as_deref());
+                Ok(Outcome::Done(self.set_value(key, expected, value.as_deref())?))
+            }
+        })
+    }
+
+    /// Writes the indexes and queues the purges; returns the pages that changed.
+    pub(super) fn finish(mut self) -> rusqlite::Result<BTreeSet<Name>> {
+        for (table, column, entries) in [
+            ("text_words", "words", std::mem::take(&mut self.words)),
+            ("title_grams", "grams", std::mem::take(&mut self.grams)),
+        ] {
+            let mut delete = self.connection.prepare_cached(&format!("DELETE FROM {table} WHERE rowid = ?1"))?;
+            let mut insert = self
+                .connection
+                .prepare_cached(&format!("INSERT OR REPLACE INTO {table} (rowid, {column}) VALUES (?1, ?2)"))?;
+            for (page, entry) in entries {
+                match entry {
+                    Some(entry) => insert.execute(params![page, entry])?,
+                    None => delete.execute([page])?,
+                };
+            }
+        }
+        self.queue_purges()?;
+        Ok(self.changed)
+    }
+
+    fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<usize> {
+        self.connection.prepare_cached(sql)?.execute(parameters)
+    }
+
+    fn state(&self, name: &Name) -> rusqlite::Result<Option<State>> {
+        self.connection
+            .prepare_cached("SELECT id, revision, live FROM pages WHERE name = ?1")?
+            .query_row([name.as_str()], |row| {
+                Ok(State { id: row.get(0)?, revision: row.get(1)?, is_live: row.get(2)? })
+            })
+            .optional()
+    }
+
+    fn import(&mut self, writes: &'a [Prepared]) -> rusqlite::Result<u64> {
+        let mut count = 0;
+        for prepared in writes {
+            debug_assert_eq!(prepared.write.condition, Condition::Any);
+            count += u64::from(self.write(prepared)?.is_ok());
+        }
+        Ok(count)
+    }
+
+    fn write(&mut self, prepared: &'a Prepared) -> rusqlite::Result<WriteAnswer> {
+        let write = &prepared.write;
+        let state = self.state(&write.name)?;
+        if !holds(write.condition, state.as_ref()) {
+            return Ok(Err(WriteError::Conflict(found(self.connection, &write.name)?)));
+        }
+        if let (Action::Save { content, links }, Derived::Saved(indexed)) = (&write.action, &prepared.derived) {
+            return self.save(write, content, links, indexed, state.as_ref()).map(Ok);
+        }
+        let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
+        match (&write.action, &prepared.derived) {
+            (Action::Rename { to }, _) => self.rename(write, to, &state),
+            (Action::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
+                self.attach(write, &state, file, media_type, bytes, digest).map(Ok)
+            }
+            (Action::Detach { file }, _) => self.detach(write, &state, file),
+            _ => self.delete(write, &state).map(Ok),
+        }
+    }
+
+    fn save(
+        &mut self,
+        write: &Write,
+        content: &Content,
+        links: &[Name],
+        indexed: &'a Indexed,
+        state: Option<&State>,
+    ) -> rusqlite::Result<Committed> {
+        let created = !state.is_some_and(|state| state.is_live);
+        let revision = state.map_or(1, |state| state.revision + 1);
+        self.sequence += 1;
+        let page = match state {
+            Some(state) => {
+                let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 1 WHERE id = ?1";
+                self.execute(sql, params![state.id, revision, self.sequence])?;
+                self.forget(state.id)?;
+                state.id
+            }
+            None => self.insert_page(&write.name, &indexed.folded, revision)?,
+        };
+        let kind = if created { ChangeKind::Created } else { ChangeKind::Edited };
+        self.insert_revision(page, revision, kind, write, Some((content, indexed.fields.as_deref())))?;
+        self.insert_links(page, links)?;
+        for (path, value) in &indexed.field_entries {
+            self.execute("INSERT INTO fields (path, value, page) VALUES (?1, ?2, ?3)", params![path, value, page])?;
+        }
+        self.words.insert(page, Some(Cow::Borrowed(&indexed.words)));
+        let mut changed = vec![write.name.clone()];
+        if created {
+            self.grams.insert(page, Some(Cow::Borrowed(&indexed.grams)));
+            changed.append(&mut self.recolour_links(&write.name, page)?);
+        }
+        Ok(self.committed(revision, created, changed, created))
+    }
+
+    fn delete(&mut self, write: &Write, state: &State) -> rusqlite::Result<Committed> {
+        let revision = state.revision + 1;
+        self.sequence += 1;
+        let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 0 WHERE id = ?1";
+        self.execute(sql, params![state.id, revision, self.sequence])?;
+        self.insert_revision(state.id, revision, ChangeKind::Deleted, write, None)?;
+        self.forget(state.id)?;
+        self.words.insert(state.id, None);
+        self.grams.insert(state.id, None);
+        let mut changed = vec![write.name.clone()];
+        changed.append(&mut self.recolour_links(&write.name, state.id)?);
+        Ok(self.committed(revision, false, changed, true))
+    }
+
+    /// The page takes the new name with its history; revisions of a page that was deleted there come before its own. At
+    /// the old name begins a page that redirects; its revision continues the old name's numbers.
+    fn rename(&mut self, write: &Write, to: &Name, state: &State) -> rusqlite::Result<WriteAnswer> {
+        let target = self.state(to)?;
+        if target.as_ref().is_some_and(|target| target.is_live) {
+            return Ok(Err(WriteError::NameTaken));
+        }
+        let earlier = target.as_ref().map_or(0, |target| target.revision);
+        if let Some(target) = &target {
+            self.take_history(state.id, target)?;
+        }
+        let revision = earlier + state.revision + 1;
+        let folded = fold(to.as_str());
+        self.sequence += 1;
+        self.execute(
+            "INSERT INTO revisions
+                 (sequence, page, revision, kind, time, author, comment, bytes, redirect, fields, text)
+             SELECT ?2, page, ?3, ?4, ?5, ?6, ?7, bytes, redirect, fields, text
+             FROM revisions WHERE sequence = (SELECT current FROM pages WHERE id = ?1)",
+            params![
+                state.id,
+                self.sequence,
+                revision,
+                ChangeKind::Renamed.number(),
+                write.time,
+                write.author,
+                write.comment
+            ],
+        )?;
+        self.execute(
+            "UPDATE pages SET name = ?2, folded = ?3, revision = ?4, current = ?5 WHERE id = ?1",
+            params![state.id, to.as_str(), folded, revision, self.sequence],
+        )?;
+        let text: String = one(self.connection, "SELECT text FROM revisions WHERE sequence = ?1", &[&self.sequence])?;
+        self.words.insert(state.id, Some(Cow::Owned(index_words(to.as_str(), &text))));
+        self.grams.insert(state.id, Some(Cow::Owned(index_grams(&folded))));
+        let mut changed = vec![write.name.clone(), to.clone()];
+        changed.append(&mut self.recolour_links(to, state.id)?);
+        let sequence = self.sequence;
+        self.redirect(write, to, state.revision + 1)?;
+        let mut committed = self.committed(revision, false, changed, true);
+        committed.sequence = sequence;
+        Ok(Ok(committed))
+    }
+
+    /// Moves the revisions of the deleted page before those of `page`, and removes its place.
+    fn take_history(&self, page: i64, deleted: &State) -> rusqlite::Result<()> {
+        let earlier = clamp(deleted.revision);
+        self.execute("UPDATE revisions SET revision = -(revision + ?2) WHERE page = ?1", params![page, earlier])?;
+        self.execute("UPDATE revisions SET revision = -revision WHERE page = ?1", [page])?;
+        self.execute("UPDATE revisions SET page = ?1 WHERE page = ?2", [page, deleted.id])?;
+        self.execute("UPDATE OR IGNORE attachments SET page = ?1 WHERE page = ?2", [page, deleted.id])?;
+        let sql = "DELETE FROM attachments WHERE page = ?1 RETURNING digest";
+        let digests: Vec<String> = rows(self.connection, sql, [deleted.id], |row| row.get(0))?;
+        digests.iter().try_for_each(|digest| self.remove_unused_blob(digest))?;
+        self.execute("DELETE FROM pages WHERE id = ?1", [deleted.id])?;
+        Ok(())
+    }
+
+    /// Creates the page that leads from the old name to the new one.
+    fn redirect(&mut self, write: &Write, to: &Name, revision: u64) -> rusqlite::Result<()> {
+        let content = Content { redirect: Some(to.clone()), ..Content::default() };
+        let indexed = Indexed::new(&write.name, &content);
+        self.sequence += 1;
+        let page = self.insert_page(&write.name, &indexed.folded, revision)?;
+        self.insert_revision(page, revision, ChangeKind::Created, write, Some((&content, None)))?;
+        self.insert_links(page, std::slice::from_ref(to))?;
+        self.words.insert(page, Some(Cow::Owned(indexed.words)));
+        self.grams.insert(page, Some(Cow::Owned(indexed.grams)));
+        Ok(())
+    }
+
+    fn attach(
+        &mut self,
+        write: &Write,
+        state: &State,
+        file: &Name,
+        media_type: &str,
+        bytes: &Bytes,
+        digest: &str,
+    ) -> rusqlite::Result<Committed> {
+        self.remove_attachment(state.id, file)?;
+        let sql = "INSERT INTO blobs (digest, bytes) VALUES (?1, ?2) ON CONFLICT (digest) DO NOTHING";
+        self.execute(sql, params![digest, &bytes[..]])?;
+        self.execute(
+            "INSERT INTO attachments (page, file, media_type, digest, bytes, modified)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![state.id, file.as_str(), media_type, digest, bytes.len(), write.time],
+        )?;
+        Ok(self.committed_without_revision(write, state))
+    }
+
+    fn detach(&mut self, write: &Write, state: &State, file: &Name) -> rusqlite::Result<WriteAnswer> {
+        if !self.remove_attachment(state.id, file)? {
+            return Ok(Err(WriteError::Missing));
+        }
+        Ok(Ok(self.committed_without_revision(write, state)))
+    }
+
+    /// Returns whether the page had the attachment.
+    fn remove_attachment(&self, page: i64, file: &Name) -> rusqlite::Result<bool> {
+        let sql = "DELETE FROM attachments WHERE page = ?1 AND file = ?2 RETURNING digest";
+        let digests: Vec<String> = rows(self.connection, sql, params![page, file.as_str()], |row| row.get(0))?;
+        digests.iter().try_for_each(|digest| self.remove_unused_blob(digest))?;
+        Ok(!digests.is_empty())
+    }
+
+    fn remove_unused_blob(&self, digest: &str) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM blobs WHERE digest = ?1
+                   AND NOT EXISTS (SELECT 1 FROM attachments a WHERE a.digest = ?1)";
+        self.execute(sql, [digest]).map(|_| ())
+    }
+
+    fn insert_page(&self, name: &Name, folded: &str, revision: u64) -> rusqlite::Result<i64> {
+        self.execute(
+            "INSERT INTO pages (name, folded, revision, current, links_version, live) VALUES (?1, ?2, ?3, ?4, 0, 1)",
+            params![name.as_str(), folded, revision, self.sequence],
+        )?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    fn insert_revision(
+        &self,
+        page: i64,
+        revision: u64,
+        kind: ChangeKind,
+        write: &Write,
+        content: Option<(&Content, Option<&str>)>,
+    ) -> rusqlite::Result<()> {
+        let (text, redirect, fields) = match content {
+            Some((content, fields)) => (content.text.as_str(), content.redirect.as_ref().map(Name::as_str), fields),
+            None => ("", None, None),
+        };
+        self.execute(
+            "INSERT INTO revisions
+                 (sequence, page, revision, kind, time, author, comment, bytes, redirect, fields, text)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                self.sequence,
+                page,
+                revision,
+                kind.number(),
+                write.time,
+                write.author,
+                write.comment,
+                text.len(),
+                redirect,
+                fields,
+                text
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn insert_links(&self, page: i64, links: &[Name]) -> rusqlite::Result<()> {
+        for target in links {
+            self.execute("INSERT INTO links (page, target) VALUES (?1, ?2)", params![page, target.as_str()])?;
+        }
+        Ok(())
+    }
+
+    /// Removes the links and the fields of the page's former text.
+    fn forget(&self, page: i64) -> rusqlite::Result<()> {
+        self.execute("DELETE FROM links WHERE page = ?1", [page])?;
+        self.execute("DELETE FROM fields WHERE page = ?1", [page])?;
+        Ok(())
+    }
+
+    /// The links to `name` appear otherwise from now on: returns the pages that have them, except `page`.
+    fn recolour_links(&self, name: &Name, page: i64) -> rusqlite::Result<Vec<Name>> {
+        let sql = "UPDATE pages SET links_version = links_version + 1
+                   WHERE id IN (SELECT page FROM links WHERE target = ?1) AND id <> ?2 RETURNING name";
+        let names: Vec<String> = rows(self.connection, sql, params![name.as_str(), page], |row| row.get(0))?;
+        Ok(names.iter().filter_map(|name| Name::parse(name).ok()).collect())
+    }
+
+    fn committed(&mut self, revision: u64, created: bool, changed: Vec<Name>, list_changed: bool) -> Committed {
+        self.changed.extend(changed.iter().cloned());
+        self.lists_changed |= list_changed;
+        self.revisions_made = true;
+        Committed { revision, sequence: self.sequence, created, changed, list_changed }
+    }
+
+    fn committed_without_revision(&mut self, write: &Write, state: &State) -> Committed {
+        self.changed.insert(write.name.clone());
+        Committed {
+            revision: state.revision,
+            sequence: self.sequence,
+            created: false,
+            changed: vec![write.name.clone()],
+            list_changed: false,
+        }
+    }
+
+    fn queue_purges(&self) -> rusqlite::Result<()> {
+        if !self.has_edges || self.changed.is_empty() {
+            return Ok(());
+        }
+        let mut queued: Vec<String> = self.changed.iter().map(keys::page).collect();
+        if self.lists_changed {
+            queued.push(keys::LISTS.to_owned());
+        }
+        if self.revisions_made {
+            queued.push(keys::CHANGES.to_owned());
+        }
+        for key in queued {
+            self.execute("INSERT INTO purges (key) VALUES (?1)", [key])?;
+        }
+        let newest = self.connection.last_insert_rowid();
+        let sql = "UPDATE edges SET through = ?1, everything = ?1 WHERE ?1 - through > ?2";
+        if self.execute(sql, params![newest, PURGES_QUEUED_MAX])? > 0 {
+            self.remove_confirmed()?;
+        }
+        Ok(())
+    }
+
+    fn set_edges(&mut self, edges: &[String]) -> rusqlite::Result<bool> {
+        let (newest, mut changed) = (self.newest_purge()?, false);
+        let known: Vec<String> = rows(self.connection, "SELECT edge FROM edges", [], |row| row.get(0))?;
+        for edge in known.iter().filter(|edge| !edges.contains(edge)) {
+            changed |= self.execute("DELETE FROM edges WHERE edge = ?1", [edge])? > 0;
+        }
+        for edge in edges {
+            let sql = "INSERT INTO edges (edge, through) VALUES (?1, ?2) ON CONFLICT (edge) DO NOTHING";
+            changed |= self.execute(sql, params![edge, newest])? > 0;
+        }
+        self.has_edges = !edges.is_empty();
+        self.remove_confirmed()?;
+        Ok(changed)
+    }
+
+    fn newest_purge(&self) -> rusqlite::Result<u64> {
+        one(self.connection, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'purges'", &[])
+    }
+
+    fn confirm(&self, edge: &str, through: u64) -> rusqlite::Result<bool> {
+        let sql = "UPDATE edges SET through = max(through, ?2),
+                       everything = CASE WHEN everything > ?2 THEN everything END
+                   WHERE edge = ?1 AND (through < ?2 OR everything <= ?2)";
+        let through = through.min(self.newest_purge()?);
+        let confirmed = self.execute(sql, params![edge, through])? > 0;
+        if confirmed {
+            self.remove_confirmed()?;
+        }
+        Ok(confirmed)
+    }
+
+    /// Removes the keys that every edge has confirmed; all, without edges.
+    fn remove_confirmed(&self) -> rusqlite::Result<()> {
+        let sql = "DELETE FROM purges WHERE sequence <= coalesce((SELECT min(through) FROM edges), sequence)";
+        self.execute(sql, []).map(|_| ())
+    }
+
+    fn set_value(&self, key: &str, expected: Option<Option<&str>>, value: Option<&str>) -> rusqlite::Result<bool> {
+        if let Some(expected) = expected
+            && super::read::value(self.connection, key)?.as_deref() != expected
+        {
+            return Ok(false);
+        }
+        match value {
+            Some(value) => {
+                self.execute("INSERT OR REPLACE INTO wiki_values (key, value) VALUES (?1, ?2)", [key, value])?
+            }
+            None => self.execute("DELETE FROM wiki_values WHERE key = ?1", [key])?,
+        };
+        Ok(true)
+    }
+}

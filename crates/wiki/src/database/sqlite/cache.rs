@@ -1,0 +1,131 @@
+//! Pages in memory, so that reading a popular page costs no SQL.
+//!
+//! A page in the cache is as the last commit left it. Before a commit, the writer removes the pages that it changes; a
+//! reader may add a page only if no commit began since before it read.
+
+use std::sync::{Mutex, PoisonError};
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::name::Name;
+use crate::page::Page;
+
+/// The size of a usual page, bytes: with the capacity, it gives the number of entries for which the cache has room.
+const PAGE_BYTES_USUAL: usize = 5_000;
+
+/// What a page occupies besides its text, about, bytes.
+const PAGE_BYTES_FIXED: usize = 400;
+
+pub(super) struct Pages {
+    pages: Cache<Name, Box<Page>, Bytes>,
+    commits: Mutex<Commits>,
+}
+
+struct Commits {
+    /// Beginnings and ends of commits so far: odd during a commit.
+    count: u64,
+}
+
+/// When a read began.
+#[derive(Clone, Copy)]
+pub(super) struct ReadStart(u64);
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Name, Box<Page>> for Bytes {
+    fn weight(&self, name: &Name, page: &Box<Page>) -> u64 {
+        let content = &page.content;
+        let links: usize = page.red_links.iter().map(|link| link.as_str().len() + 16).sum();
+        let fields = if content.fields.is_empty() { 0 } else { 2 * content.text.len().max(PAGE_BYTES_USUAL) };
+        (content.text.len() + name.as_str().len() + links + fields + PAGE_BYTES_FIXED) as u64
+    }
+}
+
+impl Pages {
+    pub(super) fn new(bytes: usize) -> Self {
+        let pages = Cache::with_weighter(bytes / PAGE_BYTES_USUAL, bytes as u64, Bytes);
+        Self { pages, commits: Mutex::new(Commits { count: 0 }) }
+    }
+
+    pub(super) fn page(&self, name: &Name) -> Option<Box<Page>> {
+        self.pages.get(name)
+    }
+
+    /// To be called before the transaction of the read begins.
+    pub(super) fn start_read(&self) -> ReadStart {
+        ReadStart(self.commits().count)
+    }
+
+    /// Adds a page, unless a commit may have changed it since the read began.
+    pub(super) fn add(&self, start: ReadStart, page: &Page) {
+        let commits = self.commits();
+        if commits.count == start.0 && commits.count.is_multiple_of(2) {
+            self.pages.insert(page.name.clone(), Box::new(page.clone()));
+        }
+    }
+
+    /// To be called before a commit.
+    pub(super) fn start_commit<'a>(&self, changed: impl Iterator<Item = &'a Name>) {
+        let mut commits = self.commits();
+        commits.count += 1;
+        changed.for_each(|name| drop(self.pages.remove(name)));
+    }
+
+    /// To be called after a commit, or after it failed.
+    pub(super) fn end_commit(&self) {
+        self.commits().count += 1;
+    }
+
+    fn commits(&self) -> std::sync::MutexGuard<'_, Commits> {
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::Content;
+
+    fn page(revision: u64) -> Page {
+        Page {
+            name: name(),
+            revision,
+            links_version: 0,
+            modified: 0,
+            content: Content::default(),
+            red_links: Vec::new(),
+        }
+    }
+
+    fn name() -> Name {
+        Name::parse("a").unwrap()
+    }
+
+    #[test]
+    fn a_read_that_overlaps_a_commit_is_not_kept() {
+        let pages = Pages::new(1 << 20);
+        let before = pages.start_read();
+        pages.start_commit([&name()].into_iter());
+        let during = pages.start_read();
+        pages.add(during, &page(1));
+        pages.end_commit();
+        pages.add(before, &page(1));
+        pages.add(during, &page(1));
+        assert!(pages.page(&name()).is_none());
+        pages.add(pages.start_read(), &page(2));
+        assert_eq!(pages.page(&name()).unwrap().revision, 2);
+    }
+
+    #[test]
+    fn a_commit_removes_only_what_it_changes() {
+        let pages = Pages::new(1 << 20);
+        pages.add(pages.start_read(), &page(1));
+        pages.start_commit([&Name::parse("b").unwrap()].into_iter());
+        assert!(pages.page(&name()).is_some());
+        pages.end_commit();
+        pages.start_commit([&name()].into_iter());
+        assert!(pages.page(&name()).is_none());
+    }
+}

@@ -1,0 +1,488 @@
+//! The words of texts and the letter groups of names, folded: what the searches of every database index and look for.
+//!
+//! Folding removes case, accents and other marks of Latin, Greek, Cyrillic, Hebrew and Arabic, and compatibility forms.
+//! Scripts that put no spaces between words (Chinese, Japanese, Thai, …) are indexed by their characters and by pairs
+//! of characters. The index thus finds candidates; [`TextQuery::rate`] reads their texts, drops the false ones, and
+//! rates the others. Names are indexed by groups of one, two and three characters, which find any part of a name.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// The most bytes of words that the index keeps of one page; the rest of a longer text is not found. PostgreSQL's
+/// `tsvector` has less than 1 MiB.
+const INDEXED_BYTES_MAX: usize = 512 * 1024;
+
+/// Longer words are found by their first characters.
+const WORD_CHARS_MAX: usize = 40;
+
+/// The longest query, bytes; the rest is ignored.
+const QUERY_BYTES_MAX: usize = 1024;
+
+/// The most words of a query; the rest are ignored.
+const QUERY_WORDS_MAX: usize = 16;
+
+/// The most groups of letters by which a title query looks for candidates; the names are compared whole afterwards.
+const QUERY_GRAMS_MAX: usize = 16;
+
+/// The characters of text before and after the first match in an excerpt.
+const EXCERPT_BEFORE_CHARS: usize = 60;
+const EXCERPT_AFTER_CHARS: usize = 180;
+
+/// What surrounds a match in an excerpt.
+const MATCH_START: char = '\u{e000}';
+const MATCH_END: char = '\u{e001}';
+
+/// Without case, accents and compatibility forms.
+pub(crate) fn fold(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Cow::Owned(text.to_ascii_lowercase());
+        }
+        return Cow::Borrowed(text);
+    }
+    let decomposed = text.nfkd().filter(|c| !is_dropped(*c)).flat_map(char::to_lowercase);
+    let mut folded = String::with_capacity(text.len());
+    for c in decomposed.nfc() {
+        match base_letters(c) {
+            Some(letters) => folded.push_str(letters),
+            None => folded.push(c),
+        }
+    }
+    Cow::Owned(folded)
+}
+
+/// Marks that readers leave out when they type a query, and characters that only join others.
+fn is_dropped(c: char) -> bool {
+    matches!(c,
+        '\u{300}'..='\u{36f}'                                  // Latin, Greek, Cyrillic
+        | '\u{591}'..='\u{5c7}'                                // Hebrew points
+        | '\u{610}'..='\u{61a}' | '\u{640}' | '\u{64b}'..='\u{65f}' | '\u{670}' // Arabic vowels, tatweel
+        | '\u{200c}' | '\u{200d}' | '\u{ad}')
+}
+
+/// Letters that Unicode does not decompose, but people type as others.
+fn base_letters(c: char) -> Option<&'static str> {
+    Some(match c {
+        'đ' | 'ð' => "d",
+        'ł' => "l",
+        'ø' => "o",
+        'ı' => "i",
+        'ß' => "ss",
+        'æ' => "ae",
+        'œ' => "oe",
+        'þ' => "th",
+        'ς' => "σ",
+        _ => return None,
+    })
+}
+
+/// A stretch of text that a search can match.
+enum Token {
+    /// A word between separators.
+    Word(Range<usize>),
+    /// Characters of a script without spaces between words.
+    Run(Range<usize>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Word,
+    Run,
+    Separator,
+}
+
+fn class(c: char) -> Class {
+    if c.is_ascii() {
+        return if c.is_ascii_alphanumeric() { Class::Word } else { Class::Separator };
+    }
+    if matches!(c, '\u{200c}' | '\u{200d}' | '\u{ad}') {
+        return Class::Word;
+    }
+    if !c.is_alphanumeric() && !is_combining_mark(c) {
+        return Class::Separator;
+    }
+    let unspaced = matches!(c,
+        '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' // Thai, Lao, Burmese, Khmer
+        | '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' // kana
+        | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}');
+    if unspaced { Class::Run } else { Class::Word }
+}
+
+fn tokens(text: &str) -> impl Iterator<Item = Token> {
+    let mut characters = text.char_indices().peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let (start, c) = characters.next()?;
+            let kind = class(c);
+            if kind == Class::Separator {
+                continue;
+            }
+            let mut end = start + c.len_utf8();
+            while let Some((at, c)) = characters.next_if(|(_, c)| class(*c) == kind) {
+                end = at + c.len_utf8();
+            }
+            return Some(if kind == Class::Run { Token::Run(start..end) } else { Token::Word(start..end) });
+        }
+    })
+}
+
+/// A folded word as the index has it: letters and digits of ASCII and whatever is not ASCII.
+fn index_word(word: &str) -> Cow<'_, str> {
+    if word.is_ascii() {
+        let end = word.len().min(WORD_CHARS_MAX);
+        return fold(&word[..end]);
+    }
+    let folded = fold(word);
+    Cow::Owned(folded.chars().filter(|c| !c.is_ascii() || c.is_ascii_alphanumeric()).take(WORD_CHARS_MAX).collect())
+}
+
+/// The words of a page, each once, separated by spaces.
+pub(crate) fn index_words(name: &str, text: &str) -> String {
+    let mut words = Words::new(text.len());
+    for part in [name, text] {
+        for token in tokens(part) {
+            match token {
+                Token::Word(range) => words.add(index_word(&part[range])),
+                Token::Run(range) => {
+                    let characters: Vec<char> = fold(&part[range]).chars().collect();
+                    for at in 0..characters.len() {
+                        words.add(Cow::Owned(characters[at..=at].iter().collect()));
+                        if at + 1 < characters.len() {
+                            words.add(Cow::Owned(characters[at..=at + 1].iter().collect()));
+                        }
+                    }
+                }
+            }
+            if words.joined.len() > INDEXED_BYTES_MAX {
+                return words.joined;
+            }
+        }
+    }
+    words.joined
+}
+
+/// Distinct words, joined by spaces in the order in which they came.
+struct Words<'a> {
+    seen: HashSet<Cow<'a, str>, foldhash::fast::RandomState>,
+    joined: String,
+}
+
+impl<'a> Words<'a> {
+    fn new(text_bytes: usize) -> Self {
+        Self { seen: HashSet::default(), joined: String::with_capacity(text_bytes.min(INDEXED_BYTES_MAX)) }
+    }
+
+    fn add(&mut self, word: Cow<'a, str>) {
+        if word.is_empty() || self.seen.contains(&word) {
+            return;
+        }
+        if !self.joined.is_empty() {
+            self.joined.push(' ');
+        }
+        self.joined.push_str(&word);
+        self.seen.insert(word);
+    }
+}
+
+/// A full-text query.
+pub(crate) struct TextQuery {
+    terms: Vec<Term>,
+}
+
+enum Term {
+    Word(String),
+    Run(String),
+}
+
+/// How well a page matches, and the text around its first match.
+pub(crate) struct Rating {
+    pub(crate) score: f64,
+    pub(crate) excerpt: String,
+}
+
+impl TextQuery {
+    /// `None` if the text has no word.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = &text[..text.floor_char_boundary(QUERY_BYTES_MAX)];
+        let mut terms = Vec::new();
+        for token in tokens(text).take(QUERY_WORDS_MAX) {
+            match token {
+                Token::Word(range) => {
+                    let word = index_word(&text[range]).into_owned();
+                    if !word.is_empty() {
+                        terms.push(Term::Word(word));
+                    }
+                }
+                Token::Run(range) => terms.push(Term::Run(fold(&text[range]).into_owned())),
+            }
+        }
+        (!terms.is_empty()).then_some(Self { terms })
+    }
+
+    /// The words of the index that a page must have: no quotes, no spaces, no operators.
+    pub(crate) fn index_words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for term in &self.terms {
+            match term {
+                Term::Word(word) => words.push(word.clone()),
+                Term::Run(run) => {
+                    let characters: Vec<char> = run.chars().collect();
+                    let size = characters.len().min(2);
+                    words.extend(characters.windows(size.max(1)).take(QUERY_WORDS_MAX).map(String::from_iter));
+                }
+            }
+        }
+        words
+    }
+
+    /// Compares the query with a page: `None` if the page does not match.
+    pub(crate) fn rate(&self, name: &str, text: &str) -> Option<Rating> {
+        let mut hits_of_term = vec![0_u32; self.terms.len()];
+        let mut hits: Vec<Range<usize>> = Vec::new();
+        let mut words = 0_u32;
+        for token in tokens(text) {
+            words += 1;
+            if let Some((term, range)) = self.hit(text, &token) {
+                hits_of_term[term] += 1;
+                if hits.len() < 64 {
+                    hits.push(range);
+                }
+            }
+        }
+        let mut score = 0.0;
+        for (term, hits) in hits_of_term.iter().enumerate() {
+            let in_name = tokens(name).any(|token| self.hit_of(term, name, &token).is_some());
+            if *hits == 0 && !in_name {
+                return None;
+            }
+            score += f64::from(1 + hits).ln() / f64::from(1 + words).sqrt() + if in_name { 1.0 } else { 0.0 };
+        }
+        Some(Rating { score, excerpt: excerpt(text, &hits) })
+    }
+
+    fn hit(&self, text: &str, token: &Token) -> Option<(usize, Range<usize>)> {
+        (0..self.terms.len()).find_map(|term| Some((term, self.hit_of(term, text, token)?)))
+    }
+
+    fn hit_of(&self, term: usize, text: &str, token: &Token) -> Option<Range<usize>> {
+        match (&self.terms[term], token) {
+            (Term::Word(wanted), Token::Word(range)) => {
+                let word = &text[range.clone()];
+                let is_hit = if word.is_ascii() {
+                    word[..word.len().min(WORD_CHARS_MAX)].eq_ignore_ascii_case(wanted)
+                } else {
+                    index_word(word) == *wanted
+                };
+                is_hit.then(|| range.clone())
+            }
+            (Term::Run(wanted), Token::Run(range)) => {
+                let folded = fold(&text[range.clone()]);
+                let at = folded.find(wanted.as_str())?;
+                Some(part_of_run(text, range, &folded, at, wanted))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Where `wanted`, which begins at byte `at` of `folded`, is in the text: the whole run, if folding changed its length.
+fn part_of_run(text: &str, run: &Range<usize>, folded: &str, at: usize, wanted: &str) -> Range<usize> {
+    let original = &text[run.clone()];
+    if original.chars().count() != folded.chars().count() {
+        return run.clone();
+    }
+    let first = folded[..at].chars().count();
+    let mut starts = original.char_indices().map(|(at, _)| at).chain([original.len()]).skip(first);
+    let start = starts.next().unwrap_or(0);
+    let end = starts.nth(wanted.chars().count().saturating_sub(1)).unwrap_or(original.len());
+    run.start + start..run.start + end
+}
+
+/// The text around the first of `hits`, or its beginning; with marks around the hits, without line breaks.
+fn excerpt(text: &str, hits: &[Range<usize>]) -> String {
+    let first = hits.first().map_or(0, |hit| hit.start);
+    let start = text[..first].char_indices().rev().nth(EXCERPT_BEFORE_CHARS - 1).map_or(0, |(at, _)| at);
+    let end = text[first..].char_indices().nth(EXCERPT_AFTER_CHARS).map_or(text.len(), |(at, _)| first + at);
+    let mut out = String::with_capacity(end - start + 32);
+    if start > 0 {
+        out.push('…');
+    }
+    let mut at = start;
+    for hit in hits.iter().filter(|hit| hit.end <= end) {
+        push_plain(&mut out, &text[at..hit.start]);
+        out.push(MATCH_START);
+        push_plain(&mut out, &text[hit.clone()]);
+        out.push(MATCH_END);
+        at = hit.end;
+    }
+    push_plain(&mut out, &text[at..end]);
+    if end < text.len() {
+        out.push('…');
+    }
+    out.trim().to_owned()
+}
+
+/// Appends text of a page: white space becomes single spaces, and it cannot contain marks of matches.
+fn push_plain(out: &mut String, text: &str) {
+    for c in text.chars() {
+        if c.is_whitespace() {
+            if !out.ends_with(' ') {
+                out.push(' ');
+            }
+        } else if !matches!(c, MATCH_START | MATCH_END) && !c.is_control() {
+            out.push(c);
+        }
+    }
+}
+
+/// The groups of one, two and three letters of a folded name, each once, separated by spaces.
+pub(crate) fn index_grams(folded: &str) -> String {
+    let characters: Vec<char> = folded.chars().map(gram_char).collect();
+    let mut grams = Words::new(characters.len() * 9);
+    for size in 1..=3 {
+        for group in characters.windows(size) {
+            grams.add(Cow::Owned(group.iter().collect()));
+        }
+    }
+    grams.joined
+}
+
+/// Separators of ASCII as private characters, so that a group that contains them remains one word of the index.
+fn gram_char(c: char) -> char {
+    if c.is_ascii_alphanumeric() || !c.is_ascii() {
+        return c;
+    }
+    char::from_u32(0xe000 + u32::from(c)).unwrap_or(c)
+}
+
+/// A query for a part of a name.
+pub(crate) struct TitleQuery {
+    /// The part, folded.
+    pub(crate) folded: String,
+    /// The groups of letters that a name with this part has.
+    pub(crate) grams: Vec<String>,
+}
+
+impl TitleQuery {
+    /// `None` if no name can match.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text.len() > QUERY_BYTES_MAX || text.contains('\0') {
+            return None;
+        }
+        let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c == '_').filter(|w| !w.is_empty()).collect();
+        let folded = fold(&words.join(" ")).into_owned();
+        let characters: Vec<char> = folded.chars().map(gram_char).collect();
+        if characters.is_empty() {
+            return None;
+        }
+        let size = characters.len().min(3);
+        let mut grams: Vec<String> = characters.windows(size).map(String::from_iter).collect();
+        grams.sort_unstable();
+        grams.dedup();
+        grams.truncate(QUERY_GRAMS_MAX);
+        Some(Self { folded, grams })
+    }
+
+    /// The first text after all those that begin with the part, in the order of bytes; `None` at the end of all texts.
+    pub(crate) fn end_of_prefix(&self) -> Option<String> {
+        let mut characters: Vec<char> = self.folded.chars().collect();
+        while let Some(last) = characters.pop() {
+            let next = ((last as u32 + 1)..=0x0010_ffff).find_map(char::from_u32);
+            if let Some(next) = next {
+                characters.push(next);
+                return Some(characters.into_iter().collect());
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folding_removes_case_accents_and_forms() {
+        for (text, folded) in [
+            ("Škocjanske JAME", "skocjanske jame"),
+            ("Đorđe Łódź Straße", "dorde lodz strasse"),
+            ("ΌΔΟΣ ὁδός", "οδοσ οδοσ"),
+            ("ＡＢＣ ﬁ", "abc fi"),
+            ("한국어", "한국어"),
+            ("がパ", "がパ"),
+            ("हिन्दी", "हिन्दी"),
+        ] {
+            assert_eq!(fold(text), folded);
+        }
+    }
+
+    #[test]
+    fn words_are_indexed_once_and_unspaced_scripts_by_pairs() {
+        assert_eq!(index_words("Page", "A page, a-PAGE; žaba_1"), "page a zaba 1");
+        assert_eq!(index_words("x", "東京都"), "x 東 東京 京 京都 都");
+    }
+
+    #[test]
+    fn the_index_of_a_page_is_bounded() {
+        let text: String = (0..200_000).map(|n| format!("word{n} ")).collect();
+        assert!(index_words("x", &text).len() < INDEXED_BYTES_MAX + 200);
+        assert_eq!(index_words("", &"x".repeat(100)).len(), WORD_CHARS_MAX);
+    }
+
+    fn rate(query: &str, name: &str, text: &str) -> Option<String> {
+        TextQuery::parse(query).unwrap().rate(name, text).map(|rating| rating.excerpt)
+    }
+
+    #[test]
+    fn a_page_matches_with_all_words_wherever_they_are() {
+        assert_eq!(rate("GRAD ljubljana", "Ljubljana", "Old\n\ngrad here").unwrap(), "Old \u{e000}grad\u{e001} here");
+        assert!(rate("grad maribor", "Ljubljana", "grad").is_none());
+        assert_eq!(rate("京都", "x", "私は京都へ").unwrap(), "私は\u{e000}京都\u{e001}へ");
+        // Both pairs occur, but not the three characters in a row.
+        assert!(rate("東京都", "x", "東京 京都").is_none());
+    }
+
+    #[test]
+    fn an_excerpt_has_no_marks_of_its_own_and_a_bounded_length() {
+        let text = format!("{} word\u{e000}\u{e001} {}", "a ".repeat(500), "é".repeat(500));
+        let found = rate("word", "x", &text).unwrap();
+        assert_eq!(found.matches('\u{e000}').count(), 1);
+        assert!(found.starts_with('…') && found.ends_with('…'));
+        assert!(found.chars().count() < EXCERPT_BEFORE_CHARS + EXCERPT_AFTER_CHARS + 8);
+    }
+
+    #[test]
+    fn queries_have_no_syntax() {
+        for text in ["\"", "* ^ :", "", "-", "\0", "()"] {
+            assert!(TextQuery::parse(text).is_none(), "{text:?}");
+        }
+        let words = TextQuery::parse("NEAR(\"a b\") OR text:c* '); DROP").unwrap().index_words();
+        assert_eq!(words, ["near", "a", "b", "or", "text", "c", "drop"]);
+        assert!(TextQuery::parse(&"w ".repeat(5000)).unwrap().index_words().len() <= QUERY_WORDS_MAX);
+    }
+
+    #[test]
+    fn a_part_of_a_name_has_only_groups_that_the_name_has() {
+        let grams = index_grams(&fold("Ljubljanski grad (Župa)"));
+        let has = |part: &str| {
+            let query = TitleQuery::parse(part).unwrap();
+            query.grams.iter().all(|gram| grams.split(' ').any(|other| other == gram))
+        };
+        for part in ["l", "ki", "ski gr", "SKI_GR", "(", " (ž", "grad (zupa)"] {
+            assert!(has(part), "{part:?}");
+        }
+        assert!(!has("gradu") && !has("%") && !has("*"));
+    }
+
+    #[test]
+    fn the_end_of_a_prefix_follows_all_its_continuations() {
+        let end = |text: &str| TitleQuery::parse(text).unwrap().end_of_prefix();
+        assert_eq!(end("ab").unwrap(), "ac");
+        assert_eq!(end("\u{10ffff}"), None);
+        assert_eq!(end("\u{d7ff}").unwrap(), "\u{e000}");
+    }
+}

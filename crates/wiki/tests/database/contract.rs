@@ -1,0 +1,655 @@
+//! What every database does.
+
+use std::sync::Arc;
+
+use breme_wiki::database::{Database, PURGES_QUEUED_MAX, RESULTS_MAX, WriteError, keys};
+use breme_wiki::page::{ChangeKind, Condition, Found, Match, Page, Write};
+use serde_json::json;
+
+use crate::write::{attach, delete, detach, name, names, only, rename, save, save_fields};
+
+type Shared = Arc<dyn Database>;
+
+/// Each case as a test of each engine.
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => {
+        mod with_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let fixture = crate::sqlite::Fixture::new();
+                super::$case(fixture.open()).await;
+            })*
+        }
+    };
+}
+
+cases!(
+    a_page_is_read_as_it_was_written,
+    conditions_decide_in_the_transaction,
+    one_of_many_writers_wins_each_revision,
+    concurrent_writes_to_different_pages_all_succeed,
+    a_refused_write_changes_nothing,
+    a_deleted_page_continues_its_numbers,
+    links_are_red_until_their_page_exists,
+    backlinks_and_lists_are_paged_in_order,
+    renaming_leaves_a_redirect,
+    renaming_onto_a_deleted_page_joins_the_histories,
+    history_is_paged_from_the_newest,
+    recent_changes_are_in_sequence,
+    titles_are_found_by_any_part,
+    texts_are_found_in_all_scripts,
+    a_common_word_finds_the_page_of_that_name_first,
+    fields_are_found_by_path_and_value,
+    hostile_queries_are_only_text,
+    attachments_are_kept_once,
+    an_edge_receives_each_purge_until_it_confirms,
+    edges_have_queues_of_their_own,
+    an_edge_too_far_behind_purges_everything,
+    values_are_compared_and_set,
+    an_import_writes_all_pages,
+    limits_are_bounded,
+    a_sound_database_has_no_faults,
+);
+
+async fn written(database: &Shared, write: Write) -> breme_wiki::page::Committed {
+    database.write(write).await.unwrap()
+}
+
+async fn page(database: &Shared, page: &str) -> Page {
+    match database.page(&name(page)).await.unwrap() {
+        Found::Page(page) => *page,
+        other => panic!("{page}: {other:?}"),
+    }
+}
+
+fn titles(matches: &[Match]) -> Vec<&str> {
+    matches.iter().map(|found| found.name.as_str()).collect()
+}
+
+async fn a_page_is_read_as_it_was_written(database: Shared) {
+    assert_eq!(database.page(&name("Žaba")).await.unwrap(), Found::Nothing);
+    let mut write = save("Žaba", "# Žaba\n\n東京 🐸 [[Red]] \0");
+    (write.time, write.author, write.comment) = (1234, Some("Ana".into()), "first".into());
+    let committed = written(&database, write).await;
+    assert_eq!((committed.revision, committed.created, committed.list_changed), (1, true, true));
+    assert_eq!(committed.changed, names(&["Žaba"]));
+    let first = page(&database, "Žaba").await;
+    assert_eq!((first.revision, first.modified), (1, 1234));
+    // PostgreSQL's texts have no NUL; CommonMark replaces it in the same way.
+    assert_eq!(first.content.text, "# Žaba\n\n東京 🐸 [[Red]] \u{fffd}");
+    assert_eq!(first.red_links, names(&["Red"]));
+
+    let committed = written(&database, save_fields("Žaba", json!({"a": [1, 2.5, null, {"b\u{0}": "\u{0}"}]}))).await;
+    assert_eq!((committed.revision, committed.created, committed.list_changed), (2, false, false));
+    let second = page(&database, "Žaba").await;
+    assert_eq!(json!(second.content.fields), json!({"a": [1, 2.5, null, {"b\u{0}": "\u{0}"}]}));
+    assert_eq!(second.red_links, []);
+
+    let revision = database.revision(&name("Žaba"), 1).await.unwrap().unwrap();
+    assert_eq!(revision.content, Some(first.content.clone()));
+    assert_eq!((revision.change.author.as_deref(), revision.change.comment.as_str()), (Some("Ana"), "first"));
+    assert_eq!(revision.change.bytes, first.content.text.len() as u64);
+    assert_eq!(database.revision(&name("Žaba"), 3).await.unwrap(), None);
+    assert_eq!(database.revision(&name("Žaba"), u64::MAX).await.unwrap(), None);
+}
+
+async fn conditions_decide_in_the_transaction(database: Shared) {
+    let refused = database.write(only(Condition::Revision(1), save("A", "x"))).await;
+    assert!(matches!(refused, Err(WriteError::Conflict(Found::Nothing))), "{refused:?}");
+    written(&database, only(Condition::Absent, save("A", "one"))).await;
+    let refused = database.write(only(Condition::Absent, save("A", "x"))).await;
+    assert!(matches!(&refused, Err(WriteError::Conflict(Found::Page(page))) if page.revision == 1), "{refused:?}");
+    written(&database, only(Condition::Revision(1), save("A", "two"))).await;
+    for condition in [Condition::Revision(1), Condition::Revision(3), Condition::Absent] {
+        for write in [save("A", "x"), delete("A"), rename("A", "B"), attach("A", "f", b"x")] {
+            let refused = database.write(only(condition, write)).await;
+            let Err(WriteError::Conflict(Found::Page(page))) = refused else { panic!("{refused:?}") };
+            assert_eq!((page.revision, page.content.text.as_str()), (2, "two"));
+        }
+    }
+    written(&database, only(Condition::Revision(2), delete("A"))).await;
+    let refused = database.write(only(Condition::Revision(3), save("A", "x"))).await;
+    assert!(matches!(refused, Err(WriteError::Conflict(Found::Deleted { revision: 3, .. }))), "{refused:?}");
+    for write in [delete("A"), delete("No"), rename("No", "X"), attach("No", "f", b""), detach("No", "f")] {
+        let refused = database.write(write).await;
+        assert!(matches!(refused, Err(WriteError::Missing)), "{refused:?}");
+    }
+}
+
+async fn one_of_many_writers_wins_each_revision(database: Shared) {
+    const WRITERS: u64 = 8;
+    const EACH: u64 = 10;
+    written(&database, save("A", "0")).await;
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let database = Arc::clone(&database);
+            tokio::spawn(async move {
+                let mut won = Vec::new();
+                while (won.len() as u64) < EACH {
+                    let base = page(&database, "A").await;
+                    let text = format!("{} {writer}", base.content.text);
+                    match database.write(only(Condition::Revision(base.revision), save("A", &text))).await {
+                        Ok(committed) => {
+                            assert_eq!(committed.revision, base.revision + 1);
+                            won.push(committed.revision);
+                        }
+                        Err(WriteError::Conflict(Found::Page(current))) => assert!(current.revision > base.revision),
+                        Err(other) => panic!("{other:?}"),
+                    }
+                }
+                won
+            })
+        })
+        .collect();
+    let mut won = Vec::new();
+    for writer in writers {
+        won.extend(writer.await.unwrap());
+    }
+    won.sort_unstable();
+    assert_eq!(won, (2..2 + WRITERS * EACH).collect::<Vec<u64>>());
+    // No update was lost: each text continues the one before.
+    assert_eq!(page(&database, "A").await.content.text.split(' ').count() as u64, 1 + WRITERS * EACH);
+}
+
+async fn concurrent_writes_to_different_pages_all_succeed(database: Shared) {
+    let writes: Vec<_> = (0..200)
+        .map(|number| {
+            let database = Arc::clone(&database);
+            tokio::spawn(async move { written(&database, save(&format!("P{number}"), "[[Hub]]")).await })
+        })
+        .collect();
+    let mut sequences = Vec::new();
+    for write in writes {
+        sequences.push(write.await.unwrap().sequence);
+    }
+    sequences.sort_unstable();
+    sequences.dedup();
+    assert_eq!(sequences.len(), 200);
+    assert_eq!(database.backlinks(&name("Hub"), None, 1000).await.unwrap().len(), 200);
+}
+
+async fn a_refused_write_changes_nothing(database: Shared) {
+    written(&database, save("A", "one")).await;
+    written(&database, save("Taken", "x")).await;
+    let before = database.recent(None, 10).await.unwrap();
+    let refused = database.write(rename("A", "Taken")).await;
+    assert!(matches!(refused, Err(WriteError::NameTaken)), "{refused:?}");
+    assert!(matches!(database.write(rename("A", "A")).await, Err(WriteError::NameTaken)));
+    assert!(matches!(database.write(detach("A", "f")).await, Err(WriteError::Missing)));
+    assert!(database.write(only(Condition::Absent, save("A", "two"))).await.is_err());
+    assert_eq!(database.recent(None, 10).await.unwrap(), before);
+    assert_eq!(page(&database, "A").await.content.text, "one");
+}
+
+async fn a_deleted_page_continues_its_numbers(database: Shared) {
+    written(&database, save("A", "one")).await;
+    written(&database, attach("A", "f.txt", b"x")).await;
+    let committed = written(&database, delete("A")).await;
+    assert_eq!((committed.revision, committed.created, committed.list_changed), (2, false, true));
+    assert_eq!(database.page(&name("A")).await.unwrap(), Found::Deleted { revision: 2, modified: 1 });
+    let deletion = database.revision(&name("A"), 2).await.unwrap().unwrap();
+    assert_eq!((deletion.change.kind, deletion.content), (ChangeKind::Deleted, None));
+    assert_eq!(database.list(None, 10).await.unwrap(), []);
+    assert_eq!(database.search_text("one", 10).await.unwrap(), []);
+    assert_eq!(database.search_titles("A", 10).await.unwrap(), []);
+    assert_eq!(database.attachments(&name("A")).await.unwrap(), []);
+    assert_eq!(database.attachment(&name("A"), &name("f.txt")).await.unwrap(), None);
+
+    let committed = written(&database, only(Condition::Absent, save("A", "three"))).await;
+    assert_eq!((committed.revision, committed.created, committed.list_changed), (3, true, true));
+    let kinds: Vec<ChangeKind> =
+        database.history(&name("A"), None, 10).await.unwrap().iter().map(|change| change.kind).collect();
+    assert_eq!(kinds, [ChangeKind::Created, ChangeKind::Deleted, ChangeKind::Created]);
+    assert_eq!(titles(&database.search_text("three", 10).await.unwrap()), ["A"]);
+    assert_eq!(database.attachments(&name("A")).await.unwrap().len(), 1);
+}
+
+async fn links_are_red_until_their_page_exists(database: Shared) {
+    written(&database, save("From", "[[To]] [[To]] [[From]] [[Never]]")).await;
+    let first = page(&database, "From").await;
+    assert_eq!(first.red_links, names(&["Never", "To"]));
+    let committed = written(&database, save("To", "x")).await;
+    assert_eq!(committed.changed, names(&["To", "From"]));
+    let blue = page(&database, "From").await;
+    assert_eq!((blue.revision, &blue.red_links), (first.revision, &names(&["Never"])));
+    assert!(blue.links_version > first.links_version);
+    // An edit changes no link's colour.
+    assert_eq!(written(&database, save("To", "y")).await.changed, names(&["To"]));
+    assert_eq!(page(&database, "From").await, blue);
+    assert_eq!(written(&database, delete("To")).await.changed, names(&["To", "From"]));
+    let red = page(&database, "From").await;
+    assert_eq!(red.red_links, names(&["Never", "To"]));
+    assert!(red.links_version > blue.links_version);
+    // A page without the link does not change any more.
+    written(&database, save("From", "no links")).await;
+    assert_eq!(written(&database, save("To", "z")).await.changed, names(&["To"]));
+}
+
+async fn backlinks_and_lists_are_paged_in_order(database: Shared) {
+    let all = ["B", "Hub", "a", "ß", "č", "日本", "𝔸"];
+    for page in all.iter().rev() {
+        written(&database, save(page, "[[Hub]]")).await;
+    }
+    written(&database, save("Other", "")).await;
+    written(&database, delete("Other")).await;
+    let hub = name("Hub");
+    let (first, rest) = (database.backlinks(&hub, None, 3).await.unwrap(), &all[3..]);
+    assert_eq!(first, names(&all[..3]));
+    assert_eq!(database.backlinks(&hub, first.last(), 100).await.unwrap(), names(rest));
+    let first = database.list(None, 3).await.unwrap();
+    assert_eq!(first, names(&all[..3]));
+    assert_eq!(database.list(first.last(), 100).await.unwrap(), names(rest));
+    written(&database, delete("a")).await;
+    assert_eq!(database.backlinks(&hub, None, 100).await.unwrap().len(), all.len() - 1);
+}
+
+async fn renaming_leaves_a_redirect(database: Shared) {
+    written(&database, save("Old", "text [[Hub]]")).await;
+    written(&database, save("Old", "text2 [[Hub]]")).await;
+    written(&database, attach("Old", "f", b"x")).await;
+    written(&database, save("Reader", "[[Old]] [[New]]")).await;
+    let committed = written(&database, only(Condition::Revision(2), rename("Old", "New"))).await;
+    assert_eq!((committed.revision, committed.created, committed.list_changed), (3, false, true));
+    assert_eq!(committed.changed, names(&["Old", "New", "Reader"]));
+    let new = page(&database, "New").await;
+    assert_eq!((new.revision, new.content.text.as_str()), (3, "text2 [[Hub]]"));
+    let old = page(&database, "Old").await;
+    // Not 1: an entity tag of the old page must not return with other content.
+    assert_eq!((old.revision, old.content.redirect), (3, Some(name("New"))));
+    assert_eq!(page(&database, "Reader").await.red_links, []);
+    let history = database.history(&name("New"), None, 10).await.unwrap();
+    let kinds: Vec<(u64, ChangeKind)> = history.iter().map(|change| (change.revision, change.kind)).collect();
+    assert_eq!(kinds, [(3, ChangeKind::Renamed), (2, ChangeKind::Edited), (1, ChangeKind::Created)]);
+    assert!(history.iter().all(|change| change.name == name("New")));
+    assert_eq!(history[0].sequence, committed.sequence);
+    assert_eq!(database.history(&name("Old"), None, 10).await.unwrap().len(), 1);
+    assert_eq!(database.backlinks(&name("New"), None, 10).await.unwrap(), names(&["Old", "Reader"]));
+    assert_eq!(database.backlinks(&name("Hub"), None, 10).await.unwrap(), names(&["New"]));
+    assert_eq!(database.attachments(&name("New")).await.unwrap().len(), 1);
+    assert_eq!(database.attachments(&name("Old")).await.unwrap().len(), 0);
+    assert_eq!(titles(&database.search_titles("new", 10).await.unwrap()), ["New"]);
+    assert_eq!(titles(&database.search_text("new text2", 10).await.unwrap()), ["New"]);
+    assert_eq!(database.search_text("old text2", 10).await.unwrap(), []);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn renaming_onto_a_deleted_page_joins_the_histories(database: Shared) {
+    written(&database, save("A", "a")).await;
+    written(&database, save("B", "b1")).await;
+    written(&database, attach("B", "f", b"of b")).await;
+    written(&database, delete("B")).await;
+    written(&database, rename("A", "B")).await;
+    let history = database.history(&name("B"), None, 10).await.unwrap();
+    let revisions: Vec<u64> = history.iter().map(|change| change.revision).collect();
+    // Deleted: 1, 2; of A: 3; the renaming: 4. No number of this name was used again.
+    assert_eq!(revisions, [4, 3, 2, 1]);
+    assert_eq!(page(&database, "B").await.content.text, "a");
+    let text = |revision| {
+        let database = Arc::clone(&database);
+        async move { database.revision(&name("B"), revision).await.unwrap().unwrap().content.unwrap().text }
+    };
+    assert_eq!((text(1).await, text(3).await), ("b1".to_owned(), "a".to_owned()));
+    // And back again, onto the redirect, once that is deleted.
+    written(&database, delete("A")).await;
+    let committed = written(&database, rename("B", "A")).await;
+    assert_eq!(committed.revision, page(&database, "A").await.revision);
+    assert_eq!(page(&database, "A").await.content.text, "a");
+    assert_eq!(page(&database, "B").await.content.redirect, Some(name("A")));
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn history_is_paged_from_the_newest(database: Shared) {
+    for number in 1..=7 {
+        written(&database, save("A", &number.to_string())).await;
+        written(&database, save("B", "")).await;
+    }
+    let mut seen = Vec::new();
+    let mut before = None;
+    loop {
+        let part = database.history(&name("A"), before, 3).await.unwrap();
+        let Some(last) = part.last() else { break };
+        before = Some(last.revision);
+        seen.extend(part.iter().map(|change| change.revision));
+    }
+    assert_eq!(seen, [7, 6, 5, 4, 3, 2, 1]);
+    assert_eq!(database.history(&name("No"), None, 3).await.unwrap(), []);
+}
+
+async fn recent_changes_are_in_sequence(database: Shared) {
+    for page in ["A", "B", "C"] {
+        written(&database, save(page, "x")).await;
+    }
+    written(&database, delete("B")).await;
+    let recent = database.recent(None, 10).await.unwrap();
+    let found: Vec<(&str, ChangeKind)> = recent.iter().map(|change| (change.name.as_str(), change.kind)).collect();
+    let created = ChangeKind::Created;
+    assert_eq!(found, [("B", ChangeKind::Deleted), ("C", created), ("B", created), ("A", created)]);
+    assert!(recent.windows(2).all(|pair| pair[0].sequence > pair[1].sequence));
+    assert_eq!(database.recent(Some(recent[1].sequence), 1).await.unwrap(), recent[2..3]);
+}
+
+async fn titles_are_found_by_any_part(database: Shared) {
+    for page in ["Škocjanske jame", "Jamar", "Pijama", "東京タワー", "A (b) 100%", "jam"] {
+        written(&database, save(page, "")).await;
+    }
+    let found = |text: &'static str| {
+        let database = Arc::clone(&database);
+        async move { titles(&database.search_titles(text, 10).await.unwrap()).join(", ") }
+    };
+    assert_eq!(found("JAM").await, "jam, Jamar, Pijama, Škocjanske jame");
+    assert_eq!(found("skocjanske_JA").await, "Škocjanske jame");
+    assert_eq!(found("京").await, "東京タワー");
+    assert_eq!(found("京タ").await, "東京タワー");
+    assert_eq!(found("%").await, "A (b) 100%");
+    assert_eq!(found("(b) 1").await, "A (b) 100%");
+    assert_eq!(found("jamx").await, "");
+    assert_eq!(found("  ").await, "");
+    assert_eq!(database.search_titles("jam", 2).await.unwrap().len(), 2);
+    written(&database, save("Jamar", "again")).await;
+    assert_eq!(found("jamar").await, "Jamar");
+}
+
+async fn texts_are_found_in_all_scripts(database: Shared) {
+    for (page, text) in [
+        ("Slovene", "Ljubljanski grad čuva reko."),
+        ("Japanese", "東京タワーは高い"),
+        ("Arabic", "مَكْتَبَة الجامعة"),
+        ("Hindi", "हिन्दी भाषा"),
+        ("Greek", "Ὁ ὁδός"),
+        ("Thai", "ภาษาไทย"),
+        ("Korean", "한국어 위키"),
+        ("Russian", "Война и мир"),
+    ] {
+        written(&database, save(page, text)).await;
+    }
+    for (query, page) in [
+        ("CUVA ljubljanski", "Slovene"),
+        ("京タワー", "Japanese"),
+        ("東", "Japanese"),
+        ("مكتبة", "Arabic"),
+        ("हिन्दी", "Hindi"),
+        ("ΟΔΟΣ", "Greek"),
+        ("ไทย", "Thai"),
+        ("위키", "Korean"),
+        ("МИР", "Russian"),
+        ("greek", "Greek"),
+    ] {
+        assert_eq!(titles(&database.search_text(query, 10).await.unwrap()), [page], "{query}");
+    }
+    let found = database.search_text("grad", 10).await.unwrap();
+    assert_eq!(found[0].excerpt, "Ljubljanski \u{e000}grad\u{e001} čuva reko.");
+    assert_eq!(database.search_text("grad mir", 10).await.unwrap(), []);
+    written(&database, save("Slovene", "other")).await;
+    assert_eq!(database.search_text("grad", 10).await.unwrap(), []);
+}
+
+async fn a_common_word_finds_the_page_of_that_name_first(database: Shared) {
+    let pages = (0..400).map(|number| save(&format!("P{number}"), "castle and river")).collect();
+    database.import(pages).await.unwrap();
+    written(&database, save("Castle", "the castle")).await;
+    let found = database.search_text("castle", 5).await.unwrap();
+    assert_eq!((found.len(), found[0].name.as_str()), (5, "Castle"));
+}
+
+async fn fields_are_found_by_path_and_value(database: Shared) {
+    let born = json!({"born": 1707, "place": {"city": "Basel"}, "tags": ["a", "b"]});
+    written(&database, save_fields("Euler", born)).await;
+    written(&database, save_fields("Gauss", json!({"born": 1777, "tags": ["b"], "place": null}))).await;
+    let found = |path: &'static str, value: Option<serde_json::Value>| {
+        let database = Arc::clone(&database);
+        async move {
+            let matches = database.search_fields(path, value.as_ref(), 10).await.unwrap();
+            let mut found = titles(&matches);
+            found.sort_unstable();
+            found.join(", ")
+        }
+    };
+    assert_eq!(found("born", None).await, "Euler, Gauss");
+    assert_eq!(found("born", Some(json!(1707))).await, "Euler");
+    assert_eq!(found("born", Some(json!("1707"))).await, "");
+    assert_eq!(found("place.city", Some(json!("Basel"))).await, "Euler");
+    assert_eq!(found("place", Some(json!({"city": "Basel"}))).await, "Euler");
+    assert_eq!(found("place", Some(json!(null))).await, "Gauss");
+    assert_eq!(found("tags", Some(json!("b"))).await, "Euler, Gauss");
+    assert_eq!(found("tags", Some(json!(["b"]))).await, "Gauss");
+    assert_eq!(found("city", None).await, "");
+    written(&database, save("Euler", "without fields")).await;
+    assert_eq!(found("born", None).await, "Gauss");
+    written(&database, rename("Gauss", "Carl Gauss")).await;
+    assert_eq!(found("born", None).await, "Carl Gauss");
+    written(&database, delete("Carl Gauss")).await;
+    assert_eq!(found("born", None).await, "");
+}
+
+async fn hostile_queries_are_only_text(database: Shared) {
+    written(&database, save("A", "plain text OR nothing")).await;
+    let long = "x ".repeat(100_000);
+    let deep = format!("{}1{}", "(".repeat(5000), ")".repeat(5000));
+    for query in [
+        "\"",
+        "'",
+        "\\",
+        "*",
+        "%",
+        "_",
+        "a\" OR \"b",
+        "NEAR(a b)",
+        "words:plain",
+        "^plain",
+        "-plain",
+        "plain*",
+        "a'b",
+        "'; DROP TABLE pages; --",
+        "\0",
+        "a\0b",
+        "\u{202e}",
+        "\u{e000}\u{e001}",
+        "& | ! <-> :*",
+        "$1",
+        "{}",
+        &long,
+        &deep,
+    ] {
+        database.search_text(query, 10).await.unwrap();
+        assert_eq!(database.search_titles(query, 10).await.unwrap(), [], "{query:?}");
+        assert_eq!(database.search_fields(query, Some(&json!(query)), 10).await.unwrap(), [], "{query:?}");
+        assert_eq!(database.value(query).await.unwrap(), None);
+        assert_eq!(database.values(query).await.unwrap(), []);
+        assert_eq!(database.purges(query, 10).await.unwrap(), []);
+    }
+    // Operators and column names are words like all others.
+    assert_eq!(database.search_text("plain OR", 10).await.unwrap().len(), 1);
+    assert_eq!(database.search_text("plain OR absent", 10).await.unwrap(), []);
+    assert_eq!(database.search_text("plain AND", 10).await.unwrap(), []);
+    let keys = json!({"%": 1, "'": {"\"": "\\"}, "a.b": 2});
+    written(&database, save_fields("Keys", keys)).await;
+    assert_eq!(database.search_fields("'.\"", Some(&json!("\\")), 10).await.unwrap().len(), 1);
+    assert_eq!(database.search_fields("_", None, 10).await.unwrap(), []);
+}
+
+async fn attachments_are_kept_once(database: Shared) {
+    written(&database, save("A", "")).await;
+    written(&database, save("B", "")).await;
+    let committed = written(&database, attach("A", "b.txt", b"same")).await;
+    assert_eq!((committed.revision, committed.created, committed.list_changed), (1, false, false));
+    assert_eq!(committed.changed, names(&["A"]));
+    written(&database, attach("A", "a.txt", b"same")).await;
+    written(&database, attach("B", "b.txt", b"same")).await;
+    let list = database.attachments(&name("A")).await.unwrap();
+    let files: Vec<(&str, u64)> = list.iter().map(|info| (info.file.as_str(), info.bytes)).collect();
+    assert_eq!(files, [("a.txt", 4), ("b.txt", 4)]);
+    let digest = "0967115f2813a3541eaef77de9d9d5773f1c0c04314b0bbfe4ff3b3b1c55b5d5";
+    assert_eq!(list[0].digest, digest);
+    written(&database, attach("A", "b.txt", b"other")).await;
+    written(&database, detach("A", "a.txt")).await;
+    let (info, bytes) = database.attachment(&name("A"), &name("b.txt")).await.unwrap().unwrap();
+    assert_eq!((info.bytes, info.media_type.as_str(), &bytes[..]), (5, "text/plain", &b"other"[..]));
+    let (_, bytes) = database.attachment(&name("B"), &name("b.txt")).await.unwrap().unwrap();
+    assert_eq!(&bytes[..], b"same");
+    assert_eq!(database.attachment(&name("A"), &name("a.txt")).await.unwrap(), None);
+    written(&database, detach("B", "b.txt")).await;
+    // Bytes without an attachment would be a fault.
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+    assert_eq!(page(&database, "A").await.revision, 1);
+}
+
+async fn set_edges(database: &Shared, edges: &[&str]) {
+    let edges: Vec<String> = edges.iter().map(|edge| (*edge).to_owned()).collect();
+    database.set_edges(&edges).await.unwrap();
+}
+
+async fn keys_of(database: &Shared, edge: &str) -> Vec<String> {
+    database.purges(edge, RESULTS_MAX).await.unwrap().into_iter().map(|(_, key)| key).collect()
+}
+
+async fn an_edge_receives_each_purge_until_it_confirms(database: Shared) {
+    written(&database, save("Before", "")).await;
+    assert_eq!(database.purges("e", 10).await.unwrap(), []);
+    set_edges(&database, &["e"]).await;
+    assert_eq!(database.purges("e", 10).await.unwrap(), []);
+    written(&database, save("From", "[[To page]]")).await;
+    assert_eq!(keys_of(&database, "e").await, ["page:From", keys::LISTS, keys::CHANGES]);
+    let queue = database.purges("e", 10).await.unwrap();
+    database.purged("e", queue[1].0).await.unwrap();
+    assert_eq!(database.purges("e", 10).await.unwrap(), queue[2..]);
+    // A late confirmation of less takes nothing back.
+    database.purged("e", queue[0].0).await.unwrap();
+    assert_eq!(database.purges("e", 10).await.unwrap(), queue[2..]);
+    database.purged("e", queue[2].0).await.unwrap();
+    assert_eq!(database.purges("e", 10).await.unwrap(), []);
+
+    written(&database, save("To page", "")).await;
+    let mut keys = keys_of(&database, "e").await;
+    keys.sort_unstable();
+    assert_eq!(keys, [keys::CHANGES, keys::LISTS, "page:From", "page:To_20page"]);
+    let last = database.purges("e", 10).await.unwrap().last().unwrap().0;
+    assert!(last > queue[2].0);
+    // Confirming what was not yet queued does not confirm what comes.
+    database.purged("e", last + 1000).await.unwrap();
+    written(&database, save("To page", "edited")).await;
+    assert_eq!(keys_of(&database, "e").await, ["page:To_20page", keys::CHANGES]);
+    let last = database.purges("e", 10).await.unwrap().last().unwrap().0;
+    database.purged("e", last).await.unwrap();
+    written(&database, attach("To page", "f", b"")).await;
+    assert_eq!(keys_of(&database, "e").await, ["page:To_20page"]);
+    assert!(database.write(only(Condition::Absent, save("From", ""))).await.is_err());
+    assert_eq!(keys_of(&database, "e").await, ["page:To_20page"]);
+}
+
+async fn edges_have_queues_of_their_own(database: Shared) {
+    set_edges(&database, &["one"]).await;
+    written(&database, save("A", "")).await;
+    set_edges(&database, &["one", "two"]).await;
+    written(&database, save("A", "x")).await;
+    assert_eq!(keys_of(&database, "one").await.len(), 5);
+    assert_eq!(keys_of(&database, "two").await.len(), 2);
+    database.purged("two", u64::MAX).await.unwrap();
+    database.purged("unknown", u64::MAX).await.unwrap();
+    assert_eq!(keys_of(&database, "two").await.len(), 0);
+    // Setting it again does not empty its queue.
+    set_edges(&database, &["one"]).await;
+    assert_eq!(keys_of(&database, "one").await.len(), 5);
+    let first = database.purges("one", 1).await.unwrap();
+    assert_eq!((first.len(), first[0].1.as_str()), (1, "page:A"));
+    // One that is no longer set keeps nothing.
+    set_edges(&database, &[]).await;
+    written(&database, save("A", "y")).await;
+    set_edges(&database, &["one"]).await;
+    assert_eq!(keys_of(&database, "one").await.len(), 0);
+    written(&database, save("A", "z")).await;
+    assert_eq!(keys_of(&database, "one").await.len(), 2);
+}
+
+async fn an_edge_too_far_behind_purges_everything(database: Shared) {
+    set_edges(&database, &["away", "here"]).await;
+    let pages = |from: u64, to: u64| (from..to).map(|number| save(&format!("P{number}"), "")).collect();
+    let half = PURGES_QUEUED_MAX / 2 + 1;
+    database.import(pages(0, half)).await.unwrap();
+    assert_eq!(database.purges("away", 1).await.unwrap()[0].1, keys::page(&name("P0")));
+    database.purged("here", u64::MAX).await.unwrap();
+    database.import(pages(half, 2 * half)).await.unwrap();
+    let first = database.purges("away", 10).await.unwrap();
+    assert_eq!(first[0].1, keys::EVERYTHING);
+    assert!(keys_of(&database, "here").await.iter().all(|key| key != keys::EVERYTHING));
+    // The keys after that remain in order, and the edge continues with them.
+    database.purged("away", first[0].0 - 1).await.unwrap();
+    assert_eq!(database.purges("away", 1).await.unwrap(), first[..1]);
+    database.purged("away", u64::MAX).await.unwrap();
+    written(&database, save("P0", "again")).await;
+    assert_eq!(keys_of(&database, "away").await, ["page:P0", keys::CHANGES]);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn values_are_compared_and_set(database: Shared) {
+    assert!(database.set_value("k:a", None, Some("1")).await.unwrap());
+    assert!(!database.set_value("k:a", Some(None), Some("2")).await.unwrap());
+    assert!(!database.set_value("k:a", Some(Some("0")), Some("2")).await.unwrap());
+    assert!(database.set_value("k:a", Some(Some("1")), Some("2")).await.unwrap());
+    assert!(database.set_value("k:b", Some(None), Some("x")).await.unwrap());
+    assert!(database.set_value("k%", None, Some("y")).await.unwrap());
+    assert_eq!(database.value("k:a").await.unwrap().as_deref(), Some("2"));
+    let values = [("k:a".to_owned(), "2".to_owned()), ("k:b".to_owned(), "x".to_owned())];
+    assert_eq!(database.values("k:").await.unwrap(), values);
+    assert!(database.set_value("k:a", Some(Some("2")), None).await.unwrap());
+    assert_eq!(database.value("k:a").await.unwrap(), None);
+    assert!(database.set_value("k:a", Some(None), None).await.unwrap());
+    let setters: Vec<_> = (0..20)
+        .map(|number| {
+            let database = Arc::clone(&database);
+            tokio::spawn(
+                async move { database.set_value("once", Some(None), Some(&number.to_string())).await.unwrap() },
+            )
+        })
+        .collect();
+    let mut winners = 0;
+    for setter in setters {
+        winners += u32::from(setter.await.unwrap());
+    }
+    assert_eq!(winners, 1);
+}
+
+async fn an_import_writes_all_pages(database: Shared) {
+    written(&database, save("P7", "before")).await;
+    let mut writes: Vec<Write> = (0..2500).map(|number| save(&format!("P{number}"), "[[P1]] imported")).collect();
+    writes.push(save("P7", "twice in one import"));
+    writes.push(delete("P8"));
+    writes.push(delete("No such page"));
+    writes.push(only(Condition::Absent, save("P9", "an import has no conditions")));
+    assert_eq!(database.import(writes).await.unwrap(), 2503);
+    assert_eq!(page(&database, "P7").await.content.text, "twice in one import");
+    assert_eq!(page(&database, "P9").await.content.text, "an import has no conditions");
+    assert!(matches!(database.page(&name("P8")).await.unwrap(), Found::Deleted { .. }));
+    let mut count = 0;
+    let mut after = None;
+    loop {
+        let part = database.list(after.as_ref(), RESULTS_MAX).await.unwrap();
+        count += part.len();
+        let Some(last) = part.last() else { break };
+        after = Some(last.clone());
+    }
+    assert_eq!(count, 2499);
+    assert_eq!(titles(&database.search_text("twice", 10).await.unwrap()), ["P7"]);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+    assert_eq!(database.import(Vec::new()).await.unwrap(), 0);
+}
+
+async fn limits_are_bounded(database: Shared) {
+    let pages = (0..RESULTS_MAX + 10).map(|number| save(&format!("P{number}"), "[[Hub]]")).collect();
+    database.import(pages).await.unwrap();
+    assert_eq!(database.list(None, usize::MAX).await.unwrap().len(), RESULTS_MAX);
+    assert_eq!(database.recent(None, usize::MAX).await.unwrap().len(), RESULTS_MAX);
+    assert_eq!(database.backlinks(&name("Hub"), None, usize::MAX).await.unwrap().len(), RESULTS_MAX);
+    assert_eq!(database.search_titles("p", usize::MAX).await.unwrap().len(), RESULTS_MAX);
+    assert_eq!(database.list(None, 0).await.unwrap(), []);
+}
+
+async fn a_sound_database_has_no_faults(database: Shared) {
+    for number in 0..50 {
+        written(&database, save(&format!("P{}", number % 7), &format!("[[P{}]] {number}", number % 11))).await;
+        if number % 5 == 0 {
+            written(&database, delete(&format!("P{}", number % 7))).await;
+        }
+    }
+    database.ping().await.unwrap();
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}

@@ -1,0 +1,222 @@
+//! What only the SQLite engine does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use breme_wiki::database::sqlite::{CACHE_BYTES_DEFAULT, SqliteDatabase};
+use breme_wiki::database::{self, Database};
+use breme_wiki::page::Found;
+use rusqlite::Connection;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::write::{attach, delete, name, save, save_fields};
+
+/// A database in a folder of its own.
+pub(crate) struct Fixture {
+    folder: TempDir,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("wiki.db")
+    }
+
+    pub(crate) fn open(&self) -> Arc<dyn Database> {
+        Arc::new(open(&self.path()).unwrap())
+    }
+}
+
+fn open(path: &Path) -> Result<SqliteDatabase, String> {
+    SqliteDatabase::open(path, CACHE_BYTES_DEFAULT).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn pages_remain_when_the_wiki_ends() {
+    let fixture = Fixture::new();
+    for revision in 1..=3 {
+        let database = fixture.open();
+        assert_eq!(database.write(save("A", "text")).await.unwrap().revision, revision);
+    }
+}
+
+#[tokio::test]
+async fn a_later_schema_is_refused_and_left_alone() {
+    let fixture = Fixture::new();
+    fixture.open().write(save("A", "text")).await.unwrap();
+    Connection::open(fixture.path()).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    for result in [open(&fixture.path()), SqliteDatabase::open_to_read(&fixture.path()).map_err(|e| e.to_string())] {
+        let message = result.err().unwrap();
+        assert!(
+            message.contains("wiki.db has schema version 99, and this program knows versions up to 1"),
+            "{message}"
+        );
+    }
+    let version: i64 =
+        Connection::open(fixture.path()).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, 99);
+}
+
+#[test]
+fn files_of_others_are_refused() {
+    let fixture = Fixture::new();
+    Connection::open(fixture.path()).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
+    let message = open(&fixture.path()).err().unwrap();
+    assert!(message.contains("wiki.db is a SQLite database of another program"), "{message}");
+    std::fs::write(fixture.path(), "not a database, but a text that is long enough to be read as a header".repeat(9))
+        .unwrap();
+    let message = open(&fixture.path()).err().unwrap();
+    assert!(message.contains("wiki.db: ") && message.contains("not a database"), "{message}");
+    let message = open(Path::new("/no/such/folder/wiki.db")).err().unwrap();
+    assert!(message.contains("/no/such/folder/wiki.db"), "{message}");
+    assert!(SqliteDatabase::open_to_read(&fixture.path().with_extension("no")).is_err());
+}
+
+#[tokio::test]
+async fn one_process_writes_and_others_read() {
+    let fixture = Fixture::new();
+    let writer = fixture.open();
+    let message = open(&fixture.path()).err().unwrap();
+    assert!(message.contains("another process writes to") && message.contains("wiki.db"), "{message}");
+    let reader = SqliteDatabase::open_to_read(&fixture.path()).unwrap();
+    for text in ["one", "two"] {
+        writer.write(save("A", text)).await.unwrap();
+        let Found::Page(page) = reader.page(&name("A")).await.unwrap() else { panic!("the page exists") };
+        assert_eq!(page.content.text, text);
+    }
+    let refused = format!("{:?}", reader.write(save("A", "three")).await);
+    assert!(refused.contains("open for reading"), "{refused}");
+    drop(writer);
+    open(&fixture.path()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_a_running_wiki_is_a_sound_wiki_of_one_instant() {
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    // Each write makes the two pages equal again, so that a copy of half a transaction would show.
+    let text = |number: usize| format!("{number} {}", "text ".repeat(500));
+    database.write(save("A", &text(0))).await.unwrap();
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let writer = Arc::clone(&database);
+    let writes = tokio::spawn(async move {
+        let mut last = 0;
+        while stopped.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Empty) {
+            last += 1;
+            writer.write(save("A", &text(last))).await.unwrap();
+            writer.write(save(&format!("P{last}"), &text(last))).await.unwrap();
+        }
+        last
+    });
+    let target = fixture.path().display().to_string();
+    for number in 0..3 {
+        let to = fixture.path().with_file_name(format!("backup{number}.db"));
+        database::backup(&target, &to).await.unwrap();
+        let copy = SqliteDatabase::open(&to, 0).unwrap();
+        assert_eq!(copy.verify().await.unwrap(), Vec::<String>::new());
+        let changes = copy.recent(None, 1).await.unwrap();
+        assert!(
+            matches!(copy.page(&changes[0].name).await.unwrap(), Found::Page(page) if page.revision == changes[0].revision)
+        );
+        // It is complete by itself, and a write to it is no write to the original.
+        copy.write(save("Only in the copy", "")).await.unwrap();
+        assert_eq!(database.page(&name("Only in the copy")).await.unwrap(), Found::Nothing);
+    }
+    stop.send(()).unwrap();
+    let last = writes.await.unwrap();
+    assert!(last > 0);
+    let message = database::backup(&target, &fixture.path()).await.unwrap_err().to_string();
+    assert!(message.contains("wiki.db exists already"), "{message}");
+}
+
+#[tokio::test]
+async fn verify_finds_planted_faults() {
+    for (fault, expected) in [
+        ("UPDATE revisions SET bytes = bytes + 1 WHERE sequence = 1", "A, revision 1: a revision's text does not have"),
+        ("UPDATE pages SET revision = 9 WHERE name = 'A'", "A: the page has no current revision"),
+        ("UPDATE pages SET current = 999 WHERE name = 'A'", "refers to a row of revisions that does not exist"),
+        ("DELETE FROM revisions WHERE sequence = 2", "A: the page has a gap in its revisions"),
+        ("UPDATE pages SET live = 0 WHERE name = 'A'", "A: the page is deleted, but"),
+        ("UPDATE revisions SET fields = '{' WHERE fields IS NOT NULL", "fields are not valid JSON"),
+        ("DELETE FROM text_words WHERE rowid = 1", "A: the page is not in the full-text index"),
+        ("DELETE FROM title_grams WHERE rowid = 1", "A: the page is not in the index of titles"),
+        ("INSERT INTO text_words (rowid, words) VALUES (99, 'x')", "number 99: the full-text index has a page"),
+        ("UPDATE blobs SET bytes = CAST('other' AS BLOB)", "the bytes of the attachment have another digest"),
+        ("DELETE FROM attachments", "the bytes belong to no attachment"),
+        ("DELETE FROM blobs", "refers to a row of blobs that does not exist"),
+        ("INSERT INTO edges (edge, through) VALUES ('e', 999)", "e: the edge has confirmed purges"),
+        ("INSERT INTO links (page, target) SELECT id, 'A' FROM pages WHERE live = 0", "the deleted page has links"),
+        ("UPDATE text_words_data SET block = CAST('broken' AS BLOB) WHERE id > 10", "text_words"),
+    ] {
+        let fixture = Fixture::new();
+        let database = fixture.open();
+        for write in [
+            save("A", "first"),
+            attach("A", "f", b"bytes"),
+            save("A", "second"),
+            save("A", "third"),
+            save_fields("B", json!({"a": 1})),
+        ] {
+            database.write(write).await.unwrap();
+        }
+        database.write(save("C", "")).await.unwrap();
+        database.write(delete("C")).await.unwrap();
+        assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+        drop(database);
+        let connection = Connection::open(fixture.path()).unwrap();
+        connection.pragma_update(None, "foreign_keys", false).unwrap();
+        connection.execute_batch(fault).unwrap();
+        drop(connection);
+        let faults = fixture.open().verify().await.unwrap();
+        assert!(faults.iter().any(|line| line.contains(expected)), "{fault}: {faults:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_reported() {
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    for number in 0..100 {
+        database.write(save(&format!("P{number}"), &"text ".repeat(1000))).await.unwrap();
+    }
+    drop(database);
+    let mut bytes = std::fs::read(fixture.path()).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..half + 4096].fill(0xaa);
+    std::fs::write(fixture.path(), bytes).unwrap();
+    let faults = SqliteDatabase::open_to_read(&fixture.path()).unwrap().verify().await;
+    assert!(faults.as_ref().map_or(true, |faults| !faults.is_empty()), "{faults:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_after_an_acknowledged_write_sees_it() {
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let database = Arc::clone(&database);
+            tokio::spawn(async move {
+                let mut last = 0;
+                while last < 300 {
+                    if let Found::Page(page) = database.page(&name("A")).await.unwrap() {
+                        assert!(page.revision >= last, "revision {} after {last}", page.revision);
+                        last = page.revision;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for revision in 1..=300 {
+        database.write(save("A", &revision.to_string())).await.unwrap();
+        let Found::Page(page) = database.page(&name("A")).await.unwrap() else { panic!("the page exists") };
+        assert_eq!((page.revision, page.content.text), (revision, revision.to_string()));
+    }
+    for reader in readers {
+        reader.await.unwrap();
+    }
+}
