@@ -11,6 +11,7 @@ mod failure;
 mod files;
 #[cfg(target_os = "linux")]
 mod laboratory;
+mod link;
 mod load;
 mod proxy;
 mod roles;
@@ -29,6 +30,7 @@ const EXAMPLES: &str = "Examples:
   breme site ./public                                 # serve a folder on http://127.0.0.1:8080
   breme load -c 50 -d 10s http://127.0.0.1:8080/      # load-test it
   breme proxy --upstream http://127.0.0.1:8080        # proxy in front of it, on port 8081
+  breme link --to 127.0.0.1:8080 --delay 20ms         # network path with a delay in front of it, on port 8082
   breme run experiment.toml                           # compare servers in a repeatable experiment
 
 `breme help COMMAND` shows the flags of a command. Documentation: README.md and docs/ in the source repository.";

@@ -77,7 +77,7 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     }
     let (listeners, bound) = listen(parts.places, &driver, parts.tls.as_ref().map(|tls| &tls.server))?;
     refuse_circles(parts.upstreams.as_ref(), &bound)?;
-    let admin = args.serving.admin()?.map(AdminListener::bind).transpose()?;
+    let admin = args.serving.process.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();
 
     // Before anybody is told that we are ready: a signal that comes then must find us listening.
@@ -152,7 +152,7 @@ impl Args {
 
 /// What starting would find wrong, without listening.
 fn can_start(args: &Args, driver: &DriverSettings, parts: &Parts) -> Result<(), Failure> {
-    args.serving.admin()?;
+    args.serving.process.admin()?;
     refuse_circles(parts.upstreams.as_ref(), &parts.places)?;
     check(args.serving.driver.resolve(ROLE), driver).map_err(|error| Failure::run(error.to_string()))
 }
@@ -167,7 +167,7 @@ fn connections_max(args: &Args, driver: &DriverSettings, listeners: usize) -> Re
     let descriptors = Descriptors {
         shards: driver.threads,
         listeners,
-        has_admin: args.serving.has_admin(),
+        has_admin: args.serving.process.has_admin(),
         kept: 0,
         of_connection: DESCRIPTORS_OF_CONNECTION,
     };

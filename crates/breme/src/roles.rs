@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{load, proxy, site};
+use crate::{link, load, proxy, site};
 
 #[derive(Debug, Subcommand)]
 pub enum RoleCommand {
@@ -14,6 +14,8 @@ pub enum RoleCommand {
     Site(Box<site::Args>),
     /// Run a reverse or forward proxy with load balancing, a cache and an access log.
     Proxy(Box<proxy::Args>),
+    /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
+    Link(Box<link::Args>),
 }
 
 impl RoleCommand {
@@ -22,6 +24,7 @@ impl RoleCommand {
             Self::Load(args) => load::run(*args),
             Self::Site(args) => site::run(*args),
             Self::Proxy(args) => proxy::run(&args),
+            Self::Link(args) => link::run(&args),
         }
     }
 }

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 
 use breme_driver::{Counting, Listener, ServerTls, Settings as DriverSettings, ShardPanic, Stopper};
 use breme_node::ListenerId;
-pub use flags::{ConnectionFlags, ListenFlags, TlsFlags, at_least_one, parallelism_of, whole};
-pub use place::Place;
+pub use flags::{ConnectionFlags, ListenFlags, ProcessFlags, TlsFlags, at_least_one, parallelism_of, whole};
+pub use place::{Place, resolve};
 pub use secured::{Reloading, Tls};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;

@@ -52,7 +52,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     driver.connections_max = connections_max(args, &driver, files)?;
     let tls = Tls::of("site", &args.tls, &places)?;
     let (listeners, bound) = listen(places, &driver, tls.as_ref().map(|tls| &tls.server))?;
-    let admin = args.serving.admin()?.map(AdminListener::bind).transpose()?;
+    let admin = args.serving.process.admin()?.map(AdminListener::bind).transpose()?;
     let readiness = Readiness::default();
 
     // Before anybody is told that we are ready: a signal that comes then must find us listening.
@@ -138,7 +138,7 @@ fn connections_max(args: &Args, driver: &DriverSettings, files: Option<FileCache
     let descriptors = Descriptors {
         shards: driver.threads,
         listeners: args.places()?.len(),
-        has_admin: args.serving.has_admin(),
+        has_admin: args.serving.process.has_admin(),
         kept: files.map_or(0, |files| files.descriptors_max),
         of_connection: 1,
     };

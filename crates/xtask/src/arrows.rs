@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("origin", &["base", "node", "http1"]),
     ("load", &["base", "node", "http1", "stats"]),
     ("proxy", &["base", "node", "http1", "cache", "balance"]),
+    ("link", &["base", "node"]),
     // applications: ordinary axum services
     ("wiki", &["base"]),
     // world: never HTTP
@@ -41,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "origin",
             "load",
             "proxy",
+            "link",
             "sys",
             "driver",
             "experiment",
@@ -66,6 +68,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("origin", &["sim", "testkit", "sys"]),
     ("load", &["sim", "testkit", "origin"]),
     ("proxy", &["sim", "testkit", "origin", "load", "driver"]),
+    ("link", &["sim", "testkit"]),
     ("breme", &["conformance", "testkit", "sim"]),
 ];
 

@@ -20,9 +20,9 @@ struct Program {
 }
 
 /// The names of the servers among the subcommands.
-const SERVERS: [&str; 2] = ["site", "proxy"];
+const SERVERS: [&str; 3] = ["site", "proxy", "link"];
 /// Flags whose value is the URL of a server behind this one.
-const UPSTREAMS: [&str; 1] = ["upstream"];
+const UPSTREAMS: [&str; 2] = ["upstream", "to"];
 
 /// All servers with their flags.
 pub(super) fn roles() -> Roles {
@@ -66,6 +66,7 @@ pub(super) fn check(command: &str, arguments: &[String]) -> Result<(), String> {
     let words = ["breme", command].into_iter().map(str::to_owned).chain(arguments.iter().cloned());
     match Program::try_parse_from(words).map_err(|error| in_a_line(&error))?.role {
         RoleCommand::Load(args) => args.check_without_files().map_err(|failure| failure.message),
+        RoleCommand::Link(args) => args.check().map_err(|failure| failure.message),
         _ => Ok(()),
     }
 }
@@ -78,6 +79,7 @@ pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), Str
         RoleCommand::Load(args) => args.check_files(),
         RoleCommand::Site(args) => args.check_files(),
         RoleCommand::Proxy(args) => args.check_files(),
+        RoleCommand::Link(_) => Ok(()),
     };
     files.map_err(|failure| failure.message)
 }
@@ -105,6 +107,8 @@ mod tests {
         // The last two are those that the plan and the runner know by name.
         assert!(needed.into_iter().chain(["admin-token-file", "config"]).all(has));
         assert!(site.resets.is_empty());
+        let link = roles.0.iter().find(|role| role.name == "link").unwrap();
+        assert!(link.flags.iter().any(|flag| flag.name == "to" && flag.is_upstream));
     }
 
     /// The plan tells the place where a number stands; the generator knows which numbers it takes.
@@ -139,6 +143,9 @@ mod tests {
         assert!(problem.contains("'evnts'") && problem.contains("events"), "{problem}");
         let problem = check("load", &words("http://127.0.0.1:1/ -p 2 --http 1.0")).unwrap_err();
         assert!(problem.contains("a pipeline needs HTTP/1.1"), "{problem}");
+        assert_eq!(check("link", &words("--to=${site.url} --delay=18ms --jitter=2ms --up=1Mbit")), Ok(()));
+        let problem = check("link", &words("--to=${site.url} --jitter=2ms")).unwrap_err();
+        assert!(problem.contains("larger than the delay"), "{problem}");
         assert_eq!(
             check("load", &words("--scenario ${folder}/no-such-file --think 1s -R 5 http://127.0.0.1:1/")),
             Ok(())

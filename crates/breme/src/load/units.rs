@@ -38,6 +38,22 @@ pub fn rate(text: &str) -> Result<f64, String> {
     Ok(number.parse::<f64>().map_err(|_| fault())? * factor)
 }
 
+/// A bandwidth in bits per second: `512kbit`, `20Mbit`, `1.5Gbit`, also with `/s`. Units of bytes are refused, and so is
+/// `Mbps`, which means bits to some tools and bytes to others.
+pub fn bandwidth(text: &str) -> Result<u64, String> {
+    let fault = || format!("{text:?} is not a bandwidth; write bits per second with a unit: 512kbit, 20Mbit, 1Gbit");
+    let (number, unit) = split_suffix(text);
+    let factor = match unit.strip_suffix("/s").unwrap_or(unit).to_ascii_lowercase().as_str() {
+        "bit" => 1.0,
+        "kbit" => 1e3,
+        "mbit" => 1e6,
+        "gbit" => 1e9,
+        _ => return Err(fault()),
+    };
+    let bits = number.parse::<f64>().map_err(|_| fault())? * factor;
+    if (1.0..1e15).contains(&bits) { Ok(bits.round() as u64) } else { Err(fault()) }
+}
+
 /// A share: `3%`, `0.03`.
 pub fn share(text: &str) -> Result<f64, String> {
     let (number, divisor) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
@@ -96,6 +112,17 @@ mod tests {
         assert!(
             stage("x:1").unwrap_err().contains("not a duration") && stage("1s:x").unwrap_err().contains("not a rate")
         );
+    }
+
+    #[test]
+    fn bandwidths_are_in_bits() {
+        let cases = [("1Mbit", 1_000_000), ("512kbit", 512_000), ("1.5Gbit/s", 1_500_000_000), ("9600bit", 9_600)];
+        for (text, expected) in cases {
+            assert_eq!(bandwidth(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "1", "1M", "1Mbps", "1MB/s", "0Mbit", "-1Mbit", "Mbit", "1 Mbit"] {
+            assert!(bandwidth(wrong).unwrap_err().contains("20Mbit"), "{wrong}");
+        }
     }
 
     #[test]

@@ -15,15 +15,22 @@ use crate::load::units;
 /// Where and on what a server runs.
 #[derive(Debug, clap::Args)]
 pub struct ListenFlags {
-    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
-    /// [default: none]
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<String>,
+    #[command(flatten)]
+    pub process: ProcessFlags,
 
     /// I/O driver: uring (io_uring), events (epoll or kqueue), threads (one connection per thread), or auto (uring
     /// where the kernel offers it, else events)
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     pub driver: DriverChoice,
+}
+
+/// What every server has, whatever its driver.
+#[derive(Debug, clap::Args)]
+pub struct ProcessFlags {
+    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
+    /// [default: none]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
 
     /// Processors to run on, assigned to the threads in turn, as in 0,2-3 [default: all]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
@@ -108,7 +115,7 @@ pub struct ConnectionFlags {
     pub drain_linger: Duration,
 }
 
-impl ListenFlags {
+impl ProcessFlags {
     pub fn has_admin(&self) -> bool {
         self.admin.is_some()
     }
@@ -118,14 +125,14 @@ impl ListenFlags {
         self.admin.as_ref().map(address).transpose()
     }
 
-    fn cpus(&self) -> Vec<usize> {
+    pub fn cpus(&self) -> Vec<usize> {
         self.cpus.as_ref().map_or_else(Vec::new, |cpus| cpus.0.clone())
     }
 }
 
 /// As many threads as were asked for; else the pool of the driver `threads`, or one for each processor.
 pub fn parallelism_of(asked: Option<usize>, flags: &ListenFlags, pool: usize) -> usize {
-    asked.unwrap_or_else(|| match &flags.cpus {
+    asked.unwrap_or_else(|| match &flags.process.cpus {
         _ if flags.driver.is_threads() => pool,
         Some(cpus) => cpus.0.len(),
         None => DriverSettings::default().threads,
@@ -160,7 +167,7 @@ impl ConnectionFlags {
         let defaults = DriverSettings::default();
         DriverSettings {
             threads,
-            cpus: listen.cpus(),
+            cpus: listen.process.cpus(),
             // A head must be seen in one piece.
             receive_bytes_max: defaults.receive_bytes_max.max(self.max_head * 2),
             send_timeout: self.send_timeout,

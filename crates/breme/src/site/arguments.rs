@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn admin_has_an_address_of_its_own_or_none() {
-        let admin = |line: &str| parse(line).unwrap().serving.admin().unwrap();
+        let admin = |line: &str| parse(line).unwrap().serving.process.admin().unwrap();
         assert_eq!(admin("site d"), None);
         for line in ["site d --admin 127.0.0.1:9", "site d --tls-self-signed --admin http://127.0.0.1:9/"] {
             assert_eq!(admin(line), Some(SocketAddr::from(([127, 0, 0, 1], 9))));
@@ -254,7 +254,7 @@ mod tests {
             let message = parse(&format!("site d --listen {wrong}")).unwrap().places().unwrap_err().message;
             assert!(message.contains("127.0.0.1:8080"), "{message}");
         }
-        let message = parse("site d --admin 9090").unwrap().serving.admin().unwrap_err().message;
+        let message = parse("site d --admin 9090").unwrap().serving.process.admin().unwrap_err().message;
         assert!(message.starts_with("--admin 9090: ") && message.contains("127.0.0.1:8080"), "{message}");
         let small = parse("site d --cache-bytes 1k").unwrap().settings().unwrap_err().message;
         assert!(small.contains("--cache-file-bytes 65536"), "{small}");

@@ -23,6 +23,7 @@ mod laboratory_gate;
 mod laboratory_harness;
 mod laboratory_preflight;
 mod laboratory_repeats;
+mod link;
 mod loading;
 mod lost_server;
 mod peers;

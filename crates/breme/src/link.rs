@@ -1,0 +1,103 @@
+//! `breme link`: flags become the properties of a network path, which a driver carries.
+
+mod arguments;
+mod metrics;
+
+use std::process::ExitCode;
+use std::sync::Once;
+
+pub use arguments::Args;
+use breme_base::grouped;
+use breme_driver::{Clock, Kind, Settings as DriverSettings, start};
+use breme_link::{Direction, Link};
+use breme_node::ConnectError;
+use metrics::LinkMetrics;
+
+use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, registry};
+use crate::failure::{Failure, exit};
+use crate::serving::{Descriptors, SignalActions, announce, catch, listen, obey, panics};
+
+const ROLE: &str = "link";
+/// The only driver whose timers are finer than a millisecond.
+const DRIVER: Kind = Kind::Events;
+/// A client's connection, and the one to the server.
+const DESCRIPTORS_OF_CONNECTION: u64 = 2;
+
+/// Carries out the command.
+pub fn run(args: &Args) -> ExitCode {
+    exit(ROLE, serve(args).map(|()| ExitCode::SUCCESS))
+}
+
+fn serve(args: &Args) -> Result<(), Failure> {
+    let process = ProcessMetrics::starting_now();
+    let clock = Clock::start();
+    let link = args.link(report_unreachable)?;
+    let mut driver = args.driver_settings();
+    driver.connections_max = connections_max(args, &driver)?;
+    let (listeners, bound) = listen(vec![args.place()?], &driver, None)?;
+    args.refuse_circle(&bound)?;
+    let admin = args.process.admin()?.map(AdminListener::bind).transpose()?;
+    let readiness = Readiness::default();
+
+    // Before the address is announced: a signal that comes then must find us listening.
+    let signals = catch(false)?;
+    let running =
+        start(DRIVER, listeners, &driver, clock, |_| link.node()).map_err(|error| Failure::run(error.to_string()))?;
+    let counting = running.counters();
+    let actions = SignalActions { reload: Box::new(|| ()), reopen_logs: Box::new(|| ()) };
+    obey(signals, running.stopper(), readiness.clone(), actions)?;
+    let admin_address = admin.as_ref().map(AdminListener::address);
+    let metrics = LinkMetrics(link.clone());
+    let registry = registry(ROLE, DRIVER, process, counting, Maintenance::default(), Box::new(metrics));
+    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose();
+    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    announce(admin_address, &bound);
+
+    let ended = running.join();
+    admin.into_iter().for_each(Admin::end);
+    eprintln!("breme {ROLE}: {}", summary(&link));
+    panics(ended)
+}
+
+fn connections_max(args: &Args, driver: &DriverSettings) -> Result<usize, Failure> {
+    let descriptors = Descriptors {
+        shards: driver.threads,
+        listeners: 1,
+        has_admin: args.process.has_admin(),
+        kept: 0,
+        of_connection: DESCRIPTORS_OF_CONNECTION,
+    };
+    // Both connections count.
+    descriptors.connections_max(None, driver.connections_max / 2).map(|connections| connections * 2)
+}
+
+/// The first failure is worth a line; thousands of them are not.
+fn report_unreachable(error: ConnectError) {
+    static REPORTED: Once = Once::new();
+    let why = match error {
+        ConnectError::Refused => "connection refused".to_owned(),
+        ConnectError::TimedOut => "timed out".to_owned(),
+        ConnectError::Unreachable => "unreachable".to_owned(),
+        ConnectError::NoResources => "no more file descriptors, ports or memory".to_owned(),
+        ConnectError::Tls(failure) => failure.to_string(),
+        ConnectError::Other(kind) => kind.to_string(),
+    };
+    REPORTED.call_once(|| {
+        eprintln!("breme {ROLE}: cannot connect to the server: {why}; the client's connection is reset (printed once)");
+    });
+}
+
+fn summary(link: &Link) -> String {
+    let counts = link.counts();
+    let bytes = |direction: Direction| grouped(counts.directions[direction as usize].bytes);
+    let failed = match counts.connects_failed {
+        0 => String::new(),
+        failed => format!(" ({} without a server)", grouped(failed)),
+    };
+    format!(
+        "{}{failed}; {} bytes to the server, {} to clients",
+        breme_base::plural(counts.connections, "connection"),
+        bytes(Direction::ToServer),
+        bytes(Direction::ToClient)
+    )
+}

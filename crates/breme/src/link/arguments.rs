@@ -1,0 +1,240 @@
+//! The flags, and what they mean to the path and to the driver.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use breme_driver::Settings as DriverSettings;
+use breme_link::{Bandwidth, Direction, Link, Settings, SettingsError};
+use breme_node::ConnectError;
+use clap::ValueEnum;
+
+use crate::failure::Failure;
+use crate::load::units;
+use crate::serving::{Place, ProcessFlags, random_bits, resolve};
+
+/// A receiver that reads nothing for so long is given up. A path has no opinion on slow readers; this bounds what one
+/// costs.
+const SEND_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// The end of the help.
+const EXAMPLES: &str = "Examples:
+  breme link --to 127.0.0.1:8080 --delay 18ms --up 2Mbit --down 60Mbit                 # a client's line
+  breme link --to 127.0.0.1:8080 --delay 18ms --side server --up 1Mbit --down 20Mbit   # a server's line
+  breme link --to 127.0.0.1:8080 --delay 50ms --jitter 20ms --loss 1%                  # a mobile network
+
+SIGTERM stops accepting and lets open connections end (--drain-timeout).
+Exit status: 0 after a shutdown, 1 if the relay cannot run, 2 for wrong flags. Documentation: docs/LINK.md.";
+
+/// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Listen address, HOST:PORT or :PORT; port 0 picks a free port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8082")]
+    listen: String,
+
+    /// Server at the other end of the path, HOST:PORT, http://HOST:PORT or https://HOST:PORT; TLS passes through
+    /// unchanged
+    #[arg(long, value_name = "ADDR")]
+    to: String,
+
+    #[command(flatten)]
+    pub process: ProcessFlags,
+
+    /// One-way delay in each direction; a new connection takes one round trip before its first byte
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Path")]
+    delay: Duration,
+
+    /// Variation of the delay, drawn evenly between delay - jitter and delay + jitter for each segment; the order of
+    /// bytes is kept
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Path")]
+    jitter: Duration,
+
+    /// Bandwidth from the subscriber to the Internet (see --side), shared by all connections, as in 1Mbit or 512kbit
+    /// [default: unlimited]
+    #[arg(long, value_name = "RATE", value_parser = units::bandwidth, help_heading = "Path")]
+    up: Option<u64>,
+
+    /// Bandwidth from the Internet to the subscriber (see --side), shared by all connections, as in 20Mbit
+    /// [default: unlimited]
+    #[arg(long, value_name = "RATE", value_parser = units::bandwidth, help_heading = "Path")]
+    down: Option<u64>,
+
+    /// Subscriber whose line the path is; client: --up limits what clients send; server: --up limits what the server
+    /// sends
+    #[arg(long, value_name = "SIDE", default_value = "client", help_heading = "Path")]
+    side: Side,
+
+    /// Share of segments (1460 bytes) lost, as in 1%; a lost segment, and all data behind it on its connection, arrive
+    /// a retransmission timeout later
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = units::share, help_heading = "Path")]
+    loss: f64,
+
+    /// Retransmission timeout of a lost segment, doubled each time that the same segment is lost again
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = units::duration, help_heading = "Path")]
+    rto: Duration,
+
+    /// Share of segments at which the path resets the connection, at both ends, as in 0.1%
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = units::share, help_heading = "Path")]
+    reset: f64,
+
+    /// Seed of jitter, losses and resets [default: random]
+    #[arg(long, value_name = "N", value_parser = units::count, help_heading = "Path")]
+    seed: Option<u64>,
+
+    /// Time limit for open connections after SIGTERM; then they are reset
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Limits")]
+    drain_timeout: Duration,
+}
+
+/// Whose line a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Side {
+    Client,
+    Server,
+}
+
+impl Args {
+    /// Whether a path can be made of these flags, except for the address of the server.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.path(vec![SocketAddr::from(([127, 0, 0, 1], 0))], 0, |_| ()).map(drop)
+    }
+
+    pub(super) fn link(&self, report_unreachable: fn(ConnectError)) -> Result<Link, Failure> {
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None => random_bits()? as u64,
+        };
+        self.path(self.servers()?, seed, report_unreachable)
+    }
+
+    fn path(&self, servers: Vec<SocketAddr>, seed: u64, report_unreachable: fn(ConnectError)) -> Result<Link, Failure> {
+        let mut settings = Settings::to(servers);
+        settings.delay = self.delay;
+        settings.jitter = self.jitter;
+        let (up, down) = match self.side {
+            Side::Client => (Direction::ToServer, Direction::ToClient),
+            Side::Server => (Direction::ToClient, Direction::ToServer),
+        };
+        for (direction, rate) in [(up, self.up), (down, self.down)] {
+            settings.bandwidths[direction as usize] = rate.map(|bits_per_second| Bandwidth { bits_per_second });
+        }
+        settings.loss = self.loss;
+        settings.retransmission_timeout = self.rto;
+        settings.resets = self.reset;
+        settings.seed = seed;
+        settings.report_unreachable = report_unreachable;
+        Link::new(settings).map_err(|error| locate(&error))
+    }
+
+    /// Where to listen. The address is announced with the scheme of the server's.
+    pub(super) fn place(&self) -> Result<Place, Failure> {
+        let is_secured = self.to.starts_with("https://");
+        Ok(Place { address: resolve("--listen", &self.listen)?, is_secured })
+    }
+
+    /// All addresses of the server: `localhost` often has two, of which the server has one.
+    fn servers(&self) -> Result<Vec<SocketAddr>, Failure> {
+        let address = match self.to.split_once("://") {
+            None => &self.to,
+            Some(("http" | "https", address)) => address,
+            Some((scheme, _)) => {
+                let message = format!("--to {}: unknown scheme {scheme}; write http, https or none", self.to);
+                return Err(Failure::usage(message));
+            }
+        };
+        let address = address.trim_end_matches('/');
+        // The address of a server must be complete, and this says what is wrong with one that is not.
+        let first = resolve("--to", address)?;
+        let all = address.to_socket_addrs().map_or_else(|_| vec![first], Iterator::collect);
+        Ok(all)
+    }
+
+    /// A path that leads to itself would fill the table of connections.
+    pub(super) fn refuse_circle(&self, bound: &[Place]) -> Result<(), Failure> {
+        let servers = self.servers()?;
+        match bound.iter().find(|place| servers.contains(&place.address)) {
+            Some(place) => {
+                let message = format!("--to {}: this is the address on which the link itself listens", place.address);
+                Err(Failure::usage(message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// One thread: the bandwidth is shared by all connections.
+    pub(super) fn driver_settings(&self) -> DriverSettings {
+        DriverSettings {
+            threads: 1,
+            cpus: self.process.cpus(),
+            send_timeout: SEND_TIMEOUT,
+            stopping_timeout: self.drain_timeout,
+            ..DriverSettings::default()
+        }
+    }
+}
+
+/// The flag that is at fault.
+fn locate(error: &SettingsError) -> Failure {
+    let flag = match error {
+        SettingsError::NoServer => "--to",
+        SettingsError::Jitter => "--jitter",
+        SettingsError::Bandwidth => "--up or --down",
+        SettingsError::Loss => "--loss",
+        SettingsError::Resets => "--reset",
+    };
+    Failure::usage(format!("{flag}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Args {
+        Cli::try_parse_from(format!("link --to 127.0.0.1:9 {line}").split_whitespace()).unwrap().args
+    }
+
+    #[test]
+    fn up_is_away_from_the_subscriber() {
+        let limits = |line: &str| {
+            let link = parse(line).link(|_| ()).unwrap();
+            link.settings().bandwidths.map(|bandwidth| bandwidth.map(|bandwidth| bandwidth.bits_per_second))
+        };
+        // First to the server, then to clients.
+        assert_eq!(limits("--up 2Mbit --down 60Mbit"), [Some(2_000_000), Some(60_000_000)]);
+        assert_eq!(limits("--side server --up 1Mbit --down 20Mbit"), [Some(20_000_000), Some(1_000_000)]);
+        assert_eq!(limits("--down 1kbit"), [None, Some(1_000)]);
+    }
+
+    #[test]
+    fn a_server_may_be_a_url() {
+        let servers = |to: &str| Args { to: to.to_owned(), ..parse("") }.servers().map_err(|failure| failure.message);
+        let address = SocketAddr::from(([127, 0, 0, 1], 80));
+        for to in ["127.0.0.1:80", "http://127.0.0.1:80", "https://127.0.0.1:80/"] {
+            assert_eq!(servers(to), Ok(vec![address]));
+        }
+        assert!(servers("localhost:80").unwrap().contains(&address));
+        assert!(servers("ftp://127.0.0.1:80").unwrap_err().contains("unknown scheme ftp"));
+        assert!(servers("127.0.0.1").unwrap_err().contains("the port is missing"));
+        let scheme = |to: &str| Args { to: to.to_owned(), ..parse("") }.place().unwrap().scheme();
+        assert_eq!([scheme("https://127.0.0.1:80"), scheme("127.0.0.1:80")], ["https", "http"]);
+    }
+
+    #[test]
+    fn a_fault_names_its_flag() {
+        let problem = |line: &str| parse(line).check().unwrap_err().message;
+        assert!(problem("--jitter 1ms").starts_with("--jitter: "));
+        assert!(problem("--loss 100%").starts_with("--loss: "));
+        assert!(problem("--reset 1").starts_with("--reset: "));
+        let circle = Args { listen: "127.0.0.1:9".to_owned(), ..parse("") };
+        assert!(circle.refuse_circle(&[circle.place().unwrap()]).is_err());
+    }
+}

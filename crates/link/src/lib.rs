@@ -1,0 +1,102 @@
+//! The node behind `breme link`: a TCP relay that behaves as a network path with a delay, jitter, a bandwidth for each
+//! direction, and loss.
+//!
+//! ```text
+//!                 ┌ connection ─ flow to the server: waiting ┐                      in transit: arrives at …
+//!   client ──────►│                                          ├─► line: one segment ─────────────► server
+//!                 │ another connection … waiting ────────────┘   after another, at the bandwidth
+//!                 └ flow to the client: the same in the other direction
+//! ```
+//!
+//! - **Bandwidth.** Each direction is one line that all connections share. Bytes wait in the flow of their connection;
+//!   the line takes a segment ([`SEGMENT_BYTES`]) of each flow in turn and is busy for as long as the bandwidth says.
+//! - **Delay.** A segment arrives one delay, give or take the jitter, after its last bit has left the line. Segments of
+//!   a connection keep their order, as TCP delivers them.
+//! - **Handshake.** The connection to the server is opened one delay after the client's was accepted, and the client's
+//!   first bytes enter the line when the handshake's answer would have reached the client: one round trip after its
+//!   beginning. So a response to the first request comes after two round trips, as on a real path.
+//! - **Ends.** The end of one direction (FIN) and resets travel as data do. A reset discards what waits, not what is in
+//!   transit. Half-closed connections go on in the other direction.
+//! - **Loss.** A lost segment arrives after a retransmission time-out, twice as late for each further loss, and
+//!   everything behind it on its connection waits for it. Or the path resets the connection.
+//! - **Bounds.** A flow holds [`Settings::window`] bytes, all flows [`HELD_BYTES_MAX`]; beyond that the source is
+//!   paused.
+//!
+//! Every instant follows from the instants of receipts and the seed, not from when a timer came: a deadline that is
+//! served late delays what is due, and nothing else.
+//!
+//! This crate knows no sockets, no clock and no HTTP.
+
+mod counters;
+mod flow;
+mod line;
+mod node;
+mod settings;
+
+use std::sync::Arc;
+
+use counters::Counters;
+pub use counters::{Counts, DirectionCounts};
+pub use node::LinkNode;
+pub use settings::{Bandwidth, HELD_BYTES_MAX, SEGMENT_BYTES, Settings, SettingsError};
+
+/// A direction of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// What clients send.
+    ToServer,
+    /// What the server sends.
+    ToClient,
+}
+
+impl Direction {
+    /// Both, in the order of their indexes.
+    pub const ALL: [Self; 2] = [Self::ToServer, Self::ToClient];
+
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
+    pub(crate) const fn reverse(self) -> Self {
+        match self {
+            Self::ToServer => Self::ToClient,
+            Self::ToClient => Self::ToServer,
+        }
+    }
+}
+
+/// A path, with what it has counted.
+#[derive(Clone, Debug)]
+pub struct Link {
+    settings: Arc<Settings>,
+    counters: Arc<Counters>,
+}
+
+impl Link {
+    /// A path with these properties.
+    ///
+    /// # Errors
+    /// When a setting cannot work.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        Ok(Self { settings: Arc::new(settings), counters: Arc::default() })
+    }
+
+    /// The node. There is one, on one shard: its lines are shared by all connections.
+    #[must_use]
+    pub fn node(&self) -> LinkNode {
+        LinkNode::new(self.settings.clone(), self.counters.clone())
+    }
+
+    /// Its properties.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What has passed so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counters.counts()
+    }
+}

@@ -1,0 +1,186 @@
+//! The properties of a path.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use breme_base::nanos;
+use breme_node::ConnectError;
+
+use crate::Direction;
+
+/// Content of a TCP segment on Ethernet: 1500 bytes less the headers of IPv4 and TCP. Losses and jitter are drawn for
+/// each segment, and flows take turns by segments.
+pub const SEGMENT_BYTES: usize = 1460;
+/// Bytes that all flows hold together.
+pub const HELD_BYTES_MAX: usize = 512 << 20;
+/// The least that a flow may hold, so that one connection can fill a path of short delay.
+const WINDOW_BYTES_MIN: u64 = 256 << 10;
+/// A direction without a bandwidth has windows for this one: a single connection is not faster than about twice that.
+const WINDOW_BANDWIDTH: Bandwidth = Bandwidth { bits_per_second: 1_000_000_000 };
+
+/// A path between clients and a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Addresses of the server, tried in turn.
+    pub servers: Vec<SocketAddr>,
+    /// One way, in each direction.
+    pub delay: Duration,
+    /// The delay of a segment is drawn evenly from `delay - jitter` to `delay + jitter`.
+    pub jitter: Duration,
+    /// By [`Direction`]; none: unlimited.
+    pub bandwidths: [Option<Bandwidth>; 2],
+    /// The probability that a segment is lost.
+    pub loss: f64,
+    /// How long a lost segment is late; twice as long for each further loss of the same segment.
+    pub retransmission_timeout: Duration,
+    /// The probability, for each segment, that the path resets the connection.
+    pub resets: f64,
+    /// What chance is drawn from.
+    pub seed: u64,
+    /// Called when none of the addresses could be connected to, with the error of the last one.
+    pub report_unreachable: fn(ConnectError),
+}
+
+/// How much a line carries. Only the content of TCP connections is counted, no headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// Above 0.
+    pub bits_per_second: u64,
+}
+
+impl Bandwidth {
+    /// How long so many bytes keep the line busy.
+    pub(crate) fn time_for(self, bytes: usize) -> Duration {
+        let nanos = bytes as u128 * 8 * 1_000_000_000 / u128::from(self.bits_per_second);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// How much passes in so long.
+    fn bytes_in(self, time: Duration) -> u64 {
+        let bytes = u128::from(nanos(time)) * u128::from(self.bits_per_second) / 8 / 1_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+impl Settings {
+    /// A path without delay, limits and loss to a server.
+    #[must_use]
+    pub fn to(servers: Vec<SocketAddr>) -> Self {
+        Self {
+            servers,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            bandwidths: [None; 2],
+            loss: 0.0,
+            retransmission_timeout: Duration::from_millis(200),
+            resets: 0.0,
+            seed: 0,
+            report_unreachable: |_| (),
+        }
+    }
+
+    /// How many bytes of one connection a direction holds: twice what is in transit when it is in full use, so that
+    /// the window never slows it down.
+    #[must_use]
+    pub fn window(&self, direction: Direction) -> usize {
+        let bandwidth = self.bandwidths[direction.index()].unwrap_or(WINDOW_BANDWIDTH);
+        let stall = if self.loss > 0.0 { self.retransmission_timeout } else { Duration::ZERO };
+        let in_transit = bandwidth.bytes_in(self.delay + self.jitter + stall);
+        let window = in_transit.saturating_mul(2).clamp(WINDOW_BYTES_MIN, HELD_BYTES_MAX as u64);
+        usize::try_from(window).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), SettingsError> {
+        if self.servers.is_empty() {
+            return Err(SettingsError::NoServer);
+        }
+        if self.jitter > self.delay {
+            return Err(SettingsError::Jitter);
+        }
+        if self.bandwidths.iter().flatten().any(|bandwidth| bandwidth.bits_per_second == 0) {
+            return Err(SettingsError::Bandwidth);
+        }
+        for (probability, error) in [(self.loss, SettingsError::Loss), (self.resets, SettingsError::Resets)] {
+            if !(0.0..1.0).contains(&probability) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A setting that cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// There is no address to connect to.
+    NoServer,
+    /// It is larger than the delay.
+    Jitter,
+    /// It is 0.
+    Bandwidth,
+    /// It is not from 0 to below 1.
+    Loss,
+    /// It is not from 0 to below 1.
+    Resets,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NoServer => "the server has no address",
+            Self::Jitter => "the jitter is larger than the delay; lower it or raise the delay",
+            Self::Bandwidth => "the bandwidth is 0; it must be at least 1 bit/s",
+            Self::Loss => "the loss must be below 100 %",
+            Self::Resets => "the share of resets must be below 100 %",
+        })
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings::to(vec![SocketAddr::from(([127, 0, 0, 1], 80))])
+    }
+
+    #[test]
+    fn a_window_is_twice_what_is_in_transit() {
+        let megabits = |count: u64| Some(Bandwidth { bits_per_second: count * 1_000_000 });
+        let delay = Duration::from_millis(18);
+        let slow = Settings { delay, bandwidths: [megabits(1), megabits(1_000)], ..settings() };
+        assert_eq!(slow.window(Direction::ToServer), 256 << 10);
+        assert_eq!(slow.window(Direction::ToClient), 4_500_000);
+        let lossy = Settings { loss: 0.01, ..slow };
+        assert_eq!(lossy.window(Direction::ToClient), 4_500_000 + 50_000_000);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        assert_eq!(settings().check(), Ok(()));
+        let wrong = [
+            (Settings { servers: Vec::new(), ..settings() }, SettingsError::NoServer),
+            (Settings { jitter: Duration::from_nanos(1), ..settings() }, SettingsError::Jitter),
+            (
+                Settings { bandwidths: [None, Some(Bandwidth { bits_per_second: 0 })], ..settings() },
+                SettingsError::Bandwidth,
+            ),
+            (Settings { loss: 1.0, ..settings() }, SettingsError::Loss),
+            (Settings { resets: f64::NAN, ..settings() }, SettingsError::Resets),
+        ];
+        for (settings, error) in wrong {
+            assert_eq!(settings.check(), Err(error));
+        }
+    }
+
+    #[test]
+    fn a_segment_keeps_a_line_busy() {
+        let bandwidth = Bandwidth { bits_per_second: 1_000_000 };
+        assert_eq!(bandwidth.time_for(SEGMENT_BYTES), Duration::from_micros(11_680));
+        assert_eq!(bandwidth.bytes_in(Duration::from_millis(18)), 2_250);
+    }
+}
