@@ -256,6 +256,34 @@ pub struct WorkloadRecord {
     pub sessions: Option<Sessions>,
     /// Of scenarios: each step by name.
     pub steps: BTreeMap<String, StepRecord>,
+    /// Responses to GET by what their Cache-Status says, of the whole trial; none: not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheRecord>,
+    /// Stale responses, of the whole trial; none: the load writes no versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale: Option<StaleRecord>,
+}
+
+/// Responses to GET, by what their Cache-Status (RFC 9211) says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CacheRecord {
+    /// Given by a cache without asking further.
+    pub hits: u64,
+    /// Not given by any cache on their way.
+    pub misses: u64,
+}
+
+/// Responses that showed a version of a page which had been replaced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StaleRecord {
+    /// How many.
+    pub count: u64,
+    /// Responses whose version could be judged, the stale ones too.
+    pub judged: u64,
+    /// Responses that showed no version, of pages of which one had been acknowledged.
+    pub unversioned: u64,
+    /// From the acknowledgement that replaced the version to the sending of the request.
+    pub age: Distribution,
 }
 
 /// The most rows that a record keeps of a trial's time series.

@@ -16,6 +16,7 @@
 //! | `schedule`, `arrivals` | the open loop: when what is due, and who takes it |
 //! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
+//! | `versions`, `cache_use` | whether a response is out of date, and whether a cache gave it |
 //! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
 //! | `outcome`, `text`, `figures`, `csv`, `bench` | the result |
 //!
@@ -31,6 +32,7 @@
 
 mod arrivals;
 mod bench;
+mod cache_use;
 mod checks;
 mod cookies;
 mod csv;
@@ -53,6 +55,7 @@ mod template;
 mod text;
 mod user;
 mod variables;
+mod versions;
 mod window;
 mod zipf;
 
@@ -67,10 +70,10 @@ pub use node::{
     PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER, TOGETHER_MAX,
 };
 pub use outcome::{
-    Bytes, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX, GENERATOR_SHARE_MAX, Generator,
-    GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary, Outcome, Requests, SHORT_RUN_MAX,
-    ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary,
-    TlsSummary, UsersSummary,
+    Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX, GENERATOR_SHARE_MAX,
+    Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary, Outcome, Requests,
+    SHORT_RUN_MAX, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary, StalePageSummary, StaleSummary,
+    StepSummary, THREAD_SHARE_MAX, TimeSummary, TlsSummary, UsersSummary,
 };
 pub use plan::{
     CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
@@ -89,3 +92,4 @@ pub use target::{Authority, TARGET_COUNT_MAX, Target, TargetError};
 pub use template::{RANDOM_BYTES_MAX, Template, TemplateError};
 pub use text::{Style, render as render_text};
 pub use variables::{VARIABLE_COUNT_MAX, Variables};
+pub use versions::{PAGE_COUNT_MAX, VERSION_COUNT_MAX, WORST_PAGES};

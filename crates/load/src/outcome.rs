@@ -3,6 +3,7 @@
 mod counts;
 mod document;
 mod generator;
+mod reads;
 mod sessions;
 mod settings;
 mod times;
@@ -17,6 +18,7 @@ pub use counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
 use document::SCHEMA_VERSION;
 pub use document::{ConditionResult, ConditionVerdict, Outcome};
 pub use generator::{Generator, GeneratorUse};
+pub use reads::{CacheSummary, StalePageSummary, StaleSummary};
 pub use sessions::{ScenarioSummary, StepSummary};
 pub use settings::{ScheduleSummary, SettingsSummary, StageSummary};
 pub use times::{Lateness, TimeSummary};
@@ -72,6 +74,8 @@ impl Outcome {
             connect_time: TimeSummary::of(&series.total().connect),
             handshake_time: TimeSummary::of(&tally.handshake_times),
             tls: generator.tls,
+            cache: CacheSummary::of(run, &tally),
+            stale: StaleSummary::of(run, &tally),
             conditions: Vec::new(),
             scenarios: sessions::scenarios(run, &tally),
             steps: sessions::steps(run, &tally),

@@ -226,6 +226,16 @@ impl Plan {
         self.settings.scenarios.as_ref()
     }
 
+    /// Whether a request writes versions into the pages.
+    pub(crate) fn writes_versions(&self) -> bool {
+        self.requests.iter().any(Request::writes_version)
+    }
+
+    /// Whether hits and misses are counted by Cache-Status.
+    pub(crate) fn counts_caches(&self) -> bool {
+        self.settings.cache_status || self.writes_versions()
+    }
+
     /// The request of a step.
     pub(crate) fn step_request(&self, step: usize) -> &Request {
         &self.requests[step]

@@ -12,6 +12,8 @@ use bytes::Bytes;
 use crate::cookies::Jar;
 use crate::encoding::{Encoding, push_target};
 use crate::template::{Inputs, Placeholder, Template, push_number};
+use crate::variables::PAGE_VERSION_PLACE;
+use crate::versions::{BLANK, Mark, Versions};
 
 /// The longest content of a request.
 pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -27,6 +29,8 @@ pub(crate) struct Request {
     whole: Option<Bytes>,
     head: Vec<HeadPiece>,
     content: Content,
+    /// It writes a version of the page that is its target.
+    writes_version: bool,
 }
 
 #[derive(Debug)]
@@ -67,10 +71,23 @@ pub(crate) struct Variables<'a> {
     pub scratch: &'a mut Vec<u8>,
     pub jar: Option<&'a mut Jar>,
     pub now: Instant,
+    /// Where the run's versions are followed, if it writes any.
+    pub versions: Option<&'a Versions>,
+}
+
+/// A request that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub bytes: usize,
+    pub mark: Option<Mark>,
 }
 
 impl Request {
     pub(crate) fn build(parts: Parts<'_>) -> Result<Self, String> {
+        let texts = parts.fields.iter().map(|(_, value)| value).chain([parts.target]);
+        if texts.into_iter().any(Template::has_page_version) {
+            return Err(PAGE_VERSION_PLACE.to_owned());
+        }
         let mut markers = Markers::avoiding(&parts);
         let target = String::from_utf8(markers.mark(parts.target)).map_err(|_| "the target is not ASCII".to_owned())?;
         let mut fields = FieldBlock::new();
@@ -111,7 +128,8 @@ impl Request {
             ([HeadPiece::Literal(head)], Content::Fixed(content)) => Some([head.as_slice(), content].concat().into()),
             _ => None,
         };
-        Self { method: parts.method.to_owned(), whole, head, content }
+        let writes_version = parts.content.is_some_and(Template::has_page_version);
+        Self { method: parts.method.to_owned(), whole, head, content, writes_version }
     }
 
     pub(crate) fn method(&self) -> Method<'_> {
@@ -122,9 +140,13 @@ impl Request {
         &self.method
     }
 
-    /// Appends the request to what is sent on `connection`; its length in bytes.
+    pub(crate) const fn writes_version(&self) -> bool {
+        self.writes_version
+    }
+
+    /// Appends the request to what is sent on `connection`.
     #[inline]
-    pub(crate) fn send(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> usize {
+    pub(crate) fn send(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> Sent {
         match &self.whole {
             Some(whole) if variables.jar.is_none() => {
                 if whole.len() < SHARED_BYTES_MIN {
@@ -132,20 +154,23 @@ impl Request {
                 } else {
                     actions.send_shared(connection, whole.clone());
                 }
-                whole.len()
+                Sent {
+                    bytes: whole.len(),
+                    mark: variables.versions.and_then(|versions| self.mark_read(whole, versions)),
+                }
             }
             _ => self.render(connection, variables, actions),
         }
     }
 
-    fn render(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> usize {
-        let Variables { mut inputs, scratch, jar, now } = variables;
+    fn render(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> Sent {
+        let Variables { mut inputs, scratch, jar, now, versions } = variables;
         scratch.clear();
-        let content = match &self.content {
-            Content::Fixed(bytes) => bytes.as_ref(),
+        let content_bytes = match &self.content {
+            Content::Fixed(bytes) => bytes.len(),
             Content::Template(template) => {
                 template.render(&mut inputs, scratch);
-                scratch
+                scratch.len()
             }
         };
         let out = actions.send(connection);
@@ -154,18 +179,31 @@ impl Request {
             match piece {
                 HeadPiece::Literal(bytes) => out.extend_from_slice(bytes),
                 HeadPiece::Placeholder(placeholder, place) => render_in_head(placeholder, *place, &mut inputs, out),
-                HeadPiece::ContentLength => push_number(content.len() as u64, out),
+                HeadPiece::ContentLength => push_number(content_bytes as u64, out),
             }
         }
         if let Some(jar) = jar {
             add_cookies(jar, now, start, out);
         }
+        let mark = versions.and_then(|versions| match self.writes_version {
+            true => write_mark(versions, target_of(&out[start..]), now, scratch),
+            false => self.mark_read(&out[start..], versions),
+        });
         let head_bytes = out.len() - start;
         match &self.content {
             Content::Fixed(bytes) if bytes.len() >= SHARED_BYTES_MIN => actions.send_shared(connection, bytes.clone()),
-            _ => out.extend_from_slice(content),
+            Content::Fixed(bytes) => out.extend_from_slice(bytes),
+            Content::Template(_) => out.extend_from_slice(scratch),
         }
-        head_bytes + content.len()
+        Sent { bytes: head_bytes + content_bytes, mark }
+    }
+
+    /// The page that a GET reads, if the run has written a version of it.
+    fn mark_read(&self, head: &[u8], versions: &Versions) -> Option<Mark> {
+        if self.method != "GET" {
+            return None;
+        }
+        versions.page(target_of(head)).map(Mark::Read)
     }
 }
 
@@ -190,14 +228,30 @@ fn add_cookies(jar: &mut Jar, now: Instant, start: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The path of a request line, without its query; what a proxy is told before it is no part of it.
+/// Begins a new version of the page, and puts its mark into the content.
+fn write_mark(versions: &Versions, page: &[u8], now: Instant, content: &mut [u8]) -> Option<Mark> {
+    let written = versions.begin_write(page, now);
+    let mark = versions.mark(written);
+    let mut position = 0;
+    while let Some(at) = memchr::memmem::find(&content[position..], &BLANK) {
+        position += at + mark.len();
+        content[position - mark.len()..position].copy_from_slice(&mark);
+    }
+    written.map(Mark::Write)
+}
+
+/// The path of a request line, without its query.
 fn path_of(head: &[u8]) -> &[u8] {
+    target_of(head).split(|&byte| byte == b'?').next().unwrap_or(b"/")
+}
+
+/// The target of a request line; what a proxy is told before it is no part of it.
+fn target_of(head: &[u8]) -> &[u8] {
     let target = head.split(|&byte| byte == b' ').nth(1).unwrap_or(b"/");
-    let path = match target.strip_prefix(b"http://") {
+    match target.strip_prefix(b"http://") {
         Some(rest) => &rest[memchr::memchr(b'/', rest).unwrap_or(rest.len())..],
         None => target,
-    };
-    path.split(|&byte| byte == b'?').next().unwrap_or(b"/")
+    }
 }
 
 fn method(name: &str) -> Method<'_> {
@@ -292,6 +346,8 @@ mod tests {
         random: Random,
         values: Vec<Vec<u8>>,
         jar: Option<Jar>,
+        versions: Option<Versions>,
+        mark: Option<Mark>,
     }
 
     impl Sender {
@@ -310,7 +366,14 @@ mod tests {
                 fields: &fields,
                 content: content.as_ref(),
             });
-            Self { request: request.unwrap(), random: Random::new(1), values: Vec::new(), jar: None }
+            Self {
+                request: request.unwrap(),
+                random: Random::new(1),
+                values: Vec::new(),
+                jar: None,
+                versions: None,
+                mark: None,
+            }
         }
 
         fn sent(&mut self, sequence: u64) -> String {
@@ -321,8 +384,10 @@ mod tests {
                 scratch: &mut vec![b'x'; 7],
                 jar: self.jar.as_mut(),
                 now: Instant::ZERO,
+                versions: self.versions.as_ref(),
             };
-            let length = self.request.send(connection, variables, &mut actions);
+            let Sent { bytes: length, mark } = self.request.send(connection, variables, &mut actions);
+            self.mark = mark;
             let mut bytes = Vec::new();
             let log = actions.with_received(&[]);
             (0..log.len()).for_each(|index| bytes.extend_from_slice(log.memory(index)));
@@ -374,7 +439,7 @@ mod tests {
             content: Some(&template("{x}")),
         });
         let values = vec![b"1 HTTP/1.1\r\nEvil: 1".to_vec()];
-        let mut sender = Sender { request: request.unwrap(), random: Random::new(1), values, jar: None };
+        let mut sender = Sender { request: request.unwrap(), values, ..Sender::new("GET", "/", &[], None) };
         let sent = sender.sent(1);
         assert!(sent.starts_with("POST /a/1%20HTTP/1.1%0D%0AEvil:%201 HTTP/1.1\r\n"), "{sent}");
         assert!(sent.contains("\r\nX: 1 HTTP/1.1  Evil: 1\r\n"), "{sent}");
@@ -417,6 +482,47 @@ mod tests {
         jar.store(b"id=7; Path=/shop", "a", Instant::ZERO, breme_base::UnixSeconds(0));
         let sent = sender.sent(1);
         assert!(sent.starts_with("GET http://a/shop/1?x ") && sent.contains("\r\nCookie: id=7\r\n"), "{sent}");
+    }
+
+    #[test]
+    fn a_version_is_written_for_the_target_and_read_from_it() {
+        let mut writer = Sender::new("POST", "/p/{seq}", &[], Some("a={page_version}&b={page_version}"));
+        writer.versions = Some(Versions::new(5));
+        let first = writer.sent(1);
+        let mark = "breme-version-0000000000000005-0000000-000000001-end";
+        assert!(first.ends_with(&format!("\r\n\r\na={mark}&b={mark}")), "{first}");
+        assert!(first.contains(&format!("\r\nContent-Length: {}\r\n", 2 * mark.len() + 5)), "{first}");
+        assert!(matches!(writer.mark, Some(Mark::Write(_))));
+        assert!(writer.sent(2).contains("-0000001-000000001-end"), "another page");
+        assert!(writer.sent(1).contains("-0000000-000000002-end"), "the next version");
+
+        let versions = writer.versions.take();
+        let mut reader = Sender { versions, ..Sender::new("GET", "/p/{seq}", &[], None) };
+        reader.sent(2);
+        assert_eq!(reader.mark, Some(Mark::Read(1)));
+        reader.sent(3);
+        assert_eq!(reader.mark, None, "nothing was written there");
+        let mut fixed = Sender { versions: reader.versions.take(), ..Sender::new("GET", "http://a/p/1", &[], None) };
+        fixed.sent(1);
+        assert_eq!(fixed.mark, Some(Mark::Read(0)), "through a forward proxy too");
+    }
+
+    #[test]
+    fn a_version_is_written_into_content_only() {
+        let target = Template::parse(b"/{page_version}").unwrap();
+        let parts = Parts {
+            method: "GET",
+            target: &target,
+            authority: "a",
+            version: Version::Http11,
+            keep_alive: true,
+            fields: &[],
+            content: None,
+        };
+        assert_eq!(Request::build(parts).unwrap_err(), PAGE_VERSION_PLACE);
+        let fields = [("X".to_owned(), Template::parse_if_any(b"{page_version}").unwrap())];
+        let parts = Parts { target: &Template::parse(b"/").unwrap(), fields: &fields, ..parts };
+        assert_eq!(Request::build(parts).unwrap_err(), PAGE_VERSION_PLACE);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use breme_node::{ConnectError, TlsFailure};
 use crate::arrivals::{Bounds, Queue};
 use crate::plan::{OpenLoop, Plan, Settings};
 use crate::series::{Observer, Series};
+use crate::versions::Versions;
 
 /// Request numbers that a shard takes at a time: enough that the shared counter costs nothing.
 const CLAIM_MAX: u64 = 64;
@@ -53,6 +54,8 @@ pub struct Run {
     sequence: AtomicU64,
     /// Of an open loop: what is due.
     queue: Option<Queue>,
+    /// Of a run that writes versions.
+    versions: Option<Versions>,
     is_connected: AtomicBool,
     gave_up: AtomicBool,
     preferred_address: AtomicUsize,
@@ -96,6 +99,7 @@ impl Run {
         };
         let settings = plan.settings();
         let (connections, interval) = (settings.connections, settings.interval);
+        let versions = plan.writes_versions().then(|| Versions::new(settings.run_number));
         let queue = settings.open_loop.as_ref().map(|open_loop| queue(settings, open_loop, shard_count));
         Self {
             plan,
@@ -110,6 +114,7 @@ impl Run {
             claim_size,
             sequence: AtomicU64::new(0),
             queue,
+            versions,
             is_connected: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
             preferred_address: AtomicUsize::new(0),
@@ -234,6 +239,11 @@ impl Run {
 
     pub(crate) const fn queue(&self) -> Option<&Queue> {
         self.queue.as_ref()
+    }
+
+    #[inline]
+    pub(crate) const fn versions(&self) -> Option<&Versions> {
+        self.versions.as_ref()
     }
 
     pub(crate) fn note_connected(&self, address_index: usize) {

@@ -9,9 +9,11 @@ use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::cache_use::CacheUse;
 use crate::dispersion::Sends;
 use crate::occupancy::Occupancy;
 use crate::scenario::Scenarios;
+use crate::versions::Judgement;
 
 /// Why a request counts as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -219,10 +221,71 @@ pub(crate) struct Tally {
     /// Of a closed loop: what users spent their time on, and how evenly their requests left.
     pub occupancy: Occupancy,
     pub sends: Sends,
+    /// Responses to GET by what their Cache-Status says.
+    pub caches: CacheTally,
+    /// Of a run that writes versions.
+    pub versions: VersionTally,
     /// Of scenarios: each step by its name.
     pub steps: Vec<StepTally>,
     /// Of scenarios: sessions.
     pub sessions: Vec<SessionTally>,
+}
+
+/// Responses to GET, by what their Cache-Status says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CacheTally {
+    pub hits: u64,
+    pub misses: u64,
+    pub unsaid: u64,
+}
+
+/// Versions of pages, written and read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct VersionTally {
+    pub acknowledged: u64,
+    /// Responses whose version could be judged, the stale ones too.
+    pub judged: u64,
+    /// Responses without a version, of pages of which one had been acknowledged.
+    pub unversioned: u64,
+    /// How old the stale ones were.
+    pub ages: Histogram,
+}
+
+impl CacheTally {
+    pub(crate) fn add(&mut self, cache_use: CacheUse) {
+        *match cache_use {
+            CacheUse::Hit => &mut self.hits,
+            CacheUse::Miss => &mut self.misses,
+            CacheUse::Unsaid => &mut self.unsaid,
+        } += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.unsaid += other.unsaid;
+    }
+}
+
+impl VersionTally {
+    pub(crate) fn add(&mut self, judgement: Judgement) {
+        match judgement {
+            Judgement::Current => self.judged += 1,
+            Judgement::Stale(age) => {
+                self.judged += 1;
+                self.ages.record(nanos(age));
+            }
+            Judgement::Unversioned => self.unversioned += 1,
+            Judgement::Unknown => {}
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.acknowledged += other.acknowledged;
+        self.judged += other.judged;
+        self.unversioned += other.unversioned;
+        self.ages.merge(&other.ages);
+    }
 }
 
 /// The counters of the steps of one name.
@@ -291,6 +354,8 @@ impl Tally {
             resumed: 0,
             occupancy: Occupancy::default(),
             sends: Sends::default(),
+            caches: CacheTally::default(),
+            versions: VersionTally::default(),
             steps: Vec::new(),
             sessions: Vec::new(),
         }
@@ -357,6 +422,8 @@ impl Tally {
         self.handshake_times.merge(&other.handshake_times);
         self.resumed += other.resumed;
         self.occupancy.merge(&other.occupancy);
+        self.caches.merge(&other.caches);
+        self.versions.merge(&other.versions);
         // `sends` are put together by `dispersion`, for all shards at once.
     }
 }

@@ -6,6 +6,7 @@
 //! | `{uniform:A:B}` | a whole number from A to B, each as likely |
 //! | `{zipf:N:S}` | a whole number from 1 to N by Zipf's law with exponent S: 1 is the most popular |
 //! | `{random:BYTES}` | that many random letters and digits |
+//! | `{page_version}` | in content: the mark of a new version of the page that the request writes (see [`versions`](crate::versions)) |
 //! | `{session}` | in a scenario: the session's number in the run, from 1 |
 //! | `{NAME}` | in a scenario: the variable of that name, as the session has it; `{NAME:url}` and `{NAME:json}` encode it |
 //! | `{NAME}` | elsewhere: the variable of the run (`--var`) |
@@ -209,6 +210,11 @@ impl Template {
             Piece::Placeholder(Placeholder::Variable(index, _)) => Some(*index),
             _ => None,
         })
+    }
+
+    /// Whether it holds the mark of a version.
+    pub(crate) fn has_page_version(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Placeholder(Placeholder::PageVersion)))
     }
 
     fn literal(text: &[u8]) -> Self {

@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use crate::figures::{duration, percent, rate, size};
 use crate::outcome::{
-    ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome, ScenarioSummary, ScheduleSummary,
-    StageSummary, TimeSummary, UsersSummary,
+    CacheSummary, ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome, ScenarioSummary,
+    ScheduleSummary, StageSummary, StalePageSummary, TimeSummary, UsersSummary,
 };
 use breme_base::{grouped, plural};
 
@@ -52,6 +52,7 @@ pub fn render(outcome: &Outcome, style: Style) -> String {
         times(outcome, style),
         steps(outcome, style),
         sessions(outcome, style),
+        reads(outcome, style),
         counts(outcome, style),
         notes(outcome),
     ];
@@ -358,6 +359,49 @@ fn sessions(outcome: &Outcome, style: Style) -> String {
             grouped(*completed),
             grouped(*unfinished)
         );
+    }
+    text
+}
+
+/// What caches gave, and what of it was out of date.
+fn reads(outcome: &Outcome, style: Style) -> String {
+    let mut text = String::new();
+    if let Some(CacheSummary { hits, misses, unsaid, hit_ratio }) = outcome.cache {
+        let _ = match hit_ratio {
+            Some(ratio) => write!(
+                text,
+                "cache      {} hits of {} ({})",
+                grouped(hits),
+                plural(hits + misses, "response"),
+                percent(ratio)
+            ),
+            None => write!(text, "cache      no response to GET says whether it came from a cache"),
+        };
+        if unsaid > 0 && hit_ratio.is_some() {
+            let _ = write!(text, "; {} without Cache-Status", grouped(unsaid));
+        }
+        text.push('\n');
+    }
+    if let Some(stale) = &outcome.stale {
+        let count = format!("{} stale", grouped(stale.count));
+        let count = style.paint(if stale.count == 0 { GREEN } else { RED }, &count);
+        let _ = write!(text, "versions   {count} of {}", plural(stale.judged, "response"));
+        if stale.count > 0 {
+            let TimeSummary { p50_ns, p99_ns, max_ns, .. } = stale.age;
+            let (p50, p99, max) = (duration(p50_ns), duration(p99_ns), duration(max_ns));
+            let _ = write!(text, " (age 50 % {p50}, 99 % {p99}, max {max})");
+        }
+        let _ = write!(text, "; {} acknowledged", plural(stale.writes, "write"));
+        if stale.unversioned > 0 {
+            let _ = write!(text, "; {} without a version", plural(stale.unversioned, "response"));
+        }
+        if stale.not_followed > 0 {
+            let _ = write!(text, "; {} not followed", plural(stale.not_followed, "write"));
+        }
+        text.push('\n');
+        for StalePageSummary { path, count, age_max_ns } in &stale.pages {
+            let _ = writeln!(text, "           {path}: {} stale, age up to {}", grouped(*count), duration(*age_max_ns));
+        }
     }
     text
 }

@@ -4,9 +4,11 @@ use breme_base::Instant;
 use breme_http1::ClientConnection;
 use breme_node::ConnectionId;
 
+use crate::cache_use::CacheUse;
 use crate::checks::CheckState;
 use crate::cookies::Jar;
 use crate::session::Session;
+use crate::versions::Search;
 use crate::window::Window;
 
 /// Small, since there is one for each connection: with a pipeline depth of 1 all of it is here.
@@ -38,6 +40,8 @@ pub(crate) struct User {
     pub jar: Option<Box<Jar>>,
     /// Of a scenario.
     pub session: Option<Box<Session>>,
+    /// Every response's Cache-Status is counted.
+    pub counts_caches: bool,
 }
 
 /// What a user is doing.
@@ -74,6 +78,10 @@ pub(crate) struct Answer {
     pub content_bytes: u64,
     /// Only where the content is looked at.
     pub check: Option<Box<CheckState>>,
+    /// The versions that it shows; only of a page that the run has written.
+    pub search: Option<Box<Search>>,
+    /// What its Cache-Status says; only where that is counted.
+    pub cache_use: Option<CacheUse>,
 }
 
 impl User {
@@ -94,13 +102,14 @@ impl User {
             address_index: 0,
             jar: has_jar.then(Box::default),
             session: None,
+            counts_caches: false,
         }
     }
 
-    /// Somebody wants to see the fields of its answers: its scenario, or its cookies.
+    /// The fields of its responses are needed: by its scenario, by its cookies, or for Cache-Status.
     #[inline]
     pub(crate) fn wants_fields(&self) -> bool {
-        self.session.is_some() || self.jar.is_some()
+        self.session.is_some() || self.jar.is_some() || self.counts_caches
     }
 
     /// It is in the middle of a session.

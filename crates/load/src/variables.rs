@@ -7,7 +7,9 @@
 use crate::template::{Names, Template};
 
 /// Names that mean something else in a template.
-const RESERVED: [&str; 5] = ["seq", "session", "uniform", "zipf", "random"];
+const RESERVED: [&str; 6] = ["seq", "session", "uniform", "zipf", "random", "page_version"];
+/// Where the mark of a version may be.
+pub(crate) const PAGE_VERSION_PLACE: &str = "{page_version} is allowed in the body of a request only";
 /// The most variables of a run.
 pub const VARIABLE_COUNT_MAX: usize = 100;
 
@@ -28,6 +30,9 @@ impl Variables {
             check_name(name)?;
             let value = Template::parse_lenient(value.as_bytes(), Names::None)
                 .map_err(|error| format!("the value of {name}, {error}"))?;
+            if value.has_page_version() {
+                return Err(format!("the value of {name}: {PAGE_VERSION_PLACE}"));
+            }
             list.retain(|(other, _)| other != name);
             list.push((name.to_owned(), value));
         }
@@ -85,6 +90,8 @@ mod tests {
             ("seq", "1", "placeholder already"),
             ("a", "{zipf:0:1}", "the value of a, column 1: {zipf:0:1} needs a count"),
             ("a", "{b}", "not a placeholder"),
+            ("a", "{page_version}", "in the body of a request only"),
+            ("page_version", "", "placeholder already"),
         ] {
             let error = Variables::new([(name, value)]).unwrap_err();
             assert!(error.contains(problem), "{error}");

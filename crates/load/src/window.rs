@@ -2,6 +2,8 @@
 
 use breme_base::Instant;
 
+use crate::versions::Mark;
+
 /// One request under way, with the stamps that it has so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
@@ -15,11 +17,13 @@ pub(crate) struct Slot {
     pub sent: Instant,
     /// When the first byte of its answer came; [`Instant::FAR`]: not yet.
     pub first: Instant,
+    /// The version that it writes, or the page that it reads, where versions are followed.
+    pub mark: Option<Mark>,
 }
 
 impl Slot {
     pub(crate) const fn new(ordinal: u64, due: Instant) -> Self {
-        Self { ordinal, due, accounted: due, sent: Instant::FAR, first: Instant::FAR }
+        Self { ordinal, due, accounted: due, sent: Instant::FAR, first: Instant::FAR, mark: None }
     }
 
     pub(crate) fn was_sent(&self) -> bool {

@@ -15,6 +15,7 @@ use super::output::ResultFormat;
 use super::{stdin, units};
 use crate::driver::DriverChoice;
 use crate::failure::Failure;
+use crate::serving::random_bits;
 
 /// What a file or standard input may hold at most.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -207,6 +208,10 @@ pub struct Args {
     #[arg(long, help_heading = "Request")]
     cookies: bool,
 
+    /// Count cache hits by the Cache-Status header of responses (RFC 9211); implied by a {page_version} in a body
+    #[arg(long, help_heading = "Checks")]
+    cache_status: bool,
+
     /// Expected response statuses: 200, 200,304, 2xx or 200-299 [default: 200-399]
     #[arg(long, value_name = "STATUSES", value_parser = StatusSet::parse, help_heading = "Checks")]
     expect_status: Option<StatusSet>,
@@ -220,7 +225,7 @@ pub struct Args {
     expect_body_sha256: Option<[u8; 32]>,
 
     /// Fail with exit status 3 if this holds for the result: 'p99 > 50ms or errors > 1%'; measures as in experiments
-    /// (mean, p50, service.p99, rate, errors, sessions, step.NAME.p99); repeatable
+    /// (mean, p50, service.p99, rate, errors, sessions, step.NAME.p99, hits.ratio, stale.count); repeatable
     #[arg(long, value_name = "CONDITION", value_parser = FailIf::parse, help_heading = "Checks")]
     pub(super) fail_if: Vec<FailIf>,
 
@@ -284,6 +289,8 @@ Placeholders in PATH, header values and bodies ({{ and }} for braces):
   {uniform:A:B}    random integer from A to B
   {zipf:N:S}       random integer from 1 to N, Zipf-distributed with exponent S
   {random:BYTES}   random letters and digits
+  {page_version}   in the body: mark of a new version of the page that is written; responses to GET of the same
+                   path are then checked for stale versions
   {NAME}           value of --var, or of a scenario's variable ({NAME:url}, {NAME:json} encode it)
   {session}        number of the session, with --scenario
 
@@ -355,6 +362,8 @@ impl Args {
             variables: Variables::default(),
             interval: self.interval,
             seed: self.seed,
+            cache_status: self.cache_status,
+            run_number: random_bits()? as u64,
         })
     }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use breme_experiment::expression::{Condition, Quantity, Vocabulary};
 use breme_experiment::judge::{Reader, amount, is_met};
-use breme_experiment::record::{Distribution, Sessions, StepRecord, TrialRecord, WorkloadRecord};
-use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run};
+use breme_experiment::record::{
+    CacheRecord, Distribution, Sessions, StaleRecord, StepRecord, TrialRecord, WorkloadRecord,
+};
+use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run, StaleSummary};
 
 use crate::checks::{Check, CheckResult, Checks};
 
@@ -59,7 +61,16 @@ impl FailIf {
 }
 
 fn is_count(quantity: &Quantity) -> bool {
-    matches!(quantity, Quantity::ErrorShare | Quantity::PassShare | Quantity::Failed | Quantity::SessionShare)
+    matches!(
+        quantity,
+        Quantity::ErrorShare
+            | Quantity::PassShare
+            | Quantity::Failed
+            | Quantity::SessionShare
+            | Quantity::HitRatio
+            | Quantity::StaleCount
+            | Quantity::StaleRatio
+    )
 }
 
 /// Judges every condition.
@@ -108,6 +119,8 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
             failed: sum(|scenario| scenario.failed),
         }),
         steps: steps.collect(),
+        cache: outcome.cache.map(|cache| CacheRecord { hits: cache.hits, misses: cache.misses }),
+        stale: outcome.stale.as_ref().map(stale),
         ..WorkloadRecord::default()
     };
     TrialRecord {
@@ -115,6 +128,19 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
         workloads: BTreeMap::from([(LOAD.to_owned(), workload)]),
         ..TrialRecord::default()
     }
+}
+
+fn stale(stale: &StaleSummary) -> StaleRecord {
+    let StaleSummary { count, judged, unversioned, age, age_histogram, .. } = stale;
+    let age = Distribution {
+        count: age.count,
+        mean_ns: age.mean_ns,
+        stdev_ns: age.stdev_ns,
+        min_ns: age.min_ns,
+        max_ns: age.max_ns,
+        histogram: age_histogram.clone(),
+    };
+    StaleRecord { count: *count, judged: *judged, unversioned: *unversioned, age }
 }
 
 /// The checks of the responses, and every condition.

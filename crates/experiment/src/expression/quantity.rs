@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::terms::{Quantity, TimeFigure, TimeKind};
 
-/// Quantities that are one word.
-const WORDS: [(&str, Quantity); 14] = [
+/// Quantities that have one name.
+const WORDS: [(&str, Quantity); 17] = [
     ("rate", Quantity::Rate),
     ("offered", Quantity::OfferedRate),
     ("bytes", Quantity::ByteRate),
@@ -14,6 +14,9 @@ const WORDS: [(&str, Quantity); 14] = [
     ("count", Quantity::Answered),
     ("failed", Quantity::Failed),
     ("sessions", Quantity::SessionShare),
+    ("hits.ratio", Quantity::HitRatio),
+    ("stale.count", Quantity::StaleCount),
+    ("stale.ratio", Quantity::StaleRatio),
     ("cpu", Quantity::CpuPerRequest),
     ("cpu_share", Quantity::CpuShare),
     ("memory", Quantity::Memory),
@@ -26,7 +29,7 @@ const FIGURES: [(&str, TimeFigure); 4] =
     [("mean", TimeFigure::Mean), ("min", TimeFigure::Min), ("max", TimeFigure::Max), ("stdev", TimeFigure::Stdev)];
 
 /// Words that people use for quantities that have another name here.
-const OTHER_WORDS: [(&str, &str); 12] = [
+const OTHER_WORDS: [(&str, &str); 15] = [
     ("median", "p50"),
     ("latency", "p99"),
     ("throughput", "rate"),
@@ -39,9 +42,12 @@ const OTHER_WORDS: [(&str, &str); 12] = [
     ("rss", "memory"),
     ("response", "mean"),
     ("connections", "descriptors"),
+    ("hit_ratio", "hits.ratio"),
+    ("hits", "hits.ratio"),
+    ("stale", "stale.count"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99 and connect.p99: of the service time and the time to connect), rate, offered, bytes, errors, pass, count, failed, sessions, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, sessions, hits.ratio, stale.count, stale.ratio, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
 
 /// What a quantity is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +80,7 @@ impl Quantity {
         match parts.first().map(String::as_str) {
             Some("service") if parts.len() > 1 => Self::read_time(TimeKind::Service, &parts[1..]),
             Some("connect") if parts.len() > 1 => Self::read_time(TimeKind::Connect, &parts[1..]),
+            Some("stale") if parts.len() > 2 && parts[1] == "age" => Self::read_time(TimeKind::StaleAge, &parts[2..]),
             Some("counter") if parts.len() > 1 => Ok(Self::Counter(parts[1..].join("."))),
             Some("step") if parts.len() > 2 => Self::read_step(&parts[1..]),
             Some("step") => Err("a step's figure is written step.NAME.mean or step.NAME.p99".to_owned()),

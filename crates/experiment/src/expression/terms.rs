@@ -18,6 +18,8 @@ pub enum TimeKind {
     Service,
     /// To open a connection, TLS handshake included.
     Connect,
+    /// From the acknowledgement of a newer version to the sending of a request that was answered with an old one.
+    StaleAge,
 }
 
 impl TimeKind {
@@ -27,6 +29,7 @@ impl TimeKind {
             Self::Response => "",
             Self::Service => "service.",
             Self::Connect => "connect.",
+            Self::StaleAge => "stale.age.",
         }
     }
 }
@@ -35,7 +38,8 @@ impl TimeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Quantity {
     /// Of a workload: `mean`, `p50`, `p99.9`, `min`, `max`, `stdev` of the response time; of the service time with
-    /// `service.` before it, of the time to connect with `connect.`. Seconds.
+    /// `service.` before it, of the time to connect with `connect.`, of the age of stale responses with `stale.age.`.
+    /// Seconds.
     Time {
         /// Which time.
         kind: TimeKind,
@@ -56,6 +60,12 @@ pub enum Quantity {
     Answered,
     /// Of a workload: `failed`: failed requests.
     Failed,
+    /// Of a workload: `hits.ratio`: the share of responses to GET that a cache gave, by their Cache-Status.
+    HitRatio,
+    /// Of a workload that writes versions: `stale.count`: stale responses.
+    StaleCount,
+    /// Of a workload that writes versions: `stale.ratio`: the share of stale ones of all responses that could be judged.
+    StaleRatio,
     /// Of a subject (or, with a workload's name, of the subject that this asks): `cpu`: CPU time per answered request
     /// of all workloads. Seconds.
     CpuPerRequest,

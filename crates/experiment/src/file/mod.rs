@@ -288,6 +288,9 @@ pub struct Workload {
     pub(crate) body: Option<At<Content>>,
     /// Each connection is a user who keeps the cookies that it is given.
     pub(crate) cookies: Option<bool>,
+    /// Count cache hits by the Cache-Status of responses (`hits.ratio`) [default: true where a `{page_version}` is
+    /// written, else false].
+    pub(crate) cache_status: Option<bool>,
     /// What answers must be like [default: a status from 200 to 399].
     pub(crate) expect: Option<Expect>,
     /// A file of scenarios, for users that do several steps.

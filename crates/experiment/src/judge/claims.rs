@@ -22,6 +22,9 @@ impl Expression {
                 Quantity::ErrorShare
                     | Quantity::PassShare
                     | Quantity::SessionShare
+                    | Quantity::HitRatio
+                    | Quantity::StaleCount
+                    | Quantity::StaleRatio
                     | Quantity::Answered
                     | Quantity::Failed
                     | Quantity::Counter(_)

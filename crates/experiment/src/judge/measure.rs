@@ -9,7 +9,7 @@ use std::fmt;
 use breme_stats::Histogram;
 
 use crate::expression::{Measure, Quantity, TimeFigure, TimeKind};
-use crate::record::{Distribution, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord};
+use crate::record::{Distribution, StaleRecord, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord};
 
 const NS_PER_S: f64 = 1e9;
 
@@ -111,6 +111,12 @@ impl<'a> Reader<'a> {
             Quantity::Answered => Ok(workload.answered as f64),
             Quantity::Failed => Ok(failed),
             Quantity::SessionShare => session_share(workload, of),
+            Quantity::HitRatio => hit_ratio(workload, of),
+            Quantity::StaleCount => Ok(stale(workload, of)?.count as f64),
+            Quantity::StaleRatio => {
+                let stale = stale(workload, of)?;
+                Ok(stale.count as f64 / positive(stale.judged as f64, of)?)
+            }
             _ => Err(Lack::NotKept(of.to_owned())),
         }
     }
@@ -121,6 +127,7 @@ impl<'a> Reader<'a> {
             TimeKind::Response => &workload.response,
             TimeKind::Service => &workload.service,
             TimeKind::Connect => &workload.connect,
+            TimeKind::StaleAge => &stale(workload, of)?.age,
         };
         if times.count == 0 {
             return Err(Lack::NothingCounted(of.to_owned()));
@@ -180,6 +187,15 @@ fn positive(amount: f64, of: &str) -> Result<f64, Lack> {
     if amount > 0.0 { Ok(amount) } else { Err(Lack::NothingCounted(of.to_owned())) }
 }
 
+fn hit_ratio(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
+    let cache = workload.cache.ok_or_else(|| Lack::NothingCounted(of.to_owned()))?;
+    Ok(cache.hits as f64 / positive((cache.hits + cache.misses) as f64, of)?)
+}
+
+fn stale<'a>(workload: &'a WorkloadRecord, of: &str) -> Result<&'a StaleRecord, Lack> {
+    workload.stale.as_ref().ok_or_else(|| Lack::NothingCounted(of.to_owned()))
+}
+
 fn session_share(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
     let sessions = workload.sessions.ok_or_else(|| Lack::NothingCounted(of.to_owned()))?;
     Ok(sessions.completed as f64 / positive((sessions.completed + sessions.failed) as f64, of)?)
@@ -212,7 +228,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::record::{Sessions, Steady, SteadyState};
+    use crate::record::{CacheRecord, Sessions, Steady, SteadyState};
 
     fn distribution(times: &[u64]) -> Distribution {
         let mut histogram = Histogram::new();
@@ -233,6 +249,13 @@ mod tests {
             response: distribution(&[1_000_000, 2_000_000, 3_000_000, 4_000_000]),
             connect: distribution(&[300_000]),
             sessions: Some(Sessions { begun: 12, completed: 9, failed: 1 }),
+            cache: Some(CacheRecord { hits: 90, misses: 10 }),
+            stale: Some(StaleRecord {
+                count: 2,
+                judged: 50,
+                unversioned: 1,
+                age: distribution(&[1_000_000, 3_000_000]),
+            }),
             ..WorkloadRecord::default()
         };
         let subject = SubjectRecord {
@@ -285,6 +308,12 @@ mod tests {
         check(&Quantity::Answered, "user", 80.0);
         check(&Quantity::Failed, "user", 25.0);
         check(&Quantity::SessionShare, "user", 0.9);
+        check(&Quantity::HitRatio, "user", 0.9);
+        check(&Quantity::StaleCount, "user", 2.0);
+        check(&Quantity::StaleRatio, "user", 0.04);
+        let age = |figure| Quantity::Time { kind: TimeKind::StaleAge, figure };
+        check(&age(TimeFigure::Mean), "user", 2e-3);
+        check(&age(TimeFigure::Quantile(0.99)), "user", 3e-3);
         check(&Quantity::CpuPerRequest, "site", 4e-3);
         check(&Quantity::CpuPerRequest, "user", 4e-3); // of the subject that it asks
         check(&Quantity::CpuShare, "site", 0.1);
@@ -330,6 +359,8 @@ mod tests {
         record.workloads.insert("user".into(), WorkloadRecord::default());
         assert_eq!(lack(&record, time(TimeFigure::Mean), "user"), Lack::NothingCounted("user".into()));
         assert_eq!(lack(&record, Quantity::PassShare, "user"), Lack::NothingCounted("user".into()));
+        assert_eq!(lack(&record, Quantity::HitRatio, "user"), Lack::NothingCounted("user".into()));
+        assert_eq!(lack(&record, Quantity::StaleCount, "user"), Lack::NothingCounted("user".into()));
         assert!(matches!(lack(&record, Quantity::CpuPerRequest, "site"), Lack::NothingCounted(_)));
     }
 }

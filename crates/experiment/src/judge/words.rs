@@ -24,10 +24,14 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::Step { .. }
         | Quantity::ErrorShare
         | Quantity::Failed
+        | Quantity::StaleCount
+        | Quantity::StaleRatio
         | Quantity::CpuPerRequest
         | Quantity::Memory
         | Quantity::Switches => Some(true),
-        Quantity::Rate | Quantity::ByteRate | Quantity::PassShare | Quantity::SessionShare => Some(false),
+        Quantity::Rate | Quantity::ByteRate | Quantity::PassShare | Quantity::SessionShare | Quantity::HitRatio => {
+            Some(false)
+        }
         // More may be more work done, or more needed for the same work.
         Quantity::OfferedRate
         | Quantity::Answered

@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use breme_base::{Instant, Random};
-use breme_http1::{ClientProgress, FieldStorage, ResponseHead, WholeResponse};
+use breme_http1::{ClientProgress, FieldStorage, Method, ResponseHead, WholeResponse};
 use breme_node::{Actions, ConnectionId, Received};
 
 use super::connections::Loss;
 use super::shard::{Load, Phase};
+use crate::cache_use::CacheUse;
 use crate::checks::Expectations;
 use crate::plan::Plan;
-use crate::request::Variables;
+use crate::request::{Request, Sent, Variables};
 use crate::scenario::{Scenarios, Step as ScenarioStep};
 use crate::session::Session;
 use crate::tally::ErrorKind;
 use crate::template::Inputs;
+use crate::versions::Mark;
 use crate::window::Slot;
 
 /// What became of a connection's input.
@@ -117,8 +119,18 @@ impl Load {
             }
         };
         user.protocol.sent(request.method());
-        let variables = Variables { inputs, scratch: &mut self.scratch, jar: user.jar.as_deref_mut(), now };
-        self.tally.bytes_sent += request.send(connection, variables, actions) as u64;
+        let variables = Variables {
+            inputs,
+            scratch: &mut self.scratch,
+            jar: user.jar.as_deref_mut(),
+            now,
+            versions: self.run.versions(),
+        };
+        let Sent { bytes, mark } = request.send(connection, variables, actions);
+        self.tally.bytes_sent += bytes as u64;
+        if let Some(slot) = user.window.get_mut(place) {
+            slot.mark = mark;
+        }
         self.tally.resent += u64::from(is_again);
         self.tally.issued += u64::from(!is_again);
         self.tally.sent += u64::from(!is_again);
@@ -205,6 +217,9 @@ impl Load {
                 if let Some(check) = &mut user.answer.check {
                     expectations(self.run.plan(), user.session.as_deref()).feed(check, bytes);
                 }
+                if let Some(search) = &mut user.answer.search {
+                    search.feed(bytes);
+                }
                 if let Some(session) = &mut user.session {
                     session.take_content(step(self.run.plan(), session), bytes);
                 }
@@ -240,6 +255,12 @@ impl Load {
         let user = &mut self.users[index as usize];
         user.answer.status = head.status;
         user.answer.content_bytes = 0;
+        let read = match user.window.oldest().and_then(|oldest| oldest.mark) {
+            Some(Mark::Read(page)) => Some(page),
+            _ => None,
+        };
+        user.answer.search = read.zip(self.run.versions()).map(|(page, versions)| Box::new(versions.search(page)));
+        user.answer.cache_use = user.counts_caches.then(|| CacheUse::of(&head.fields));
         if let Some(check) = &mut user.answer.check {
             expectations(self.run.plan(), user.session.as_deref()).begin(check);
         }
@@ -280,9 +301,11 @@ impl Load {
         let (status, content_bytes) = (user.answer.status, user.answer.content_bytes);
         self.tally.content_bytes += content_bytes;
         self.tally.statuses[usize::from(status).min(999)] += 1;
-        if user.session.is_some() {
+        self.count_caches_and_versions(index, slot, done);
+        if self.users[index as usize].session.is_some() {
             return self.complete_step(done, index, slot);
         }
+        let user = &self.users[index as usize];
         let expectations = &self.run.plan().settings().expectations;
         let wrong = if !expectations.accepts_status(status) {
             Some(ErrorKind::Status)
@@ -296,6 +319,28 @@ impl Load {
             self.count_error(kind);
         }
         self.release();
+    }
+
+    /// What a complete response says of caches, and of the version that its request wrote or read.
+    fn count_caches_and_versions(&mut self, index: u32, slot: Slot, done: Instant) {
+        let user = &mut self.users[index as usize];
+        if let Some(cache_use) = user.answer.cache_use.take()
+            && request(self.run.plan(), user.session.as_deref(), slot.ordinal).method() == Method::Get
+        {
+            self.tally.caches.add(cache_use);
+        }
+        let (Some(versions), Some(mark)) = (self.run.versions(), slot.mark) else { return };
+        match mark {
+            Mark::Write(written) if (200..400).contains(&user.answer.status) => {
+                versions.acknowledge(written, done);
+                self.tally.versions.acknowledged += 1;
+            }
+            Mark::Read(page) if user.answer.status == 200 => {
+                let shown = user.answer.search.take().and_then(|search| search.newest());
+                self.tally.versions.add(versions.judge(page, shown, slot.sent));
+            }
+            _ => {}
+        }
     }
 
     /// After answers: the next requests, or a time to think.
@@ -336,6 +381,11 @@ impl Load {
         let think = self.run.plan().settings().think?;
         Some(think.draw(&mut self.random))
     }
+}
+
+/// The request whose response comes.
+fn request<'a>(plan: &'a Plan, session: Option<&Session>, ordinal: u64) -> &'a Request {
+    session.map_or_else(|| plan.request(ordinal), |session| plan.step_request(session.step))
 }
 
 /// The step whose answer comes.

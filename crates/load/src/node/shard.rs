@@ -172,6 +172,8 @@ impl Load {
         if let Some(scenarios) = scenarios {
             self.users.iter_mut().for_each(|user| user.session = Some(Box::new(Session::new(scenarios))));
         }
+        let counts_caches = plan.counts_caches();
+        self.users.iter_mut().for_each(|user| user.counts_caches = counts_caches);
         self.active = self.users.len();
         // In an open loop the arrivals say who begins when.
         let first_think = self.run.plan().first_think().filter(|_| self.open.is_none());

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
 use super::generator::GeneratorUse;
+use super::reads::{CacheSummary, StaleSummary};
 use super::sessions::{ScenarioSummary, StepSummary};
 use super::settings::SettingsSummary;
 use super::times::{Lateness, TimeSummary};
@@ -83,6 +84,10 @@ pub struct Outcome {
     pub handshake_time: TimeSummary,
     /// What was agreed on with the server, if TLS was spoken.
     pub tls: Option<TlsSummary>,
+    /// Hits and misses by Cache-Status; none if they were not counted (`--cache-status`).
+    pub cache: Option<CacheSummary>,
+    /// Stale responses; none if no request writes a `{page_version}`.
+    pub stale: Option<StaleSummary>,
     /// Each condition of `--fail-if`.
     pub conditions: Vec<ConditionResult>,
     /// Of scenarios: what became of their sessions.

@@ -61,6 +61,10 @@ pub struct Settings {
     pub interval: Duration,
     /// Everything random comes from it.
     pub seed: u64,
+    /// Count hits and misses by the Cache-Status of responses. So it is, too, where versions are written.
+    pub cache_status: bool,
+    /// What tells the versions that this run writes from those of other runs against the same server.
+    pub run_number: u64,
 }
 
 /// Requests that come by a schedule.
@@ -117,6 +121,8 @@ impl Settings {
             scenarios: None,
             interval: Duration::from_secs(1),
             seed: 1,
+            cache_status: false,
+            run_number: 1,
         }
     }
 }

@@ -5,15 +5,16 @@ use std::io::Write;
 use breme_base::Random;
 
 use crate::encoding::{Encoding, split_encoding};
+use crate::versions;
 use crate::zipf::{self, Zipf};
 
 /// The most random characters that one placeholder may ask for.
 pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a fault tells of them.
-pub(super) const KNOWN: &str = "{seq}, {uniform:A:B}, {zipf:N:S} and {random:BYTES} are known, and the names that --var gives a value; a brace itself is written {{ or }}";
+pub(super) const KNOWN: &str = "{seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES} and {page_version} are known, and the names that --var gives a value; a brace itself is written {{ or }}";
 /// How each of them begins.
-pub(super) const OPENINGS: [&str; 4] = ["{seq}", "{uniform:", "{zipf:", "{random:"];
+pub(super) const OPENINGS: [&str; 5] = ["{seq}", "{uniform:", "{zipf:", "{random:", "{page_version}"];
 const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZab";
 
 /// What takes the place of a name in braces.
@@ -25,6 +26,8 @@ pub(crate) enum Placeholder {
     Random(usize),
     Session,
     Variable(usize, Encoding),
+    /// The mark of a version, which is known when the request's target is.
+    PageVersion,
 }
 
 /// What a template is filled with.
@@ -45,7 +48,7 @@ impl Placeholder {
         let Some(index) = variables.iter().position(|variable| variable == base) else {
             return match base {
                 "session" if encoding.is_empty() => Ok(Self::Session),
-                "seq" | "uniform" | "zipf" | "random" => Self::parse_known(name),
+                "seq" | "uniform" | "zipf" | "random" | "page_version" => Self::parse_known(name),
                 _ => Err(unknown_name(base, variables)),
             };
         };
@@ -61,6 +64,7 @@ impl Placeholder {
             ("uniform", [low, high]) => Self::uniform(low, high),
             ("zipf", [count, exponent]) => Self::zipf(count, exponent),
             ("random", [length]) => Self::random(length),
+            ("page_version", []) => Ok(Self::PageVersion),
             _ => Err(format!("{{{name}}} is not a placeholder; {KNOWN}")),
         }
     }
@@ -105,6 +109,7 @@ impl Placeholder {
             Self::Zipf(zipf) => push_number(zipf.draw(inputs.random), out),
             Self::Random(length) => push_random(*length, inputs.random, out),
             Self::Session => push_number(inputs.session, out),
+            Self::PageVersion => out.extend_from_slice(&versions::BLANK),
             Self::Variable(index, encoding) => {
                 let value = inputs.values.get(*index).map_or(&[][..], Vec::as_slice);
                 encoding.push(value, out);

@@ -226,6 +226,8 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         series: told.series(SERIES_MAX),
         sessions: told.sessions(),
         steps: told.step_records(),
+        cache: told.cache,
+        stale: told.stale(),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use breme_experiment::record::{SeriesRow, Sessions, StepRecord};
+use breme_experiment::record::{CacheRecord, Distribution, SeriesRow, Sessions, StaleRecord, StepRecord};
 use serde::Deserialize;
 
 /// The result of a generator.
@@ -29,6 +29,8 @@ pub(super) struct Told {
     pub(super) series: Vec<Row>,
     pub(super) scenarios: Vec<Scenario>,
     pub(super) steps: Vec<Step>,
+    pub(super) cache: Option<CacheRecord>,
+    stale: Option<Stale>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -101,10 +103,24 @@ pub(super) struct Step {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
+struct Stale {
+    count: u64,
+    judged: u64,
+    unversioned: u64,
+    age: Time,
+    age_histogram: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Time {
+    count: u64,
     mean_ns: f64,
+    stdev_ns: f64,
+    min_ns: u64,
     p50_ns: u64,
     p99_ns: u64,
+    max_ns: u64,
 }
 
 impl Told {
@@ -141,6 +157,20 @@ impl Told {
             response_p99_ns: step.response_time.p99_ns,
         };
         self.steps.iter().map(|step| (step.name.clone(), record(step))).collect()
+    }
+
+    /// None if it wrote no versions.
+    pub(super) fn stale(&self) -> Option<StaleRecord> {
+        let Stale { count, judged, unversioned, age, age_histogram } = self.stale.as_ref()?;
+        let age = Distribution {
+            count: age.count,
+            mean_ns: age.mean_ns,
+            stdev_ns: age.stdev_ns,
+            min_ns: age.min_ns,
+            max_ns: age.max_ns,
+            histogram: age_histogram.clone(),
+        };
+        Some(StaleRecord { count: *count, judged: *judged, unversioned: *unversioned, age })
     }
 
     /// The time series in at most `rows_max` rows.
