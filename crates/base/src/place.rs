@@ -57,6 +57,23 @@ pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Opt
     (likeness > LIKENESS_MIN).then_some(word)
 }
 
+/// "did you mean `x`?" if one of the known words is near, else a list of them.
+pub fn meant_or_known<'a>(wrong: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    const LISTED_MAX: usize = 12;
+    if let Some(near) = nearest(wrong, known.clone()) {
+        return format!("did you mean `{near}`?");
+    }
+    let mut listed: Vec<String> = known.clone().take(LISTED_MAX).map(|name| format!("`{name}`")).collect();
+    if known.count() > LISTED_MAX {
+        listed.push("…".to_owned());
+    }
+    match listed.len() {
+        0 => "the file has none".to_owned(),
+        1 => format!("there is only {}", listed[0]),
+        _ => format!("there are {}", listed.join(", ")),
+    }
+}
+
 /// Jaro–Winkler sees little in common where two letters of a short word are exchanged; one slip is a slip in short
 /// words too.
 fn likeness(wrong: &str, right: &str) -> f64 {

@@ -18,7 +18,7 @@ mod schema;
 use std::ffi::OsString;
 use std::path::Path;
 
-use breme_experiment::plan::Faults;
+use breme_toml::Diagnostics;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 pub use keys::keys;
@@ -54,8 +54,9 @@ fn read(command: &Command, path: &Path) -> Result<Vec<Setting>, Failure> {
         crate::files::read_bounded(path, FILE_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| fault("it is not UTF-8, as TOML must be".to_owned()))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    reading::read(&text, folder, command)
-        .map_err(|faults: Faults| Failure::usage(format!("--config {} cannot be used:\n\n{faults}", path.display())))
+    reading::read(&text, folder, command).map_err(|faults: Diagnostics| {
+        Failure::usage(format!("--config {} cannot be used:\n\n{faults}", path.display()))
+    })
 }
 
 /// The keys whose values differ.

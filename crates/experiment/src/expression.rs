@@ -25,4 +25,3 @@ pub use parse::{EXPRESSION_BYTES_MAX, PARENTHESES_DEPTH_MAX};
 pub use quantity::MeasuredOn;
 pub use terms::{Claim, Condition, Expression, Measure, Operation, Quantity, Relation, TimeFigure, TimeKind, Unit};
 pub use vocabulary::Vocabulary;
-pub(crate) use vocabulary::meant_or_known;

@@ -4,7 +4,7 @@
 
 mod world;
 
-use breme_experiment::plan::Faults;
+use breme_experiment::plan::Diagnostics;
 use proptest::prelude::*;
 
 const GOOD: &str = r#"title = "x"
@@ -510,7 +510,7 @@ fn every_slip_is_told_with_its_place_and_its_remedy() {
     assert!(wrong.is_empty(), "{} slips are told in another way:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn faults(text: &str) -> Faults {
+fn faults(text: &str) -> Diagnostics {
     world::read(text, None).err().unwrap_or_else(|| panic!("nothing is wrong with\n{text}"))
 }
 

@@ -9,11 +9,12 @@ use std::time::Duration;
 use breme_http1::ClientConnection;
 
 use crate::request::{CONTENT_BYTES_MAX, Parts, Request};
-use crate::scenario::{ScenarioError, Scenarios, Step};
+use crate::scenario::{Scenarios, Step};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
 use crate::variables::Variables;
 use breme_base::ThinkTime;
+use breme_toml::Diagnostics;
 
 pub use bounds::{CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX};
 pub use settings::{OpenLoop, Settings, WAITING_MAX};
@@ -23,8 +24,8 @@ pub use settings::{OpenLoop, Settings, WAITING_MAX};
 pub enum PlanError {
     /// One of the targets.
     Target(TargetError),
-    /// Something in the scenario file.
-    Scenario(ScenarioError),
+    /// The scenario file.
+    Scenario(Diagnostics),
     /// A setting, with what would be right.
     Setting(String),
 }

@@ -6,13 +6,10 @@
 
 mod compile;
 mod file;
-mod place;
 mod program;
 
 use compile::Compiler;
 pub use file::File;
-pub use place::ScenarioError;
-use place::Source;
 pub use program::{
     CONTENT_KEPT_MAX, GROUP_DEPTH_MAX, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenarios, VALUE_BYTES_MAX,
 };
@@ -20,24 +17,34 @@ pub(crate) use program::{From, Operation, Scenario, Step};
 
 use crate::variables::Variables;
 use breme_base::ThinkTime;
+use breme_toml::{Collector, Diagnostics, Table};
 
 /// The longest scenario file.
 pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Scenarios {
-    /// Reads a file. `think` is for steps and scenarios that name no time to think; `variables` take the place of the
-    /// file's.
+    /// Reads a file. `think` is for steps and scenarios without a think time of their own; `variables` override those of
+    /// the file.
     ///
     /// # Errors
-    /// At the first thing that is wrong, with its place.
-    pub fn parse(text: &str, think: Option<ThinkTime>, variables: &Variables) -> Result<Self, ScenarioError> {
-        let source = Source(text);
+    /// All errors in the file, with their positions.
+    pub fn parse(text: &str, think: Option<ThinkTime>, variables: &Variables) -> Result<Self, Diagnostics> {
+        let mut collector = Collector::new(text);
         if text.len() > SCENARIO_FILE_BYTES_MAX {
-            let problem = format!("the file has {} bytes; at most {SCENARIO_FILE_BYTES_MAX} are allowed", text.len());
-            return Err(source.fault(&(0..0), problem));
+            collector.note_at_large(format!(
+                "the file has {} bytes; at most {SCENARIO_FILE_BYTES_MAX} are allowed",
+                text.len()
+            ));
+            return Err(collector.into_diagnostics());
         }
-        let file: File = toml::from_str(text).map_err(|error| source.fault_of_reader(&error))?;
-        Compiler::new(source, &file, variables)?.compile(&file, think)
+        let tree = Table::parse(text, &mut collector);
+        if collector.count() > 0 {
+            return Err(collector.into_diagnostics());
+        }
+        match breme_toml::read_most::<File>(&breme_toml::node_of(tree), &mut collector) {
+            Some(file) => Compiler::new(collector, variables).compile(&file, think),
+            None => Err(collector.into_diagnostics()),
+        }
     }
 }
 

@@ -15,11 +15,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stats", &["base"]),
     ("cache", &["base", "http1"]),
     ("balance", &["base"]),
-    ("experiment", &["base", "stats"]),
+    ("toml", &["base"]),
+    ("experiment", &["base", "stats", "toml"]),
     ("report", &["base", "experiment", "stats"]),
     // roles: never a driver, never the operating system
     ("origin", &["base", "node", "http1"]),
-    ("load", &["base", "node", "http1", "stats"]),
+    ("load", &["base", "node", "http1", "stats", "toml"]),
     ("proxy", &["base", "node", "http1", "cache", "balance"]),
     ("link", &["base", "node"]),
     // applications: ordinary axum services
@@ -37,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "node",
             "http1",
             "stats",
+            "toml",
             "cache",
             "balance",
             "origin",

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use breme_base::{Source, nearest};
-use breme_experiment::plan::{FAULTS_MAX, Fault, Faults};
+use breme_toml::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 use toml::Spanned;
@@ -24,18 +24,18 @@ pub struct Setting {
 }
 
 /// The flags that a file holds, in its order.
-pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>, Faults> {
+pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>, Diagnostics> {
     let mut reader = Reader { source: Source(text), text, folder, command, faults: Vec::new() };
     let (table, errors) = DeTable::parse_recoverable(text);
     let is_syntax_good = reader.note_syntax(errors);
     if !is_syntax_good {
-        return Err(Faults(reader.faults));
+        return Err(Diagnostics(reader.faults));
     }
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let settings = entries.into_iter().filter_map(|(key, value)| reader.setting(key.get_ref(), key.span(), value));
     let settings: Vec<Setting> = settings.collect();
-    if reader.faults.is_empty() { Ok(settings) } else { Err(Faults(reader.faults)) }
+    if reader.faults.is_empty() { Ok(settings) } else { Err(Diagnostics(reader.faults)) }
 }
 
 struct Reader<'a> {
@@ -43,7 +43,7 @@ struct Reader<'a> {
     text: &'a str,
     folder: &'a Path,
     command: &'a Command,
-    faults: Vec<Fault>,
+    faults: Vec<Diagnostic>,
 }
 
 impl Reader<'_> {
@@ -68,8 +68,8 @@ impl Reader<'_> {
         let place = self.source.place(span.start);
         let written = self.text.get(span).unwrap_or_default();
         let length = written.lines().next().unwrap_or_default().chars().count();
-        if self.faults.len() < FAULTS_MAX {
-            self.faults.push(Fault {
+        if self.faults.len() < DIAGNOSTICS_MAX {
+            self.faults.push(Diagnostic {
                 place: Some(place),
                 problem,
                 line: self.source.line(place.line).to_owned(),

@@ -23,7 +23,7 @@ pub(super) fn read_frozen(text: &str, folder: &Path) -> Result<Plan, Failure> {
         .map_err(|faults| Failure::run(format!("the plan of {} cannot be read any more:\n{faults}", folder.display())))
 }
 
-fn parse(text: &str, profile: Option<&str>, folder: &Path) -> Result<Plan, breme_experiment::plan::Faults> {
+fn parse(text: &str, profile: Option<&str>, folder: &Path) -> Result<Plan, breme_experiment::plan::Diagnostics> {
     let surroundings = Surroundings {
         roles: &roles::roles(),
         folder: &folder.display().to_string(),

@@ -474,7 +474,7 @@ impl Args {
         })?;
         Scenarios::parse(&text, self.think, variables)
             .map(Some)
-            .map_err(|error| Failure::usage(format!("--scenario {name}: {error}")))
+            .map_err(|errors| Failure::usage(format!("--scenario {name} cannot be used:\n\n{errors}")))
     }
 
     /// The message of an error, with the file that it is about.
@@ -483,7 +483,7 @@ impl Args {
             (PlanError::Target(error), Some(path)) => format!("--targets {}: {error}", path.display()),
             (PlanError::Scenario(error), _) => {
                 let path = self.scenario.as_deref().unwrap_or(Path::new("-"));
-                format!("--scenario {}: {error}", path.display())
+                format!("--scenario {} cannot be used:\n\n{error}", path.display())
             }
             _ => error.to_string(),
         }

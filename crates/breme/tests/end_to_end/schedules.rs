@@ -125,7 +125,7 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
     let path = path.to_str().unwrap();
     let url = "http://127.0.0.1:1/";
     for (arguments, told) in [
-        (&["--scenario", path, url][..], "scenario.toml: line 4, column 1: unknown field `requets`"),
+        (&["--scenario", path, url][..], "line 4, column 1: there is no key `requets` here"),
         (&["--scenario", path, url], "did you mean `request`?"),
         (&["--scenario", "/nowhere", url], "--scenario /nowhere: cannot be read"),
         (&["--deadline", "1s", url], "--deadline needs an open loop; set its rate with -R"),

@@ -3,6 +3,7 @@
 use super::cursor::{ExpressionError, Stretch};
 use super::quantity::MeasuredOn;
 use super::terms::{Expression, Measure, Quantity};
+use breme_base::meant_or_known;
 
 /// The workloads, subjects, factors and named measures of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -107,23 +108,6 @@ fn examples(quantity: &Quantity, known: &[String]) -> String {
         .map(|name| format!("`{}`", Measure { quantity: quantity.clone(), of: name.clone() }))
         .collect();
     if examples.is_empty() { "the file has none".to_owned() } else { examples.join(" or ") }
-}
-
-/// "did you mean `x`?", or what there is.
-pub(crate) fn meant_or_known<'a>(wrong: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    const LISTED_MAX: usize = 12;
-    if let Some(near) = breme_base::nearest(wrong, known.clone()) {
-        return format!("did you mean `{near}`?");
-    }
-    let mut listed: Vec<String> = known.clone().take(LISTED_MAX).map(|name| format!("`{name}`")).collect();
-    if known.count() > LISTED_MAX {
-        listed.push("…".to_owned());
-    }
-    match listed.len() {
-        0 => "the file has none".to_owned(),
-        1 => format!("there is only {}", listed[0]),
-        _ => format!("there are {}", listed.join(", ")),
-    }
 }
 
 fn is_same_number(one: &str, other: &str) -> bool {

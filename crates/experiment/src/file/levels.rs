@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use super::fault::{Notebook, Span};
-use super::tree::{Entry, Node, Table, Value};
-use crate::expression::meant_or_known;
 use crate::placeholder::{self, Placeholder};
+use breme_base::meant_or_known;
+use breme_toml::{Collector, Span};
+use breme_toml::{Entry, Node, Table, Value};
 
 /// The levels of one combination: factor, name of the level, its value or settings.
 pub(crate) struct Levels<'a> {
@@ -58,7 +58,7 @@ impl Levels<'_> {
 
     /// The part with all levels filled in; `used` takes the factors that it names. What cannot be filled in is noted
     /// and left out.
-    pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, book: &mut Notebook) -> Option<Node> {
+    pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, book: &mut Collector) -> Option<Node> {
         let value = match &node.value {
             Value::Text(text) => return self.fill_text(text, &node.span, used, book),
             Value::List(list) => Value::List(list.iter().filter_map(|node| self.fill(node, used, book)).collect()),
@@ -71,7 +71,7 @@ impl Levels<'_> {
         Some(Node { span: node.span.clone(), value })
     }
 
-    fn fill_text(&self, text: &str, span: &Span, used: &mut BTreeSet<String>, book: &mut Notebook) -> Option<Node> {
+    fn fill_text(&self, text: &str, span: &Span, used: &mut BTreeSet<String>, book: &mut Collector) -> Option<Node> {
         let node = |value| Some(Node { span: span.clone(), value });
         match text.strip_prefix('$') {
             Some(rest) if rest.starts_with('$') && !rest.starts_with("${") => node(Value::Text(rest.to_owned())),
@@ -103,7 +103,7 @@ impl Levels<'_> {
         text: &str,
         span: &Span,
         used: &mut BTreeSet<String>,
-        book: &mut Notebook,
+        book: &mut Collector,
     ) -> String {
         let replaced: Result<String, ()> = placeholder::replace(text, |Placeholder { name, range, is_escaped }| {
             if is_escaped || self.is_for_runner(name) {

@@ -2,20 +2,17 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `tree` | TOML → a tree whose every part knows where it stands; profiles are laid over it |
-//! | `levels` | fills the levels of factors into it |
-//! | `reader`, `values` | tree → the types below; every fault is noted, not only the first |
-//! | `fault` | what is wrong: place, line, remedy |
+//! | `values` | the kinds of values: times, counts, sizes, commands |
+//! | `levels` | replaces placeholders by the levels of factors |
 //! | `schema`, `forms` | the same types for editors |
+//!
+//! `breme_toml` reads the file into these types and reports all errors.
 //!
 //! The types here are those of the file, not those of a plan: `plan` checks what they say and makes trials of it.
 
-pub(crate) mod fault;
 mod forms;
 pub(crate) mod levels;
-pub(crate) mod reader;
 pub(crate) mod schema;
-pub(crate) mod tree;
 pub(crate) mod values;
 
 use std::collections::BTreeMap;

@@ -9,10 +9,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 
-use super::fault::Span;
-use super::reader::AT;
-use super::tree::{Entry, Node, Table, Value};
 use crate::expression::{Expression, Unit, Vocabulary};
+use breme_toml::AT;
+use breme_toml::Span;
+use breme_toml::{Entry, Node, Table, Value};
 
 /// A value, and where it stands.
 #[derive(Clone, Debug)]

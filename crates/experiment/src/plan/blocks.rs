@@ -3,10 +3,9 @@
 use breme_stats::{BLOCKS_MIN, EXTENSION_MAX};
 
 use crate::file::BlockRange;
-use crate::file::fault::Notebook;
-use crate::file::reader;
-use crate::file::tree::{Node, Value};
 use crate::file::values::Count;
+use breme_toml::Collector;
+use breme_toml::{Node, Value};
 
 /// The most blocks of a run.
 pub const BLOCK_COUNT_MAX: u64 = 10_000;
@@ -68,15 +67,15 @@ impl Blocks {
     }
 
     /// `6`, or `{ least = 6, most = 24 }`.
-    pub(super) fn read(node: Option<&Node>, book: &mut Notebook) -> Option<Self> {
+    pub(super) fn read(node: Option<&Node>, book: &mut Collector) -> Option<Self> {
         let Some(node) = node else { return Some(DEFAULT) };
         let blocks = if matches!(node.value, Value::Table(_)) {
-            let range: BlockRange = reader::read(node, book)?;
+            let range: BlockRange = breme_toml::read(node, book)?;
             let most = range.most.map_or(u64::from(DEFAULT.most), |count| count.0);
             let least = range.least.map_or(u64::from(DEFAULT.least).min(most), |count| count.0);
             (least, most, range.extended_to.map(|count| count.0))
         } else {
-            let count: Count = reader::read(node, book)?;
+            let count: Count = breme_toml::read(node, book)?;
             (count.0, count.0, None)
         };
         let (least, most, extended_to) = blocks;

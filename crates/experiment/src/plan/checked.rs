@@ -10,8 +10,8 @@ use super::gate::{Gate, GatedMeasure};
 use super::order;
 use super::questions::{PlanHypothesis, PlanMeasure, PlanModel, PlanPublished, PlanSearch};
 use crate::expression::Vocabulary;
-use crate::file::fault::{Fault, Faults};
 use crate::trial::{TrialKey, TrialSpec};
+use breme_toml::{Diagnostic, Diagnostics};
 
 /// An experiment, checked: what is asked, and every trial that answers it.
 #[derive(Clone, Debug)]
@@ -117,9 +117,15 @@ impl Plan {
     ///
     /// # Errors
     /// If the experiment cannot be carried out at this level.
-    pub fn search_trial(&self, others: u32, value: f64, length: SearchLength, block: u32) -> Result<TrialSpec, Faults> {
+    pub fn search_trial(
+        &self,
+        others: u32,
+        value: f64,
+        length: SearchLength,
+        block: u32,
+    ) -> Result<TrialSpec, Diagnostics> {
         let fault = |problem: &str| {
-            Faults(vec![Fault { place: None, problem: problem.to_owned(), line: String::new(), length: 0 }])
+            Diagnostics(vec![Diagnostic { place: None, problem: problem.to_owned(), line: String::new(), length: 0 }])
         };
         let search = self.search.as_ref().ok_or_else(|| fault("the experiment has no search"))?;
         let other_levels =

@@ -10,9 +10,9 @@ use super::resolve::Resolved;
 use super::resolver::{Files, Resolver};
 use super::roles::Roles;
 use crate::file::RestartText;
-use crate::file::fault::{Faults, Notebook};
 use crate::file::levels::Levels;
-use crate::file::tree::{Node, Table};
+use breme_toml::{Collector, Diagnostics};
+use breme_toml::{Node, Table};
 
 /// The file with its profile, and all that it names: enough to make any trial.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Document {
         levels: &[(String, String)],
         searched: Option<(&PlanSearch, f64)>,
         seed: u64,
-    ) -> Result<Resolved, Faults> {
+    ) -> Result<Resolved, Diagnostics> {
         let value = searched.map(|(search, value)| {
             (search.factor.as_str(), search.range.level(value), search.range.node(value, &(0..0)))
         });
@@ -51,7 +51,7 @@ impl Document {
             }
         }
         let files = Files { known: RefCell::new(self.files.clone()), read: None };
-        let (mut book, mut used, mut asked) = (Notebook::new(""), BTreeSet::new(), BTreeSet::new());
+        let (mut book, mut used, mut asked) = (Collector::new(""), BTreeSet::new(), BTreeSet::new());
         let mut resolver = Resolver {
             tree: &self.tree,
             roles: &self.roles,
@@ -66,7 +66,7 @@ impl Document {
         };
         match resolver.resolve() {
             Some(resolved) => Ok(resolved),
-            None => Err(book.into_faults()),
+            None => Err(book.into_diagnostics()),
         }
     }
 

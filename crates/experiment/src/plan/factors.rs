@@ -1,7 +1,7 @@
 //! Factors: their levels, and the combinations of them.
 
-use crate::file::fault::Notebook;
-use crate::file::tree::{Entry, Node, Table, Value};
+use breme_toml::Collector;
+use breme_toml::{Entry, Node, Table, Value};
 
 /// The most factors of an experiment.
 pub const FACTOR_COUNT_MAX: usize = 12;
@@ -46,7 +46,7 @@ impl LevelRange {
 }
 
 /// The factors of a file, in its order.
-pub(super) fn read(tree: &Table, subjects: &[String], book: &mut Notebook) -> Vec<FactorSpec> {
+pub(super) fn read(tree: &Table, subjects: &[String], book: &mut Collector) -> Vec<FactorSpec> {
     let entries = tree.table("factor");
     if let Some(entry) = entries.get(FACTOR_COUNT_MAX) {
         book.note(&entry.key_span, format!("there are more than {FACTOR_COUNT_MAX} factors"));
@@ -54,7 +54,7 @@ pub(super) fn read(tree: &Table, subjects: &[String], book: &mut Notebook) -> Ve
     entries.iter().take(FACTOR_COUNT_MAX).filter_map(|entry| factor(entry, subjects, book)).collect()
 }
 
-fn factor(entry: &Entry, subjects: &[String], book: &mut Notebook) -> Option<FactorSpec> {
+fn factor(entry: &Entry, subjects: &[String], book: &mut Collector) -> Option<FactorSpec> {
     super::names::check_name("factor", entry, book)?;
     if subjects.contains(&entry.key) {
         book.note(&entry.key_span, format!("there is a subject `{}` already; give the factor another name", entry.key));
@@ -93,7 +93,7 @@ fn number(node: &Node) -> Option<(f64, bool)> {
     }
 }
 
-fn plain_levels(entry: &Entry, list: &[Node], book: &mut Notebook) -> Option<Vec<(String, Node)>> {
+fn plain_levels(entry: &Entry, list: &[Node], book: &mut Collector) -> Option<Vec<(String, Node)>> {
     let before = book.count();
     if list.is_empty() {
         book.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
@@ -113,7 +113,7 @@ fn plain_levels(entry: &Entry, list: &[Node], book: &mut Notebook) -> Option<Vec
     (book.count() == before).then_some(levels)
 }
 
-fn named_levels(entry: &Entry, table: &Table, book: &mut Notebook) -> Option<Vec<(String, Node)>> {
+fn named_levels(entry: &Entry, table: &Table, book: &mut Collector) -> Option<Vec<(String, Node)>> {
     let before = book.count();
     if table.entries.is_empty() {
         book.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
@@ -134,7 +134,7 @@ fn named_levels(entry: &Entry, table: &Table, book: &mut Notebook) -> Option<Vec
     (book.count() == before).then_some(levels)
 }
 
-fn range(entry: &Entry, table: &Table, book: &mut Notebook) -> Option<LevelRange> {
+fn range(entry: &Entry, table: &Table, book: &mut Collector) -> Option<LevelRange> {
     let before = book.count();
     for other in table.entries.iter().filter(|other| other.key != "from" && other.key != "to") {
         let problem = format!("a range has only `from` and `to`, not `{}`", other.key);

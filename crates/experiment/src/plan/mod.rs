@@ -46,5 +46,5 @@ pub use self::roles::{Flag, Role, RoleReset, Roles};
 pub(crate) use self::subject::KEYS as SUBJECT_KEYS;
 pub use self::subject::SUBJECT_COUNT_MAX;
 pub use self::workload::{CONNECTION_COUNT_MAX, PIPELINE_DEPTH_MAX, THREAD_COUNT_MAX, WORKLOAD_COUNT_MAX};
-pub use crate::file::fault::{FAULTS_MAX, Fault, Faults};
 pub use crate::file::schema::schema;
+pub use breme_toml::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};

@@ -1,11 +1,11 @@
 //! Names that the file gives, and paths that it takes from its own folder.
 
-use crate::file::fault::Notebook;
-use crate::file::tree::Entry;
 use crate::placeholder;
+use breme_toml::Collector;
+use breme_toml::Entry;
 
 /// The name of a subject, a path, a workload or a factor.
-pub(super) fn check_name(what: &str, entry: &Entry, book: &mut Notebook) -> Option<()> {
+pub(super) fn check_name(what: &str, entry: &Entry, book: &mut Collector) -> Option<()> {
     if placeholder::is_name(&entry.key) && !entry.key.contains('.') {
         return Some(());
     }

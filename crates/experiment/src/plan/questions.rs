@@ -5,15 +5,16 @@ use std::time::Duration;
 use super::factors::{FactorSpec, LevelRange};
 use super::gate::{Gate, GatedMeasure, check_margin};
 use super::resolve::Resolved;
+use breme_base::meant_or_known;
+
 use crate::expression::{
     Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary,
-    meant_or_known,
 };
-use crate::file::fault::{Notebook, Span};
 use crate::file::values::{At, measured};
 use crate::file::{self, ModelKindText};
 use crate::placeholder;
 use crate::trial::SubjectKind;
+use breme_toml::{Collector, Span};
 
 /// The most hypotheses of an experiment.
 pub const HYPOTHESIS_COUNT_MAX: usize = 500;
@@ -142,7 +143,7 @@ pub(super) struct Questions<'q> {
     pub factors: &'q [FactorSpec],
     pub equal_within: f64,
     pub warnings: &'q mut Vec<String>,
-    pub book: &'q mut Notebook,
+    pub book: &'q mut Collector,
 }
 
 impl Questions<'_> {

@@ -18,12 +18,13 @@ use super::resolve::Resolved;
 use super::resolver::{CheckArguments, Files, ReadFile, Resolver};
 use super::roles::Roles;
 use super::run::{CONFIDENCE_DEFAULT, EQUAL_WITHIN_DEFAULT, Run, SEED_DEFAULT};
-use crate::expression::{Vocabulary, meant_or_known};
-use crate::file::fault::{Faults, Notebook};
-use crate::file::reader::{self, node_of};
-use crate::file::tree::{Entry, Node, Table, Value};
+use crate::expression::Vocabulary;
 use crate::file::values::At;
 use crate::file::{self, RestartText};
+use breme_base::meant_or_known;
+use breme_toml::node_of;
+use breme_toml::{Collector, Diagnostics};
+use breme_toml::{Entry, Node, Table, Value};
 
 /// The longest experiment file.
 pub const EXPERIMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -50,18 +51,18 @@ impl Plan {
     ///
     /// # Errors
     /// Everything that is wrong with it, in this profile or another, with places and remedies.
-    pub fn read(text: &str, profile: Option<&str>, surroundings: &Surroundings<'_>) -> Result<Self, Faults> {
-        let mut book = Notebook::new(text);
+    pub fn read(text: &str, profile: Option<&str>, surroundings: &Surroundings<'_>) -> Result<Self, Diagnostics> {
+        let mut book = Collector::new(text);
         if text.len() > EXPERIMENT_BYTES_MAX {
             book.note_at_large(format!(
                 "the file has {} bytes; at most {EXPERIMENT_BYTES_MAX} are allowed",
                 text.len()
             ));
-            return Err(book.into_faults());
+            return Err(book.into_diagnostics());
         }
         let mut tree = Table::parse(text, &mut book);
         if book.count() > 0 {
-            return Err(book.into_faults());
+            return Err(book.into_diagnostics());
         }
         let profiles = profiles(&mut tree, profile, &mut book);
         let plan = read_profile(&tree, &profiles, profile, surroundings, &mut book);
@@ -76,14 +77,14 @@ impl Plan {
                 if book.count() == 0 {
                     book.note_at_large("the experiment cannot be read");
                 }
-                Err(book.into_faults())
+                Err(book.into_diagnostics())
             }
         }
     }
 }
 
 /// Takes the profiles out of the file.
-fn profiles(tree: &mut Table, wanted: Option<&str>, book: &mut Notebook) -> Vec<Entry> {
+fn profiles(tree: &mut Table, wanted: Option<&str>, book: &mut Collector) -> Vec<Entry> {
     let section = tree.take("profile");
     let mut profiles = Vec::new();
     match section.map(|entry| entry.node) {
@@ -117,7 +118,7 @@ fn read_profile(
     profiles: &[Entry],
     profile: Option<&str>,
     surroundings: &Surroundings<'_>,
-    book: &mut Notebook,
+    book: &mut Collector,
 ) -> Option<Plan> {
     let before = book.count();
     let mut tree = base.clone();
@@ -125,7 +126,7 @@ fn read_profile(
     if let Some(Entry { node: Node { value: Value::Table(over), .. }, .. }) = chosen {
         tree.lay_over(over, &REPLACED_WHOLE);
     }
-    let file: Option<file::File> = reader::read_rest(&node_of(tree.clone()), book);
+    let file: Option<file::File> = breme_toml::read_rest(&node_of(tree.clone()), book);
     let subjects: Vec<String> = tree.table("subject").iter().map(|entry| entry.key.clone()).collect();
     let factors = factors::read(&tree, &subjects, book);
     let left_out = left_out(base, file.as_ref(), &factors, &subjects);
@@ -212,7 +213,7 @@ fn read_profile(
 }
 
 /// `memory(user)` and the names in a report's charts must say of whom they speak.
-fn check_names(document: &Document, book: &mut Notebook) {
+fn check_names(document: &Document, book: &mut Collector) {
     for entry in document.tree.table("workload").iter().filter(|entry| document.subjects.contains(&entry.key)) {
         let name = &entry.key;
         book.note(&entry.key_span, format!("`{name}` is a subject already; give the workload another name"));
@@ -234,7 +235,7 @@ fn left_out(
     factors: &[FactorSpec],
     subjects: &[String],
 ) -> Vec<(String, String)> {
-    let base = factors::read(base, subjects, &mut Notebook::new(""));
+    let base = factors::read(base, subjects, &mut Collector::new(""));
     let of_base =
         base.iter().flat_map(|factor| factor.levels.iter().map(|(level, _)| (factor.name.clone(), level.clone())));
     let kept = file.iter().flat_map(|file| &file.left_out.0);
@@ -247,7 +248,7 @@ fn left_out(
 }
 
 /// The names of the levels of every combination; factors with a range are not in it.
-fn combinations(factors: &[FactorSpec], book: &mut Notebook) -> Option<Vec<Vec<(String, String)>>> {
+fn combinations(factors: &[FactorSpec], book: &mut Collector) -> Option<Vec<Vec<(String, String)>>> {
     let listed: Vec<&FactorSpec> = factors.iter().filter(|factor| factor.range.is_none()).collect();
     let Some(indices) = factors::combinations(&listed) else {
         let counts: Vec<String> = listed.iter().map(|factor| factor.levels.len().to_string()).collect();
@@ -280,7 +281,7 @@ fn resolve_all(
     combinations: &[Vec<(String, String)>],
     seed: u64,
     surroundings: &Surroundings<'_>,
-    book: &mut Notebook,
+    book: &mut Collector,
 ) -> AllResolved {
     let before = book.count();
     let mut all = AllResolved { first: None, used: BTreeSet::new(), asked: BTreeSet::new(), is_whole: true };
@@ -350,7 +351,7 @@ impl Plan {
         document: &Document,
         left_out: &[(String, String)],
         resolved: &AllResolved,
-        book: &mut Notebook,
+        book: &mut Collector,
     ) {
         let first = resolved.first.as_ref();
         let workloads: Vec<String> = document.tree.table("workload").iter().map(|entry| entry.key.clone()).collect();
@@ -398,7 +399,7 @@ impl Plan {
         document: &Document,
         searched: Option<&str>,
         hypotheses: &[At<file::Hypothesis>],
-        book: &mut Notebook,
+        book: &mut Collector,
     ) {
         for factor in
             document.factors.iter().filter(|factor| factor.range.is_some() && Some(factor.name.as_str()) != searched)
@@ -415,7 +416,7 @@ impl Plan {
         }
     }
 
-    fn check_size(&self, tree: &Table, book: &mut Notebook) {
+    fn check_size(&self, tree: &Table, book: &mut Collector) {
         let combinations = self.combinations.len() as u64 + u64::from(self.aa.is_some());
         let blocks = self.blocks.to_run();
         let count = combinations * u64::from(blocks);
@@ -481,7 +482,7 @@ impl Document {
     /// The same with this line in its `[design]`.
     pub(super) fn frozen_with_design(&self, line: &str) -> String {
         let mut tree = self.tree.clone();
-        tree.lay_over(&Table::parse(&format!("[design]\n{line}\n"), &mut Notebook::new("")), &REPLACED_WHOLE);
+        tree.lay_over(&Table::parse(&format!("[design]\n{line}\n"), &mut Collector::new("")), &REPLACED_WHOLE);
         tree.to_toml()
     }
 }

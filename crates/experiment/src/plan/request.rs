@@ -1,11 +1,11 @@
 //! A request as the file has it becomes a method and a path as `breme load` has them.
 
 use super::resolver::Resolver;
-use crate::expression::meant_or_known;
 use crate::file::METHODS;
-use crate::file::fault::{Notebook, Span};
-use crate::file::tree::{Entry, Node, Table, Value};
 use crate::file::values::{At, Raw};
+use breme_base::meant_or_known;
+use breme_toml::{Collector, Span};
+use breme_toml::{Entry, Node, Table, Value};
 
 /// The placeholders that `breme load` knows.
 const PLACEHOLDERS: [&str; 4] = ["seq", "uniform", "zipf", "random"];
@@ -36,7 +36,7 @@ impl Resolver<'_, '_> {
     }
 }
 
-fn written(text: &str, span: &Span, book: &mut Notebook) -> Option<Request> {
+fn written(text: &str, span: &Span, book: &mut Collector) -> Option<Request> {
     let (method, target) = match text.split_once(' ') {
         Some((method, target)) if !method.starts_with('/') => (Some(method), target.trim_start()),
         _ => (None, text),
@@ -55,7 +55,7 @@ fn written(text: &str, span: &Span, book: &mut Notebook) -> Option<Request> {
     Some(Request { method: method.map(str::to_owned), target: target.to_owned() })
 }
 
-fn check_target(text: &str, target: &str, span: &Span, book: &mut Notebook) -> Option<()> {
+fn check_target(text: &str, target: &str, span: &Span, book: &mut Collector) -> Option<()> {
     let Some((at, character)) = target.char_indices().find(|(_, character)| !character.is_ascii_graphic()) else {
         return Some(());
     };
@@ -64,7 +64,7 @@ fn check_target(text: &str, target: &str, span: &Span, book: &mut Notebook) -> O
     None
 }
 
-fn from_table(table: &Table, span: &Span, book: &mut Notebook) -> Option<Request> {
+fn from_table(table: &Table, span: &Span, book: &mut Collector) -> Option<Request> {
     let is_method = |entry: &&Entry| METHODS.contains(&entry.key.to_lowercase().as_str());
     let methods: Vec<&Entry> = table.entries.iter().filter(is_method).collect();
     let method = match methods.as_slice() {
@@ -105,7 +105,7 @@ fn from_table(table: &Table, span: &Span, book: &mut Notebook) -> Option<Request
 }
 
 /// Every `{name}` is a placeholder of `breme load`, or named beside the path.
-fn check_placeholders(text: &str, names: &[&str], span: &Span, book: &mut Notebook) -> Option<()> {
+fn check_placeholders(text: &str, names: &[&str], span: &Span, book: &mut Collector) -> Option<()> {
     let mut from = 0;
     while let Some(start) = text[from..].find('{').map(|found| from + found) {
         let Some(end) = text[start..].find('}').map(|length| start + length) else {
@@ -136,7 +136,7 @@ fn check_placeholders(text: &str, names: &[&str], span: &Span, book: &mut Notebo
 }
 
 /// `{ uniform = 1000 }` → `{uniform:1:1000}`.
-fn placeholder(node: &Node, book: &mut Notebook) -> Option<String> {
+fn placeholder(node: &Node, book: &mut Collector) -> Option<String> {
     let table = match &node.value {
         Value::Table(table) => table,
         Value::Text(text) => return Some(text.clone()),
@@ -158,7 +158,7 @@ fn placeholder(node: &Node, book: &mut Notebook) -> Option<String> {
         book.note(&node.span, "a placeholder is one of { uniform = 1000 }, { zipf = 1000, exponent = 0.9 }, { random = 20 } and { seq = true }");
         return None;
     };
-    let number = |node: &Node, book: &mut Notebook| match whole(&node.value) {
+    let number = |node: &Node, book: &mut Collector| match whole(&node.value) {
         Some(number) => Some(number),
         None => {
             book.note(&node.span, format!("expected a whole number, found {}", node.value.describe()));

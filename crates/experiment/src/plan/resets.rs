@@ -4,10 +4,10 @@
 use super::resolver::Resolver;
 use super::roles::{Role, RoleReset, Standing, key_of};
 use super::subject::Subject;
-use crate::expression::meant_or_known;
 use crate::file;
 use crate::file::values::{At, Command};
 use crate::trial::{AdminToken, Reset, ResetAction, SubjectKind};
+use breme_base::meant_or_known;
 
 /// What every subject knows that is started here.
 const RESTART: &str = "restart";

@@ -7,13 +7,12 @@ use super::names::check_name;
 use super::order;
 use super::resolver::Resolver;
 use super::subject::{SUBJECT_COUNT_MAX, Subject};
-use crate::expression::meant_or_known;
-use crate::file::fault::{Notebook, Span};
-use crate::file::reader;
-use crate::file::tree::{Entry, Table, Value};
 use crate::file::values::{At, OneOrMany};
 use crate::file::{self, RestartText};
 use crate::trial::{Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
+use breme_base::meant_or_known;
+use breme_toml::{Collector, Span};
+use breme_toml::{Entry, Table, Value};
 
 /// The longest trial.
 pub const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
@@ -90,7 +89,7 @@ impl<'a> Resolver<'a, '_> {
         };
         let before = self.book.count();
         let node = self.fill(&entry.node)?;
-        let file: file::Design = reader::read(&node, self.book)?;
+        let file: file::Design = breme_toml::read(&node, self.book)?;
         let duration = file.duration.as_ref().map_or(DURATION_DEFAULT, |duration| duration.value.0);
         if let Some(at) = &file.duration {
             check_duration(at.value.0, &at.span, self.book);
@@ -167,7 +166,7 @@ impl<'a> Resolver<'a, '_> {
             return Some(nowhere);
         }
         let before = self.book.count();
-        let file: Option<file::Path> = reader::read(&node, self.book);
+        let file: Option<file::Path> = breme_toml::read(&node, self.book);
         let Some(file) = file.filter(|_| self.book.count() == before) else { return Some(nowhere) };
         let Some(to) = &file.to else {
             self.book.note(
@@ -228,7 +227,7 @@ impl<'a> Resolver<'a, '_> {
 }
 
 /// What no trial can last.
-pub(super) fn check_duration(duration: Duration, span: &Span, book: &mut Notebook) {
+pub(super) fn check_duration(duration: Duration, span: &Span, book: &mut Collector) {
     if duration.is_zero() {
         book.note(span, "nothing can be measured in 0 s; write for example \"10s\"");
     } else if duration > DURATION_MAX {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::roles::Roles;
 use crate::file::RestartText;
-use crate::file::fault::{Notebook, Span};
 use crate::file::levels::Levels;
-use crate::file::tree::{Node, Table};
 use crate::file::values::{At, Content};
 use crate::placeholder;
+use breme_toml::{Collector, Span};
+use breme_toml::{Node, Table};
 
 /// The longest file that an experiment may name, and all of them together.
 pub const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -41,7 +41,7 @@ pub(super) struct Resolver<'a, 'b> {
     /// Factors that are used, and subjects that are asked.
     pub used: &'b mut BTreeSet<String>,
     pub asked: &'b mut BTreeSet<String>,
-    pub book: &'b mut Notebook,
+    pub book: &'b mut Collector,
 }
 
 impl Resolver<'_, '_> {

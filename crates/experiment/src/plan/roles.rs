@@ -1,9 +1,9 @@
 //! This program's own servers as subjects: which there are, and which flags they take. The binary knows; the plan
 //! checks.
 
-use crate::file::fault::{Notebook, Span};
-use crate::file::tree::{Entry, Table, Value};
 use crate::trial::{AdminToken, ResetAction};
+use breme_toml::{Collector, Span};
+use breme_toml::{Entry, Table, Value};
 
 /// All of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,7 +84,7 @@ impl Role {
         table: &Table,
         others: &[&str],
         scope: &Scope<'_>,
-        book: &mut Notebook,
+        book: &mut Collector,
     ) -> Vec<String> {
         let mut arguments = Vec::new();
         let mut positional = Vec::new();
@@ -177,7 +177,7 @@ fn flattened<'a>(table: &'a Table, before: &str) -> Vec<(String, &'a Entry)> {
 }
 
 impl Flag {
-    fn push(&self, value: &Value, span: &Span, scope: &Scope<'_>, book: &mut Notebook, arguments: &mut Vec<String>) {
+    fn push(&self, value: &Value, span: &Span, scope: &Scope<'_>, book: &mut Collector, arguments: &mut Vec<String>) {
         let name = format!("--{}", self.name);
         if !self.takes_value && !self.is_positional {
             match value {
@@ -194,7 +194,7 @@ impl Flag {
             return book.note(span, format!("expected a value for `{}`, found {}", self.name, value.describe()));
         };
         if !self.values.is_empty() && !self.values.contains(&text) {
-            let known = crate::expression::meant_or_known(&text, self.values.iter().map(String::as_str));
+            let known = breme_base::meant_or_known(&text, self.values.iter().map(String::as_str));
             return book.note(span, format!("`{}` cannot be {text:?}; {known}", self.name));
         }
         let text = self.meant(text, scope);

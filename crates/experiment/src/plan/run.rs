@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::blocks::Blocks;
 use super::checked::Plan;
 use super::repeats::{REPEATS_DEFAULT, REPEATS_MAX};
-use crate::expression::meant_or_known;
-use crate::file::fault::Notebook;
-use crate::file::reader::{self, node_of};
-use crate::file::tree::{Entry, Table, Value};
 use crate::file::values::{At, Raw};
 use crate::file::{self, OrderText};
+use breme_base::meant_or_known;
+use breme_toml::Collector;
+use breme_toml::node_of;
+use breme_toml::{Entry, Table, Value};
 
 pub(super) const SEED_DEFAULT: u64 = 1;
 pub(super) const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
@@ -32,7 +32,7 @@ pub(super) struct Run {
 const OF_THE_RUN: [&str; 8] = ["blocks", "repeats", "seed", "budget", "aa", "equal_within", "confidence", "order"];
 
 impl Run {
-    pub(super) fn read(tree: &Table, combinations: &[Vec<(String, String)>], book: &mut Notebook) -> Option<Self> {
+    pub(super) fn read(tree: &Table, combinations: &[Vec<(String, String)>], book: &mut Collector) -> Option<Self> {
         let before = book.count();
         let entries = tree.table("design").iter().filter(|entry| OF_THE_RUN.contains(&entry.key.as_str()));
         let entries: Vec<Entry> = entries.cloned().collect();
@@ -45,7 +45,7 @@ impl Run {
         if book.count() > before {
             return None;
         }
-        let file: file::Design = reader::read_rest(&node_of(Table { entries: entries.clone() }), book)?;
+        let file: file::Design = breme_toml::read_rest(&node_of(Table { entries: entries.clone() }), book)?;
         let written = entries.iter().find(|entry| entry.key == "blocks");
         let blocks = Blocks::read(written.map(|entry| &entry.node), book);
         let repeats = file.repeats.as_ref().map_or(REPEATS_DEFAULT, |repeats| repeats.value.0);
@@ -90,7 +90,7 @@ impl Run {
 }
 
 /// The combination that is tried twice: the first one, or the first that has these levels.
-fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book: &mut Notebook) -> Option<u32> {
+fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book: &mut Collector) -> Option<u32> {
     let Some(At { value: Raw(value), span }) = aa else { return Some(0) };
     let table = match value {
         Value::Boolean(is_wanted) => return is_wanted.then_some(0),

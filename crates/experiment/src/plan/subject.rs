@@ -6,16 +6,15 @@ use std::time::Duration;
 use super::names::check_name;
 use super::resolver::Resolver;
 use super::roles::{Role, Roles, Scope};
-use crate::expression::meant_or_known;
-use crate::file::fault::Span;
-use crate::file::reader;
-use crate::file::tree::{Entry, Node, Table, Value};
 use crate::file::values::{At, Text};
 use crate::file::{self, RestartText};
 use crate::placeholder;
 use crate::trial::{
     Cpus, ProcessSpec, Ready, ReadyCheck, ResetAction, ResourceLimits, Restart, SubjectKind, SubjectSpec,
 };
+use breme_base::meant_or_known;
+use breme_toml::Span;
+use breme_toml::{Entry, Node, Table, Value};
 
 /// The most subjects of an experiment.
 pub const SUBJECT_COUNT_MAX: usize = 100;
@@ -92,7 +91,7 @@ impl<'a> Resolver<'a, '_> {
             _ => Vec::new(),
         };
         let file: Option<file::Subject> =
-            reader::read(&Node { value: Value::Table(common), ..node.clone() }, self.book);
+            breme_toml::read(&Node { value: Value::Table(common), ..node.clone() }, self.book);
         let file = file.filter(|_| self.book.count() == before)?;
         self.subject_of(entry, table, &kind, arguments, &file)
     }

@@ -9,14 +9,13 @@ use super::names::{absolute, check_name};
 use super::request::Request;
 use super::resolve::{DURATION_MAX, Design, Route, check_duration};
 use super::resolver::Resolver;
-use crate::expression::meant_or_known;
 use crate::file;
-use crate::file::fault::Span;
-use crate::file::reader;
-use crate::file::tree::{Entry, Table, Value};
 use crate::file::values::{At, Content, Text};
 use crate::placeholder;
 use crate::trial::WorkloadSpec;
+use breme_base::meant_or_known;
+use breme_toml::Span;
+use breme_toml::{Entry, Table, Value};
 
 /// The most workloads of an experiment.
 pub const WORKLOAD_COUNT_MAX: usize = 50;
@@ -85,7 +84,7 @@ impl Resolver<'_, '_> {
         check_name("workload", entry, self.book)?;
         let before = self.book.count();
         let node = self.fill(&entry.node)?;
-        let file: Option<file::Workload> = reader::read(&node, self.book);
+        let file: Option<file::Workload> = breme_toml::read(&node, self.book);
         let is_filled = self.book.count() == before;
         let route = self.route(entry, file.as_ref().and_then(|file| file.to.as_ref()), &node.value, routes);
         let file = file.filter(|_| is_filled)?;

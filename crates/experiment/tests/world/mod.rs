@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use breme_experiment::plan::{Faults, Flag, Plan, Role, RoleReset, Roles, Surroundings};
+use breme_experiment::plan::{Diagnostics, Flag, Plan, Role, RoleReset, Roles, Surroundings};
 use breme_experiment::trial::ResetAction;
 
 pub fn roles() -> Roles {
@@ -46,13 +46,13 @@ pub fn read_with(
     profile: Option<&str>,
     folder: &str,
     files: &dyn Fn(&str) -> Result<String, String>,
-) -> Result<Plan, Faults> {
+) -> Result<Plan, Diagnostics> {
     let roles = roles();
     Plan::read(text, profile, &Surroundings { roles: &roles, folder, read: files, check: &|_, _| Ok(()) })
 }
 
 /// With the files `page.conf` and `steps.toml`.
-pub fn read(text: &str, profile: Option<&str>) -> Result<Plan, Faults> {
+pub fn read(text: &str, profile: Option<&str>) -> Result<Plan, Diagnostics> {
     read_with(text, profile, "/lab", &|path| match path {
         "page.conf" => Ok("listen ${port}; size ${size}; keep $uri and $${host};".to_owned()),
         "steps.toml" => Ok("[[scenario]]\nname = \"a\"\n".to_owned()),

@@ -1,5 +1,5 @@
 //! From the file as it was read to [`Scenarios`]: names are looked up, templates and checks are compiled, groups of
-//! steps become jumps. What is wrong is told with its place.
+//! steps become jumps. All errors are collected.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,6 @@ use toml::Spanned;
 use super::file::{
     Capture as CaptureFile, Check, ConnectionUse, File, Scenario as ScenarioFile, StatusText, Step as StepFile,
 };
-use super::place::{ScenarioError, Source};
 use super::program::{
     Capture, From, GROUP_DEPTH_MAX, Operation, REPEAT_MAX, SCENARIO_COUNT_MAX, STEP_COUNT_MAX, Scenario, Scenarios,
     Step,
@@ -19,17 +18,18 @@ use crate::request::CONTENT_BYTES_MAX;
 use crate::template::{Names, Template};
 use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};
 use breme_base::ThinkTime;
+use breme_toml::{Collector, Diagnostic, Diagnostics};
 
 /// The memory that one regular expression may take when it is compiled.
 const REGEX_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 type Fields = BTreeMap<Spanned<String>, Spanned<String>>;
-type Compiled<T> = Result<T, ScenarioError>;
+type Compiled<T> = Result<T, Diagnostic>;
 
 /// The file on its way to becoming [`Scenarios`].
 pub(super) struct Compiler<'a> {
-    source: Source<'a>,
-    /// Those of the run take the place of the file's.
+    collector: Collector,
+    /// Those of the run override the file's.
     variables: &'a Variables,
     names: Vec<String>,
     /// How many of the names have a value from the beginning.
@@ -38,7 +38,7 @@ pub(super) struct Compiler<'a> {
     step_names: Vec<String>,
 }
 
-/// What a step takes over from its scenario.
+/// What a step inherits from its scenario.
 #[derive(Clone, Copy)]
 struct Surroundings<'a> {
     fields: [&'a Fields; 2],
@@ -46,69 +46,35 @@ struct Surroundings<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    pub(super) fn new(source: Source<'a>, file: &File, variables: &'a Variables) -> Compiled<Self> {
-        let mut compiler =
-            Self { source, variables, names: Vec::new(), initial_count: 0, steps: Vec::new(), step_names: Vec::new() };
-        for name in file.variables.keys() {
-            compiler.define(name)?;
-        }
-        for name in variables.names() {
-            if !compiler.names.iter().any(|known| known == name) {
-                compiler.names.push(name.to_owned());
-            }
-        }
-        compiler.initial_count = compiler.names.len();
-        for scenario in file.scenario.get_ref() {
-            compiler.define_captured(scenario.get_ref().step.get_ref())?;
-        }
-        Ok(compiler)
+    /// A compiler that adds its errors to those of `collector`.
+    pub(super) fn new(collector: Collector, variables: &'a Variables) -> Self {
+        Self { collector, variables, names: Vec::new(), initial_count: 0, steps: Vec::new(), step_names: Vec::new() }
     }
 
-    fn define_captured(&mut self, steps: &[Spanned<StepFile>]) -> Compiled<()> {
-        for step in steps {
-            for name in step.get_ref().capture.keys() {
-                self.define(name)?;
-            }
-            self.define_captured(step.get_ref().step.as_ref().map_or(&[], |steps| steps.get_ref()))?;
-        }
-        Ok(())
-    }
-
-    fn define(&mut self, name: &Spanned<String>) -> Compiled<()> {
-        let text = name.get_ref();
-        let fault = |problem: String| Err(self.source.fault(&name.span(), problem));
-        if let Err(problem) = check_name(text) {
-            return fault(problem);
-        }
-        if !self.names.contains(text) {
-            self.names.push(text.clone());
-        }
-        if self.names.len() > VARIABLE_COUNT_MAX {
-            return fault(format!("there are more than {VARIABLE_COUNT_MAX} variables"));
-        }
-        Ok(())
-    }
-
-    pub(super) fn compile(mut self, file: &File, think: Option<ThinkTime>) -> Compiled<Scenarios> {
-        let initial_values = self.initial_values(file)?;
+    pub(super) fn compile(mut self, file: &File, think: Option<ThinkTime>) -> Result<Scenarios, Diagnostics> {
+        self.define_all(file);
+        let initial_values = self.initial_values(file);
         let list = file.scenario.get_ref();
-        if list.is_empty() || list.len() > SCENARIO_COUNT_MAX {
+        // A scenario that could not be read is not missing.
+        let is_complete = self.collector.count() == 0;
+        if is_complete && (list.is_empty() || list.len() > SCENARIO_COUNT_MAX) {
             let problem = format!("{} scenarios: there must be 1 to {SCENARIO_COUNT_MAX}", list.len());
-            return Err(self.source.fault(&file.scenario.span(), problem));
+            self.collector.note(&file.scenario.span(), problem);
         }
         let mut scenarios: Vec<Scenario> = Vec::new();
         for scenario in list {
             let name = &scenario.get_ref().name;
             if scenarios.iter().any(|other| other.name == *name.get_ref()) {
-                return Err(self
-                    .source
-                    .fault(&name.span(), format!("there is a scenario {:?} already", name.get_ref())));
+                self.collector.note(&name.span(), format!("there is a scenario {:?} already", name.get_ref()));
             }
-            scenarios.push(self.scenario(scenario.get_ref(), &file.headers, think)?);
+            scenarios.push(self.scenario(scenario.get_ref(), &file.headers, think));
         }
         let weight_sum = scenarios.iter().map(|scenario| u64::from(scenario.weight)).sum();
-        if weight_sum == 0 {
-            return Err(self.source.fault(&file.scenario.span(), "no scenario has a weight above 0"));
+        if is_complete && weight_sum == 0 && !list.is_empty() {
+            self.collector.note(&file.scenario.span(), "no scenario has a weight above 0");
+        }
+        if self.collector.count() > 0 {
+            return Err(self.collector.into_diagnostics());
         }
         Ok(Scenarios {
             base: file.base.as_ref().map(|base| base.get_ref().clone()),
@@ -122,25 +88,72 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// Values are drawn at the beginning of a session, each by itself.
-    fn initial_values(&self, file: &File) -> Compiled<Vec<Template>> {
-        let written = |name: &String| file.variables.iter().find(|(known, _)| known.get_ref() == name);
-        let value = |name: &String| match (self.variables.value(name), written(name)) {
-            (Some(value), _) => Ok(value.clone()),
-            (None, Some((_, value))) => self.template(value, Template::parse_lenient, &[]),
-            (None, None) => Ok(Template::default()),
-        };
-        self.names[..self.initial_count].iter().map(value).collect()
+    /// The value, or none after noting the error.
+    fn noted<T>(&mut self, compiled: Compiled<T>) -> Option<T> {
+        compiled.map_err(|diagnostic| self.collector.push(diagnostic)).ok()
     }
 
-    fn scenario(&mut self, file: &ScenarioFile, fields: &Fields, think: Option<ThinkTime>) -> Compiled<Scenario> {
+    fn define_all(&mut self, file: &File) {
+        for name in file.variables.keys() {
+            self.define(name);
+        }
+        for name in self.variables.names() {
+            if !self.names.iter().any(|known| known == name) {
+                self.names.push(name.to_owned());
+            }
+        }
+        self.initial_count = self.names.len();
+        for scenario in file.scenario.get_ref() {
+            self.define_captured(scenario.get_ref().step.get_ref());
+        }
+    }
+
+    fn define_captured(&mut self, steps: &[Spanned<StepFile>]) {
+        for step in steps {
+            for name in step.get_ref().capture.keys() {
+                self.define(name);
+            }
+            self.define_captured(step.get_ref().step.as_ref().map_or(&[], |steps| steps.get_ref()));
+        }
+    }
+
+    fn define(&mut self, name: &Spanned<String>) {
+        let text = name.get_ref();
+        if let Err(problem) = check_name(text) {
+            self.collector.note(&name.span(), problem);
+        }
+        if !self.names.contains(text) {
+            self.names.push(text.clone());
+        }
+        if self.names.len() > VARIABLE_COUNT_MAX {
+            self.collector.note(&name.span(), format!("there are more than {VARIABLE_COUNT_MAX} variables"));
+        }
+    }
+
+    /// Values are drawn at the beginning of a session, each by itself.
+    fn initial_values(&mut self, file: &File) -> Vec<Template> {
+        let mut values = Vec::new();
+        for index in 0..self.initial_count {
+            let name = &self.names[index];
+            let written = file.variables.iter().find(|(known, _)| known.get_ref() == name);
+            let value = match (self.variables.value(name), written) {
+                (Some(value), _) => Ok(value.clone()),
+                (None, Some((_, value))) => self.template(value, Template::parse_lenient, &[]),
+                (None, None) => Ok(Template::default()),
+            };
+            values.push(self.noted(value).unwrap_or_default());
+        }
+        values
+    }
+
+    fn scenario(&mut self, file: &ScenarioFile, fields: &Fields, think: Option<ThinkTime>) -> Scenario {
         let weight = file.weight.as_ref().map_or(1, |weight| *weight.get_ref());
-        let think = self.think(file.think.as_ref())?.or(think);
-        let surroundings = Surroundings { fields: [fields, &file.headers], think };
+        let own = self.think(file.think.as_ref());
+        let surroundings = Surroundings { fields: [fields, &file.headers], think: self.noted(own).flatten().or(think) };
         let mut operations = Vec::new();
         let mut known: Vec<usize> = (0..self.initial_count).collect();
-        self.steps_of(&file.step, surroundings, 0, &mut known, &mut operations)?;
-        Ok(Scenario { name: file.name.get_ref().clone(), weight, operations })
+        self.steps_of(&file.step, surroundings, 0, &mut known, &mut operations);
+        Scenario { name: file.name.get_ref().clone(), weight, operations }
     }
 
     /// Appends the operations of steps; `known` are the variables that have a value there.
@@ -151,39 +164,39 @@ impl<'a> Compiler<'a> {
         depth: usize,
         known: &mut Vec<usize>,
         operations: &mut Vec<Operation>,
-    ) -> Compiled<()> {
-        if steps.get_ref().is_empty() {
-            return Err(self.source.fault(&steps.span(), "there is no step; write one with request = \"GET /\""));
+    ) {
+        if steps.get_ref().is_empty() && self.collector.count() == 0 {
+            self.collector.note(&steps.span(), "there is no step; write one with request = \"GET /\"");
         }
         for step in steps.get_ref() {
             let (file, span) = (step.get_ref(), step.span());
             let start = operations.len();
             match &file.step {
-                None => operations.push(Operation::Step(self.request(file, &span, surroundings, known)?)),
+                None => operations.extend(self.request(file, &span, surroundings, known).map(Operation::Step)),
                 Some(_) if depth + 1 == GROUP_DEPTH_MAX => {
                     let problem = format!("groups may be nested {} deep", GROUP_DEPTH_MAX - 1);
-                    return Err(self.source.fault(&span, problem));
+                    self.collector.note(&span, problem);
                 }
                 Some(group) => {
-                    self.check_group(file)?;
-                    let think = self.think(file.think.as_ref())?.or(surroundings.think);
+                    self.check_group(file);
+                    let own = self.think(file.think.as_ref());
+                    let think = self.noted(own).flatten().or(surroundings.think);
                     let surroundings = Surroundings { think, ..surroundings };
-                    self.steps_of(group, surroundings, depth + 1, known, operations)?;
+                    self.steps_of(group, surroundings, depth + 1, known, operations);
                 }
             }
             if let Some(repeat) = &file.repeat {
                 let count = *repeat.get_ref();
                 if !(1..=REPEAT_MAX).contains(&count) {
                     let problem = format!("repeat = {count}: it must be 1 to {REPEAT_MAX}");
-                    return Err(self.source.fault(&repeat.span(), problem));
+                    self.collector.note(&repeat.span(), problem);
                 }
                 operations.push(Operation::Repeat { start, count, depth });
             }
         }
-        Ok(())
     }
 
-    fn check_group(&self, file: &StepFile) -> Compiled<()> {
+    fn check_group(&mut self, file: &StepFile) {
         let spans = [
             file.name.as_ref().map(Spanned::span),
             file.request.as_ref().map(Spanned::span),
@@ -192,42 +205,43 @@ impl<'a> Compiler<'a> {
             file.capture.keys().next().map(Spanned::span),
             file.headers.keys().next().map(Spanned::span),
         ];
-        match spans.into_iter().flatten().next() {
-            Some(span) => Err(self.source.fault(
-                &span,
-                "a group of steps has only `repeat`, `think` and `step`; put this into one of its steps",
-            )),
-            None => Ok(()),
+        for span in spans.into_iter().flatten() {
+            let problem = "a group of steps has only `repeat`, `think` and `step`; put this into one of its steps";
+            self.collector.note(&span, problem);
         }
     }
 
-    /// Adds the step of a request; its index.
+    /// Adds the step of a request; its index. All parts are compiled, whatever is wrong with one of them.
     fn request(
         &mut self,
         file: &StepFile,
         span: &Range<usize>,
         surroundings: Surroundings<'_>,
         known: &mut Vec<usize>,
-    ) -> Compiled<usize> {
+    ) -> Option<usize> {
         let Some(request) = &file.request else {
-            return Err(self
-                .source
-                .fault(span, "the step has neither a `request` nor steps; write request = \"GET /\""));
+            self.collector.note(span, "the step has neither a `request` nor steps; write request = \"GET /\"");
+            return None;
         };
         if self.steps.len() == STEP_COUNT_MAX {
-            return Err(self.source.fault(span, format!("there are more than {STEP_COUNT_MAX} steps")));
+            self.collector.note(span, format!("there are more than {STEP_COUNT_MAX} steps"));
+            return None;
         }
-        let (method, target) = self.method_and_target(request, known)?;
+        let target = self.method_and_target(request, known);
+        let target = self.noted(target);
         let name = self.step_name(file.name.as_ref().unwrap_or(request).get_ref());
-        let fields = self.fields([surroundings.fields[0], surroundings.fields[1], &file.headers], known)?;
-        let content = file.body.as_ref().map(|body| self.content(body, known)).transpose()?;
+        let fields = self.fields([surroundings.fields[0], surroundings.fields[1], &file.headers], known);
+        let content = file.body.as_ref().map(|body| self.content(body, known)).transpose();
+        let content = self.noted(content).flatten();
         let (expectations, json_checks) = match &file.check {
-            Some(check) => self.checks(check.get_ref())?,
+            Some(check) => self.checks(check.get_ref()),
             None => Default::default(),
         };
-        let captures = self.captures(file, known)?;
-        let think = self.think(file.think.as_ref())?.or(surroundings.think);
-        let place = self.source.fault(&request.span(), "");
+        let captures = self.captures(file, known);
+        let own = self.think(file.think.as_ref());
+        let think = self.noted(own).flatten().or(surroundings.think);
+        let place = self.collector.diagnostic(&request.span(), "");
+        let (method, target) = target?;
         self.steps.push(Step {
             name,
             method,
@@ -240,7 +254,7 @@ impl<'a> Compiler<'a> {
             captures,
             place,
         });
-        Ok(self.steps.len() - 1)
+        Some(self.steps.len() - 1)
     }
 
     fn step_name(&mut self, name: &str) -> usize {
@@ -252,7 +266,9 @@ impl<'a> Compiler<'a> {
 
     fn method_and_target(&self, request: &Spanned<String>, known: &[usize]) -> Compiled<(String, Template)> {
         let text = request.get_ref();
-        let fault = |column: usize, problem: String| self.source.fault_within(&request.span(), text, column, problem);
+        let fault = |column: usize, problem: String| {
+            self.collector.diagnostic_within(&request.span(), text, column, 1, problem)
+        };
         let (method, target) = match text.split_once(' ') {
             Some((method, target)) => (method, target.trim_start()),
             None => ("GET", text.as_str()),
@@ -274,26 +290,26 @@ impl<'a> Compiler<'a> {
         Ok((method.to_owned(), template))
     }
 
-    /// A name of a later list takes the place of the same name before it.
-    fn fields(&self, lists: [&Fields; 3], known: &[usize]) -> Compiled<Vec<(String, Template)>> {
+    /// A name of a later list overrides the same name of an earlier one.
+    fn fields(&mut self, lists: [&Fields; 3], known: &[usize]) -> Vec<(String, Template)> {
         let mut fields: Vec<(String, Template)> = Vec::new();
         for (name, value) in lists.into_iter().flatten() {
-            let template = self.template(value, Template::parse_lenient, known)?;
             let text = name.get_ref();
             if ["Content-Length", "Transfer-Encoding", "Host"].iter().any(|made| made.eq_ignore_ascii_case(text)) {
-                return Err(self.source.fault(&name.span(), format!("field {text:?} is made by breme; leave it out")));
+                self.collector.note(&name.span(), format!("the header {text:?} is set by breme; leave it out"));
             }
+            let template = self.template(value, Template::parse_lenient, known);
+            let Some(template) = self.noted(template) else { continue };
             fields.retain(|(other, _)| !other.eq_ignore_ascii_case(text));
             fields.push((text.clone(), template));
         }
-        Ok(fields)
+        fields
     }
 
     fn content(&self, body: &Spanned<String>, known: &[usize]) -> Compiled<Template> {
         if body.get_ref().len() > CONTENT_BYTES_MAX {
-            return Err(self
-                .source
-                .fault(&body.span(), format!("the content is longer than {CONTENT_BYTES_MAX} bytes")));
+            let problem = format!("the body is longer than {CONTENT_BYTES_MAX} bytes");
+            return Err(self.collector.diagnostic(&body.span(), problem));
         }
         self.template(body, Template::parse_lenient, known)
     }
@@ -304,9 +320,10 @@ impl<'a> Compiler<'a> {
         parse: fn(&[u8], Names<'_>) -> Result<Template, crate::template::TemplateError>,
         known: &[usize],
     ) -> Compiled<Template> {
-        let template = parse(text.get_ref().as_bytes(), Names::Session(&self.names))
-            .map_err(|error| self.source.fault_within(&text.span(), text.get_ref(), error.column, error.problem))?;
-        self.check_known(&template, known).map_err(|problem| self.source.fault(&text.span(), problem))?;
+        let template = parse(text.get_ref().as_bytes(), Names::Session(&self.names)).map_err(|error| {
+            self.collector.diagnostic_within(&text.span(), text.get_ref(), error.column, 1, error.problem)
+        })?;
+        self.check_known(&template, known).map_err(|problem| self.collector.diagnostic(&text.span(), problem))?;
         Ok(template)
     }
 
@@ -320,52 +337,49 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn checks(&self, check: &Check) -> Compiled<(Expectations, Vec<(String, serde_json::Value)>)> {
-        let status = match &check.status {
-            None => None,
-            Some(status) => {
-                let text = match status.get_ref() {
-                    StatusText::Number(number) => number.to_string(),
-                    StatusText::Text(text) => text.clone(),
-                };
-                Some(StatusSet::parse(&text).map_err(|problem| self.source.fault(&status.span(), problem))?)
-            }
-        };
-        let content_sha256 = match &check.sha256 {
-            None => None,
-            Some(digest) => {
-                Some(parse_sha256(digest.get_ref()).map_err(|problem| self.source.fault(&digest.span(), problem))?)
-            }
-        };
+    fn checks(&mut self, check: &Check) -> (Expectations, Vec<(String, serde_json::Value)>) {
+        let status = check.status.as_ref().map(|status| {
+            let text = match status.get_ref() {
+                StatusText::Number(number) => number.to_string(),
+                StatusText::Text(text) => text.clone(),
+            };
+            StatusSet::parse(&text).map_err(|problem| self.collector.diagnostic(&status.span(), problem))
+        });
+        let status = self.noted(status.transpose()).flatten();
+        let digest = check.sha256.as_ref().map(|digest| {
+            parse_sha256(digest.get_ref()).map_err(|problem| self.collector.diagnostic(&digest.span(), problem))
+        });
+        let content_sha256 = self.noted(digest.transpose()).flatten();
         let mut json_checks = Vec::new();
         for (pointer, value) in &check.json {
-            self.check_pointer(pointer.get_ref(), &pointer.span())?;
-            let value =
-                serde_json::to_value(value).map_err(|error| self.source.fault(&pointer.span(), error.to_string()))?;
-            json_checks.push((pointer.get_ref().clone(), value));
+            let checked = self.check_pointer(pointer.get_ref(), &pointer.span()).and_then(|()| {
+                serde_json::to_value(value)
+                    .map_err(|error| self.collector.diagnostic(&pointer.span(), error.to_string()))
+            });
+            json_checks.extend(self.noted(checked).map(|value| (pointer.get_ref().clone(), value)));
         }
         let contains = check.contains.as_ref().map(|text| Needle::new(text.as_bytes()));
-        Ok((Expectations { status, content_bytes: check.bytes, content_sha256, contains }, json_checks))
+        (Expectations { status, content_bytes: check.bytes, content_sha256, contains }, json_checks)
     }
 
     fn check_pointer(&self, pointer: &str, span: &Range<usize>) -> Compiled<()> {
         if pointer.is_empty() || pointer.starts_with('/') {
             return Ok(());
         }
-        Err(self.source.fault(
-            span,
-            format!("{pointer:?} is not a JSON pointer; a pointer begins with '/': \"/{}\"", pointer.replace('.', "/")),
-        ))
+        let remedy = pointer.replace('.', "/");
+        let problem = format!("{pointer:?} is not a JSON pointer; a pointer begins with '/': \"/{remedy}\"");
+        Err(self.collector.diagnostic(span, problem))
     }
 
-    fn captures(&self, file: &StepFile, known: &mut Vec<usize>) -> Compiled<Vec<Capture>> {
+    fn captures(&mut self, file: &StepFile, known: &mut Vec<usize>) -> Vec<Capture> {
         let mut captures = Vec::new();
         for (name, capture) in &file.capture {
             let variable = self.names.iter().position(|known| known == name.get_ref()).unwrap_or_default();
-            captures.push(Capture { variable, from: self.capture(capture)? });
+            let from = self.capture(capture);
+            captures.extend(self.noted(from).map(|from| Capture { variable, from }));
             known.push(variable);
         }
-        Ok(captures)
+        captures
     }
 
     fn capture(&self, capture: &Spanned<CaptureFile>) -> Compiled<From> {
@@ -382,7 +396,8 @@ impl<'a> Compiler<'a> {
                 let regex = builder.size_limit(REGEX_BYTES_MAX).build().map_err(|error| {
                     let problem = error.to_string();
                     let last = problem.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                    self.source.fault(&span, format!("the regular expression {pattern:?} cannot be read: {last}"))
+                    let problem = format!("the regular expression {pattern:?} cannot be read: {last}");
+                    self.collector.diagnostic(&span, problem)
                 })?;
                 From::Regex(Box::new(regex))
             }
@@ -391,7 +406,8 @@ impl<'a> Compiler<'a> {
 
     fn think(&self, text: Option<&Spanned<String>>) -> Compiled<Option<ThinkTime>> {
         let Some(text) = text else { return Ok(None) };
-        let think = ThinkTime::parse(text.get_ref()).map_err(|problem| self.source.fault(&text.span(), problem))?;
+        let think =
+            ThinkTime::parse(text.get_ref()).map_err(|problem| self.collector.diagnostic(&text.span(), problem))?;
         Ok(Some(think))
     }
 }
@@ -400,18 +416,20 @@ impl<'a> Compiler<'a> {
 mod tests {
     use super::super::tests::GOOD;
     use super::*;
+    use breme_base::Place;
 
-    fn error(from: &str, to: &str) -> ScenarioError {
-        assert!(GOOD.contains(from), "{from}");
-        Scenarios::parse(&GOOD.replacen(from, to, 1), None, &Variables::default()).unwrap_err()
+    fn errors(text: &str) -> Vec<Diagnostic> {
+        Scenarios::parse(text, None, &Variables::default()).unwrap_err().0
     }
 
     #[test]
     fn faults_name_the_line_the_column_and_the_remedy() {
         let check = |from: &str, to: &str, place: (usize, usize), problem: &str| {
-            let error = error(from, to);
-            assert_eq!((error.line, error.column), place, "{to}: {error}");
-            assert!(error.problem.contains(problem), "{to}: {error}");
+            assert!(GOOD.contains(from), "{from}");
+            let errors = errors(&GOOD.replacen(from, to, 1));
+            let expected = Some(Place { line: place.0, column: place.1 });
+            let error = errors.iter().find(|error| error.place == expected);
+            assert!(error.is_some_and(|error| error.problem.contains(problem)), "{to}: {errors:#?}");
         };
         check("weight = 9", "wieght = 9", (10, 1), "did you mean `weight`?");
         check("think = \"10ms..20ms\"", "think = \"20ms..10ms\"", (11, 9), "the shorter time first");
@@ -430,17 +448,12 @@ mod tests {
         check("page = \"{zipf:10:1}\"", "seq = \"1\"", (4, 1), "a placeholder already");
         check("page = \"{zipf:10:1}\"", "page = \"{zipf:10}\"", (4, 9), "is not a placeholder");
         check("name = \"edit\"", "name = \"read\"", (25, 8), "a scenario \"read\" already");
-        check("accept = \"*/*\"", "Host = \"x\"", (33, 13), "made by breme");
-        check("weight = 9", "weight = -9", (10, 10), "invalid value");
+        check("accept = \"*/*\"", "Host = \"x\"", (33, 13), "set by breme");
+        check("weight = 9", "weight = -9", (10, 10), "a whole number that is not negative");
         check("base = ", "base == ", (2, 7), "");
-        let none = Scenarios::parse("scenario = []", None, &Variables::default()).unwrap_err();
-        assert!(none.problem.contains("there must be 1"), "{none}");
-        let light = Scenarios::parse(
-            &GOOD.replace("weight = 9", "weight = 0").replace("name = \"edit\"", "name = \"edit\"\nweight = 0"),
-            None,
-            &Variables::default(),
-        );
-        assert!(light.unwrap_err().problem.contains("no scenario has a weight"));
+        assert!(errors("scenario = []")[0].problem.contains("there must be 1"));
+        let light = GOOD.replace("weight = 9", "weight = 0").replace("name = \"edit\"", "name = \"edit\"\nweight = 0");
+        assert!(errors(&light)[0].problem.contains("no scenario has a weight"));
     }
 
     #[test]
@@ -449,7 +462,42 @@ mod tests {
         for depth in 1..=GROUP_DEPTH_MAX + 1 {
             text += &format!("[[scenario{}]]\n", ".step".repeat(depth));
         }
-        let error = Scenarios::parse(&(text + "request = \"GET /\"\n"), None, &Variables::default()).unwrap_err();
-        assert!(error.problem.contains("3 deep"), "{error}");
+        let errors = errors(&(text + "request = \"GET /\"\n"));
+        assert!(errors[0].problem.contains("3 deep"), "{errors:#?}");
+    }
+
+    #[test]
+    fn all_errors_are_reported_with_their_lines() {
+        let text = r#"
+base = "http://a:80"
+thnk = "1s"
+
+[[scenario]]
+name = "read"
+wieght = 9
+stats = 1
+[[scenario.step]]
+request = "GET page"
+check = { status = 99, sha256 = "12", json = { "a.b" = 1 } }
+think = "soon"
+[[scenario.step]]
+name = 5
+request = "GET /"
+[[scenario.step]]
+nmae = "x"
+request = "GET /{pgae}"
+headers = { Host = "x" }
+
+[[scenario]]
+nam = "other"
+[[scenario.step]]
+request = "GET /"
+"#;
+        let errors = errors(text);
+        let lines: Vec<usize> = errors.iter().filter_map(|error| error.place).map(|place| place.line).collect();
+        assert_eq!(lines, [3, 7, 8, 10, 11, 11, 11, 12, 14, 17, 18, 19, 22], "{errors:#?}");
+        let shown = Diagnostics(errors).to_string();
+        assert!(shown.contains("  7 | wieght = 9\n    | ^^^^^^"), "{shown}");
+        assert!(!shown.contains("missing"), "a misspelt key is not missing besides: {shown}");
     }
 }

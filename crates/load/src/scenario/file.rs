@@ -145,7 +145,7 @@ pub struct Check {
 
 /// A status as a number or as text.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a status such as 200 or \"2xx\"")]
 pub enum StatusText {
     /// `200`
     Number(u16),

@@ -5,10 +5,10 @@ use std::time::Duration;
 use breme_base::Random;
 use regex::bytes::Regex;
 
-use super::place::ScenarioError;
 use crate::checks::Expectations;
 use crate::template::Template;
 use breme_base::ThinkTime;
+use breme_toml::{Diagnostic, Diagnostics};
 
 /// The most scenarios of a run.
 pub const SCENARIO_COUNT_MAX: usize = 100;
@@ -70,8 +70,8 @@ pub(crate) struct Step {
     pub expectations: Expectations,
     pub json_checks: Vec<(String, serde_json::Value)>,
     pub captures: Vec<Capture>,
-    /// Where it stands in the file.
-    pub(super) place: ScenarioError,
+    /// Its position in the file, without a problem.
+    pub(super) place: Diagnostic,
 }
 
 /// A value that is taken out of an answer.
@@ -164,8 +164,8 @@ impl Step {
         !self.json_checks.is_empty() || self.captures.iter().any(is_of_content)
     }
 
-    /// Something is wrong with this step that only shows when its request is built.
-    pub(crate) fn fault(&self, problem: String) -> ScenarioError {
-        ScenarioError { problem, ..self.place.clone() }
+    /// An error in this step that is found when its request is built.
+    pub(crate) fn fault(&self, problem: String) -> Diagnostics {
+        Diagnostics(vec![Diagnostic { problem, ..self.place.clone() }])
     }
 }

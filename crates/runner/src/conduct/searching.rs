@@ -1,7 +1,7 @@
 //! The trials of a search: one after another, each chosen by what those before it showed.
 
 use breme_experiment::judge::{Next, Question, Search, SearchQuestion};
-use breme_experiment::plan::{Faults, Plan, SearchLength};
+use breme_experiment::plan::{Diagnostics, Plan, SearchLength};
 use breme_experiment::record::{Purpose, TrialRecord};
 use breme_experiment::trial::TrialSpec;
 
@@ -15,7 +15,7 @@ pub(super) struct Searches<'a> {
 
 /// The next trial.
 pub(super) struct NextTrial {
-    pub(super) trial: Result<TrialSpec, Faults>,
+    pub(super) trial: Result<TrialSpec, Diagnostics>,
     pub(super) purpose: Purpose,
 }
 

@@ -1,77 +1,96 @@
-//! The file as a tree whose every part knows where it stands. Profiles are laid over it and levels are filled into it
-//! before it is understood, and what is wrong is still told with the place at which it was written.
+//! A file as a tree in which every part has its position. It can be changed before it is read into types (merged with a
+//! profile, or with placeholders replaced), and errors still have the position at which the part was written.
 
 use std::fmt::Write;
 
 use toml::de::{DeTable, DeValue};
 
-use super::fault::{Notebook, Span};
+use crate::diagnostic::{Collector, Span};
 
-/// A value, and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub struct Node {
+    /// Its position.
     pub span: Span,
+    /// The value.
     pub value: Value,
 }
 
+/// A value.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
+    /// A string, or a date or time as it is written.
     Text(String),
+    /// An integer.
     Integer(i64),
+    /// A float.
     Float(f64),
+    /// A boolean.
     Boolean(bool),
+    /// An array.
     List(Vec<Node>),
+    /// A table.
     Table(Table),
 }
 
 /// Keys and values in the order of the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
+    /// The entries.
     pub entries: Vec<Entry>,
 }
 
+/// A key and its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
+    /// The key.
     pub key: String,
+    /// The key's position.
     pub key_span: Span,
+    /// The value.
     pub node: Node,
 }
 
 impl Table {
-    /// Reads a file; what cannot be read is noted and left out.
-    pub(crate) fn parse(text: &str, book: &mut Notebook) -> Self {
+    /// Parses a file. Syntax errors are noted, and the parts that contain them omitted.
+    pub fn parse(text: &str, collector: &mut Collector) -> Self {
         let (table, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let message = error.message().trim_end_matches('\n').replace('\n', "; ");
-            book.note(&error.span().unwrap_or(0..0), format!("this is not valid TOML: {message}"));
+            collector.note(&error.span().unwrap_or(0..0), format!("this is not valid TOML: {message}"));
         }
-        convert_table(table.get_ref(), book)
+        convert_table(table.get_ref(), collector)
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Entry> {
+    /// The entry with a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    pub(crate) fn take(&mut self, key: &str) -> Option<Entry> {
+    /// Removes and returns the entry with a key.
+    pub fn take(&mut self, key: &str) -> Option<Entry> {
         let index = self.entries.iter().position(|entry| entry.key == key)?;
         Some(self.entries.remove(index))
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> + Clone {
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &str> + Clone {
         self.entries.iter().map(|entry| entry.key.as_str())
     }
 
-    /// The entries of a table in it; none if there is no such table.
-    pub(crate) fn table(&self, key: &str) -> &[Entry] {
+    /// The entries of the table with a key; none if there is no such table.
+    #[must_use]
+    pub fn table(&self, key: &str) -> &[Entry] {
         match self.get(key).map(|entry| &entry.node.value) {
             Some(Value::Table(table)) => &table.entries,
             _ => &[],
         }
     }
 
-    /// Lays another table over this one: tables are joined, all else is replaced. What stands below `whole` is replaced
-    /// as a whole.
-    pub(crate) fn lay_over(&mut self, over: &Self, whole: &[&str]) {
+    /// Merges another table into this one: tables are merged, other values are replaced. Below the keys `whole` tables
+    /// are replaced too.
+    pub fn lay_over(&mut self, over: &Self, whole: &[&str]) {
         for entry in &over.entries {
             let below = self.entries.iter_mut().find(|below| below.key == entry.key);
             match below {
@@ -97,24 +116,24 @@ impl Table {
     }
 }
 
-fn convert_table(table: &DeTable<'_>, book: &mut Notebook) -> Table {
+fn convert_table(table: &DeTable<'_>, collector: &mut Collector) -> Table {
     let entries = table.iter().map(|(key, node)| Entry {
         key: key.get_ref().to_string(),
         key_span: key.span(),
-        node: convert(node.get_ref(), node.span(), book),
+        node: convert(node.get_ref(), node.span(), collector),
     });
     let mut entries: Vec<Entry> = entries.collect();
     entries.sort_by_key(|entry| entry.key_span.start);
     Table { entries }
 }
 
-fn convert(value: &DeValue<'_>, span: Span, book: &mut Notebook) -> Node {
+fn convert(value: &DeValue<'_>, span: Span, collector: &mut Collector) -> Node {
     let value = match value {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Value::Integer(number),
             Err(_) => {
-                book.note(&span, format!("{number} is too large for a number"));
+                collector.note(&span, format!("{number} is too large for a number"));
                 Value::Integer(0)
             }
         },
@@ -122,16 +141,17 @@ fn convert(value: &DeValue<'_>, span: Span, book: &mut Notebook) -> Node {
         DeValue::Boolean(boolean) => Value::Boolean(*boolean),
         DeValue::Datetime(datetime) => Value::Text(datetime.to_string()),
         DeValue::Array(list) => {
-            Value::List(list.iter().map(|node| convert(node.get_ref(), node.span(), book)).collect())
+            Value::List(list.iter().map(|node| convert(node.get_ref(), node.span(), collector)).collect())
         }
-        DeValue::Table(table) => Value::Table(convert_table(table, book)),
+        DeValue::Table(table) => Value::Table(convert_table(table, collector)),
     };
     Node { span, value }
 }
 
 impl Value {
-    /// What it is, for a message.
-    pub(crate) fn describe(&self) -> String {
+    /// The value as a message names it.
+    #[must_use]
+    pub fn describe(&self) -> String {
         match self {
             Self::Text(text) => format!("the text {text:?}"),
             Self::Integer(number) => format!("the number {number}"),
@@ -142,8 +162,9 @@ impl Value {
         }
     }
 
-    /// A plain value as the text that it is known by.
-    pub(crate) fn plain(&self) -> Option<String> {
+    /// A string, number or boolean as text; none for a list or a table.
+    #[must_use]
+    pub fn plain(&self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text.clone()),
             Self::Integer(number) => Some(number.to_string()),
@@ -156,8 +177,9 @@ impl Value {
 }
 
 impl Table {
-    /// The tree as TOML: reading it gives the same tree, but for the places.
-    pub(crate) fn to_toml(&self) -> String {
+    /// The tree as TOML. Parsing that gives the same tree, except for the positions.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
         let mut text = String::new();
         let is_section = |entry: &&Entry| matches!(entry.node.value, Value::Table(_)) || entry.tables().is_some();
         for entry in self.entries.iter().filter(|entry| !is_section(entry)) {
@@ -251,9 +273,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Table {
-        let mut book = Notebook::new(text);
-        let table = Table::parse(text, &mut book);
-        assert_eq!(book.into_faults().to_string(), "");
+        let mut collector = Collector::new(text);
+        let table = Table::parse(text, &mut collector);
+        assert_eq!(collector.into_diagnostics().to_string(), "");
         table
     }
 
