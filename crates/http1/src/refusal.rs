@@ -60,11 +60,11 @@ reasons! {
     /// A part is missing, or more than one space stands between two parts (RFC 9112, 3).
     BadRequestLine => 400, "The request line must be a method, a target and a version with one space between them.";
     /// The method is not a token (RFC 9110, 9.1).
-    BadMethod => 400, "The method holds a byte that is not allowed in a token.";
+    BadMethod => 400, "The method contains a byte that is not allowed in a token.";
     /// The method is longer than any that exists (RFC 9112, 3).
     MethodTooLong => 501, "The method is longer than any that this server knows.";
     /// A byte that cannot stand in a target: control, white space, `#`, above 0x7f and the like (RFC 9112, 3.2).
-    BadTarget => 400, "The request target holds a byte that is not allowed in a URI.";
+    BadTarget => 400, "The request target contains a byte that is not allowed in a URI.";
     /// The target is longer than the limit (RFC 9112, 3; RFC 9110, 15.5.15).
     TargetTooLong => 414, "The request target is too long.";
     /// The form of the target is none of the four, or not the one that the method needs (RFC 9112, 3.2).
@@ -81,19 +81,19 @@ reasons! {
     /// A line feed without a carriage return before it (RFC 9112, 2.2).
     BareLineFeed => 400, "A line ends with LF alone; lines end with CRLF.";
     /// A carriage return without a line feed behind it (RFC 9112, 2.2).
-    BareCarriageReturn => 400, "CR stands without LF behind it.";
+    BareCarriageReturn => 400, "CR is not followed by LF.";
     /// A field line that begins with white space (RFC 9112, 5.2).
     ObsoleteFold => 400, "A field line begins with white space; folded lines are obsolete.";
     /// White space between field name and colon (RFC 9112, 5.1).
-    SpaceBeforeColon => 400, "White space stands inside a field name or before its colon.";
+    SpaceBeforeColon => 400, "A field name contains white space or is followed by it.";
     /// A field line that begins with its colon (RFC 9110, 5.1).
     EmptyFieldName => 400, "A field line has no name.";
     /// The field name is not a token (RFC 9110, 5.1).
-    BadFieldName => 400, "A field name holds a byte that is not allowed in a token.";
+    BadFieldName => 400, "A field name contains a byte that is not allowed in a token.";
     /// A field line without colon (RFC 9112, 5).
     MissingColon => 400, "A field line has no colon.";
     /// A control byte in a field value (RFC 9110, 5.5).
-    BadFieldValue => 400, "A field value holds a control byte.";
+    BadFieldValue => 400, "A field value contains a control byte.";
     /// More fields than the limit (RFC 6585, 5).
     TooManyFields => 431, "The request has too many fields.";
     /// The head is longer than the limit (RFC 6585, 5).
@@ -116,7 +116,7 @@ reasons! {
     LengthWithCoding => 400, "The request has both Content-Length and Transfer-Encoding.";
     /// Transfer-Encoding in HTTP/1.0 (RFC 9112, 6.1).
     CodingInHttp10 => 400, "HTTP/1.0 requests cannot have a transfer coding.";
-    /// Transfer-Encoding is malformed, does not end in chunked, or holds it twice (RFC 9112, 6.1 and 6.3).
+    /// Transfer-Encoding is malformed, does not end in chunked, or contains it twice (RFC 9112, 6.1 and 6.3).
     BadTransferCoding => 400, "The Transfer-Encoding field must be: chunked.";
     /// A coding other than chunked (RFC 9112, 6.1).
     UnknownTransferCoding => 501, "This server knows no transfer coding but chunked.";
