@@ -265,13 +265,16 @@ pub enum End {
     Tls,
     /// An error of the transport, or a peer that read nothing for too long.
     Failed,
+    /// Others waited, and its peer read too slowly.
+    Evicted,
 }
 
 const END_COUNT: usize = End::ALL.len();
 
 impl End {
     /// Every one, in the order of [`ShardCounters::ended`].
-    pub const ALL: [Self; 6] = [Self::Requested, Self::Reset, Self::Truncated, Self::Dropped, Self::Tls, Self::Failed];
+    pub const ALL: [Self; 7] =
+        [Self::Requested, Self::Reset, Self::Truncated, Self::Dropped, Self::Tls, Self::Failed, Self::Evicted];
 
     fn of(reason: CloseReason) -> Self {
         match reason {
@@ -281,6 +284,7 @@ impl End {
             CloseReason::Dropped => Self::Dropped,
             CloseReason::Tls(_) => Self::Tls,
             CloseReason::Failed(_) => Self::Failed,
+            CloseReason::Evicted => Self::Evicted,
         }
     }
 }
@@ -366,7 +370,7 @@ mod tests {
         counters.take_back_sent(30);
         counters.add_end(CloseReason::Dropped);
         let snapshot = counters.snapshot();
-        assert_eq!((snapshot.sent_bytes, snapshot.closed, snapshot.ended), (70, 1, [0, 0, 0, 1, 0, 0]));
+        assert_eq!((snapshot.sent_bytes, snapshot.closed, snapshot.ended), (70, 1, [0, 0, 0, 1, 0, 0, 0]));
     }
 
     #[test]

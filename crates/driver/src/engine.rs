@@ -11,6 +11,7 @@
 //! | `arrivals` | bytes that the kernel brings by itself |
 //! | `gathering` | small sends that leave together |
 //! | `connecting`, `handshaking`, `closing` | the beginning and the end of connections |
+//! | `reading` | peers that read too slowly while others wait |
 //! | `wishes` | the log of actions |
 
 mod arrivals;
@@ -18,6 +19,7 @@ mod closing;
 mod connecting;
 mod gathering;
 mod handshaking;
+mod reading;
 mod serving;
 mod wishes;
 
@@ -29,9 +31,11 @@ use std::time::Duration;
 pub(crate) use arrivals::Arrival;
 use breme_base::{Instant, Timers};
 use breme_node::{
-    Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, ShardId, TlsFailure,
+    Accepted, Actions, CloseReason, ConnectError, ConnectTicket, ConnectionId, Node, PRESSURE_TURN, Pressure, ShardId,
+    TlsFailure,
 };
 use breme_sys::{Clock, Stamps};
+pub(crate) use reading::Reading;
 
 use crate::Settings;
 use crate::connection::{Connection, Phase};
@@ -49,6 +53,8 @@ const DEADLINES_PER_TURN: usize = 16;
 const GATHERING_MAX: Duration = Duration::from_micros(100);
 /// After how long they are tried again.
 const WAKE_RETRY: Duration = Duration::from_millis(1);
+/// When the program is to end, handshakes that are under way have so long.
+const STOPPING_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the kernel has said of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,7 +110,9 @@ pub(crate) struct Engine<N, P> {
     /// For a node that wants to know when bytes came.
     stamps: Option<Stamps>,
     /// What the node was told last: whether connections wait that nobody can serve.
-    is_crowded: bool,
+    pressure: Pressure,
+    /// When to look which peers read too slowly.
+    look_again: Option<Instant>,
     /// The node has been told.
     has_told_stop: bool,
     /// The shard ends: nothing but the end of its connections is told to the node any more.
@@ -138,7 +146,8 @@ impl<N: Node, P: Port> Engine<N, P> {
             stop_deadline: None,
             slack: Duration::ZERO,
             stamps,
-            is_crowded: false,
+            pressure: Pressure::default(),
+            look_again: None,
             has_told_stop: false,
             is_exiting: false,
             has_exited: false,
@@ -204,18 +213,22 @@ impl<N: Node, P: Port> Engine<N, P> {
     }
 
     /// Whether connections wait that nobody can serve. The node is told when that changes.
-    pub(crate) fn handle_crowd(&mut self, is_crowded: bool) {
-        if is_crowded != self.is_crowded && !self.is_exiting {
-            self.is_crowded = is_crowded;
+    pub(crate) fn set_pressure(&mut self, is_high: bool) {
+        if is_high != self.pressure.is_high() && !self.is_exiting {
             self.read_clock();
-            self.node.handle_crowded(self.now, is_crowded, &mut self.actions);
+            self.pressure.set(self.now, is_high);
+            self.look_again = is_high.then_some(self.now);
+            if is_high {
+                self.hurry_handshakes(PRESSURE_TURN);
+            }
+            self.node.handle_pressure(self.now, is_high, &mut self.actions);
             self.run_actions();
         }
     }
 
     /// What the node was told last of those who wait.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.is_crowded
+    pub(crate) fn is_under_pressure(&self) -> bool {
+        self.pressure.is_high()
     }
 
     /// Tells the node to stop, once, when those who are shaking hands are in; the listeners are closed already.
@@ -223,7 +236,7 @@ impl<N: Node, P: Port> Engine<N, P> {
         if self.stop_deadline.is_none() && !self.is_exiting {
             self.read_clock();
             self.stop_deadline = Some(self.now + self.settings.stopping_timeout);
-            self.hurry_handshakes();
+            self.hurry_handshakes(STOPPING_HANDSHAKE_TIMEOUT);
             self.tell_stop_if_due();
         }
     }
@@ -266,6 +279,7 @@ impl<N: Node, P: Port> Engine<N, P> {
                 self.handle_timeout(id);
             }
         }
+        self.evict_slow_readers();
         if self.stop_deadline.is_some_and(|deadline| deadline <= self.now) || self.control.stop() == Stop::Abort {
             self.is_exiting = true;
         }
@@ -318,8 +332,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         }
         let retry = (!self.wakes_delayed.is_empty()).then(|| self.now + WAKE_RETRY);
         let of_node = self.node.next_deadline().map(|deadline| deadline + self.slack);
-        let deadlines = [self.timers.next(), of_node, self.stop_deadline, retry, self.memory.deadline(), also];
-        let nearest = deadlines.into_iter().flatten().min()?;
+        let own = [self.timers.next(), self.stop_deadline, retry, self.memory.deadline(), self.next_look()];
+        let nearest = own.into_iter().chain([of_node, also]).flatten().min()?;
         self.read_clock();
         Some(nearest.since(self.now))
     }

@@ -8,7 +8,7 @@
 //!
 //! A thread of a pool has a place for one connection, a shard of the others for [`Settings::connections_max`]. Where
 //! all places are taken, idle connections shut others out: so the drivers tell their nodes while connections wait
-//! ([`handle_crowded`](breme_node::Node::handle_crowded)).
+//! ([`handle_pressure`](breme_node::Node::handle_pressure)).
 //!
 //! All keep the rules of [`breme_node`] and pass the same tests. They know no HTTP and no role; what they share is
 //! the engine, so that only the architecture differs:

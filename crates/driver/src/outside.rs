@@ -30,14 +30,14 @@ impl Outside {
         is_somebody: impl FnOnce() -> bool,
     ) {
         let has_room = engine.has_room() || is_closed;
-        if has_room && !engine.is_crowded() {
+        if has_room && !engine.is_under_pressure() {
             self.0 = None;
             return;
         }
         let now = engine.read_clock();
         if has_room || self.0.is_none_or(|next| next <= now) {
             self.0 = Some(now + LOOK_PAUSE);
-            engine.handle_crowd(is_somebody());
+            engine.set_pressure(is_somebody());
         }
     }
 }

@@ -6,6 +6,7 @@ use std::io::IoSlice;
 use breme_node::FileRange;
 use bytes::{Buf, Bytes};
 
+use crate::engine::Reading;
 use crate::socket::{Moved, SendFailure};
 use crate::transport::{SEGMENTS_PER_SEND, Transport};
 
@@ -16,6 +17,8 @@ const FILE_BYTES_PER_SEND: u64 = 512 * 1024;
 pub(crate) struct SendQueue {
     segments: VecDeque<Segment>,
     bytes: u64,
+    /// How fast the peer reads, while others wait.
+    pub(crate) reading: Option<Reading>,
 }
 
 #[derive(Debug)]

@@ -61,7 +61,7 @@ pub struct Settings {
     /// Shard `i` runs on processor `cpus[i % cpus.len()]` only; empty: where the scheduler puts it.
     pub cpus: Vec<usize>,
     /// Connections that one shard holds, in both directions; past it the shard stops accepting, new ones wait in the
-    /// kernel's backlog, and the node is told so ([`handle_crowded`](breme_node::Node::handle_crowded)). Connections
+    /// kernel's backlog, and the node is told so ([`handle_pressure`](breme_node::Node::handle_pressure)). Connections
     /// that the node opens are counted, but never refused. For `threads` the size of the pool is the bound.
     pub connections_max: usize,
     /// Bytes of one connection that the node has not taken; from there on the driver reads no more of it. It must be

@@ -64,6 +64,13 @@ impl Table {
         Some(connection)
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (ConnectionId, &mut Connection)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let connection = slot.connection.as_mut()?;
+            Some((ConnectionId::new(index as u32, slot.generation), connection))
+        })
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let connection = slot.connection.as_ref()?;

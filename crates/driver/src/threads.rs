@@ -8,9 +8,9 @@
 //!      └──── room again ─────┘              thread 2: idle, rung when something waits
 //! ```
 //!
-//! More than there are threads for is a **crowd**. A thread looks in each turn whether there is one, and tells its
-//! node, which may let its client go; threads that sleep are rung for that, a few at a time, until nobody waits any
-//! more.
+//! While more connections wait than there are threads for, the pool is **under pressure**. A thread looks in each turn
+//! whether it is, and reports it to its node, which may close its client; threads that sleep are rung for that, a few
+//! at a time, until no connection waits any more.
 //!
 //! A thread waits with poll(2) for its bell and its few sockets; the list is made anew for each wait, since that is
 //! cheap for few and nothing must be kept in step.
@@ -106,7 +106,7 @@ impl Seat {
         while !engine.is_done() {
             self.serve_next(&mut engine);
             let is_woken = self.wait(&mut engine);
-            self.look_for_crowd(&mut engine);
+            self.look_for_pressure(&mut engine);
             for index in 0..self.polled.len() {
                 let (id, readiness) = self.polled[index];
                 engine.handle_readiness(id, readiness);
@@ -140,14 +140,13 @@ impl Seat {
             return false;
         }
         let now = engine.read_clock();
-        *self.grace_end.get_or_insert(now + LINGERING_GRACE) <= now
+        engine.is_under_pressure() || *self.grace_end.get_or_insert(now + LINGERING_GRACE) <= now
     }
 
-    /// Tells the node when others begin to wait for its connection, or no longer do; before a deadline that might rest
-    /// on it.
-    fn look_for_crowd<N: Node>(&self, engine: &mut Engine<N, SeatPort>) {
+    /// Reports to the node when others begin or cease to wait for its thread; before a deadline that depends on it.
+    fn look_for_pressure<N: Node>(&self, engine: &mut Engine<N, SeatPort>) {
         if let Some(handoff) = &self.handoff {
-            engine.handle_crowd(handoff.crowd().is_some());
+            engine.set_pressure(handoff.rise().is_some());
         }
     }
 

@@ -160,7 +160,7 @@ impl Node for Load {
                 self.run.note_connect_error(ConnectError::Tls(failure));
                 Loss::Tls(failure)
             }
-            CloseReason::Reset | CloseReason::Dropped | CloseReason::Failed(_) => Loss::Reset,
+            CloseReason::Reset | CloseReason::Dropped | CloseReason::Evicted | CloseReason::Failed(_) => Loss::Reset,
         };
         self.fail_window(index, loss);
         self.after_loss(now, index, is_idle, actions);

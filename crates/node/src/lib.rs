@@ -4,7 +4,7 @@
 //! the clock and the threads, and moves bytes. Nodes know no sockets, clocks or threads; drivers know no HTTP.
 //!
 //! ```text
-//!          accepted, connected, received, sent, closed, deadline, woken, crowded, stopping
+//!          accepted, connected, received, sent, closed, deadline, woken, pressure, stopping
 //!   driver  ───────────────────────────────────────────────────────────────────────►  node
 //!           ◄───────────────────────────────────────────────────────────────────────
 //!              Actions: send, connect, pause, resume, finish, close, wake, exit  +  next_deadline
@@ -13,44 +13,43 @@
 //! The shape is that of completion, which readiness can imitate, not the reverse:
 //!
 //! - **Receiving.** The driver lends bytes for one call. The node says how many it took. The rest waits in the driver
-//!   and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the node
-//!   [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
-//!   keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call.
-//! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared
-//!   segments, file ranges, and parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the
-//!   call returns; all that one call produced for a connection leaves in one system call where the kernel allows. What
-//!   the kernel does not take stays in the driver's queue of that connection. While that queue is long, an *accepted*
-//!   connection is lent no more bytes: a peer that does not read its answers may not ask for more. A connection that
-//!   the node *opened* is always lent: were both sides to wait until their queues are empty, neither would ever read. A
-//!   node that must hold back a peer it connected to [pauses](Actions::pause) that connection.
-//! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when
-//!   the node itself asked for the end. After [`Actions::close`] nothing more is lent.
-//! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can
-//!   be earlier ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of events;
-//!   [`Node::handle_deadline`] comes at that instant or a little later.
-//! - **Crowds.** Only the driver sees who has connected and cannot be let in; only the node knows which of its clients
-//!   have nothing under way. So the driver tells when a crowd begins and ends ([`Node::handle_crowded`]), and the node
-//!   lets go whom it can spare.
+//! and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the node
+//! [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
+//! keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call. - **Sending.** The
+//! node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared segments, file ranges, and
+//! parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the call returns; all that one
+//! call produced for a connection leaves in one system call where the kernel allows. What the kernel does not take
+//! stays in the driver's queue of that connection. While that queue is long, an *accepted* connection is lent no more
+//! bytes: a peer that does not read its answers may not ask for more. A connection that the node *opened* is always
+//! lent: were both sides to wait until their queues are empty, neither would ever read. A node that must hold back a
+//! peer it connected to [pauses](Actions::pause) that connection. - **Closing.** Every connection that was accepted or
+//! connected gets exactly one [`Node::handle_closed`], also when the node itself asked for the end. After
+//! [`Actions::close`] nothing more is lent. - **Time.** Each call carries the instant of its event, read for that
+//! event. It never goes back. When bytes came can be earlier ([`Received::came`]). [`Node::next_deadline`] is asked
+//! after each batch of events; [`Node::handle_deadline`] comes at that instant or a little later. - **Pressure.** Only
+//! the driver sees connections that wait to be accepted; only the node knows which of its clients have no request in
+//! progress. So the driver reports when connections begin and cease to wait ([`Node::handle_pressure`]), and the node
+//! closes clients that are idle or slow to send. Those that are slow to read the driver closes
+//! ([`CloseReason::Evicted`]).
 //!
 //! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node
 //! can [wake](Actions::wake) another shard's.
-
 //!
 //! A node never sees TLS. [`Node::handle_accepted`] and [`Node::handle_connected`] come when the handshake is done, and
 //! a connection whose handshake fails was never there for the node that accepts it; the one that opens it is told why.
 //! Only who has asked for a tunnel on a connection says where TLS begins on it: [`Actions::secure`].
 
 mod actions;
-mod crowd;
 mod identity;
+mod pressure;
 mod tls;
 
 use std::time::Duration;
 
 pub use actions::{Action, Actions, COPIED_BYTES_MAX, Close, Endpoint, FileRange, Log, SendRange};
 use breme_base::Instant;
-pub use crowd::{CROWDED_IDLE_TIMEOUT, CROWDED_READING_TIMEOUT, CROWDED_SENDING_TIMEOUT, CROWDED_TURN, Crowd};
 pub use identity::{ConnectTicket, ConnectionId, ListenerId, Shard, ShardId};
+pub use pressure::{PRESSURE_GRACE, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, PRESSURE_TURN, Pressure};
 pub use tls::{Handshake, TlsClientId, TlsFailure};
 
 /// How late [`Node::handle_deadline`] may come where a node does not ask for more: the kernel's waiting is by the
@@ -98,13 +97,13 @@ pub trait Node {
     /// Another shard, or somebody outside, sent a wake-up with this message.
     fn handle_woken(&mut self, _now: Instant, _message: u64, _actions: &mut Actions) {}
 
-    /// Connections wait that nobody can serve as long as those that are open stay; or (`is_crowded` is false) none does
-    /// any more.
+    /// Connections wait that cannot be served while those that are open stay; or (`is_high` is false) none does any
+    /// more.
     ///
-    /// A server then lets clients that have nothing under way stay for a short time only, and others for a turn: it can
-    /// keep a [`Crowd`] for that. It may be told of a crowd a moment late, or not of one that was over soon; it is
-    /// never told the same twice in a row, and the first word is that of a beginning.
-    fn handle_crowded(&mut self, _now: Instant, _is_crowded: bool, _actions: &mut Actions) {}
+    /// A server then closes clients that are idle or slow, and others after a turn: it can keep a [`Pressure`] for
+    /// that. The call may come a moment late, or not at all where the pressure was over soon; the first has `is_high`,
+    /// and no two in succession are the same.
+    fn handle_pressure(&mut self, _now: Instant, _is_high: bool, _actions: &mut Actions) {}
 
     /// The program is to end: finish what was accepted, close what is idle, start nothing new. The listeners are closed
     /// already. The driver returns when the last connection is gone (or at its own limit of time), or at
@@ -201,6 +200,8 @@ pub enum CloseReason {
     Truncated,
     /// The driver ended it: its limit of time for closing passed, or the program stops.
     Dropped,
+    /// The driver ended it while others waited: its peer read less than [`PRESSURE_RATE_MIN`].
+    Evicted,
     /// What came was against the rules of TLS, or the peer said that it cannot go on.
     Tls(TlsFailure),
     /// Another error of the transport.

@@ -9,7 +9,7 @@
 
 use breme_base::Instant;
 use breme_http1::{FieldBlock, Limits, RefusalReason, ServerConnection, Version};
-use breme_node::{ConnectionId, Crowd};
+use breme_node::{ConnectionId, Pressure};
 use std::time::Duration;
 
 use crate::answer::Answer;
@@ -35,6 +35,8 @@ pub(crate) struct Connection {
     pub(crate) has_pending: bool,
     /// The peer has ended its sending.
     pub(crate) ended: bool,
+    /// It was told to close since others wait, and counted.
+    pub(crate) is_evicted: bool,
 }
 
 /// What the connection waits for.
@@ -98,6 +100,7 @@ impl Connection {
             is_next_here: false,
             has_pending: false,
             ended: false,
+            is_evicted: false,
         }
     }
 
@@ -113,8 +116,8 @@ impl ContentExchange {
     }
 
     /// The same as [`deadline`](Self::deadline), also where others wait for the client's place.
-    pub(crate) fn deadline_in(&self, crowd: &Crowd, limits: &Limits) -> Instant {
-        self.deadline(limits).min(crowd.content_deadline(self.began, self.bytes))
+    pub(crate) fn deadline_in(&self, pressure: &Pressure, limits: &Limits) -> Instant {
+        self.deadline(limits).min(pressure.transfer_deadline(self.began, self.bytes, self.last))
     }
 
     /// When the content will have come too slowly, if nothing more comes.

@@ -29,7 +29,7 @@ pub(crate) struct ShardCounts {
     /// Requests that were answered as the same ones before.
     pub(crate) repeated: Count,
     /// Idle connections that were closed early, since others waited for their places.
-    pub(crate) crowded_out: Count,
+    pub(crate) evicted: Count,
     /// Names that were asked for and known.
     pub(crate) file_hits: Count,
     /// Names for which the file system was read.

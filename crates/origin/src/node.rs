@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use breme_base::{Instant, Random, Timers};
 use breme_http1::{FieldStorage, Framing, Method, Progress, Refusal, RefusalReason, RequestHead, Version};
-use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Crowd, Node, Received, Shard};
+use breme_node::{Accepted, Actions, Close, CloseReason, ConnectionId, Node, Pressure, Received, Shard};
 
 use crate::answer::{Answer, Body};
 use crate::connection::{Connection, ContentExchange, Echo, Plan, Waiting};
@@ -34,7 +34,7 @@ pub struct Origin {
     recent: Recent,
     familiar: Familiar,
     random: Random,
-    crowd: Crowd,
+    pressure: Pressure,
     is_stopping: bool,
 }
 
@@ -49,7 +49,7 @@ impl Origin {
             recent: Recent::new(seed, counts.clone()),
             familiar: Familiar::new(seed, shared.settings.familiar_bytes_max),
             random: Random::stream(seed, shard.id.0 as u64),
-            crowd: Crowd::default(),
+            pressure: Pressure::default(),
             is_stopping: false,
             shared,
             counts,
@@ -70,7 +70,7 @@ impl Origin {
             recent: &mut self.recent,
             familiar: &mut self.familiar,
             random: &mut self.random,
-            crowd: &mut self.crowd,
+            pressure: &mut self.pressure,
             is_stopping: self.is_stopping,
             now,
             actions,
@@ -81,6 +81,36 @@ impl Origin {
 
     fn turn_of<'a>(&'a mut self, now: Instant, id: ConnectionId, actions: &'a mut Actions) -> Option<Turn<'a>> {
         self.turn(now, id.index(), actions).filter(|turn| turn.id == id)
+    }
+
+    /// Lets each client wait for as long as the new pressure allows, counted from when its wait began. A client that
+    /// has sent nothing is idle since it connected: browsers open spare connections, and a client that holds one
+    /// without a request would otherwise hold it the longest.
+    fn change_pressure(&mut self, now: Instant, change: impl FnOnce(&mut Pressure)) {
+        let limits = &self.shared.settings.limits;
+        let waits = |pressure: &Pressure| {
+            let [head, drained] = [limits.head_timeout, limits.body_timeout].map(|time| pressure.slow_timeout(time));
+            [pressure.idle_timeout(limits.idle_timeout), head, drained]
+        };
+        let before = waits(&self.pressure);
+        change(&mut self.pressure);
+        let after = waits(&self.pressure);
+        for connection in self.connections.iter().flatten().filter(|connection| connection.is_open) {
+            let key = connection.id.key();
+            let place = match &connection.waiting {
+                Waiting::Delay(_) | Waiting::Pattern { .. } => continue,
+                _ if connection.queue_is_long => continue,
+                Waiting::Content(exchange) => {
+                    self.timers.set(key, exchange.deadline_in(&self.pressure, limits));
+                    continue;
+                }
+                Waiting::Idle if self.is_stopping => continue,
+                Waiting::Idle => 0,
+                Waiting::Head => 1,
+                Waiting::Drained => 2,
+            };
+            self.timers.change_wait(key, before[place], after[place], now);
+        }
     }
 }
 
@@ -116,16 +146,22 @@ impl Node for Origin {
         }
     }
 
-    fn handle_closed(&mut self, _now: Instant, id: ConnectionId, _reason: CloseReason, _actions: &mut Actions) {
+    fn handle_closed(&mut self, _now: Instant, id: ConnectionId, reason: CloseReason, _actions: &mut Actions) {
         if let Some(place) = self.connections.get_mut(id.index())
             && place.as_ref().is_some_and(|connection| connection.id == id)
         {
+            if reason == CloseReason::Evicted && place.take().is_some_and(|connection| !connection.is_evicted) {
+                self.counts.evicted.add();
+            }
             *place = None;
             self.timers.clear(id.key());
         }
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
+        if self.pressure.rises_at().is_some_and(|at| at <= now) {
+            self.change_pressure(now, Pressure::rise);
+        }
         while let Some(key) = self.timers.pop_due(now) {
             if let Some(mut turn) = self.turn(now, key as usize, actions) {
                 turn.handle_deadline();
@@ -133,37 +169,8 @@ impl Node for Origin {
         }
     }
 
-    /// Who asks for nothing counts as idle from the moment at which it connected: browsers open spare connections, and
-    /// whoever holds a place without a word would else hold it the longest.
-    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, _actions: &mut Actions) {
-        let limits = &self.shared.settings.limits;
-        let waits = |crowd: &Crowd| {
-            let [head, drained] = [limits.head_timeout, limits.body_timeout].map(|time| crowd.sending_timeout(time));
-            [crowd.idle_timeout(limits.idle_timeout), head, drained]
-        };
-        let before = waits(&self.crowd);
-        self.crowd.set(now, is_crowded);
-        let after = waits(&self.crowd);
-        for connection in self.connections.iter().flatten().filter(|connection| connection.is_open) {
-            let key = connection.id.key();
-            let place = match &connection.waiting {
-                Waiting::Delay(_) => continue,
-                _ if connection.queue_is_long => {
-                    self.timers.set(key, self.crowd.reading_deadline(now));
-                    continue;
-                }
-                Waiting::Content(exchange) => {
-                    self.timers.set(key, exchange.deadline_in(&self.crowd, limits));
-                    continue;
-                }
-                Waiting::Pattern { .. } => continue,
-                Waiting::Idle if self.is_stopping => continue,
-                Waiting::Idle => 0,
-                Waiting::Head => 1,
-                Waiting::Drained => 2,
-            };
-            self.timers.change_wait(key, before[place], after[place], now);
-        }
+    fn handle_pressure(&mut self, now: Instant, is_high: bool, _actions: &mut Actions) {
+        self.change_pressure(now, |pressure| pressure.set(now, is_high));
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
@@ -178,7 +185,7 @@ impl Node for Origin {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next().into_iter().chain(self.pressure.rises_at()).min()
     }
 }
 
@@ -193,7 +200,7 @@ struct Turn<'a> {
     recent: &'a mut Recent,
     familiar: &'a mut Familiar,
     random: &'a mut Random,
-    crowd: &'a mut Crowd,
+    pressure: &'a mut Pressure,
     is_stopping: bool,
     now: Instant,
     actions: &'a mut Actions,
@@ -351,7 +358,7 @@ impl Turn<'_> {
         self.answer(answer);
         if self.connection.is_open && !self.connection.is_blocked() {
             self.connection.waiting = Waiting::Drained;
-            self.set_deadline(self.now + self.crowd.sending_timeout(self.shared.settings.limits.body_timeout));
+            self.set_deadline(self.now + self.pressure.slow_timeout(self.shared.settings.limits.body_timeout));
         }
     }
 

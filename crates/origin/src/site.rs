@@ -33,7 +33,7 @@ pub struct SiteCounts {
     /// Requests that were answered as they had been before, without being read anew.
     pub repeated: u64,
     /// Idle connections that were closed early, since others waited for their places.
-    pub crowded_out: u64,
+    pub evicted: u64,
     /// Requests that were refused, by reason; every reason is there.
     pub refusals: Vec<(RefusalReason, u64)>,
     /// Of a site with files.
@@ -125,7 +125,7 @@ impl Site {
             answers: counters.answers(),
             pipelined: counters.sum(|shard| &shard.pipelined),
             repeated: counters.sum(|shard| &shard.repeated),
-            crowded_out: counters.sum(|shard| &shard.crowded_out),
+            evicted: counters.sum(|shard| &shard.evicted),
             refusals: counters.refusals(),
             files: files.as_ref().map(|cache| FileCounts {
                 hits: counters.sum(|shard| &shard.file_hits),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use breme_base::{UnixSeconds, WallClock};
 use breme_http1::Limits;
+use breme_node::CloseReason;
 use breme_origin::{FileCacheLimits, MemoryRoot, Settings, Site, SiteCounts};
 use proptest::prelude::*;
 use support::{Peer, THEN_NS, TODAY, lab, request};
@@ -41,7 +42,7 @@ impl Twins {
     /// Another connection to the same nodes.
     fn reconnect(&mut self) {
         let peers = self.peers.take().unwrap().map(|mut peer| {
-            peer.drop_connection();
+            peer.drop_connection(CloseReason::Reset);
             let now = peer.now;
             let mut peer = Peer::of_node(peer.node);
             peer.wait(Duration::from_nanos(now.as_nanos()));

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use breme_http1::{Limits, RefusalReason, Version};
-use breme_node::Close;
+use breme_node::{Close, CloseReason};
 use breme_origin::{MemoryRoot, Settings, Site, Visitors};
 use support::{Answer, Peer, THEN_NS, ask, lab, node, request, site};
 
@@ -545,7 +545,7 @@ fn a_delayed_answer_waits_and_those_behind_it_wait_too() {
     // A connection that is lost meanwhile takes its answer with it.
     let mut lost = Peer::new(&lab_site());
     lost.send(request("GET", "/delay/250", &[]));
-    lost.drop_connection();
+    lost.drop_connection(CloseReason::Reset);
     lost.wait(Duration::from_secs(1));
     assert!(lost.output.is_empty());
 }

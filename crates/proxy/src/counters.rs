@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use breme_base::{Count, ShardPlaces, SharedCounts, nanos};
 use breme_cache::{CacheStatus, Forwarded};
-use breme_http1::RefusalReason;
+use breme_http1::{Method, RefusalReason};
 
 /// Upper bounds of the buckets of times, in seconds; after the last one is everything longer.
 pub const TIME_BOUNDS: [f64; 16] =
@@ -36,12 +36,17 @@ const STATUS_MIN: u16 = 100;
 /// Statuses that are counted, 100 to 599; others count as the nearest of them.
 const STATUS_COUNT: usize = 500;
 
+/// The methods that are counted one by one; the last is for all others.
+const METHODS: [&str; 10] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "other"];
+
 /// What the shards of a proxy have counted so far.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ProxyCounts {
     /// Answers that were handed over completely, by status: those that occurred, the lowest first.
     pub answers: Vec<StatusCount>,
+    /// Requests whose heads were valid, by method: every one that RFC 9110 and RFC 5789 define, and `other`.
+    pub requests_received: Vec<(&'static str, u64)>,
     /// Requests that were refused for what they are, by reason; every reason is there.
     pub refusals: Vec<(RefusalReason, u64)>,
     /// Exchanges that are under way, tunnels too.
@@ -66,8 +71,8 @@ pub struct ProxyCounts {
     pub requests_repeated: u64,
     /// Answers that were.
     pub answers_repeated: u64,
-    /// Idle clients whose connections were closed early, since others waited for their places.
-    pub crowded_out: u64,
+    /// Clients whose connections were closed early, since others waited.
+    pub evicted: u64,
     /// Connections to upstreams that wait for a request.
     pub pool_idle: u64,
     /// Connections to upstreams that have one.
@@ -230,6 +235,7 @@ impl Default for Statuses {
 #[repr(align(128))]
 pub(crate) struct ShardCounts {
     answers: Statuses,
+    requests_received: [Count; METHODS.len()],
     upstream_times: Times,
     request_times: [Times; RequestOutcome::ALL.len()],
     pub(crate) exchanges_open: Count,
@@ -242,7 +248,7 @@ pub(crate) struct ShardCounts {
     pub(crate) second_choices: Count,
     pub(crate) requests_repeated: Count,
     pub(crate) answers_repeated: Count,
-    pub(crate) crowded_out: Count,
+    pub(crate) evicted: Count,
     pub(crate) pool_idle: Count,
     pub(crate) upstreams_open: Count,
     pub(crate) bad_gateway: Count,
@@ -268,6 +274,17 @@ impl ShardCounts {
     pub(crate) fn count_answer(&self, status: u16) {
         let index = usize::from(status.saturating_sub(STATUS_MIN)).min(STATUS_COUNT - 1);
         self.answers.0[index].add();
+    }
+
+    /// A request with this method has a valid head.
+    pub(crate) fn count_request(&self, method: Method<'_>) {
+        self.requests_received[method_index(method)].add();
+    }
+
+    /// The same of a head that came before, byte for byte.
+    pub(crate) fn count_repeated_request(&self, head: &[u8]) {
+        let token = head.split(|&byte| byte == b' ').next().and_then(Method::from_token);
+        self.count_request(token.unwrap_or(Method::Other("")));
     }
 
     /// An answer of the proxy's own in place of the upstream's.
@@ -336,6 +353,7 @@ impl Counters {
         let times = |outcome: RequestOutcome| self.histogram(|shard| &shard.request_times[outcome as usize]);
         ProxyCounts {
             answers: self.answers(),
+            requests_received: self.requests_received(),
             refusals: self.refusals(),
             exchanges_open: self.sum(|shard| &shard.exchanges_open),
             clients_gone: self.sum(|shard| &shard.clients_gone),
@@ -347,7 +365,7 @@ impl Counters {
             second_choices: self.sum(|shard| &shard.second_choices),
             requests_repeated: self.sum(|shard| &shard.requests_repeated),
             answers_repeated: self.sum(|shard| &shard.answers_repeated),
-            crowded_out: self.sum(|shard| &shard.crowded_out),
+            evicted: self.sum(|shard| &shard.evicted),
             pool_idle: idle,
             pool_busy: self.sum(|shard| &shard.upstreams_open).saturating_sub(idle),
             bad_gateway: self.sum(|shard| &shard.bad_gateway),
@@ -382,6 +400,11 @@ impl Counters {
         (STATUS_MIN..).take(STATUS_COUNT).enumerate().map(count).filter(|answers| answers.count > 0).collect()
     }
 
+    fn requests_received(&self) -> Vec<(&'static str, u64)> {
+        let count = |(index, method)| (method, self.sum(|shard| &shard.requests_received[index]));
+        METHODS.into_iter().enumerate().map(count).collect()
+    }
+
     fn histogram(&self, of: impl Fn(&ShardCounts) -> &Times) -> Histogram {
         let bounds = TIME_BOUNDS.iter().copied().chain([f64::INFINITY]);
         let count = |(index, bound)| Bucket { bound, count: self.sum(|shard| &of(shard).buckets[index]) };
@@ -407,9 +430,42 @@ impl Counters {
     }
 }
 
+/// Its place in [`METHODS`].
+fn method_index(method: Method<'_>) -> usize {
+    match method {
+        Method::Get => 0,
+        Method::Head => 1,
+        Method::Post => 2,
+        Method::Put => 3,
+        Method::Delete => 4,
+        Method::Connect => 5,
+        Method::Options => 6,
+        Method::Trace => 7,
+        Method::Patch => 8,
+        Method::Other(_) => METHODS.len() - 1,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_method_is_counted_under_its_name() {
+        for method in METHODS.into_iter().chain(["PURGE", "get"]) {
+            let counters = Counters::default();
+            let counts = counters.add_shard();
+            counts.count_request(Method::from_token(method.as_bytes()).unwrap());
+            counts.count_repeated_request(format!("{method} / HTTP/1.1\r\n").as_bytes());
+            let name = if METHODS.contains(&method) { method } else { "other" };
+            let counted = counters.counts().requests_received;
+            assert_eq!(counted.len(), METHODS.len());
+            assert!(
+                counted.iter().all(|&(of, count)| count == if of == name { 2 } else { 0 }),
+                "{method}: {counted:?}"
+            );
+        }
+    }
 
     #[test]
     fn every_shard_is_in_the_sums() {

@@ -67,7 +67,8 @@ use std::sync::Arc;
 
 use breme_base::Instant;
 use breme_node::{
-    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Received, Shard,
+    Accepted, Actions, Close, CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Node, Pressure,
+    Received, Shard,
 };
 use checks::Checks;
 use tables::{Client, ClientKey, Connecting, ConnectingKey, ExchangeKey, Owner, ServerKey};
@@ -131,7 +132,7 @@ impl Node for ProxyNode {
         };
         let key = ClientKey::of(self.state.clients.insert(client));
         self.state.set_owner(id, Owner::Client(key));
-        let patience = self.state.crowd.idle_timeout(self.shared.settings.limits.idle_timeout);
+        let patience = self.state.pressure.idle_timeout(self.shared.settings.limits.idle_timeout);
         self.state.client_timers.set(key.timer(), now + patience);
     }
 
@@ -185,6 +186,9 @@ impl Node for ProxyNode {
     }
 
     fn handle_deadline(&mut self, now: Instant, actions: &mut Actions) {
+        if self.state.pressure.rises_at().is_some_and(|at| at <= now) {
+            self.turn(now, actions).change_pressure(Pressure::rise);
+        }
         while let Some(key) = self.state.exchange_timers.pop_due(now) {
             self.turn(now, actions).handle_exchange_deadline(ExchangeKey::of(key as usize));
         }
@@ -207,8 +211,8 @@ impl Node for ProxyNode {
         }
     }
 
-    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, actions: &mut Actions) {
-        self.turn(now, actions).handle_crowd(is_crowded);
+    fn handle_pressure(&mut self, now: Instant, is_high: bool, actions: &mut Actions) {
+        self.turn(now, actions).change_pressure(|pressure| pressure.set(now, is_high));
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {
@@ -220,8 +224,8 @@ impl Node for ProxyNode {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let State { exchange_timers, client_timers, server_timers, checks, .. } = &self.state;
-        let deadlines = [exchange_timers.next(), client_timers.next(), server_timers.next(), checks.next_deadline()];
-        deadlines.into_iter().flatten().min()
+        let State { exchange_timers, client_timers, server_timers, checks, pressure, .. } = &self.state;
+        let timers = [exchange_timers.next(), client_timers.next(), server_timers.next()];
+        timers.into_iter().chain([checks.next_deadline(), pressure.rises_at()]).flatten().min()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breme_cache::{Cache, Manner, Purge};
-use breme_node::{CROWDED_TURN, Close};
+use breme_node::{Close, PRESSURE_TURN};
 use breme_proxy::{ProxyCounts, RequestOutcome, Settings};
 use breme_sim::{Amounts, Network};
 use breme_testkit::{Ending, Script};
@@ -95,18 +95,18 @@ fn a_stored_answer_needs_no_upstream() {
 
 /// … from memory, but not the last answer that a client gets since others wait for its place.
 #[test]
-fn who_is_answered_out_of_the_store_in_a_crowd_leaves_after_a_turn() {
-    let step = CROWDED_TURN / 8;
+fn who_is_answered_out_of_the_store_leaves_after_a_turn() {
+    let step = PRESSURE_TURN / 8;
     let hit = stored(FRESH, "hello", 0, "hit; ttl=60");
     let first = Script::new().connect().send(GET).expect(text(relayed(FRESH, "hello", "fwd=uri-miss; stored")));
     let asks = (1..8).fold(first, |script, _| script.wait(step).send(GET).expect(text(hit.clone())));
     let last = hit.replacen("Date", "Connection: close\r\nDate", 1);
     let client = asks.wait(step).send(text(GET.repeat(3))).expect(text([&*hit, &hit, &last].concat()));
-    let crowd = Some(Duration::ZERO..seconds(60));
+    let pressure = Some(Duration::ZERO..seconds(60));
     let upstream = vec![Acts::new().expect(GET).send(origin(FRESH, "hello")).expect_end()];
     let clients = vec![client.part_after_end()];
-    let counts = Play { cache: Some(cache()), crowd, ..Play::new(clients, upstream) }.run();
-    assert_eq!((counts.cache_hits, counts.crowded_out), (10, 1));
+    let counts = Play { cache: Some(cache()), pressure, ..Play::new(clients, upstream) }.run();
+    assert_eq!((counts.cache_hits, counts.evicted), (10, 1));
     assert!(counts.cache_repeated > 0, "some of them were repeated");
 }
 

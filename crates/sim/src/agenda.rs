@@ -28,9 +28,9 @@ pub(crate) enum Event {
     StopLimit {
         host_index: usize,
     },
-    Crowd {
+    Pressure {
         host_index: usize,
-        is_crowded: bool,
+        is_under_pressure: bool,
     },
     /// A connection attempt reaches the listener.
     Knock {

@@ -59,13 +59,13 @@ impl Simulation {
     }
 
     /// Tells every shard, unless that is what it was told last.
-    pub(crate) fn crowd(&mut self, host_index: usize, is_crowded: bool) {
-        if std::mem::replace(&mut self.hosts[host_index].is_crowded, is_crowded) == is_crowded {
+    pub(crate) fn pressure(&mut self, host_index: usize, is_under_pressure: bool) {
+        if std::mem::replace(&mut self.hosts[host_index].is_under_pressure, is_under_pressure) == is_under_pressure {
             return;
         }
         for shard_index in self.hosts[host_index].shards.clone() {
-            self.call(shard_index, None, What::Crowded(is_crowded), |node, now, actions| {
-                node.handle_crowded(now, is_crowded, actions);
+            self.call(shard_index, None, What::Pressure(is_under_pressure), |node, now, actions| {
+                node.handle_pressure(now, is_under_pressure, actions);
             });
         }
     }

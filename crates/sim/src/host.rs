@@ -55,7 +55,7 @@ pub(crate) struct HostState {
     pub(crate) shards: Range<usize>,
     pub(crate) is_server: bool,
     pub(crate) is_listening: bool,
-    pub(crate) is_crowded: bool,
+    pub(crate) is_under_pressure: bool,
     pub(crate) is_stopping: bool,
     pub(crate) stopper: Stopper,
 }

@@ -130,7 +130,7 @@ impl Simulation {
             shards: first..self.shards.len(),
             is_server,
             is_listening: is_server,
-            is_crowded: false,
+            is_under_pressure: false,
             is_stopping: false,
             stopper: Stopper::default(),
         });
@@ -154,10 +154,10 @@ impl Simulation {
         self.agenda.arrange(at, Event::Stop { host_index: host.index });
     }
 
-    /// Lets a crowd at a server begin or end at an instant: from then on its nodes believe that others wait whom nobody
-    /// can serve. Here nobody does; what it does to those who are served is what is simulated.
-    pub fn crowd_at<N>(&mut self, server: Host<N>, at: Instant, is_crowded: bool) {
-        self.agenda.arrange(at, Event::Crowd { host_index: server.index, is_crowded });
+    /// Lets the pressure on a server rise or fall at an instant: from then on its nodes believe that others wait that
+    /// cannot be served. Here nobody waits; what the pressure does to clients that are served is what is simulated.
+    pub fn pressure_at<N>(&mut self, server: Host<N>, at: Instant, is_under_pressure: bool) {
+        self.agenda.arrange(at, Event::Pressure { host_index: server.index, is_under_pressure });
     }
 
     /// Stops a host when somebody says so; a node may.
@@ -240,7 +240,7 @@ impl Simulation {
             Event::Deadline { shard_index } => self.look_at_deadline(shard_index),
             Event::Woken { shard_index, message } => self.wake(shard_index, message),
             Event::Stop { host_index } => self.stop(host_index),
-            Event::Crowd { host_index, is_crowded } => self.crowd(host_index, is_crowded),
+            Event::Pressure { host_index, is_under_pressure } => self.pressure(host_index, is_under_pressure),
             Event::StopLimit { host_index } => self.drop_host(host_index),
             Event::Knock { link_index } => self.knock(link_index),
             Event::Accept { link_index } => self.accept(link_index),

@@ -40,7 +40,7 @@ pub(crate) enum What {
     Closed(CloseReason),
     Deadline,
     Woken(u64),
-    Crowded(bool),
+    Pressure(bool),
     Stopping,
     Exits,
     Sends(u64),

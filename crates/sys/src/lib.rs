@@ -36,7 +36,10 @@ pub use descriptors::{
 };
 pub use memory::{bound_unused_memory, return_unused_memory};
 pub use root::{FoundEntries, FoundEntry, RootError, SiteRoot};
-pub use socket::{accept, connect, connect_outcome, listen, listen_beside, new_unconnected, peer_of, reset_on_close};
+pub use socket::{
+    accept, connect, connect_outcome, listen, listen_beside, new_unconnected, peer_of, reset_on_close,
+    unacknowledged_bytes,
+};
 pub use stamps::{Stamp, Stamps, receive_with_stamp, stamp_arrivals};
 #[cfg(target_os = "linux")]
 pub use usage::cpu_time_of_other;

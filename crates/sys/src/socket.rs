@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -133,6 +135,23 @@ fn new_connecting_socket(address: SocketAddr) -> io::Result<Socket> {
 fn is_in_progress(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::INPROGRESS | Errno::INTR))
+}
+
+/// Bytes that were sent on a connection and not acknowledged by its peer; 0 where the kernel does not report them.
+pub fn unacknowledged_bytes(socket: impl AsFd) -> u64 {
+    #[cfg(target_os = "linux")]
+    {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the kernel writes one integer to where it is told, which outlives the call.
+        #[allow(unsafe_code)]
+        let outcome = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+        if outcome == 0 { u64::try_from(count).unwrap_or(0) } else { 0 }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = socket;
+        0
+    }
 }
 
 /// What became of a connection that was begun; none while it is still undecided.

@@ -22,7 +22,7 @@ pub struct Watched<N> {
     dialled: BTreeSet<u64>,
     now: Instant,
     started: bool,
-    is_crowded: bool,
+    is_under_pressure: bool,
     exited: bool,
     /// What was answered when the driver last asked. It asks by shared reference, hence the cell.
     deadline: Cell<Option<Instant>>,
@@ -57,8 +57,8 @@ pub struct Record {
     pub deadline_count: usize,
     /// Messages of wake-ups, in order.
     pub woken: Vec<u64>,
-    /// Crowds that began.
-    pub crowd_count: usize,
+    /// How often the pressure rose.
+    pub pressure_count: usize,
     /// Calls of `handle_stopping`.
     pub stopping_count: usize,
 }
@@ -86,7 +86,7 @@ impl<N> Watched<N> {
             dialled: BTreeSet::new(),
             now: Instant::ZERO,
             started: false,
-            is_crowded: false,
+            is_under_pressure: false,
             exited: false,
             deadline: Cell::new(None),
         }
@@ -305,13 +305,15 @@ impl<N: Node> Node for Watched<N> {
         self.note_actions(actions, from);
     }
 
-    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, actions: &mut Actions) {
-        self.enter(now, "handle_crowded");
-        let was_crowded = std::mem::replace(&mut self.is_crowded, is_crowded);
-        self.require(is_crowded != was_crowded, || format!("handle_crowded told {is_crowded} again"));
-        self.record.crowd_count += usize::from(is_crowded);
+    fn handle_pressure(&mut self, now: Instant, is_under_pressure: bool, actions: &mut Actions) {
+        self.enter(now, "handle_pressure");
+        let was_under_pressure = std::mem::replace(&mut self.is_under_pressure, is_under_pressure);
+        self.require(is_under_pressure != was_under_pressure, || {
+            format!("handle_pressure told {is_under_pressure} again")
+        });
+        self.record.pressure_count += usize::from(is_under_pressure);
         let from = actions.len();
-        self.node.handle_crowded(now, is_crowded, actions);
+        self.node.handle_pressure(now, is_under_pressure, actions);
         self.note_actions(actions, from);
     }
 
@@ -366,8 +368,8 @@ mod tests {
             self.watched.handle_started(Instant::from_nanos(nanos), &mut self.actions);
         }
 
-        fn crowd(&mut self, is_crowded: bool) {
-            self.watched.handle_crowded(self.watched.now, is_crowded, &mut self.actions);
+        fn pressure(&mut self, is_under_pressure: bool) {
+            self.watched.handle_pressure(self.watched.now, is_under_pressure, &mut self.actions);
         }
 
         fn accept(&mut self, id: ConnectionId) {
@@ -486,6 +488,6 @@ mod tests {
         let mut late = Driver::open();
         late.watched.now = Instant::from_nanos(9);
         check(late, |driver| driver.start(3), "the instant went back");
-        check(Driver::open(), |driver| driver.crowd(false), "told false again");
+        check(Driver::open(), |driver| driver.pressure(false), "told false again");
     }
 }

@@ -39,10 +39,10 @@ impl<'a> Families<'a> {
         self.one(name, help, None, &ConstCounter::new(value))
     }
 
-    /// What every server counts of [crowds](breme_node::Node::handle_crowded).
-    pub fn crowded_out(&mut self, count: u64) -> fmt::Result {
+    /// What every server counts of [pressure](breme_node::Node::handle_pressure).
+    pub fn evicted(&mut self, count: u64) -> fmt::Result {
         let help = "Client connections closed early because others waited for a connection slot.";
-        self.counter("clients_crowded_out", help, count)
+        self.counter("clients_evicted", help, count)
     }
 
     /// The same in a unit, which becomes a part of the name.

@@ -41,6 +41,8 @@ fn clients(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
         ([("status", format!("{}xx", status / 100)), ("code", status.to_string())], answers.count)
     });
     families.counters("requests", "Completed responses, by status.", answers)?;
+    let methods = counts.requests_received.iter().map(|&(method, count)| ([("method", method.to_owned())], count));
+    families.counters("requests_received", "Requests with a valid head, by method.", methods)?;
     let help = "Requests handled by replay: byte-identical to an earlier one, and so not parsed again.";
     families.counter("requests_repeated", help, counts.requests_repeated + counts.cache_repeated)?;
     families.gauge("requests_in_flight", "Requests in progress, including tunnels.", counts.exchanges_open)?;
@@ -56,7 +58,7 @@ fn clients(families: &mut Families<'_>, counts: &ProxyCounts) -> fmt::Result {
     let limited = [("requests", counts.requests_limited), ("connections", counts.connections_limited)];
     let limited = limited.map(|(kind, count)| ([("kind", kind.to_owned())], count));
     families.counters("clients_limited", "Requests and connections over a client's limits.", limited)?;
-    families.crowded_out(counts.crowded_out)?;
+    families.evicted(counts.evicted)?;
     families.counter("requests_queued", "Requests queued because every upstream was full.", counts.requests_queued)?;
     families.gauge("queue_length", "Requests in the queue for an upstream.", counts.queue_length)?;
     let help = "Targets refused by the rules of a forward proxy.";

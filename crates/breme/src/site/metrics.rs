@@ -17,7 +17,7 @@ pub(super) struct SiteMetrics(pub(super) Site);
 impl Collector for SiteMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families::new(encoder);
-        let SiteCounts { answers, pipelined, repeated, crowded_out, refusals, files, visitors, .. } = self.0.counts();
+        let SiteCounts { answers, pipelined, repeated, evicted, refusals, files, visitors, .. } = self.0.counts();
         // Whoever was refused that early was told so.
         let may_be = |kind: &&AnswerCount| kind.version.is_some() || kind.status_class >= 4;
         let answers = answers.iter().filter(may_be).map(|kind| {
@@ -30,7 +30,7 @@ impl Collector for SiteMetrics {
         families.counter("requests_pipelined", help, pipelined)?;
         let help = "Requests handled by replay: byte-identical to an earlier one, and so not parsed again.";
         families.counter("requests_repeated", help, repeated)?;
-        families.crowded_out(crowded_out)?;
+        families.evicted(evicted)?;
         let refusals = refusals.iter().map(|(reason, count)| ([("reason", refusal_name(*reason))], *count));
         families.counters("refusals", "Requests refused as malformed, too large or too slow, by reason.", refusals)?;
         if let Some(files) = files {

@@ -78,6 +78,9 @@ fn it_relays_counts_and_writes_lines() {
         for (name, count) in [
             ("breme_requests_total{status=\"2xx\",code=\"200\"}", 2.0),
             ("breme_requests_total{status=\"4xx\",code=\"404\"}", 1.0),
+            ("breme_requests_received_total{method=\"GET\"}", 2.0),
+            ("breme_requests_received_total{method=\"POST\"}", 1.0),
+            ("breme_requests_received_total{method=\"other\"}", 0.0),
             ("breme_request_duration_seconds_count{outcome=\"relayed\"}", 3.0),
             ("breme_request_duration_seconds_count{outcome=\"error\"}", 0.0),
             ("breme_config_last_reload_successful", 1.0),

@@ -26,7 +26,7 @@ const NASTY_SEEDS: u64 = 1_500;
 /// Seeds in which the server is stopped under load.
 const STOPPING_SEEDS: u64 = 800;
 /// Seeds in which others wait for the places of the clients.
-const CROWDED_SEEDS: u64 = 80;
+const PRESSURE_SEEDS: u64 = 80;
 
 #[test]
 fn where_nothing_is_lost_every_request_is_answered_as_it_should_be() {
@@ -85,10 +85,10 @@ fn a_server_that_stops_answers_what_it_accepted() {
 }
 
 #[test]
-fn a_crowded_server_answers_what_it_accepted() {
-    let mut crowded_out = 0;
-    seeds(CROWDED_SEEDS, |seed| {
-        let scenario = Scenario::draw(seed, 10_000).for_at_most(Duration::from_secs(4)).crowded(seed);
+fn a_server_under_pressure_answers_what_it_accepted() {
+    let mut evicted = 0;
+    seeds(PRESSURE_SEEDS, |seed| {
+        let scenario = Scenario::draw(seed, 10_000).for_at_most(Duration::from_secs(4)).under_pressure(seed);
         let ending = play(seed, &Network::rough(), &scenario);
         require_balance(&scenario, &ending);
         assert_eq!(ending.answered_by_server, ending.answered, "an answer was given and did not arrive: {scenario:?}");
@@ -98,11 +98,11 @@ fn a_crowded_server_answers_what_it_accepted() {
         }
         let lost: u64 = ending.failed.iter().map(|(_, count)| count).sum();
         let depth = scenario.load.pipeline_depth as u64;
-        assert!(lost <= ending.crowded_out * depth, "{lost} lost, {} had to go: {scenario:?}", ending.crowded_out);
-        crowded_out += ending.crowded_out;
+        assert!(lost <= ending.evicted * depth, "{lost} lost, {} had to go: {scenario:?}", ending.evicted);
+        evicted += ending.evicted;
     });
     if std::env::var_os(breme_sim::ONE_SEED).is_none() {
-        assert!(crowded_out > 0, "nobody had to go");
+        assert!(evicted > 0, "nobody had to go");
     }
 }
 

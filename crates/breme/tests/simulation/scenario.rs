@@ -27,7 +27,7 @@ pub struct Scenario {
     pub file_is_open: bool,
     pub stop_at: Option<Instant>,
     /// From when to when others wait for places at the server.
-    pub crowds: Vec<Range<Instant>>,
+    pub pressures: Vec<Range<Instant>>,
 }
 
 impl Scenario {
@@ -43,7 +43,7 @@ impl Scenario {
             file: file.clone(),
             file_is_open: random.chance(0.3),
             stop_at: None,
-            crowds: Vec::new(),
+            pressures: Vec::new(),
         };
         ask_for_something(&mut scenario.load, random, &file.0, content_bytes_max);
         if random.chance(0.4) {
@@ -59,13 +59,13 @@ impl Scenario {
     }
 
     /// Others wait for places at the server now and then, and its clients take their time.
-    pub fn crowded(mut self, seed: u64) -> Self {
+    pub fn under_pressure(mut self, seed: u64) -> Self {
         let random = &mut Random::stream(seed, STREAM + 2);
         let mut at = 0;
         for _ in 0..1 + random.below(6) {
             let begin = at + 1 + random.below(500_000_000);
             at = begin + 1 + random.below(500_000_000);
-            self.crowds.push(Instant::from_nanos(begin)..Instant::from_nanos(at));
+            self.pressures.push(Instant::from_nanos(begin)..Instant::from_nanos(at));
         }
         self.load.think = Some(ThinkTime::Uniform(Duration::ZERO, Duration::from_millis(random.below(600))));
         self.load.open_loop = None;

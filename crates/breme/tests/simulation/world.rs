@@ -24,7 +24,7 @@ pub struct Ending {
     pub wrong_answers: u64,
     pub answered_by_server: u64,
     /// Idle clients that had to go since others waited.
-    pub crowded_out: u64,
+    pub evicted: u64,
     pub digest: u64,
 }
 
@@ -46,9 +46,9 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
     if let Some(at) = scenario.stop_at {
         simulation.stop_at(server, at);
     }
-    for crowd in &scenario.crowds {
-        simulation.crowd_at(server, crowd.start, true);
-        simulation.crowd_at(server, crowd.end, false);
+    for pressure in &scenario.pressures {
+        simulation.pressure_at(server, pressure.start, true);
+        simulation.pressure_at(server, pressure.end, false);
     }
     let summary = simulation.run().unwrap_or_else(|stuck| panic!("{stuck}\n{scenario:?}"));
     let loads = simulation.take(client);
@@ -70,7 +70,7 @@ pub fn play(seed: u64, network: &Network, scenario: &Scenario) -> Ending {
         failed,
         wrong_answers: wrong.iter().map(|(_, count)| count).sum(),
         answered_by_server: site.answered(),
-        crowded_out: site.counts().crowded_out,
+        evicted: site.counts().evicted,
         digest: simulation.trace().digest(),
     }
 }

@@ -1,8 +1,6 @@
 //! How connections end: flushing, lingering, the last word to the node.
 
-use std::time::Duration;
-
-use breme_node::{CloseReason, ConnectError, ConnectionId, Node, TlsFailure};
+use breme_node::{CloseReason, ConnectError, ConnectionId, Node, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, TlsFailure};
 
 use super::Engine;
 use super::serving::RECEIVES_PER_TURN;
@@ -11,9 +9,9 @@ use crate::control::Counters;
 use crate::port::Port;
 use crate::socket::Receipt;
 
-/// How long a peer that says nothing has time to close the connection from its side, while others wait for its place.
-/// Most do within a round trip.
-const CROWDED_CLOSING_TIMEOUT: Duration = Duration::from_millis(200);
+/// Bytes that a peer must send in [`PRESSURE_IDLE_TIMEOUT`] after the end of its connection, while others wait, to have
+/// all of [`Settings::closing_timeout`](crate::Settings::closing_timeout).
+const PRESSURE_CLOSING_BYTES: u64 = PRESSURE_RATE_MIN * PRESSURE_IDLE_TIMEOUT.as_millis() as u64 / 1_000;
 
 impl<N: Node, P: Port> Engine<N, P> {
     pub(super) fn finish(&mut self, id: ConnectionId) {
@@ -109,18 +107,19 @@ impl<N: Node, P: Port> Engine<N, P> {
 
     pub(super) fn linger(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
-        if connection.linger_if_flushed(self.is_crowded) {
+        if connection.linger_if_flushed(self.pressure.is_high()) {
             let time = self.settings.closing_timeout;
-            let time = if self.is_crowded { time.min(CROWDED_CLOSING_TIMEOUT) } else { time };
+            let time = if self.pressure.is_high() { time.min(PRESSURE_IDLE_TIMEOUT) } else { time };
             self.timers.set(id.key(), self.now + time);
         }
     }
 
-    /// A peer that still sends must not lose by a reset what it was told, also where others wait.
+    /// A peer that still sends, and not byte by byte, must not lose by a reset what it was told, also where others
+    /// wait.
     pub(super) fn end_lingering(&mut self, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else { return };
         let was_hurried = std::mem::take(&mut connection.is_hurried);
-        if was_hurried && matches!(connection.phase, Phase::Lingering { discarded_bytes: 1.. }) {
+        if was_hurried && matches!(connection.phase, Phase::Lingering { discarded_bytes: PRESSURE_CLOSING_BYTES.. }) {
             return self.timers.set(id.key(), self.now + self.settings.closing_timeout);
         }
         connection.end(CloseReason::Dropped);

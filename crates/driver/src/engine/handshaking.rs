@@ -4,7 +4,8 @@
 //! those that were begun, for a moment, since after a node has been told to stop nothing new may come to it.
 
 use breme_node::{
-    CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, Node, TlsClientId, TlsFailure,
+    CloseReason, ConnectError, ConnectTicket, Connected, ConnectionId, Handshake, Node, PRESSURE_TURN, TlsClientId,
+    TlsFailure,
 };
 use std::time::Duration;
 
@@ -14,9 +15,6 @@ use crate::control::Counters;
 use crate::port::Port;
 use crate::tls::{Ciphertext, HandshakeStep, Secured, ServerTls, Session};
 use crate::transport::Transport;
-
-/// When the program is to end, handshakes that are under way have so long.
-const STOPPING_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl<N: Node, P: Port> Engine<N, P> {
     /// Takes an accepted socket on which TLS is spoken.
@@ -35,7 +33,9 @@ impl<N: Node, P: Port> Engine<N, P> {
         transport.secure(Secured::server(session, tls.plaintext_answer(), accepted, self.now));
         let id = self.table.insert(Connection::new(transport, Phase::Handshaking(Opening::Accepted)));
         self.handshaking_count += 1;
-        self.timers.set(id.key(), self.now + self.settings.handshake_timeout);
+        let timeout = self.settings.handshake_timeout;
+        let timeout = if self.pressure.is_high() { timeout.min(PRESSURE_TURN) } else { timeout };
+        self.timers.set(id.key(), self.now + timeout);
         self.keep_in_step(id);
         Some(id)
     }
@@ -168,12 +168,13 @@ impl<N: Node, P: Port> Engine<N, P> {
         self.list(id);
     }
 
-    /// The program is to end: what is under way has little time left.
-    pub(super) fn hurry_handshakes(&mut self) {
-        let until = self.now + STOPPING_HANDSHAKE_TIMEOUT.min(self.settings.handshake_timeout);
+    /// The program is to end, or others wait: handshakes that are under way have `timeout` left.
+    pub(super) fn hurry_handshakes(&mut self, timeout: Duration) {
+        let until = self.now + timeout;
         let is_accepted = |connection: &Connection| matches!(connection.phase, Phase::Handshaking(Opening::Accepted));
         for (id, _) in self.table.iter().filter(|(_, connection)| is_accepted(connection)) {
-            self.timers.set(id.key(), until);
+            let before = self.timers.deadline(id.key()).unwrap_or(until);
+            self.timers.set(id.key(), until.min(before));
         }
     }
 }

@@ -252,6 +252,8 @@ impl<N: Node, P: Port> Engine<N, P> {
         if has_progressed {
             self.timers.set(id.key(), self.now + self.settings.send_timeout);
         }
+        self.note_queue();
+        let Some(connection) = self.table.get_mut(id) else { return };
         if connection.is_writable {
             self.list(id);
         } else {

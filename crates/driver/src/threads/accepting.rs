@@ -1,4 +1,4 @@
-//! The thread that accepts for the pool, and that calls the others when somebody waits whom none of them can take.
+//! The thread that accepts for the pool, and that wakes the others while a connection waits that none of them can take.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::poll;
 use crate::acceptance::{ACCEPT_PAUSE, AcceptFailure};
 use crate::control::{Control, Counters, Stop};
 
-/// Threads that are rung at a time so that they hear of a crowd. A thread whose client is idle sleeps, and must be
-/// woken to let it go; but to wake a whole large pool for one that waits would cost those that work their processors.
+/// Threads that are rung at a time so that they hear of pressure. A thread whose client is idle sleeps, and must be
+/// woken to close it; but to wake a whole large pool for one connection would cost those that work their processors.
 const CALLED_AT_A_TIME: usize = 16;
-/// After how long the next ones are rung, if the crowd is still there. Also where crowds come and go all the time, no
+/// After how long the next ones are rung, if the pressure is still high. Also where it rises and falls all the time, no
 /// more are woken than that.
 const CALLING_PAUSE: Duration = Duration::from_millis(10);
 
@@ -56,7 +56,7 @@ impl Acceptor {
         while self.control.stop() == Stop::No && self.handoff.has_threads() {
             let now = self.clock.now();
             self.accept_again = self.accept_again.filter(|&again| again > now);
-            let call_again = self.calling.call(self.handoff.crowd(), now, &self.control);
+            let call_again = self.calling.call(self.handoff.rise(), now, &self.control);
             let (has_unused_memory, look_again) = self.handoff.has_unused_memory(now);
             if has_unused_memory {
                 breme_sys::return_unused_memory();
@@ -118,11 +118,11 @@ impl Acceptor {
     }
 }
 
-/// Which threads have been rung because of a crowd.
+/// Which threads have been rung because the pressure rose.
 #[derive(Debug, Default)]
 struct Calling {
-    /// The crowd that it was about.
-    crowd: u64,
+    /// Which rise it was.
+    rise: u64,
     /// Threads that sleep perhaps, and do not know of it yet.
     left_count: usize,
     /// Who is next: each time others are the first.
@@ -133,10 +133,10 @@ struct Calling {
 
 impl Calling {
     /// Rings the next threads, if it is time. Tells when it will be again.
-    fn call(&mut self, crowd: Option<u64>, now: Instant, control: &Control) -> Option<Instant> {
-        let crowd = crowd?;
-        if crowd != self.crowd {
-            self.crowd = crowd;
+    fn call(&mut self, rise: Option<u64>, now: Instant, control: &Control) -> Option<Instant> {
+        let rise = rise?;
+        if rise != self.rise {
+            self.rise = rise;
             self.left_count = control.shard_count();
         }
         if self.left_count > 0 && self.again <= now {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_is_rung_once_for_a_crowd_a_few_at_a_time() {
+    fn each_thread_is_rung_once_for_a_rise_a_few_at_a_time() {
         let (control, mut calling) = (control(), Calling::default());
         let at = |pauses| Instant::ZERO + CALLING_PAUSE * pauses;
         assert_eq!(calling.call(None, at(0), &control), None);
@@ -201,12 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn crowds_that_come_and_go_ring_no_more_than_one_that_stays_and_others_each_time() {
+    fn many_short_rises_ring_no_more_than_a_long_one_and_others_each_time() {
         let (control, mut calling) = (control(), Calling::default());
         let mut rung_in_all = Vec::new();
-        for crowd in 0..100 {
-            let now = Instant::ZERO + CALLING_PAUSE * (crowd / 50);
-            calling.call(Some(u64::from(crowd) * 2 + 1), now, &control);
+        for rise in 0..100 {
+            let now = Instant::ZERO + CALLING_PAUSE * (rise / 50);
+            calling.call(Some(u64::from(rise) * 2 + 1), now, &control);
             calling.call(None, now, &control);
             rung_in_all.extend(rung(&control));
         }

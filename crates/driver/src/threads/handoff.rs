@@ -19,8 +19,9 @@ pub(crate) struct Handoff {
     state: Mutex<Waiting>,
     /// Nothing more will be accepted.
     is_closed: AtomicBool,
-    /// Beginnings and ends of crowds: odd while there is one. Changed under the lock, read by each thread in each turn.
-    crowds: AtomicU64,
+    /// How often the pressure has risen and fallen: odd while it is high. Changed under the lock, read by each thread
+    /// in each turn.
+    changes: AtomicU64,
     control: Arc<Control>,
 }
 
@@ -40,7 +41,7 @@ struct Waiting {
 
 impl Waiting {
     /// More wait than there are threads that could take them, those that are on their way included.
-    fn is_crowded(&self) -> bool {
+    fn is_under_pressure(&self) -> bool {
         self.sockets.len() > self.live_count - self.busy_count
     }
 }
@@ -55,7 +56,7 @@ impl Handoff {
             serving_count: thread_count,
             memory: MemoryReturn::default(),
         };
-        Self { state: Mutex::new(state), is_closed: AtomicBool::new(false), crowds: AtomicU64::new(0), control }
+        Self { state: Mutex::new(state), is_closed: AtomicBool::new(false), changes: AtomicU64::new(0), control }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -66,17 +67,17 @@ impl Handoff {
         lock(&self.state).live_count > 0
     }
 
-    /// The number of the crowd that waits; none: nobody waits for whom there is no thread.
-    pub(super) fn crowd(&self) -> Option<u64> {
-        let crowds = self.crowds.load(Ordering::Relaxed);
-        (crowds % 2 == 1).then_some(crowds)
+    /// Which rise of the pressure lasts; none: no connection waits for which there is no thread.
+    pub(super) fn rise(&self) -> Option<u64> {
+        let changes = self.changes.load(Ordering::Relaxed);
+        (changes % 2 == 1).then_some(changes)
     }
 
     pub(super) fn put(&self, socket: OwnedFd, accepted: Accepted) {
         let mut state = lock(&self.state);
         state.sockets.push_back((socket, accepted));
         let idle = state.idle.pop();
-        self.note_crowd(&state);
+        self.note_pressure(&state);
         drop(state);
         self.ring(idle);
     }
@@ -94,7 +95,7 @@ impl Handoff {
         state.busy_count = state.busy_count + usize::from(taken.is_some()) - usize::from(was_busy);
         let busy_count = state.busy_count;
         let wakes_acceptor = state.memory.has_fallen(busy_count) || wakes_acceptor;
-        self.note_crowd(&state);
+        self.note_pressure(&state);
         drop(state);
         if wakes_acceptor {
             self.ring_acceptor();
@@ -125,7 +126,7 @@ impl Handoff {
         let share = state.sockets.len().div_ceil(state.serving_count.max(1));
         state.serving_count = state.serving_count.saturating_sub(1);
         let taken = state.sockets.drain(..share).collect();
-        self.note_crowd(&state);
+        self.note_pressure(&state);
         taken
     }
 
@@ -137,15 +138,15 @@ impl Handoff {
         state.serving_count -= usize::from(!has_stopped);
         state.idle.retain(|&idle| idle != shard);
         let next = if state.sockets.is_empty() { None } else { state.idle.pop() };
-        self.note_crowd(&state);
+        self.note_pressure(&state);
         drop(state);
         self.ring(next);
         self.ring_acceptor();
     }
 
-    fn note_crowd(&self, state: &Waiting) {
-        if state.is_crowded() != self.crowd().is_some() {
-            self.crowds.fetch_add(1, Ordering::Relaxed);
+    fn note_pressure(&self, state: &Waiting) {
+        if state.is_under_pressure() != self.rise().is_some() {
+            self.changes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -188,21 +189,21 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_by_a_thread_that_is_on_its_way_is_no_crowd() {
+    fn a_connection_for_which_a_thread_is_on_its_way_is_no_pressure() {
         let handoff = handoff(2);
         put(&handoff, 2);
-        assert_eq!(handoff.crowd(), None);
+        assert_eq!(handoff.rise(), None);
         assert!(handoff.take(FIRST, false).is_some());
-        assert_eq!(handoff.crowd(), None);
+        assert_eq!(handoff.rise(), None);
         put(&handoff, 1);
-        let crowd = handoff.crowd();
-        assert!(crowd.is_some());
+        let rise = handoff.rise();
+        assert!(rise.is_some());
         assert!(handoff.take(SECOND, false).is_some());
-        assert_eq!(handoff.crowd(), crowd, "it is the same");
+        assert_eq!(handoff.rise(), rise, "it is the same");
         assert!(handoff.take(SECOND, true).is_some());
-        assert_eq!(handoff.crowd(), None);
+        assert_eq!(handoff.rise(), None);
         put(&handoff, 1);
-        assert!(handoff.crowd() > crowd, "this is another");
+        assert!(handoff.rise() > rise, "this is another");
     }
 
     #[test]
@@ -211,11 +212,11 @@ mod tests {
         assert!(handoff.take(FIRST, false).is_none());
         put(&handoff, 2);
         assert!(handoff.take(SECOND, false).is_some());
-        assert_eq!(handoff.crowd(), None);
+        assert_eq!(handoff.rise(), None);
         handoff.leave(FIRST, false, false);
-        assert!(handoff.crowd().is_some());
+        assert!(handoff.rise().is_some());
         assert_eq!(handoff.take_last(SECOND).len(), 1);
-        assert_eq!(handoff.crowd(), None);
+        assert_eq!(handoff.rise(), None);
         handoff.leave(SECOND, true, true);
         assert!(!handoff.has_threads());
     }

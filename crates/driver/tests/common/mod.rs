@@ -55,7 +55,7 @@ pub enum Event<'a> {
     Closed(ConnectionId, CloseReason),
     Deadline,
     Woken(u64),
-    Crowded(bool),
+    Pressure(bool),
     Stopping,
 }
 
@@ -131,8 +131,8 @@ impl<F: FnMut(&mut Context<'_>, Event<'_>) -> usize> Node for Scripted<F> {
         self.call(now, actions, Event::Woken(message));
     }
 
-    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, actions: &mut Actions) {
-        self.call(now, actions, Event::Crowded(is_crowded));
+    fn handle_pressure(&mut self, now: Instant, is_under_pressure: bool, actions: &mut Actions) {
+        self.call(now, actions, Event::Pressure(is_under_pressure));
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {

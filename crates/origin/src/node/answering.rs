@@ -28,13 +28,14 @@ impl Turn<'_> {
 
     /// The program is to end, or others wait for the client's place, and it has had its turn.
     pub(super) fn should_leave(&self) -> bool {
-        self.is_stopping || self.crowd.should_leave(self.connection.accepted, self.now)
+        self.is_stopping || self.pressure.should_leave(self.connection.accepted, self.now)
     }
 
     fn close_after_this(&mut self) {
-        let is_for_crowd = !self.is_stopping && !self.connection.http.will_close();
-        if is_for_crowd && self.crowd.let_go(self.now).is_ok() {
-            self.counts.crowded_out.add();
+        let is_for_pressure = !self.is_stopping && !self.connection.http.will_close();
+        if is_for_pressure && self.pressure.evict(self.now).is_ok() {
+            self.counts.evicted.add();
+            self.connection.is_evicted = true;
         }
         self.connection.http.close_after_this();
     }

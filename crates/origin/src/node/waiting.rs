@@ -18,7 +18,7 @@ impl Turn<'_> {
         let is_idle = !self.connection.has_pending && self.connection.http.is_idle();
         match &self.connection.waiting {
             Waiting::Content(exchange) => {
-                let deadline = exchange.deadline_in(self.crowd, &self.shared.settings.limits);
+                let deadline = exchange.deadline_in(self.pressure, &self.shared.settings.limits);
                 self.set_deadline(deadline);
             }
             _ if is_idle => self.wait_for_request(),
@@ -34,14 +34,14 @@ impl Turn<'_> {
         if self.is_stopping && linger.is_zero() {
             self.close(Close::Graceful);
         } else if !self.connection.queue_is_long {
-            let patience = self.crowd.idle_timeout(self.shared.settings.limits.idle_timeout);
+            let patience = self.pressure.idle_timeout(self.shared.settings.limits.idle_timeout);
             self.set_deadline(self.now + if self.is_stopping { linger } else { patience });
         }
     }
 
     fn wait_for_head(&mut self) {
         self.connection.waiting = Waiting::Head;
-        self.set_deadline(self.now + self.crowd.sending_timeout(self.shared.settings.limits.head_timeout));
+        self.set_deadline(self.now + self.pressure.slow_timeout(self.shared.settings.limits.head_timeout));
     }
 
     /// After an answer that was given outside of [`Turn::receive`]: are there more requests, or is this the end?
@@ -63,9 +63,9 @@ impl Turn<'_> {
 
     pub(super) fn handle_queue_long(&mut self) {
         self.connection.queue_is_long = true;
-        // It is the peer who must read, and the driver who waits for that; unless others wait for its place.
+        // The driver closes a peer that does not read.
         if !matches!(self.connection.waiting, Waiting::Delay(_)) {
-            self.set_deadline(self.crowd.reading_deadline(self.now));
+            self.timers.clear(self.id.key());
         }
     }
 
@@ -75,10 +75,10 @@ impl Turn<'_> {
         match &mut self.connection.waiting {
             Waiting::Idle => self.wait_for_request(),
             Waiting::Head => self.wait_for_head(),
-            Waiting::Drained => self.set_deadline(self.now + self.crowd.sending_timeout(limits.body_timeout)),
+            Waiting::Drained => self.set_deadline(self.now + self.pressure.slow_timeout(limits.body_timeout)),
             Waiting::Content(exchange) => {
                 exchange.forgive(self.now);
-                let deadline = exchange.deadline_in(self.crowd, limits);
+                let deadline = exchange.deadline_in(self.pressure, limits);
                 self.set_deadline(deadline);
             }
             Waiting::Delay(_) => {}
@@ -88,29 +88,26 @@ impl Turn<'_> {
 
     pub(super) fn handle_deadline(&mut self) {
         let limits = &self.shared.settings.limits;
-        if self.connection.queue_is_long && !matches!(self.connection.waiting, Waiting::Delay(_)) {
-            return self.shed(|turn| turn.close(Close::Abort));
-        }
         match &self.connection.waiting {
-            Waiting::Idle => self.shed(|turn| turn.close(Close::Graceful)),
-            Waiting::Drained => self.shed(|turn| turn.close(Close::Graceful)),
-            Waiting::Head => self.shed(|turn| turn.refuse(Refusal::new(RefusalReason::HeadTimeout))),
+            Waiting::Idle => self.evict(|turn| turn.close(Close::Graceful)),
+            Waiting::Drained => self.evict(|turn| turn.close(Close::Graceful)),
+            Waiting::Head => self.evict(|turn| turn.refuse(Refusal::new(RefusalReason::HeadTimeout))),
             Waiting::Content(exchange) => {
                 let reason = exchange.lateness(self.now, limits);
-                self.shed(|turn| turn.refuse(Refusal::new(reason)));
+                self.evict(|turn| turn.refuse(Refusal::new(reason)));
             }
             Waiting::Delay(_) => self.end_delay(),
             Waiting::Pattern { .. } => self.send_more_pattern(),
         }
     }
 
-    /// The client has had its time. If others wait for its place, a few go at a time, and are counted.
-    fn shed(&mut self, end: impl FnOnce(&mut Self)) {
-        if self.crowd.is_there() && !self.is_stopping {
-            if let Err(later) = self.crowd.let_go(self.now) {
+    /// The client's time is over. If others wait, a few are closed at a time, and counted.
+    fn evict(&mut self, end: impl FnOnce(&mut Self)) {
+        if self.pressure.is_high() && !self.is_stopping {
+            if let Err(later) = self.pressure.evict(self.now) {
                 return self.set_deadline(self.now + later);
             }
-            self.counts.crowded_out.add();
+            self.counts.evicted.add();
         }
         end(self);
     }

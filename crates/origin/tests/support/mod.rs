@@ -103,8 +103,8 @@ impl Peer {
     }
 
     /// Others begin to wait for this peer's place, or no longer do.
-    pub fn crowd(&mut self, is_crowded: bool) {
-        self.act(|node, now, actions| node.handle_crowded(now, is_crowded, actions));
+    pub fn pressure(&mut self, is_under_pressure: bool) {
+        self.act(|node, now, actions| node.handle_pressure(now, is_under_pressure, actions));
     }
 
     /// Lets time pass, with every deadline on the way.
@@ -117,9 +117,9 @@ impl Peer {
         self.now = end;
     }
 
-    pub fn drop_connection(&mut self) {
+    pub fn drop_connection(&mut self, reason: CloseReason) {
         let id = self.id;
-        self.act(|node, now, actions| node.handle_closed(now, id, CloseReason::Reset, actions));
+        self.act(|node, now, actions| node.handle_closed(now, id, reason, actions));
     }
 
     fn lend(&mut self) {

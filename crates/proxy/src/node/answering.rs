@@ -193,8 +193,9 @@ impl Turn<'_> {
         exchange.stage = Stage::Answering;
         exchange.answer = Some(Way::None);
         let Some(client) = exchange.client.and_then(|client| self.node.clients.get_mut(client.index())) else { return };
-        if client.announce_leave(self.node.is_stopping, &mut self.node.crowd, self.now) {
-            self.node.counts.crowded_out.add();
+        if client.announce_leave(self.node.is_stopping, &mut self.node.pressure, self.now) {
+            exchange.is_evicted = true;
+            self.node.counts.evicted.add();
         }
         let mut writer = client.http.relay(status, framing, self.actions.send(client.id));
         fields(&mut writer, self.node.date.text(self.now));

@@ -20,6 +20,7 @@ use crate::shared::Role;
 impl Turn<'_> {
     /// A request has come, whose head is `bytes`.
     pub(super) fn handle_request(&mut self, client_key: ClientKey, head: &RequestHead<'_, '_>, bytes: &[u8]) {
+        self.node.counts.count_request(head.method);
         let key = self.begin_exchange(client_key, head);
         if let Err(failure) = self.prepare(key, client_key, head, bytes) {
             self.fail(key, &failure);

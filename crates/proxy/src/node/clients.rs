@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use breme_http1::{Field, FieldStorage, Progress, Refusal, RefusalReason, push_chunk};
-use breme_node::{Close, CloseReason, Crowd, Received};
+use breme_node::{Close, CloseReason, Pressure, Received};
 
 use super::tables::{ClientKey, ExchangeKey, Waiting, Way};
 use super::turn::Turn;
@@ -195,7 +195,7 @@ impl Turn<'_> {
     /// All that has come was used, or must wait.
     fn wait_for_more(&mut self, key: ClientKey) {
         let limits = &self.shared.settings.limits;
-        let idle_timeout = self.node.crowd.idle_timeout(limits.idle_timeout);
+        let idle_timeout = self.node.pressure.idle_timeout(limits.idle_timeout);
         let is_stopping = self.node.is_stopping;
         let Some(client) = self.node.clients.get_mut(key.index()) else { return };
         if let Some(exchange) = client.exchange {
@@ -205,9 +205,9 @@ impl Turn<'_> {
             return;
         }
         let (waiting, patience) = if client.http.awaiting_content() {
-            (Waiting::Drained, self.node.crowd.sending_timeout(limits.body_timeout))
+            (Waiting::Drained, self.node.pressure.slow_timeout(limits.body_timeout))
         } else if client.http.in_head() || client.has_pending {
-            (Waiting::Head, self.node.crowd.sending_timeout(limits.head_timeout))
+            (Waiting::Head, self.node.pressure.slow_timeout(limits.head_timeout))
         } else {
             (Waiting::Idle, idle_timeout)
         };
@@ -225,53 +225,48 @@ impl Turn<'_> {
 
     pub(super) fn handle_client_deadline(&mut self, key: ClientKey) {
         let Some(client) = self.client(key) else { return };
-        let (waiting, queue_is_long) = (client.waiting, client.queue_is_long);
-        if waiting == Waiting::Exchange {
+        let waiting = client.waiting;
+        if waiting == Waiting::Exchange || client.queue_is_long {
             return;
         }
-        if let Err(later) = self.shed() {
+        if let Err(later) = self.evict() {
             return self.node.client_timers.set(key.timer(), self.now + later);
         }
         match waiting {
-            _ if queue_is_long => self.close_client(key, Close::Abort),
             Waiting::Head => self.refuse(key, Refusal::new(RefusalReason::HeadTimeout), b""),
             Waiting::Idle | Waiting::Drained | Waiting::Exchange => self.close_client(key, Close::Graceful),
         }
     }
 
-    /// A client has to go. If that is since others wait, it is counted.
+    /// A client is to be closed. If that is since others wait, it is counted.
     ///
     /// # Errors
-    /// Enough have gone just now: it is this one's turn after so long.
-    pub(super) fn shed(&mut self) -> Result<(), Duration> {
-        if self.node.crowd.is_there() {
-            self.node.crowd.let_go(self.now)?;
-            self.node.counts.crowded_out.add();
+    /// Enough have been closed just now: this one is to be closed after so long.
+    pub(super) fn evict(&mut self) -> Result<(), Duration> {
+        if self.node.pressure.is_high() {
+            self.node.pressure.evict(self.now)?;
+            self.node.counts.evicted.add();
         }
         Ok(())
     }
 
-    /// Others begin to wait for the places of those who are connected, or none does any more. Who asks for nothing
-    /// counts as idle from the moment at which it connected: browsers open spare connections, and whoever holds a place
-    /// without a word would else hold it the longest.
-    pub(super) fn handle_crowd(&mut self, is_crowded: bool) {
+    /// Lets each client wait for as long as the new pressure allows, counted from when its wait began. A client that
+    /// has sent nothing is idle since it connected: browsers open spare connections, and a client that holds one
+    /// without a request would otherwise hold it the longest.
+    pub(super) fn change_pressure(&mut self, change: impl FnOnce(&mut Pressure)) {
         let limits = &self.shared.settings.limits;
-        let waits = |crowd: &Crowd| {
-            let [head, drained] = [limits.head_timeout, limits.body_timeout].map(|time| crowd.sending_timeout(time));
-            [crowd.idle_timeout(limits.idle_timeout), head, drained]
+        let waits = |pressure: &Pressure| {
+            let [head, drained] = [limits.head_timeout, limits.body_timeout].map(|time| pressure.slow_timeout(time));
+            [pressure.idle_timeout(limits.idle_timeout), head, drained]
         };
-        let before = waits(&self.node.crowd);
-        self.node.crowd.set(self.now, is_crowded);
-        let after = waits(&self.node.crowd);
-        let reading_deadline = self.node.crowd.reading_deadline(self.now);
+        let before = waits(&self.node.pressure);
+        change(&mut self.node.pressure);
+        let after = waits(&self.node.pressure);
         for (index, client) in &self.node.clients {
             let timer = ClientKey::of(index).timer();
             let place = match client.waiting {
                 Waiting::Exchange => continue,
-                _ if client.queue_is_long => {
-                    self.node.client_timers.set(timer, reading_deadline);
-                    continue;
-                }
+                _ if client.queue_is_long => continue,
                 Waiting::Idle if client.has_pending => continue,
                 Waiting::Idle => 0,
                 Waiting::Head => 1,
@@ -291,22 +286,23 @@ impl Turn<'_> {
             let exchange = if is_long { self.part_from_fetch(exchange) } else { exchange };
             return self.hold_server(exchange, is_long);
         }
-        // It is the peer who must read, and the driver who waits for that; unless others wait for its place.
         let patience = match client.waiting {
-            _ if is_long => {
-                let deadline = self.node.crowd.reading_deadline(self.now);
-                return self.node.client_timers.set(key.timer(), deadline);
-            }
-            Waiting::Idle | Waiting::Exchange => self.node.crowd.idle_timeout(limits.idle_timeout),
-            Waiting::Head => self.node.crowd.sending_timeout(limits.head_timeout),
-            Waiting::Drained => self.node.crowd.sending_timeout(limits.body_timeout),
+            // The driver closes a client that does not read.
+            _ if is_long => return self.node.client_timers.clear(key.timer()),
+            Waiting::Idle | Waiting::Exchange => self.node.pressure.idle_timeout(limits.idle_timeout),
+            Waiting::Head => self.node.pressure.slow_timeout(limits.head_timeout),
+            Waiting::Drained => self.node.pressure.slow_timeout(limits.body_timeout),
         };
         self.node.client_timers.set(key.timer(), self.now + patience);
     }
 
-    pub(super) fn handle_client_closed(&mut self, key: ClientKey, _reason: CloseReason) {
+    pub(super) fn handle_client_closed(&mut self, key: ClientKey, reason: CloseReason) {
         let Some(client) = self.client(key) else { return };
         let exchange = client.exchange;
+        let was_counted = exchange.and_then(|key| self.exchange(key)).is_some_and(|exchange| exchange.is_evicted);
+        if reason == CloseReason::Evicted && !was_counted {
+            self.node.counts.evicted.add();
+        }
         if let Some(exchange) = exchange {
             self.lose_client(exchange);
         }

@@ -132,8 +132,8 @@ impl Turn<'_> {
             Some(page) => (page.media_type.as_str(), page.content.clone()),
             None => ("text/plain; charset=utf-8", failure.text(name).into()),
         };
-        if client.announce_leave(self.node.is_stopping, &mut self.node.crowd, self.now) {
-            self.node.counts.crowded_out.add();
+        if client.announce_leave(self.node.is_stopping, &mut self.node.pressure, self.now) {
+            self.node.counts.evicted.add();
         }
         let out = self.actions.send(client.id);
         let date = self.node.date.text(self.now);
@@ -200,48 +200,46 @@ impl Turn<'_> {
             Stage::Tunnel { .. } => return Some(exchange.progress + tunnel_idle),
         };
         let of_all = if total.is_zero() { Instant::FAR } else { exchange.began + total };
-        Some(of_stage.min(of_all).min(self.crowded_deadline(key)))
+        Some(of_stage.min(of_all).min(self.pressure_deadline(key)))
     }
 
-    /// When the client of an exchange has to go since others wait for its place: it sends or reads too slowly, or has
-    /// ended its sending, and nobody knows whether it is still there.
-    fn crowded_deadline(&self, key: ExchangeKey) -> Instant {
-        let crowd = &self.node.crowd;
-        let Some(exchange) = self.node.exchanges.get(key.index()).filter(|_| crowd.is_there()) else {
+    /// When the client of an exchange is to be closed since others wait: it sends too slowly, or has ended its sending
+    /// and may have left. The driver closes clients that read too slowly.
+    fn pressure_deadline(&self, key: ExchangeKey) -> Instant {
+        let pressure = &self.node.pressure;
+        let Some(exchange) = self.node.exchanges.get(key.index()).filter(|_| pressure.is_high()) else {
             return Instant::FAR;
         };
         let client = exchange.client.and_then(|client| self.node.clients.get(client.index()));
         let Some(client) = client.filter(|_| !matches!(exchange.stage, Stage::Tunnel { .. })) else {
             return Instant::FAR;
         };
-        if exchange.answer.is_some() && client.queue_is_long {
-            return crowd.reading_deadline(exchange.progress);
-        }
+        let Exchange { content_began, received_bytes, progress, .. } = *exchange;
         let waits_for_client = exchange.stage == Stage::Asking && !client.is_paused;
         match exchange.is_request_complete {
-            false if waits_for_client => crowd.content_deadline(exchange.content_began, exchange.received_bytes),
-            true if client.ended && exchange.answer.is_none() => crowd.half_closed_deadline(exchange.progress),
+            false if waits_for_client => pressure.transfer_deadline(content_began, received_bytes, progress),
+            true if client.ended && exchange.answer.is_none() => pressure.half_closed_deadline(progress),
             _ => Instant::FAR,
         }
     }
 
-    /// The client has to go since others wait for its place. Whether it has, or will.
+    /// Closes the client if it is to be closed since others wait. Returns whether it is, or will be.
     fn make_room(&mut self, key: ExchangeKey) -> bool {
-        if self.crowded_deadline(key) > self.now {
+        if self.pressure_deadline(key) > self.now {
             return false;
         }
         let Some(exchange) = self.node.exchanges.get(key.index()) else { return false };
         let Some(client) = exchange.client else { return false };
-        let (is_request_complete, is_answered) = (exchange.is_request_complete, exchange.answer.is_some());
-        if let Err(later) = self.shed() {
+        let is_request_complete = exchange.is_request_complete;
+        if let Err(later) = self.evict() {
             self.node.exchange_timers.set(key.timer(), self.now + later);
             return true;
         }
-        if !is_request_complete && !is_answered {
-            self.refuse_late_content(client, RefusalReason::ReceiveTooSlow);
-        } else {
+        if is_request_complete {
             self.lose_client(key);
-            self.close_client(client, if is_answered { Close::Abort } else { Close::Graceful });
+            self.close_client(client, Close::Graceful);
+        } else {
+            self.refuse_late_content(client, RefusalReason::ReceiveTooSlow);
         }
         true
     }

@@ -21,7 +21,7 @@ impl Turn<'_> {
         let shared = self.shared;
         let cache = shared.cache.as_ref()?;
         let client = self.node.clients.get_mut(key.index())?;
-        let should_leave = client.should_leave(self.node.is_stopping, &self.node.crowd, self.now);
+        let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
         let may_repeat = shared.may_repeat() && client.http.may_repeat(&shared.settings.limits);
         if should_leave || !may_repeat || client.exchange.is_some() {
             return None;
@@ -36,6 +36,7 @@ impl Turn<'_> {
         }
         client.http.repeat_exchange();
         let counts = &self.node.counts;
+        counts.count_repeated_request(input);
         counts.count_answer(known.status);
         counts.count_repeated(known.content_bytes());
         if let (Some(log), Some(noted)) = (&shared.access_log, &known.noted) {

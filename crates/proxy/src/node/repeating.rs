@@ -50,6 +50,7 @@ impl Turn<'_> {
         client.http.repeat_request();
         client.waiting = Waiting::Exchange;
         client.has_pending = taken < input.len();
+        self.node.counts.count_repeated_request(input);
         self.node.counts.requests_repeated.add();
         self.node.counts.exchanges_open.add();
         let key = ExchangeKey::of(self.node.exchanges.insert(exchange));
@@ -122,7 +123,7 @@ impl Turn<'_> {
         let known = self.node.familiar.known(exchange.known?)?;
         let client = self.node.clients.get_mut(exchange.client?.index())?;
         let is_alike = exchange.set_affinity.is_some() == known.sets_affinity;
-        let should_leave = client.should_leave(self.node.is_stopping, &self.node.crowd, self.now);
+        let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
         if should_leave || !is_alike || !client.http.may_repeat_answer() {
             return None;
         }
@@ -187,7 +188,7 @@ impl Turn<'_> {
     pub(super) fn may_learn_answer(&self, key: ExchangeKey) -> Option<KnownKey> {
         let exchange = self.node.exchanges.get(key.index())?;
         let client = self.node.clients.get(exchange.client?.index())?;
-        let should_leave = client.should_leave(self.node.is_stopping, &self.node.crowd, self.now);
+        let should_leave = client.should_leave(self.node.is_stopping, &self.node.pressure, self.now);
         let is_plain = client.http.may_repeat_answer() && !should_leave;
         exchange.known.filter(|_| is_plain)
     }

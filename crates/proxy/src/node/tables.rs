@@ -7,7 +7,7 @@ use std::time::Duration;
 use breme_balance::{Choice, UpstreamId};
 use breme_base::{Instant, UnixMillis};
 use breme_http1::{ClientConnection, LastChunk, Limits, Method, RefusalReason, ServerConnection};
-use breme_node::{Accepted, ConnectionId, Crowd, ListenerId, TlsClientId};
+use breme_node::{Accepted, ConnectionId, ListenerId, Pressure, TlsClientId};
 
 use super::checks::CheckNumber;
 use super::notes::{Noted, Notes};
@@ -195,6 +195,8 @@ pub(crate) struct Exchange {
     pub(crate) is_answer_begun: bool,
     /// The server had carried requests before this one.
     pub(crate) is_reused: bool,
+    /// Its response told the client that its connection is closed since others wait, and this was counted.
+    pub(crate) is_evicted: bool,
     /// Take no connection that was idle: one has just failed.
     pub(crate) wants_fresh: bool,
     pub(crate) retries: u8,
@@ -315,18 +317,18 @@ impl Client {
 impl Client {
     /// The program is to end; or others wait for its place, and it has had its turn.
     #[inline]
-    pub(crate) fn should_leave(&self, is_stopping: bool, crowd: &Crowd, now: Instant) -> bool {
-        is_stopping || crowd.should_leave(self.since, now)
+    pub(crate) fn should_leave(&self, is_stopping: bool, pressure: &Pressure, now: Instant) -> bool {
+        is_stopping || pressure.should_leave(self.since, now)
     }
 
     /// If it should leave, the answer to the last request that has come says that there will be no other. Tells
-    /// whether the crowd is the reason.
-    pub(crate) fn announce_leave(&mut self, is_stopping: bool, crowd: &mut Crowd, now: Instant) -> bool {
-        if self.has_pending || self.http.will_close() || !self.should_leave(is_stopping, crowd, now) {
+    /// whether the pressure is the reason.
+    pub(crate) fn announce_leave(&mut self, is_stopping: bool, pressure: &mut Pressure, now: Instant) -> bool {
+        if self.has_pending || self.http.will_close() || !self.should_leave(is_stopping, pressure, now) {
             return false;
         }
         self.http.close_after_this();
-        !is_stopping && crowd.let_go(now).is_ok()
+        !is_stopping && pressure.evict(now).is_ok()
     }
 }
 
@@ -370,6 +372,7 @@ impl Exchange {
             answer: None,
             is_answer_begun: false,
             is_reused: false,
+            is_evicted: false,
             wants_fresh: false,
             retries: 0,
             status: 0,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use breme_base::{Instant, Random, Timers};
-use breme_node::{Actions, ConnectionId, Crowd, Shard};
+use breme_node::{Actions, ConnectionId, Pressure, Shard};
 use slab::Slab;
 
 use super::checks::Checks;
@@ -44,7 +44,7 @@ pub(super) struct State {
     pub(super) standing: StandingAnswers,
     /// Exchanges so far, so that a message for one is not taken for another's.
     pub(super) exchange_count: u32,
-    pub(super) crowd: Crowd,
+    pub(super) pressure: Pressure,
     pub(super) is_stopping: bool,
 }
 
@@ -69,7 +69,7 @@ impl State {
             familiar: Familiar::new(shared.settings.seed),
             standing: StandingAnswers::new(shared.settings.seed),
             exchange_count: 0,
-            crowd: Crowd::default(),
+            pressure: Pressure::default(),
             is_stopping: false,
         }
     }

@@ -82,8 +82,8 @@ impl<N: Node> Node for Meter<N> {
         self.measure(now, actions, |node, actions| node.handle_woken(now, message, actions));
     }
 
-    fn handle_crowded(&mut self, now: Instant, is_crowded: bool, actions: &mut Actions) {
-        self.measure(now, actions, |node, actions| node.handle_crowded(now, is_crowded, actions));
+    fn handle_pressure(&mut self, now: Instant, is_under_pressure: bool, actions: &mut Actions) {
+        self.measure(now, actions, |node, actions| node.handle_pressure(now, is_under_pressure, actions));
     }
 
     fn handle_stopping(&mut self, now: Instant, actions: &mut Actions) {

@@ -50,7 +50,7 @@ pub struct Play {
     /// A forward proxy's: names with the addresses to which they lead; none of an upstream means the first one's.
     pub names: Names,
     /// From when to when others wait for places at the proxy.
-    pub crowd: Option<Range<Duration>>,
+    pub pressure: Option<Range<Duration>>,
     /// When the proxy is told to stop.
     pub stops_at: Option<Duration>,
     pub cache: Option<Arc<Cache>>,
@@ -76,7 +76,7 @@ impl Play {
             has_dead_upstream: false,
             clients,
             names: Names::default(),
-            crowd: None,
+            pressure: None,
             stops_at: None,
             cache: None,
         }
@@ -131,9 +131,9 @@ impl Play {
             nobody: Simulation::nobody(),
             stop_server: Arc::new(move || stopper.stop()),
         };
-        if let Some(crowd) = self.crowd {
-            simulation.crowd_at(server, Instant::ZERO + crowd.start, true);
-            simulation.crowd_at(server, Instant::ZERO + crowd.end, false);
+        if let Some(pressure) = self.pressure {
+            simulation.pressure_at(server, Instant::ZERO + pressure.start, true);
+            simulation.pressure_at(server, Instant::ZERO + pressure.end, false);
         }
         if let Some(at) = self.stops_at {
             simulation.stop_at(server, Instant::ZERO + at);

@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use breme_driver::{Kind, Settings};
 use breme_node::{Close, CloseReason, ConnectionId, ShardId};
-use common::{Context, Event, connect, drain, echo, kinds, pattern, read_all, serve, settings, words};
+use bytes::Bytes;
+use common::{
+    Context, Event, Laboratory, connect, drain, echo, kinds, pattern, read_all, serve, serve_secured, settings, words,
+};
 
 /// Sends back what comes, and lets its clients go while others wait, if it `may`.
 fn yielding(may: impl Fn(ShardId) -> bool) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usize {
@@ -21,7 +24,7 @@ fn yielding(may: impl Fn(ShardId) -> bool) -> impl FnMut(&mut Context<'_>, Event
         match event {
             Event::Accepted(id) => open.push(id),
             Event::Closed(id, _) => open.retain(|&other| other != id),
-            Event::Crowded(true) if may(context.shard.id) => {
+            Event::Pressure(true) if may(context.shard.id) => {
                 open.iter().for_each(|&id| context.actions.close(id, Close::Graceful));
             }
             _ => {}
@@ -76,8 +79,8 @@ fn who_waits_outside_of_a_full_shard_gets_a_place_too() {
         drop(newcomers);
         drain(running);
         drop(say);
-        let crowds = heard.rest().into_iter().filter(|told| matches!(told, Told::Crowded(_)));
-        assert_eq!(crowds.collect::<Vec<_>>(), [Told::Crowded(true), Told::Crowded(false)], "{kind:?}");
+        let pressures = heard.rest().into_iter().filter(|told| matches!(told, Told::Pressure(_)));
+        assert_eq!(pressures.collect::<Vec<_>>(), [Told::Pressure(true), Told::Pressure(false)], "{kind:?}");
     }
 }
 
@@ -106,13 +109,64 @@ fn a_silent_peer_that_does_not_close_holds_no_place() {
         sending.write_all(&pattern(1 << 20)).unwrap();
         let silent = connect(address);
         assert_eq!([heard.next(), heard.next()], [None; 2], "{kind}: both have places");
-        let newcomer = connect(address);
+        // A thread takes the next connection beside one that is only read into nothing; a slot is not free before.
+        let newcomers: Vec<_> = (0..if kind == Kind::Threads { 2 } else { 1 }).map(|_| connect(address)).collect();
         // In whichever order.
-        let heard_of = [heard.next(), heard.next()];
-        assert!(heard_of.contains(&None) && heard_of.contains(&Some(CloseReason::Dropped)), "{kind}: {heard_of:?}");
+        let mut heard_of: Vec<_> = (0..=newcomers.len()).map(|_| heard.next()).collect();
+        heard_of.retain(Option::is_some);
+        assert_eq!(heard_of, [Some(CloseReason::Dropped)], "{kind}");
         drop(sending);
         let end = heard.next();
         assert!(end.is_some_and(|reason| reason != CloseReason::Dropped), "{kind}: {end:?}");
+        drop((silent, newcomers));
+        drain(running);
+    }
+}
+
+/// While others wait, the driver closes a peer that does not read, also where the node has closed its connection.
+#[test]
+fn a_peer_that_does_not_read_holds_no_place() {
+    for kind in kinds() {
+        for is_closed in [false, true] {
+            let (say, heard) = words();
+            let places = Settings { connections_max: 1, send_timeout: Duration::from_secs(3_600), ..endless(1) };
+            let (running, address) = serve(kind, &places, || {
+                let say = say.clone();
+                move |context, event| {
+                    match event {
+                        Event::Accepted(id) => {
+                            context.actions.send_shared(id, Bytes::from(vec![b'x'; 64 << 20]));
+                            if is_closed {
+                                context.actions.close(id, Close::Graceful);
+                            }
+                        }
+                        Event::Closed(_, reason) => say.send(reason).unwrap(),
+                        _ => {}
+                    }
+                    0
+                }
+            });
+            let mut slow = connect(address);
+            slow.read_exact(&mut [0]).unwrap();
+            let mut newcomer = connect(address);
+            let reason = if is_closed { CloseReason::Dropped } else { CloseReason::Evicted };
+            assert_eq!(heard.next(), reason, "{kind}");
+            newcomer.read_exact(&mut [0]).unwrap();
+            drop((slow, newcomer));
+            drain(running);
+        }
+    }
+}
+
+#[test]
+fn a_handshake_that_stalls_holds_no_place() {
+    let laboratory = Laboratory::new(&["a.example"]);
+    for kind in kinds() {
+        let places = Settings { connections_max: 1, handshake_timeout: Duration::from_secs(3_600), ..endless(1) };
+        let (running, address) = serve_secured(kind, &laboratory.server(), &places, || echo);
+        let mut silent = connect(address);
+        let newcomer = connect(address);
+        assert_eq!(read_all(&mut silent), b"", "{kind}");
         drop((silent, newcomer));
         drain(running);
     }
@@ -120,7 +174,7 @@ fn a_silent_peer_that_does_not_close_holds_no_place() {
 
 /// A pool is called a few threads at a time: all of them in the end, whoever it is that can give up its place.
 #[test]
-fn every_thread_of_a_large_pool_hears_of_a_crowd() {
+fn every_thread_of_a_large_pool_hears_of_pressure() {
     const COUNT: usize = 70;
     for willing in [0, COUNT / 2, COUNT - 1] {
         let (running, address) =
@@ -135,7 +189,7 @@ fn every_thread_of_a_large_pool_hears_of_a_crowd() {
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Accepted,
-    Crowded(bool),
+    Pressure(bool),
     Received(Vec<u8>),
 }
 
@@ -145,7 +199,7 @@ fn telling(say: Sender<Told>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usiz
     move |context, event| {
         match event {
             Event::Accepted(_) => say.send(Told::Accepted).unwrap(),
-            Event::Crowded(is_crowded) => say.send(Told::Crowded(is_crowded)).unwrap(),
+            Event::Pressure(is_under_pressure) => say.send(Told::Pressure(is_under_pressure)).unwrap(),
             Event::Received(_, received) if !received.bytes.is_empty() => {
                 say.send(Told::Received(received.bytes.to_vec())).unwrap();
             }
@@ -156,7 +210,7 @@ fn telling(say: Sender<Told>) -> impl FnMut(&mut Context<'_>, Event<'_>) -> usiz
 }
 
 #[test]
-fn the_end_of_a_crowd_is_told_before_anything_of_the_one_who_waited() {
+fn the_end_of_pressure_is_told_before_anything_of_the_one_who_waited() {
     let (say, heard) = words();
     let (running, address) = serve(Kind::Threads, &endless(1), || telling(say.clone()));
     let first = served(address, 1);
@@ -165,12 +219,12 @@ fn the_end_of_a_crowd_is_told_before_anything_of_the_one_who_waited() {
     drain(running);
     drop(say);
     let served = || Told::Received(b"first".to_vec());
-    let expected = [Told::Accepted, served(), Told::Crowded(true), Told::Accepted, Told::Crowded(false), served()];
+    let expected = [Told::Accepted, served(), Told::Pressure(true), Told::Accepted, Told::Pressure(false), served()];
     assert_eq!(heard.rest(), expected);
 }
 
 #[test]
-fn nobody_is_told_of_a_crowd_while_there_is_a_place_for_each() {
+fn nobody_is_told_of_pressure_while_there_is_a_place_for_each() {
     for kind in kinds() {
         let (say, heard) = words();
         let bounded = match kind {
@@ -182,7 +236,7 @@ fn nobody_is_told_of_a_crowd_while_there_is_a_place_for_each() {
         drop(clients);
         drain(running);
         drop(say);
-        assert!(heard.rest().iter().all(|told| !matches!(told, Told::Crowded(_))), "{kind:?}");
+        assert!(heard.rest().iter().all(|told| !matches!(told, Told::Pressure(_))), "{kind:?}");
     }
 }
 

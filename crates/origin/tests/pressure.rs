@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_http1::Limits;
-use breme_node::{Actions, CROWDED_IDLE_TIMEOUT, CROWDED_READING_TIMEOUT, CROWDED_TURN, Close, Node};
+use breme_node::{
+    Actions, Close, CloseReason, Node, PRESSURE_GRACE, PRESSURE_IDLE_TIMEOUT, PRESSURE_RATE_MIN, PRESSURE_TURN,
+};
 use breme_origin::{Settings, Site};
 use support::{Peer, lab, node, request, site};
 
@@ -36,28 +38,28 @@ fn require_gone_after(peer: &mut Peer, patience: Duration) {
 fn whoever_asks_for_nothing_stays_for_a_short_time_only() {
     for site in [patient(), site(lab(), None, None)] {
         let mut asked = Peer::new(&site);
-        asked.crowd(true);
-        asked.wait(CROWDED_IDLE_TIMEOUT / 2);
+        asked.pressure(true);
+        asked.wait(PRESSURE_IDLE_TIMEOUT / 2);
         asked.send(request("GET", "/bytes/1", &[]));
-        require_gone_after(&mut asked, CROWDED_IDLE_TIMEOUT);
+        require_gone_after(&mut asked, PRESSURE_IDLE_TIMEOUT);
         let mut silent = Peer::new(&site);
-        silent.crowd(true);
-        require_gone_after(&mut silent, CROWDED_IDLE_TIMEOUT);
-        assert_eq!((site.answered(), site.counts().crowded_out), (1, 2));
+        silent.pressure(true);
+        require_gone_after(&mut silent, PRESSURE_IDLE_TIMEOUT);
+        assert_eq!((site.answered(), site.counts().evicted), (1, 2));
     }
 }
 
 #[test]
-fn the_time_before_the_crowd_counts() {
+fn the_time_before_the_pressure_counts() {
     let site = site(lab(), None, None);
     let mut peer = Peer::new(&site);
     peer.send(request("GET", "/bytes/1", &[]));
-    peer.wait(CROWDED_IDLE_TIMEOUT / 4);
-    peer.crowd(true);
-    require_gone_after(&mut peer, CROWDED_IDLE_TIMEOUT / 4 * 3);
+    peer.wait(PRESSURE_IDLE_TIMEOUT / 4);
+    peer.pressure(true);
+    require_gone_after(&mut peer, PRESSURE_IDLE_TIMEOUT / 4 * 3);
     let mut longer = Peer::new(&site);
     longer.wait(SECOND);
-    longer.crowd(true);
+    longer.pressure(true);
     require_gone_after(&mut longer, Duration::ZERO);
 }
 
@@ -72,30 +74,30 @@ fn who_goes_on_asking_leaves_after_a_turn() {
     let site = patient();
     let mut peer = Peer::new(&site);
     peer.wait(10 * SECOND);
-    peer.crowd(true);
-    let step = CROWDED_TURN / 8;
+    peer.pressure(true);
+    let step = PRESSURE_TURN / 8;
     for _ in 0..8 {
         peer.send(request("GET", "/bytes/1", &[]));
         peer.wait(step);
     }
     assert!(site.counts().repeated > 0);
-    assert_eq!((lasts(&peer), peer.closed, site.counts().crowded_out), (vec![false; 8], None, 0));
+    assert_eq!((lasts(&peer), peer.closed, site.counts().evicted), (vec![false; 8], None, 0));
     peer.send(request("GET", "/bytes/1", &[]).repeat(3));
     assert_eq!((&lasts(&peer)[8..], peer.closed), (&[false, false, true][..], Some(Close::Graceful)));
-    assert_eq!(site.counts().crowded_out, 1);
+    assert_eq!(site.counts().evicted, 1);
 }
 
 #[test]
-fn the_turn_of_who_comes_into_a_crowd_begins_then() {
+fn the_turn_of_who_comes_under_pressure_begins_then() {
     let site = patient();
     let mut node = node(&site);
     let mut actions = Actions::new();
-    node.handle_crowded(Instant::ZERO, true, &mut actions);
+    node.handle_pressure(Instant::ZERO, true, &mut actions);
     let mut peer = Peer::of_node_at(node, Instant::ZERO + 10 * SECOND);
     peer.send(request("GET", "/bytes/1", &[]));
-    peer.wait(CROWDED_TURN / 8);
+    peer.wait(PRESSURE_TURN / 8);
     peer.send(request("POST", "/echo", &["Content-Length: 2"]));
-    peer.wait(CROWDED_TURN);
+    peer.wait(PRESSURE_TURN);
     peer.send("hi");
     assert_eq!((lasts(&peer), peer.closed), (vec![false, true], Some(Close::Graceful)));
 }
@@ -104,12 +106,12 @@ fn the_turn_of_who_comes_into_a_crowd_begins_then() {
 fn nobody_leaves_a_place_that_nobody_waits_for() {
     let site = patient();
     let mut peer = Peer::new(&site);
-    peer.crowd(true);
+    peer.pressure(true);
     peer.send("GET /bytes/1 HTTP/1.1\r\n");
-    peer.wait(3 * CROWDED_TURN / 2);
-    peer.crowd(false);
+    peer.wait(3 * PRESSURE_TURN / 2);
+    peer.pressure(false);
     peer.send("Host: a\r\n\r\n");
-    assert_eq!((lasts(&peer), peer.closed, site.counts().crowded_out), (vec![false], None, 0));
+    assert_eq!((lasts(&peer), peer.closed, site.counts().evicted), (vec![false], None, 0));
 }
 
 #[test]
@@ -117,20 +119,20 @@ fn when_nobody_waits_any_more_the_ordinary_time_holds_from_its_beginning() {
     let site = site(lab(), None, None);
     let idle = Limits::default().idle_timeout;
     let mut peer = Peer::new(&site);
-    for is_crowded in [true, false, true, false] {
-        peer.crowd(is_crowded);
-        peer.wait(CROWDED_IDLE_TIMEOUT / 10);
+    for is_under_pressure in [true, false, true, false] {
+        peer.pressure(is_under_pressure);
+        peer.wait(PRESSURE_IDLE_TIMEOUT / 10);
     }
-    require_gone_after(&mut peer, idle - CROWDED_IDLE_TIMEOUT / 10 * 4);
-    assert_eq!(site.counts().crowded_out, 0);
+    require_gone_after(&mut peer, idle - PRESSURE_IDLE_TIMEOUT / 10 * 4);
+    assert_eq!(site.counts().evicted, 0);
 }
 
 #[test]
-fn an_ordinary_time_that_is_shorter_holds_in_a_crowd_too() {
-    let limits = Limits { idle_timeout: CROWDED_IDLE_TIMEOUT / 2, ..Limits::default() };
+fn an_ordinary_time_that_is_shorter_holds_under_pressure_too() {
+    let limits = Limits { idle_timeout: PRESSURE_IDLE_TIMEOUT / 2, ..Limits::default() };
     let mut peer = Peer::new(&site(Settings { limits, ..lab() }, None, None));
-    peer.crowd(true);
-    require_gone_after(&mut peer, CROWDED_IDLE_TIMEOUT / 2);
+    peer.pressure(true);
+    require_gone_after(&mut peer, PRESSURE_IDLE_TIMEOUT / 2);
 }
 
 #[test]
@@ -143,7 +145,7 @@ fn what_is_under_way_has_its_own_time() {
     for (first, rest, time) in begun {
         let mut peer = Peer::new(&patient());
         peer.send(&first);
-        peer.crowd(true);
+        peer.pressure(true);
         peer.wait(time);
         assert_eq!((peer.closed, peer.output.len()), (None, 0), "{first:?}");
         peer.send(&rest);
@@ -158,69 +160,120 @@ fn a_peer_that_has_not_read_its_answer_is_not_idle() {
     let mut peer = Peer::new(&patient());
     peer.queue_max = 1000;
     peer.send(request("GET", "/bytes/5000", &[]));
-    peer.crowd(true);
-    peer.wait(CROWDED_READING_TIMEOUT - NANOSECOND);
-    assert_eq!(peer.closed, None);
+    peer.pressure(true);
+    peer.wait(3600 * SECOND);
+    assert_eq!(peer.closed, None, "the driver closes it");
     peer.read_all();
-    require_gone_after(&mut peer, CROWDED_IDLE_TIMEOUT);
+    require_gone_after(&mut peer, PRESSURE_IDLE_TIMEOUT);
+}
+
+/// A client of a server under pressure that has lasted.
+fn late(site: &Site) -> Peer {
+    let mut node = node(site);
+    node.handle_pressure(Instant::ZERO, true, &mut Actions::new());
+    Peer::of_node_at(node, Instant::ZERO + PRESSURE_GRACE)
 }
 
 #[test]
-fn a_peer_that_reads_too_slowly_goes_while_others_wait() {
-    for crowd_is_first in [true, false] {
+fn a_slow_sender_has_little_time_when_the_pressure_lasts() {
+    let slow = [
+        (String::from("GET / HTTP/1.1\r\n"), "X: y\r\n"),
+        (request("POST", "/", &["Content-Length: 10"]), "h"),
+        (request("POST", "/echo", &["Content-Length: 10"]), "h"),
+    ];
+    for (first, more) in slow {
         let site = patient();
-        let mut peer = Peer::new(&site);
-        peer.queue_max = 1000;
-        if crowd_is_first {
-            peer.crowd(true);
-        }
-        peer.send(request("GET", "/bytes/5000", &[]));
-        if !crowd_is_first {
-            peer.wait(3600 * SECOND);
-            peer.crowd(true);
-        }
-        peer.wait(CROWDED_READING_TIMEOUT);
-        assert_eq!((peer.closed, site.counts().crowded_out), (Some(Close::Abort), 1));
+        let mut peer = late(&site);
+        peer.send(&first);
+        peer.wait(PRESSURE_IDLE_TIMEOUT - NANOSECOND);
+        peer.send(more);
+        assert_eq!(peer.closed, None, "{first:?}");
+        peer.wait(NANOSECOND);
+        assert_eq!((peer.closed, site.counts().evicted), (Some(Close::Graceful), 1), "{first:?}");
+        assert_eq!(peer.answers()[0].status, 408);
     }
+}
+
+/// It has as long as the least rate takes, and must not pause for longer than a turn.
+#[test]
+fn a_sender_that_keeps_to_the_least_rate_stays() {
+    let site = patient();
+    let mut peer = late(&site);
+    peer.send(request("POST", "/", &["Content-Length: 60000"]));
+    for _ in 0..10 {
+        peer.wait(SECOND / 10);
+        peer.send("x".repeat(PRESSURE_RATE_MIN as usize / 10 + 1));
+        assert_eq!(peer.closed, None);
+    }
+    peer.send("x".repeat(40_000));
+    peer.wait(PRESSURE_TURN - NANOSECOND);
+    assert_eq!(peer.closed, None);
+    peer.wait(NANOSECOND);
+    assert_eq!(peer.closed, Some(Close::Graceful));
+}
+
+/// Clients that were there before have a second; 200 ms are the limit for those that come later.
+#[test]
+fn who_was_slow_before_leaves_when_the_pressure_has_lasted_for_a_second() {
+    let site = patient();
+    let mut peer = Peer::new(&site);
+    peer.pressure(true);
+    peer.wait(PRESSURE_IDLE_TIMEOUT / 2);
+    peer.send("GET / HTTP/1.1\r\n");
+    peer.wait(PRESSURE_GRACE - PRESSURE_IDLE_TIMEOUT / 2 - NANOSECOND);
+    assert_eq!(peer.closed, None);
+    peer.wait(NANOSECOND);
+    assert_eq!(peer.closed, Some(Close::Graceful));
+}
+
+#[test]
+fn a_slow_reader_that_the_driver_has_closed_is_counted() {
+    let site = patient();
+    let mut peer = Peer::new(&site);
+    peer.drop_connection(CloseReason::Reset);
+    assert_eq!(site.counts().evicted, 0);
+    let mut peer = Peer::new(&site);
+    peer.drop_connection(CloseReason::Evicted);
+    assert_eq!(site.counts().evicted, 1);
 }
 
 #[test]
 fn a_peer_that_sends_too_slowly_goes_while_others_wait() {
     let slow = [(String::from("GET / HTTP/1.1\r\n"), "X: y\r\n"), (request("POST", "/", &["Content-Length: 10"]), "h")];
     for (first, more) in slow {
-        for crowd_is_first in [true, false] {
+        for pressure_is_first in [true, false] {
             let site = patient();
             let mut peer = Peer::new(&site);
-            if crowd_is_first {
-                peer.crowd(true);
+            if pressure_is_first {
+                peer.pressure(true);
             }
             peer.send(&first);
-            if !crowd_is_first {
-                peer.crowd(true);
+            if !pressure_is_first {
+                peer.pressure(true);
             }
             for _ in 0..4 {
                 assert_eq!(peer.closed, None, "{first:?}");
                 peer.send(more);
                 peer.wait(SECOND / 3);
             }
-            assert_eq!((peer.closed, site.counts().crowded_out), (Some(Close::Graceful), 1), "{first:?}");
+            assert_eq!((peer.closed, site.counts().evicted), (Some(Close::Graceful), 1), "{first:?}");
         }
     }
 }
 
 #[test]
 fn who_is_to_go_since_the_program_ends_goes_for_that() {
-    for crowd_is_first in [true, false] {
+    for pressure_is_first in [true, false] {
         let site = patient();
         let mut peer = Peer::new(&site);
-        if crowd_is_first {
-            peer.crowd(true);
+        if pressure_is_first {
+            peer.pressure(true);
         }
         peer.stop();
-        if !crowd_is_first {
-            peer.crowd(true);
+        if !pressure_is_first {
+            peer.pressure(true);
         }
         require_gone_after(&mut peer, Settings::default().stopping_linger);
-        assert_eq!(site.counts().crowded_out, 0);
+        assert_eq!(site.counts().evicted, 0);
     }
 }

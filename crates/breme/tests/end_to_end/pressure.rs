@@ -75,11 +75,11 @@ fn require_room_is_made(site: &Site, place: &str) {
         caller.send(&GET.as_bytes()[BEGUN.len()..]);
         hear(caller, b"01234", place);
     }
-    assert_eq!(crowded_out(site), 3.0, "{place}");
+    assert_eq!(evicted(site), 3.0, "{place}");
 }
 
-fn crowded_out(site: &Site) -> f64 {
-    metrics(site.admin.unwrap())["breme_clients_crowded_out_total"]
+fn evicted(site: &Site) -> f64 {
+    metrics(site.admin.unwrap())["breme_clients_evicted_total"]
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn require_turns_are_taken(site: &Site, place: &str) {
     }
     drop(asking);
     hear(&mut waiting, b"01234", place);
-    assert_eq!(crowded_out(site), 1.0, "{place}");
+    assert_eq!(evicted(site), 1.0, "{place}");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn who_waits_for_an_answer_is_not_idle() {
                 // The proxy answers this itself.
                 assert!(proxy.exchange(b"GET / HTTP/1.1\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
             });
-            assert_eq!(crowded_out(&proxy), f64::from(spare_count), "{driver}");
+            assert_eq!(evicted(&proxy), f64::from(spare_count), "{driver}");
         }
         origin.release(u64::MAX);
         hear(&mut asking, &content_of(1), driver);

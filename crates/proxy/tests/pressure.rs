@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use breme_http1::Limits;
-use breme_node::{CROWDED_IDLE_TIMEOUT, CROWDED_TURN, Close};
+use breme_node::{Close, PRESSURE_IDLE_TIMEOUT, PRESSURE_TURN};
 use breme_proxy::Settings;
 use breme_testkit::{Ending, Script};
 use support::{Acts, Play, head, silent, text};
@@ -40,7 +40,7 @@ fn leaves(script: Script) -> Script {
 fn who_asks_for_nothing_goes_and_who_is_being_served_stays() {
     let spare = leaves(client());
     let idle = leaves(client().send(GET).expect(HELLO));
-    let begun = Script::new().wait(3 * SECOND).connect().send("GET /a HT").wait(SECOND / 2).send(&GET[9..]);
+    let begun = Script::new().wait(2 * SECOND).connect().send("GET /a HT").wait(SECOND * 3 / 4).send(&GET[9..]);
     let begun = begun.expect(text(last(HELLO))).part_after_end();
     let asked = Script::new().wait(SECOND).connect().send(GET).expect(text(last(HELLO))).part_after_end();
     let upstream = vec![
@@ -52,15 +52,15 @@ fn who_asks_for_nothing_goes_and_who_is_being_served_stays() {
     let mut settings = patient();
     settings.pool.idle_max = 0;
     let clients = vec![spare, idle, begun, asked];
-    let play = Play { settings, crowd: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
+    let play = Play { settings, pressure: Some(2 * SECOND..20 * SECOND), ..Play::new(clients, upstream) };
     let counts = play.run();
     // The last two had had their turn when their answers came.
-    assert_eq!((counts.crowded_out, counts.answers_of_class(2)), (4, 3));
+    assert_eq!((counts.evicted, counts.answers_of_class(2)), (4, 3));
 }
 
 /// Its requests come before it would count as idle: eight in its turn, and then three at once.
 fn goes_on_asking(answer: &str) -> Script {
-    let step = CROWDED_TURN / 8;
+    let step = PRESSURE_TURN / 8;
     let script = (0..8).fold(client(), |script, _| script.send(GET).expect(text(answer)).wait(step));
     let together = [answer, answer, &last(answer)].concat();
     script.send(text(GET.repeat(3))).expect(text(together)).part_after_end()
@@ -69,10 +69,10 @@ fn goes_on_asking(answer: &str) -> Script {
 #[test]
 fn who_goes_on_asking_leaves_after_a_turn() {
     let upstream = (0..11).fold(Acts::new(), |acts, _| acts.expect(GET).send(HELLO)).expect_end();
-    let crowd = Some(Duration::ZERO..60 * SECOND);
-    let play = Play { settings: patient(), crowd, ..Play::new(vec![goes_on_asking(HELLO)], vec![upstream]) };
+    let pressure = Some(Duration::ZERO..60 * SECOND);
+    let play = Play { settings: patient(), pressure, ..Play::new(vec![goes_on_asking(HELLO)], vec![upstream]) };
     let counts = play.run();
-    assert_eq!((counts.crowded_out, counts.connects), (1, 1));
+    assert_eq!((counts.evicted, counts.connects), (1, 1));
     assert!(counts.answers_repeated > 0, "some of them were repeated");
 }
 
@@ -82,13 +82,13 @@ fn idle_clients_go_a_few_at_a_time() {
     let clients = vec![leaves(client()); 40];
     let limits = Limits { idle_timeout: 60 * SECOND, ..Limits::default() };
     let settings = Settings { limits, ..silent() };
-    let crowd = 2 * SECOND..2 * SECOND + Duration::from_millis(30);
-    let counts = Play { settings, crowd: Some(crowd), ..Play::new(clients, Vec::new()) }.run();
-    assert_eq!(counts.crowded_out, 32);
+    let pressure = 2 * SECOND..2 * SECOND + Duration::from_millis(30);
+    let counts = Play { settings, pressure: Some(pressure), ..Play::new(clients, Vec::new()) }.run();
+    assert_eq!(counts.evicted, 32);
 }
 
-/// A client that sends its request byte by byte, has ended its sending, or does not read, goes while others wait, and
-/// its upstream connection with it.
+/// A client that sends its request byte by byte, or has ended its sending, is closed while others wait, and its
+/// upstream connection with it.
 #[test]
 fn slow_clients_go_while_others_wait() {
     let slow_head = client().send("GET /a HT");
@@ -97,21 +97,33 @@ fn slow_clients_go_while_others_wait() {
     let refused = |script: Script| script.expect(text("HTTP/1.1 408 Request Timeout\r\n")).close(Close::Abort);
     let half_closed = leaves(client().wait(SECOND / 5).send(GET).finish());
     let waiting = client().wait(SECOND / 2).send(GET).expect(text(last(HELLO))).part_after_end();
-    let long = head(&["HTTP/1.1 200 OK", "Content-Length: 10000000", "Date: x"]);
-    let slow_reader = Script::new().wait(SECOND).connect().send(GET).expect(text(&*long)).pause().wait(30 * SECOND);
-    let slow_reader = slow_reader.expect_closed(Ending::Any);
     let upstream = vec![
         Acts::new().expect(post).anything(),
         Acts::new().expect(GET).anything(),
         // Who waits for an upstream, and has not ended its sending, has the time that it needs.
         Acts::new().expect(GET).wait(20 * SECOND).send(HELLO).expect_end(),
-        Acts::new().expect(GET).send(long + &"x".repeat(10_000_000)).anything(),
     ];
     let mut settings = patient();
     settings.pool.idle_max = 0;
-    let clients = vec![refused(slow_head), refused(slow_content), half_closed, waiting, slow_reader];
-    let counts = Play { settings, crowd: Some(SECOND..40 * SECOND), ..Play::new(clients, upstream) }.run();
-    assert_eq!(counts.crowded_out, 5, "{counts:?}");
+    let clients = vec![refused(slow_head), refused(slow_content), half_closed, waiting];
+    let counts = Play { settings, pressure: Some(SECOND..40 * SECOND), ..Play::new(clients, upstream) }.run();
+    assert_eq!(counts.evicted, 4, "{counts:?}");
+}
+
+/// They come when the pressure has lasted for a second, and are closed before it ends.
+#[test]
+fn slow_clients_have_little_time_when_the_pressure_lasts() {
+    let post = "POST /a HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nx";
+    let late = || Script::new().wait(3 * SECOND).connect();
+    let refused = |script: Script| script.expect(text("HTTP/1.1 408 Request Timeout\r\n")).close(Close::Abort);
+    let clients =
+        vec![refused(late().send("GET /a HT")), refused(late().send(post)), leaves(late().send(GET).finish())];
+    let upstream = vec![Acts::new().expect(post).anything(), Acts::new().expect(GET).anything()];
+    let mut settings = patient();
+    settings.pool.idle_max = 0;
+    let pressure = SECOND..3 * SECOND + 2 * PRESSURE_IDLE_TIMEOUT;
+    let counts = Play { settings, pressure: Some(pressure), ..Play::new(clients, upstream) }.run();
+    assert_eq!(counts.evicted, 3, "{counts:?}");
 }
 
 #[test]
@@ -124,18 +136,19 @@ fn a_tunnel_is_no_idle_client() {
     let upstream = Acts::new().expect(&asks).send(&switches).expect("ping").send("pong");
     let upstream = upstream.expect("ping").send("pong").expect_end();
     let counts =
-        Play { settings: patient(), crowd: Some(SECOND..8 * SECOND), ..Play::new(vec![script], vec![upstream]) }.run();
-    assert_eq!(counts.crowded_out, 0);
+        Play { settings: patient(), pressure: Some(SECOND..8 * SECOND), ..Play::new(vec![script], vec![upstream]) }
+            .run();
+    assert_eq!(counts.evicted, 0);
 }
 
 #[test]
-fn after_the_crowd_the_ordinary_time_holds_again() {
+fn after_the_pressure_the_ordinary_time_holds_again() {
     let just_idle = client().send(GET).expect(HELLO).wait(10 * SECOND).send(GET).expect(HELLO).part();
     let upstream = vec![Acts::new().expect(GET).send(HELLO).expect(GET).send(HELLO).expect_end()];
     let mut settings = patient();
     settings.pool.idle_timeout = 60 * SECOND;
     // Begins and ends while the client has been idle for less than it may.
-    let crowd = CROWDED_IDLE_TIMEOUT / 4..CROWDED_IDLE_TIMEOUT / 2;
-    let play = Play { settings, crowd: Some(crowd), ..Play::new(vec![just_idle], upstream) };
-    assert_eq!(play.run().crowded_out, 0);
+    let pressure = PRESSURE_IDLE_TIMEOUT / 4..PRESSURE_IDLE_TIMEOUT / 2;
+    let play = Play { settings, pressure: Some(pressure), ..Play::new(vec![just_idle], upstream) };
+    assert_eq!(play.run().evicted, 0);
 }

@@ -1,0 +1,234 @@
+//! Which clients may keep their connections while others wait for one.
+
+use std::time::Duration;
+
+use breme_base::Instant;
+
+/// How long a connection may stay open with no request in progress while others wait.
+///
+/// About a round trip to the other side of the world: a client that sends its next request as soon as it has a response
+/// keeps its connection, and the first request on a new one is in time. A client that pauses for longer pays for a new
+/// connection with one such round trip.
+///
+/// It is also how long a client may send or read less than [`PRESSURE_RATE_MIN`] once the pressure has lasted for
+/// [`PRESSURE_GRACE`]: where 1,000 such clients hold and reopen 128 connections, the next client waits for 1.6 s.
+pub const PRESSURE_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// How long slow clients have before that: most pressure is over sooner, since others are idle.
+pub const PRESSURE_GRACE: Duration = Duration::from_secs(1);
+
+/// How long a client that sends one request after another keeps its connection while others wait. Then a response has
+/// `Connection: close`, and the next in line is served.
+///
+/// Where seven times as many clients wait as are served, each waits for about four seconds. A shorter turn would make
+/// that less, and more of the work handshakes; clients that are far away would get few requests into one.
+pub const PRESSURE_TURN: Duration = Duration::from_millis(500);
+
+/// Bytes per second below which a client is slow while others wait: in sending a body, and in reading a response.
+pub const PRESSURE_RATE_MIN: u64 = 16 * 1024;
+
+/// Clients that one node closes at a time while others wait: it does not know how many wait, and where it has thousands
+/// of clients, one newcomer must not cost all of them their connections.
+const EVICTED_AT_A_TIME: u32 = 16;
+/// After how long the next ones may be closed: a driver sees by then whether still others wait.
+const EVICTION_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a server knows of connections that wait (see [`Node::handle_pressure`](crate::Node::handle_pressure)).
+#[derive(Debug, Default)]
+pub struct Pressure {
+    is_high: bool,
+    /// When it rose; if it fell and soon rose again, when it rose first.
+    began: Instant,
+    /// When it fell last.
+    ended: Option<Instant>,
+    /// It has lasted for [`PRESSURE_GRACE`], and [`Pressure::rise`] was called.
+    is_lasting: bool,
+    /// When the first of those clients was closed that were closed together.
+    evicting_since: Instant,
+    /// How many were to be closed since then.
+    evicted_count: u32,
+}
+
+impl Pressure {
+    /// Others begin to wait; or (`is_high` is false) none waits any more. Where many take their turns, there are
+    /// moments in which none waits: pressure that rises again within [`PRESSURE_GRACE`] has lasted all the time.
+    pub fn set(&mut self, now: Instant, is_high: bool) {
+        let has_lasted = self.ended.is_some_and(|ended| now.since(ended) < PRESSURE_GRACE);
+        if is_high && !has_lasted {
+            (self.began, self.is_lasting) = (now, false);
+        }
+        if !is_high {
+            self.ended = Some(now);
+        }
+        self.is_high = is_high;
+    }
+
+    /// Others wait for the connections of those that have one.
+    #[must_use]
+    pub const fn is_high(&self) -> bool {
+        self.is_high
+    }
+
+    /// When [`Pressure::rise`] is to be called.
+    #[must_use]
+    pub fn rises_at(&self) -> Option<Instant> {
+        (self.is_high && !self.is_lasting).then(|| self.began + PRESSURE_GRACE)
+    }
+
+    /// The pressure has lasted for [`PRESSURE_GRACE`]: from now on slow clients have less time.
+    pub fn rise(&mut self) {
+        self.is_lasting = true;
+    }
+
+    /// How long a client may stay without a request in progress, where it may for `ordinary` while none waits.
+    #[must_use]
+    pub fn idle_timeout(&self, ordinary: Duration) -> Duration {
+        if self.is_high() { ordinary.min(PRESSURE_IDLE_TIMEOUT) } else { ordinary }
+    }
+
+    /// How long a client may take to send the head of a request, or a body that is discarded, where it may take
+    /// `ordinary` while none waits; and how long it may do anything below [`PRESSURE_RATE_MIN`].
+    #[must_use]
+    pub fn slow_timeout(&self, ordinary: Duration) -> Duration {
+        match self.is_high {
+            false => ordinary,
+            true => ordinary.min(if self.is_lasting { PRESSURE_IDLE_TIMEOUT } else { PRESSURE_GRACE }),
+        }
+    }
+
+    /// When a client moves too few bytes, if nothing moves after `bytes` that have moved since `began`, the last of
+    /// them at `last`. However many they are, a client that then moves none keeps its connection for a turn only.
+    #[must_use]
+    pub fn transfer_deadline(&self, began: Instant, bytes: u64, last: Instant) -> Instant {
+        if !self.is_high() {
+            return Instant::FAR;
+        }
+        let timeout = self.slow_timeout(Duration::MAX);
+        let paid_for = Duration::from_millis(bytes.saturating_mul(1_000) / PRESSURE_RATE_MIN);
+        (began + timeout + paid_for).min(last + timeout.max(PRESSURE_TURN))
+    }
+
+    /// When a client that has ended its sending at `since` has waited for too long: it may have left, or have closed
+    /// one direction only, which no server can distinguish.
+    #[must_use]
+    pub fn half_closed_deadline(&self, since: Instant) -> Instant {
+        if self.is_high() { since + self.slow_timeout(Duration::MAX) } else { Instant::FAR }
+    }
+
+    /// Whether a client that was accepted at this instant may be closed after its next response. The pressure must have
+    /// lasted as long as a turn: most is over sooner, since others are idle.
+    #[inline]
+    #[must_use]
+    pub fn should_leave(&self, accepted: Instant, now: Instant) -> bool {
+        self.is_high && now.since(self.began.max(accepted)) >= PRESSURE_TURN && self.may_evict(now)
+    }
+
+    fn may_evict(&self, now: Instant) -> bool {
+        self.evicted_count < EVICTED_AT_A_TIME || now.since(self.evicting_since) >= EVICTION_PAUSE
+    }
+
+    /// Closes a client since others wait.
+    ///
+    /// # Errors
+    /// Enough have been closed just now: this one is to be closed after so long, if still others wait then.
+    pub fn evict(&mut self, now: Instant) -> Result<(), Duration> {
+        if now.since(self.evicting_since) >= EVICTION_PAUSE {
+            (self.evicting_since, self.evicted_count) = (now, 0);
+        }
+        let others = self.evicted_count / EVICTED_AT_A_TIME;
+        self.evicted_count += 1;
+        if others == 0 { Ok(()) } else { Err(EVICTION_PAUSE * others) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NANOSECOND: Duration = Duration::from_nanos(1);
+
+    #[test]
+    fn a_turn_begins_with_the_later_of_the_pressure_and_the_client() {
+        let mut pressure = Pressure::default();
+        let [early, late] = [1, 5].map(|seconds| Instant::ZERO + Duration::from_secs(seconds));
+        let far = late + 10 * PRESSURE_TURN;
+        assert!(!pressure.should_leave(early, far));
+        for (began, accepted) in [(early, late), (late, early)] {
+            pressure.set(began, true);
+            assert!(!pressure.should_leave(accepted, late + (PRESSURE_TURN - NANOSECOND)));
+            assert!(pressure.should_leave(accepted, late + PRESSURE_TURN));
+        }
+        pressure.set(far, false);
+        assert!(!pressure.should_leave(early, far + PRESSURE_TURN));
+    }
+
+    #[test]
+    fn only_pressure_makes_time_outs_shorter() {
+        let mut pressure = Pressure::default();
+        let long = 2 * PRESSURE_IDLE_TIMEOUT;
+        assert_eq!(pressure.idle_timeout(long), long);
+        pressure.set(Instant::ZERO, true);
+        assert_eq!(pressure.idle_timeout(long), PRESSURE_IDLE_TIMEOUT);
+        assert_eq!(pressure.idle_timeout(NANOSECOND), NANOSECOND);
+    }
+
+    #[test]
+    fn slow_clients_have_less_time_when_the_pressure_lasts() {
+        let mut pressure = Pressure::default();
+        let (long, began) = (10 * PRESSURE_GRACE, Instant::ZERO + PRESSURE_GRACE);
+        assert_eq!((pressure.slow_timeout(long), pressure.half_closed_deadline(began)), (long, Instant::FAR));
+        pressure.set(began, true);
+        assert_eq!(pressure.rises_at(), Some(began + PRESSURE_GRACE));
+        assert_eq!(pressure.slow_timeout(long), PRESSURE_GRACE);
+        assert_eq!(pressure.half_closed_deadline(began), began + PRESSURE_GRACE);
+        pressure.rise();
+        assert_eq!(pressure.rises_at(), None);
+        assert_eq!(pressure.slow_timeout(long), PRESSURE_IDLE_TIMEOUT);
+        assert_eq!(pressure.slow_timeout(NANOSECOND), NANOSECOND);
+        assert_eq!(pressure.half_closed_deadline(began), began + PRESSURE_IDLE_TIMEOUT);
+        for (pause, timeout) in [(PRESSURE_GRACE - NANOSECOND, PRESSURE_IDLE_TIMEOUT), (PRESSURE_GRACE, PRESSURE_GRACE)]
+        {
+            pressure.set(began + PRESSURE_GRACE, false);
+            assert_eq!((pressure.slow_timeout(long), pressure.rises_at()), (long, None));
+            pressure.set(began + PRESSURE_GRACE + pause, true);
+            assert_eq!(pressure.slow_timeout(long), timeout, "after {pause:?}");
+        }
+    }
+
+    #[test]
+    fn a_transfer_needs_a_rate_and_must_not_pause() {
+        let mut pressure = Pressure::default();
+        let (began, second) = (Instant::ZERO, Duration::from_secs(1));
+        assert_eq!(pressure.transfer_deadline(began, 0, began), Instant::FAR);
+        for timeout in [PRESSURE_GRACE, PRESSURE_IDLE_TIMEOUT] {
+            match timeout == PRESSURE_GRACE {
+                true => pressure.set(began, true),
+                false => pressure.rise(),
+            }
+            assert_eq!(pressure.transfer_deadline(began, 0, began), began + timeout);
+            let last = began + 2 * second;
+            assert_eq!(pressure.transfer_deadline(began, 2 * PRESSURE_RATE_MIN, last), last + timeout);
+            let pause = timeout.max(PRESSURE_TURN);
+            assert_eq!(pressure.transfer_deadline(began, 200 * PRESSURE_RATE_MIN, last), last + pause);
+        }
+    }
+
+    #[test]
+    fn clients_are_closed_a_few_at_a_time_and_each_hears_when() {
+        let mut pressure = Pressure::default();
+        pressure.set(Instant::ZERO, true);
+        let begin = Instant::ZERO + 10 * PRESSURE_TURN;
+        let mut waiting: Vec<Instant> = vec![begin; 100];
+        for round in 0..100_u32.div_ceil(EVICTED_AT_A_TIME) {
+            let now = begin + EVICTION_PAUSE * round;
+            let due = waiting.iter().filter(|&&at| at <= now).count();
+            waiting.retain(|&at| at > now);
+            assert_eq!(pressure.should_leave(Instant::ZERO, now), due > 0);
+            let later = (0..due).filter_map(|_| pressure.evict(now).err());
+            waiting.extend(later.map(|later| now + later));
+            let gone = 100 - waiting.len();
+            assert_eq!(gone, 100.min((round + 1) as usize * EVICTED_AT_A_TIME as usize));
+            assert_eq!(pressure.should_leave(Instant::ZERO, now), due < EVICTED_AT_A_TIME as usize);
+        }
+    }
+}
