@@ -5,7 +5,26 @@
 //! | [`name`] | names of pages: normalised, safe in paths and file names |
 //! | [`page`] | pages, revisions, changes: what the database keeps and returns |
 //! | [`database`] | the operations that every database offers |
+//! | [`render`], [`merge`], [`fields`] | Markdown → safe HTML; differences and merges; fields as text |
+//! | [`web`], `views` | the application: requests → responses; HTML |
+//! | [`accounts`] | accounts, sessions, tokens |
+//! | [`purging`] | purges at the caches in front |
+//! | [`serving`] | connections → the application |
+//! | [`folder`] | a wiki as a folder of Markdown files |
+//! | [`settings`] | what an operator chooses |
 
+pub mod accounts;
+pub mod calendar;
 pub mod database;
+pub mod fields;
+pub mod folder;
+pub mod merge;
 pub mod name;
 pub mod page;
+pub mod paths;
+pub mod purging;
+pub mod render;
+pub mod serving;
+pub mod settings;
+mod views;
+pub mod web;

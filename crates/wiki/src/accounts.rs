@@ -1,0 +1,303 @@
+//! Accounts, sessions and API tokens, among the database's values.
+//!
+//! | key | value |
+//! |---|---|
+//! | `user:NAME` | [`User`] as JSON: the hash of the password, the role |
+//! | `session:DIGEST` | [`Session`] as JSON, under the SHA-256 of the cookie |
+//! | `token:DIGEST` | [`Token`] as JSON, under the SHA-256 of the token |
+//!
+//! Whoever reads the database can sign in as nobody: passwords are hashed with Argon2id, and cookies and tokens, which
+//! have 256 random bits, with SHA-256.
+
+use argon2::Argon2;
+use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::calendar::now;
+use crate::database::{Database, DatabaseError};
+use crate::name::Name;
+use crate::page::Millis;
+use crate::web::hex;
+
+/// How long a session lasts, ms.
+pub const SESSION_MILLIS: Millis = 30 * 24 * 3600 * 1000;
+/// The shortest password.
+pub const PASSWORD_CHARS_MIN: usize = 10;
+/// The longest password, bytes, as its hash takes time.
+pub const PASSWORD_BYTES_MAX: usize = 1024;
+/// What tokens begin with, so that people and secret scanners recognise them.
+pub const TOKEN_PREFIX: &str = "breme_";
+
+/// What a user or a token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Read pages.
+    Read,
+    /// Read and change pages.
+    Write,
+}
+
+/// An account.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct User {
+    /// Argon2id, with its parameters and salt (PHC string).
+    pub password: String,
+    /// What the user may do.
+    pub scope: Scope,
+    /// When the password was set: earlier sessions are over.
+    pub since: Millis,
+}
+
+/// A browser that has signed in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// The account.
+    pub user: String,
+    /// When it began.
+    pub since: Millis,
+}
+
+/// A program that may use the API.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Token {
+    /// What it is for: the author of its changes.
+    pub label: String,
+    /// What it may do.
+    pub scope: Scope,
+    /// When it was made.
+    pub since: Millis,
+}
+
+/// Why an account cannot be used or changed.
+#[derive(Debug)]
+pub enum AccountError {
+    /// The password is too short or too long.
+    Password,
+    /// There is one of that name already.
+    Taken,
+    /// The operating system gives no random numbers, or the hash failed.
+    Random(String),
+    /// The database failed.
+    Database(DatabaseError),
+}
+
+impl std::fmt::Display for AccountError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Password => {
+                write!(
+                    f,
+                    "a password has {PASSWORD_CHARS_MIN} characters or more, and at most {PASSWORD_BYTES_MAX} bytes"
+                )
+            }
+            Self::Taken => f.write_str("an account of that name exists already"),
+            Self::Random(reason) => write!(f, "cannot hash the password: {reason}"),
+            Self::Database(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for AccountError {}
+
+impl From<DatabaseError> for AccountError {
+    fn from(error: DatabaseError) -> Self {
+        Self::Database(error)
+    }
+}
+
+/// 256 random bits, hexadecimal.
+///
+/// # Errors
+///
+/// The operating system gives none.
+pub fn secret() -> Result<String, AccountError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| AccountError::Random(error.to_string()))?;
+    Ok(hex(&bytes))
+}
+
+fn digest(secret: &str) -> String {
+    hex(&Sha256::digest(secret))
+}
+
+fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+fn written(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default() // structs of texts and numbers can always be written
+}
+
+/// The hash of a password. It takes some 20 ms and 19 MiB.
+///
+/// # Errors
+///
+/// [`AccountError::Password`] if it is too short.
+pub fn hash(password: &str) -> Result<String, AccountError> {
+    if password.chars().count() < PASSWORD_CHARS_MIN || password.len() > PASSWORD_BYTES_MAX {
+        return Err(AccountError::Password);
+    }
+    let fault = |error: &dyn std::fmt::Display| AccountError::Random(error.to_string());
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|error| fault(&error))?;
+    let salt = SaltString::encode_b64(&salt).map_err(|error| fault(&error))?;
+    Ok(Argon2::default().hash_password(password.as_bytes(), &salt).map_err(|error| fault(&error))?.to_string())
+}
+
+/// Whether the password is the one of the hash. It takes as long as [`hash`].
+#[must_use]
+pub fn is_password(password: &str, hash: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else { return false };
+    password.len() <= PASSWORD_BYTES_MAX && Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
+}
+
+/// Creates an account.
+///
+/// # Errors
+///
+/// The name is taken, the password too short, or the database failed.
+pub async fn add_user(database: &dyn Database, name: &Name, password: &str, scope: Scope) -> Result<(), AccountError> {
+    let user = User { password: hash(password)?, scope, since: now() };
+    match database.set_value(&format!("user:{name}"), Some(None), Some(&written(&user))).await? {
+        true => Ok(()),
+        false => Err(AccountError::Taken),
+    }
+}
+
+/// Gives an account another password, and ends its sessions. Returns whether there is such an account.
+///
+/// # Errors
+///
+/// The password is too short, or the database failed.
+pub async fn set_password(database: &dyn Database, name: &Name, password: &str) -> Result<bool, AccountError> {
+    let Some(user) = user(database, name.as_str()).await? else { return Ok(false) };
+    let user = User { password: hash(password)?, since: now(), ..user };
+    Ok(database.set_value(&format!("user:{name}"), None, Some(&written(&user))).await?)
+}
+
+/// Removes an account, and with it its sessions. Returns whether there was one.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn remove_user(database: &dyn Database, name: &Name) -> Result<bool, DatabaseError> {
+    let key = format!("user:{name}");
+    Ok(database.value(&key).await?.is_some() && database.set_value(&key, None, None).await?)
+}
+
+/// An account.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn user(database: &dyn Database, name: &str) -> Result<Option<User>, DatabaseError> {
+    Ok(database.value(&format!("user:{name}")).await?.as_deref().and_then(read))
+}
+
+/// All accounts.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn users(database: &dyn Database) -> Result<Vec<(String, User)>, DatabaseError> {
+    let values = database.values("user:").await?;
+    Ok(values.iter().filter_map(|(key, value)| Some((key.strip_prefix("user:")?.to_owned(), read(value)?))).collect())
+}
+
+/// Begins a session. Returns the value of its cookie.
+///
+/// # Errors
+///
+/// There are no random numbers, or the database failed.
+pub async fn begin_session(database: &dyn Database, user: &str) -> Result<String, AccountError> {
+    let secret = secret()?;
+    let session = Session { user: user.to_owned(), since: now() };
+    database.set_value(&format!("session:{}", digest(&secret)), None, Some(&written(&session))).await?;
+    Ok(secret)
+}
+
+/// The account of a session that is not over.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn session(database: &dyn Database, secret: &str) -> Result<Option<(String, User)>, DatabaseError> {
+    let value = database.value(&format!("session:{}", digest(secret))).await?;
+    let Some(session) = value.as_deref().and_then(read::<Session>) else { return Ok(None) };
+    let user = user(database, &session.user).await?;
+    let lasts = |user: &User| session.since >= user.since && now() < session.since + SESSION_MILLIS;
+    Ok(user.filter(lasts).map(|user| (session.user, user)))
+}
+
+/// Ends a session.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn end_session(database: &dyn Database, secret: &str) -> Result<(), DatabaseError> {
+    database.set_value(&format!("session:{}", digest(secret)), None, None).await.map(drop)
+}
+
+/// Removes the sessions that are over. Returns how many.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn remove_expired_sessions(database: &dyn Database) -> Result<usize, DatabaseError> {
+    let mut removed = 0;
+    for (key, value) in database.values("session:").await? {
+        if read::<Session>(&value).is_none_or(|session| now() >= session.since + SESSION_MILLIS) {
+            database.set_value(&key, None, None).await?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Makes a token. It is returned once: only its digest is stored.
+///
+/// # Errors
+///
+/// There are no random numbers, or the database failed.
+pub async fn add_token(database: &dyn Database, label: &Name, scope: Scope) -> Result<String, AccountError> {
+    let secret = format!("{TOKEN_PREFIX}{}", secret()?);
+    let token = Token { label: label.to_string(), scope, since: now() };
+    database.set_value(&format!("token:{}", digest(&secret)), None, Some(&written(&token))).await?;
+    Ok(secret)
+}
+
+/// What a token may do, if it is one.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn token(database: &dyn Database, secret: &str) -> Result<Option<Token>, DatabaseError> {
+    Ok(database.value(&format!("token:{}", digest(secret))).await?.as_deref().and_then(read))
+}
+
+/// All tokens.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn tokens(database: &dyn Database) -> Result<Vec<Token>, DatabaseError> {
+    Ok(database.values("token:").await?.iter().filter_map(|(_, value)| read(value)).collect())
+}
+
+/// Removes the tokens with a label. Returns how many.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn remove_tokens(database: &dyn Database, label: &Name) -> Result<usize, DatabaseError> {
+    let mut removed = 0;
+    for (key, value) in database.values("token:").await? {
+        if read::<Token>(&value).is_some_and(|token| token.label == label.as_str()) {
+            database.set_value(&key, None, None).await?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}

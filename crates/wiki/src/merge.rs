@@ -1,0 +1,157 @@
+//! Differences between texts, and three-way merges.
+
+use std::time::Duration;
+
+use similar::{ChangeTag, TextDiff};
+
+/// Texts with more lines than that, all together, are not merged: the work can grow with the square of the lines.
+const MERGE_LINES_MAX: usize = 30_000;
+
+/// A comparison that takes longer goes on with a coarser result.
+const DIFF_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Unchanged lines shown around each change.
+const CONTEXT_LINES: usize = 3;
+
+/// The result of a three-way merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// Whether both sides changed different places. If not, the text has conflict markers.
+    pub is_clean: bool,
+    /// The merged text.
+    pub text: String,
+}
+
+/// Merges `ours` into `theirs`, both made from `base`.
+#[must_use]
+pub fn merge(base: &str, ours: &str, theirs: &str) -> Merge {
+    if ours == theirs || theirs == base {
+        return Merge { is_clean: true, text: ours.to_owned() };
+    }
+    let lines: usize = [base, ours, theirs].iter().map(|text| text.lines().count()).sum();
+    if lines > MERGE_LINES_MAX {
+        return Merge { is_clean: false, text: marked(ours, theirs) };
+    }
+    // Without a last line break, the markers would follow the last line without one.
+    let ended =
+        |text: &str| if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
+    let (base, ours, theirs) = (ended(base), ended(ours), ended(theirs));
+    match diffy::merge(&base, &ours, &theirs) {
+        Ok(text) => Merge { is_clean: true, text },
+        Err(text) => Merge { is_clean: false, text: named(&text) },
+    }
+}
+
+fn named(text: &str) -> String {
+    let line = |line: &str| match line.trim_end() {
+        "<<<<<<< ours" => "<<<<<<< your text\n".to_owned(),
+        "||||||| original" => "||||||| before both changes\n".to_owned(),
+        ">>>>>>> theirs" => ">>>>>>> the saved text\n".to_owned(),
+        _ => line.to_owned(),
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+fn marked(ours: &str, theirs: &str) -> String {
+    format!("<<<<<<< your text\n{ours}\n=======\n{theirs}\n>>>>>>> the saved text\n")
+}
+
+/// A line of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiffLine {
+    /// What happened to it.
+    pub kind: Kind,
+    /// Its number in the old text, and in the new one, from 1.
+    pub numbers: (Option<usize>, Option<usize>),
+    /// Its text in pieces, with whether each piece differs from the line's counterpart.
+    pub pieces: Vec<(bool, String)>,
+}
+
+/// What happened to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is in both texts.
+    Same,
+    /// It is in the old text only.
+    Removed,
+    /// It is in the new text only.
+    Added,
+}
+
+/// The places at which two texts differ, each with the lines around it.
+#[must_use]
+pub fn diff(old: &str, new: &str, by_words: bool) -> Vec<Vec<DiffLine>> {
+    let diff = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_lines(old, new);
+    let mut groups = Vec::new();
+    for group in diff.grouped_ops(CONTEXT_LINES) {
+        let mut lines = Vec::new();
+        for op in &group {
+            if by_words {
+                lines.extend(diff.iter_inline_changes(op).map(|change| {
+                    let pieces =
+                        change.iter_strings_lossy().map(|(differs, text)| (differs, text.into_owned())).collect();
+                    line(change.tag(), (change.old_index(), change.new_index()), pieces)
+                }));
+            } else {
+                lines.extend(diff.iter_changes(op).map(|change| {
+                    let pieces = vec![(false, change.value().to_owned())];
+                    line(change.tag(), (change.old_index(), change.new_index()), pieces)
+                }));
+            }
+        }
+        groups.push(lines);
+    }
+    groups
+}
+
+fn line(tag: ChangeTag, (old, new): (Option<usize>, Option<usize>), mut pieces: Vec<(bool, String)>) -> DiffLine {
+    let kind = match tag {
+        ChangeTag::Equal => Kind::Same,
+        ChangeTag::Delete => Kind::Removed,
+        ChangeTag::Insert => Kind::Added,
+    };
+    for (_, text) in &mut pieces {
+        text.truncate(text.trim_end_matches(['\n', '\r']).len());
+    }
+    pieces.retain(|(_, text)| !text.is_empty());
+    DiffLine { kind, numbers: (old.map(|index| index + 1), new.map(|index| index + 1)), pieces }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_at_different_places_are_merged() {
+        let base = "one\ntwo\nthree\nfour\nfive\n";
+        let merged = merge(base, &base.replace("one", "ONE"), &base.replace("five", "FIVE"));
+        assert_eq!(merged, Merge { is_clean: true, text: "ONE\ntwo\nthree\nfour\nFIVE\n".into() });
+        assert_eq!(merge("a", "a", "a"), Merge { is_clean: true, text: "a".into() });
+    }
+
+    #[test]
+    fn a_conflict_shows_both_texts() {
+        let merged = merge("a\nb\nc", "a\nours\nc", "a\ntheirs\nc");
+        assert!(!merged.is_clean);
+        for part in ["<<<<<<< your text\nours\n", "=======\ntheirs\n>>>>>>> the saved text\n"] {
+            assert!(merged.text.contains(part), "{}", merged.text);
+        }
+        let long = "x\n".repeat(MERGE_LINES_MAX);
+        let merged = merge(&long, "ours", "theirs");
+        assert!(!merged.is_clean && merged.text.contains("ours") && merged.text.contains("theirs"));
+    }
+
+    #[test]
+    fn differences_show_lines_and_words() {
+        let old: String = (1..=20).map(|number| format!("line {number}\n")).collect();
+        let new = old.replace("line 10\n", "line ten\n");
+        let groups = diff(&old, &new, true);
+        assert_eq!((groups.len(), groups[0].len()), (1, 8));
+        let removed = groups[0].iter().find(|line| line.kind == Kind::Removed).unwrap();
+        assert_eq!(removed.numbers, (Some(10), None));
+        assert_eq!(removed.pieces, [(false, "line ".to_owned()), (true, "10".to_owned())]);
+        let whole = diff(&old, &new, false);
+        assert!(whole[0].iter().all(|line| line.pieces.len() == 1));
+        assert!(diff(&old, &old, true).is_empty());
+    }
+}

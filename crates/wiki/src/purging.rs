@@ -1,0 +1,253 @@
+//! Purges at the caches in front.
+//!
+//! The transaction of a change also queues its surrogate keys for each edge, so that no purge is forgotten, whatever
+//! ends when. One task for each edge sends what is queued, in order, and removes what the edge has confirmed. An edge
+//! that does not confirm in time is dead: no writer waits for it, and its queue grows until it is back.
+//!
+//! A writer that waits for the edges takes a ticket after its commit. The task reads the last ticket *before* it reads
+//! the queue, so when the queue is empty, the purges of that ticket's change are confirmed. As `breme proxy` does not
+//! store a response that was requested before a purge, no edge then serves anything older than the change.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::database::{Database, DatabaseError, keys};
+use crate::settings::{Edge, Settings};
+
+/// The keys that are read from a queue at once. From an edge that has missed as many, everything is purged.
+const BATCH: usize = 1000;
+/// How long a dead edge is left alone before the next attempt, at first and at last.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LAST: Duration = Duration::from_secs(5);
+/// How often a queue is looked at without a change: other processes may share the database.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What is read of an edge's response.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+/// The edges of a wiki. Copies share them.
+#[derive(Clone, Debug)]
+pub struct Edges {
+    lanes: Arc<[Lane]>,
+    waits: bool,
+    edge_timeout: Duration,
+}
+
+/// One edge, and what has become of its purges.
+#[derive(Debug)]
+struct Lane {
+    edge: Edge,
+    /// The last ticket that a writer took.
+    requested: AtomicU64,
+    /// The last ticket whose change the edge has confirmed.
+    confirmed: watch::Sender<u64>,
+    wake: Notify,
+    is_live: AtomicBool,
+    sent: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// An edge, for metrics.
+#[derive(Clone, Debug)]
+pub struct EdgeState {
+    /// Its host and port.
+    pub authority: String,
+    /// Whether it confirmed its last purge in time.
+    pub is_live: bool,
+    /// Purges that it has confirmed.
+    pub sent: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+}
+
+impl Edges {
+    /// The edges that the settings name.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        let lane = |edge: &Edge| Lane {
+            edge: edge.clone(),
+            requested: AtomicU64::new(0),
+            confirmed: watch::Sender::new(0),
+            wake: Notify::new(),
+            is_live: AtomicBool::new(true),
+            sent: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        };
+        Self {
+            lanes: settings.edges.iter().map(lane).collect(),
+            waits: settings.waits_for_edges,
+            edge_timeout: settings.edge_timeout,
+        }
+    }
+
+    /// Names the edges to the database and begins to purge, on tasks of the current runtime.
+    ///
+    /// # Errors
+    ///
+    /// The database failed.
+    pub async fn run(&self, database: &Arc<dyn Database>) -> Result<(), DatabaseError> {
+        let names: Vec<String> = self.lanes.iter().map(|lane| lane.edge.authority.clone()).collect();
+        database.set_edges(&names).await?;
+        for index in 0..self.lanes.len() {
+            tokio::spawn(self.clone().serve(index, Arc::clone(database)));
+        }
+        Ok(())
+    }
+
+    /// Says that a change is committed; with waiting, returns when all live edges have confirmed its purge, or have had
+    /// their time.
+    pub async fn committed(&self) {
+        let tickets: Vec<u64> = self.lanes.iter().map(Lane::take_ticket).collect();
+        if !self.waits {
+            return;
+        }
+        let until = tokio::time::Instant::now() + self.edge_timeout;
+        for (lane, ticket) in self.lanes.iter().zip(tickets) {
+            if !lane.is_live.load(Ordering::Acquire) {
+                continue;
+            }
+            let mut confirmed = lane.confirmed.subscribe();
+            let wait = confirmed.wait_for(|last| *last >= ticket);
+            if tokio::time::timeout_at(until, wait).await.is_err() {
+                lane.set_live(false, "it did not confirm a purge in time");
+            }
+        }
+    }
+
+    /// How they are.
+    #[must_use]
+    pub fn states(&self) -> Vec<EdgeState> {
+        let state = |lane: &Lane| EdgeState {
+            authority: lane.edge.authority.clone(),
+            is_live: lane.is_live.load(Ordering::Relaxed),
+            sent: lane.sent.load(Ordering::Relaxed),
+            failed: lane.failed.load(Ordering::Relaxed),
+        };
+        self.lanes.iter().map(state).collect()
+    }
+
+    async fn serve(self, index: usize, database: Arc<dyn Database>) {
+        let lane = &self.lanes[index];
+        let mut client = Client { edge: &lane.edge, connection: None };
+        let mut pause = RETRY_FIRST;
+        loop {
+            let ticket = lane.requested.load(Ordering::Acquire);
+            match self.drain(lane, &mut client, &*database).await {
+                Ok(()) => {
+                    pause = RETRY_FIRST;
+                    lane.set_live(true, "");
+                    lane.confirmed.send_replace(ticket);
+                    if lane.requested.load(Ordering::Acquire) == ticket {
+                        let _ = timeout(LOOK_EVERY, lane.wake.notified()).await;
+                    }
+                }
+                Err(reason) => {
+                    lane.failed.fetch_add(1, Ordering::Relaxed);
+                    lane.set_live(false, &reason);
+                    sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_LAST);
+                }
+            }
+        }
+    }
+
+    /// Sends what is queued, until nothing is.
+    async fn drain(&self, lane: &Lane, client: &mut Client<'_>, database: &dyn Database) -> Result<(), String> {
+        let authority = &lane.edge.authority;
+        loop {
+            let queued = database.purges(authority, BATCH).await.map_err(|error| error.to_string())?;
+            let Some((through, _)) = queued.last() else { return Ok(()) };
+            let keys: BTreeSet<&str> = queued.iter().map(|(_, key)| key.as_str()).collect();
+            let misses_much = queued.len() >= BATCH || keys.contains(keys::EVERYTHING);
+            let keys = if misses_much { BTreeSet::from([keys::EVERYTHING]) } else { keys };
+            for key in keys {
+                timeout(self.edge_timeout, client.purge(&json!({ "key": key })))
+                    .await
+                    .unwrap_or_else(|_| Err(format!("no response within {:?}", self.edge_timeout)))
+                    .inspect_err(|_| client.connection = None)?;
+                lane.sent.fetch_add(1, Ordering::Relaxed);
+            }
+            database.purged(authority, *through).await.map_err(|error| error.to_string())?;
+            if queued.len() < BATCH {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Lane {
+    fn take_ticket(&self) -> u64 {
+        let ticket = self.requested.fetch_add(1, Ordering::AcqRel) + 1;
+        self.wake.notify_one();
+        ticket
+    }
+
+    fn set_live(&self, is_live: bool, reason: &str) {
+        if self.is_live.swap(is_live, Ordering::AcqRel) == is_live {
+            return;
+        }
+        let authority = &self.edge.authority;
+        match is_live {
+            true => eprintln!("breme wiki: edge {authority} is back and has all purges"),
+            false => eprintln!("breme wiki: edge {authority} counts as dead: {reason}; its purges are queued"),
+        }
+    }
+}
+
+/// A connection to the admin server of an edge, which is opened again when it is lost.
+struct Client<'a> {
+    edge: &'a Edge,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Client<'_> {
+    async fn purge(&mut self, purge: &Value) -> Result<(), String> {
+        // A kept connection may have been closed by the edge in the meantime: then a new one decides.
+        if self.connection.is_some() && self.send(purge).await.is_ok() {
+            return Ok(());
+        }
+        let stream =
+            TcpStream::connect(&self.edge.authority).await.map_err(|error| format!("cannot connect: {error}"))?;
+        let _ = stream.set_nodelay(true); // it would only be slower
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        self.connection = Some(sender);
+        self.send(purge).await
+    }
+
+    async fn send(&mut self, purge: &Value) -> Result<(), String> {
+        let Some(connection) = &mut self.connection else { return Err("there is no connection".to_owned()) };
+        let request = Request::post("/cache/purge")
+            .header(HOST, &self.edge.authority)
+            .header(AUTHORIZATION, format!("Bearer {}", self.edge.token))
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::from(purge.to_string()))
+            .map_err(|error| error.to_string())?;
+        connection.ready().await.map_err(|error| error.to_string())?;
+        let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), RESPONSE_BYTES_MAX)
+            .collect()
+            .await
+            .map_err(|error| error.to_string())?;
+        match status {
+            StatusCode::OK => Ok(()),
+            status => {
+                let text = String::from_utf8_lossy(&body.to_bytes()).split_whitespace().collect::<Vec<_>>().join(" ");
+                Err(format!("its admin server returned {status} to POST /cache/purge: {text}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Markdown → HTML that is safe to show.
+//!
+//! Two libraries guard it, each enough by itself: comrak escapes raw HTML and drops dangerous URLs; ammonia parses its
+//! output as a browser would and keeps only what is on a list of elements, attributes and URL schemes. The page's
+//! Content-Security-Policy is the third guard.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use ammonia::Builder;
+use comrak::adapters::{HeadingAdapter, HeadingMeta};
+use comrak::nodes::{AstNode, NodeLink, NodeValue, Sourcepos};
+use comrak::options::Plugins;
+use comrak::{Anchorizer, Arena, Options, format_html_with_plugins, parse_document};
+use percent_encoding::percent_decode_str;
+
+use crate::name::Name;
+use crate::paths;
+
+/// The most different pages to which a page may link; further links are not tracked as backlinks.
+pub const LINKS_MAX: usize = 1000;
+
+/// Before the ids of headings, so that no heading can have the id of an element of the wiki's own.
+const HEADING_PREFIX: &str = "section-";
+
+/// The URL scheme by which a page names its own attachments: `![Map](attachment:map.png)`.
+const ATTACHMENT: &str = "attachment:";
+
+/// A page's text as HTML.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// Safe HTML.
+    pub html: String,
+    /// Its headings, in order.
+    pub headings: Vec<Heading>,
+}
+
+/// An entry of the table of contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heading {
+    /// From 2, as 1 is the title of the page, to 6.
+    pub level: u8,
+    /// The id of its element.
+    pub id: String,
+    /// Its text without markup.
+    pub text: String,
+}
+
+impl Rendered {
+    /// The memory that it takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let headings: usize =
+            self.headings.iter().map(|one| one.id.len() + one.text.len() + size_of::<Heading>()).sum();
+        size_of::<Self>() + self.html.len() + headings
+    }
+}
+
+/// Renders the text of the page `name`, in which the links to `missing` pages are marked.
+#[must_use]
+pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
+    let arena = Arena::new();
+    let options = options();
+    let root = parse_document(&arena, text, &options);
+    let missing: HashSet<&Name> = missing.iter().collect();
+    let mut headings = Vec::new();
+    let mut ids = Anchorizer::new();
+    // The nodes are gathered first, since the tree is changed on the way.
+    for node in root.descendants().collect::<Vec<_>>() {
+        match &mut node.data_mut().value {
+            NodeValue::Heading(heading) => {
+                heading.level = (heading.level + 1).min(6);
+                headings.push((node, heading.level));
+            }
+            NodeValue::Link(link) | NodeValue::Image(link) => link_attachment(link, name),
+            _ => (),
+        }
+        let target = match &node.data().value {
+            NodeValue::WikiLink(link) => Some(link.url.clone()),
+            _ => None,
+        };
+        if let Some(target) = target {
+            link_page(&arena, node, &target, name, &missing);
+        } else if matches!(node.data().value, NodeValue::Table(_)) {
+            node.insert_before(raw(
+                &arena,
+                "<div class=\"table\" role=\"region\" aria-label=\"Table\" tabindex=\"0\">",
+            ));
+            node.insert_after(raw(&arena, "</div>"));
+        }
+    }
+    let headings: Vec<Heading> = headings
+        .into_iter()
+        .map(|(node, level)| {
+            let text = plain_text(node);
+            Heading { level, id: format!("{HEADING_PREFIX}{}", ids.anchorize(&text)), text }
+        })
+        .collect();
+    let adapter = Headings(Mutex::new(headings.iter().map(|one| one.id.clone()).collect::<Vec<_>>().into_iter()));
+    let mut plugins = Plugins::default();
+    plugins.render.heading_adapter = Some(&adapter);
+    let mut html = String::with_capacity(text.len() * 5 / 4);
+    // Writing into a string cannot fail.
+    let _ = format_html_with_plugins(root, &options, &mut html, &plugins);
+    Rendered { html: CLEANER.clean(&html).to_string(), headings }
+}
+
+/// The pages to which a text links, each once, in order; at most [`LINKS_MAX`].
+#[must_use]
+pub fn links(text: &str) -> Vec<Name> {
+    // Most texts have none, and need not be parsed.
+    if !text.contains("[[") {
+        return Vec::new();
+    }
+    let arena = Arena::new();
+    let root = parse_document(&arena, text, &options());
+    let mut seen = HashSet::new();
+    let names = root.descendants().filter_map(|node| match &node.data().value {
+        NodeValue::WikiLink(link) => target(&link.url).map(|(name, _)| name),
+        _ => None,
+    });
+    names.filter(|name| seen.insert(name.clone())).take(LINKS_MAX).collect()
+}
+
+/// The beginning of a text without markup, for feeds and suggestions.
+#[must_use]
+pub fn summary(text: &str, chars_max: usize) -> String {
+    let arena = Arena::new();
+    let root = parse_document(&arena, text, &options());
+    let words = plain_text(root);
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line,
+    }
+}
+
+fn options() -> Options<'static> {
+    let mut options = Options::default();
+    options.extension.strikethrough = true;
+    options.extension.table = true;
+    options.extension.autolink = true;
+    options.extension.tasklist = true;
+    options.extension.footnotes = true;
+    options.extension.alerts = true;
+    options.extension.cjk_friendly_emphasis = true;
+    options.extension.wikilinks_title_after_pipe = true;
+    options.render.escape = true;
+    options.render.tasklist_classes = true;
+    options
+}
+
+fn plain_text<'a>(node: &'a AstNode<'a>) -> String {
+    let mut text = String::new();
+    for one in node.descendants() {
+        match &one.data().value {
+            NodeValue::Text(part) => text.push_str(part),
+            NodeValue::Code(code) => text.push_str(&code.literal),
+            NodeValue::SoftBreak | NodeValue::LineBreak | NodeValue::Paragraph => text.push(' '),
+            _ => (),
+        }
+    }
+    text.trim().to_owned()
+}
+
+/// The page of a link, and the heading in it.
+fn target(url: &str) -> Option<(Name, Option<&str>)> {
+    let (page, heading) = url.split_once('#').map_or((url, None), |(page, heading)| (page, Some(heading)));
+    Some((Name::parse(page).ok()?, heading))
+}
+
+fn raw<'a>(arena: &'a Arena<'a>, html: impl Into<String>) -> &'a AstNode<'a> {
+    arena.alloc(NodeValue::Raw(html.into()).into())
+}
+
+fn link_page<'a>(arena: &'a Arena<'a>, node: &'a AstNode<'a>, url: &str, own: &Name, missing: &HashSet<&Name>) {
+    let fragment = |heading: &str| format!("#{HEADING_PREFIX}{}", Anchorizer::new().anchorize(heading));
+    let link = |url: String| NodeValue::Link(Box::new(NodeLink { url, title: String::new() }));
+    let page = target(url);
+    match (page, url.strip_prefix('#')) {
+        (None, Some(heading)) => node.data_mut().value = link(fragment(heading)),
+        // No name: what was written is shown.
+        (None, None) => {
+            node.insert_before(text(arena, "[["));
+            unwrap(node);
+            node.insert_before(text(arena, "]]"));
+            node.detach();
+        }
+        (Some((page, _)), _) if missing.contains(&page) && page != *own => {
+            let href = paths::page(&page);
+            node.insert_before(raw(arena, format!("<a class=\"missing\" href=\"{}\">", escape(&href))));
+            unwrap(node);
+            node.insert_before(raw(arena, "<span class=\"hidden\"> (page does not exist)</span></a>"));
+            node.detach();
+        }
+        (Some((page, heading)), _) => {
+            let fragment = heading.map(fragment).unwrap_or_default();
+            node.data_mut().value = link(format!("{}{fragment}", paths::page(&page)));
+        }
+    }
+}
+
+fn text<'a>(arena: &'a Arena<'a>, text: &'static str) -> &'a AstNode<'a> {
+    arena.alloc(NodeValue::Text(text.into()).into())
+}
+
+/// Moves the children of a node before it.
+fn unwrap<'a>(node: &'a AstNode<'a>) {
+    for child in node.children().collect::<Vec<_>>() {
+        node.insert_before(child);
+    }
+}
+
+fn link_attachment(link: &mut NodeLink, own: &Name) {
+    let Some(file) = link.url.strip_prefix(ATTACHMENT) else { return };
+    let file = percent_decode_str(file).decode_utf8_lossy().into_owned();
+    // What is no name leads nowhere.
+    link.url = Name::parse(&file).map_or_else(|_| "#".to_owned(), |file| paths::attachment(own, &file));
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Headings with ids, which comrak's own come with a link in each.
+struct Headings(Mutex<std::vec::IntoIter<String>>);
+
+impl HeadingAdapter for Headings {
+    fn enter(&self, output: &mut dyn fmt::Write, heading: &HeadingMeta, _: Option<Sourcepos>) -> fmt::Result {
+        let id = self.0.lock().unwrap_or_else(PoisonError::into_inner).next().unwrap_or_default();
+        write!(output, "<h{} id=\"{}\">", heading.level, escape(&id))
+    }
+
+    fn exit(&self, output: &mut dyn fmt::Write, heading: &HeadingMeta) -> fmt::Result {
+        writeln!(output, "</h{}>", heading.level)
+    }
+}
+
+/// What may be shown. The classes are those that this module and comrak write; users cannot write any, as their HTML is
+/// escaped.
+static CLEANER: LazyLock<Builder<'static>> = LazyLock::new(|| {
+    let tags = [
+        "a",
+        "blockquote",
+        "br",
+        "code",
+        "del",
+        "div",
+        "em",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "img",
+        "input",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "span",
+        "strong",
+        "sup",
+        "table",
+        "tbody",
+        "td",
+        "th",
+        "thead",
+        "tr",
+        "ul",
+    ];
+    let attributes: [(&str, &[&str]); 13] = [
+        ("a", &["href", "title", "id", "aria-label"]),
+        ("code", &["class"]),
+        ("div", &["role", "aria-label", "tabindex"]),
+        ("h2", &["id"]),
+        ("h3", &["id"]),
+        ("h4", &["id"]),
+        ("h5", &["id"]),
+        ("h6", &["id"]),
+        ("img", &["src", "alt", "title"]),
+        ("li", &["id"]),
+        ("ol", &["start"]),
+        ("td", &["align"]),
+        ("th", &["align"]),
+    ];
+    let classes: [(&str, &[&str]); 7] = [
+        ("a", &["missing", "footnote-backref"]),
+        (
+            "div",
+            &[
+                "table",
+                "markdown-alert",
+                "markdown-alert-note",
+                "markdown-alert-tip",
+                "markdown-alert-important",
+                "markdown-alert-warning",
+                "markdown-alert-caution",
+            ],
+        ),
+        ("li", &["task-list-item"]),
+        ("p", &["markdown-alert-title"]),
+        ("section", &["footnotes"]),
+        ("span", &["hidden"]),
+        ("ul", &["contains-task-list"]),
+    ];
+    let set = |names: &[&'static str]| names.iter().copied().collect::<HashSet<_>>();
+    let mut cleaner = Builder::empty();
+    cleaner
+        .tags(set(&tags))
+        .clean_content_tags(set(&["script", "style"]))
+        .tag_attributes(attributes.iter().map(|(tag, names)| (*tag, set(names))).collect())
+        // Only the boxes of task lists.
+        .set_tag_attribute_values(HashMap::from([
+            ("input", HashMap::from([("type", "checkbox"), ("disabled", ""), ("aria-label", "Task")])),
+            ("img", HashMap::from([("loading", "lazy")])),
+        ]))
+        .tag_attribute_values(HashMap::from([("input", HashMap::from([("checked", set(&[""]))]))]))
+        .allowed_classes(classes.iter().map(|(tag, names)| (*tag, set(names))).collect())
+        .generic_attributes(HashSet::new())
+        .url_schemes(set(&["http", "https", "mailto", "tel"]))
+        .attribute_filter(|element, attribute, value| match (element, attribute) {
+            ("code", "class") => value.starts_with("language-").then(|| value.into()),
+            _ => Some(value.into()),
+        })
+        // No link opens a window of its own, and the Referrer-Policy of the response covers the rest.
+        .link_rel(None);
+    cleaner
+});
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Pages as HTML. Each view returns a whole document.
+//!
+//! | module | shows |
+//! |---|---|
+//! | `pages` | a page, an old revision, a page that does not exist |
+//! | `editing` | forms that change a page, conflicts |
+//! | `lists` | history, differences, lists, searches, attachments |
+//! | `account` | signing in; errors |
+
+mod account;
+mod editing;
+mod lists;
+mod pages;
+
+pub(crate) use account::{login, problem};
+pub(crate) use editing::{conflict, delete, edit, new_page, rename};
+pub(crate) use lists::{Search, all_pages, backlinks, changes_json, difference, files, history, recent, search};
+use maud::{DOCTYPE, Markup, html};
+pub(crate) use pages::{missing, page, revision};
+
+use crate::name::Name;
+use crate::page::{Content, Millis, Page};
+use crate::render::render;
+use crate::settings::{Settings, Writers};
+use crate::web::assets::PATHS;
+use crate::{calendar, paths};
+
+/// What all pages show around their contents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'a> {
+    /// Of the wiki.
+    pub(crate) title: &'a str,
+    pub(crate) user: Option<&'a str>,
+    pub(crate) has_accounts: bool,
+    /// Whether anybody may change pages.
+    pub(crate) is_writable: bool,
+}
+
+/// A page with all that a page can have: what changes it changes every page.
+pub(crate) fn sample(settings: &Settings) -> String {
+    let Ok(name) = Name::parse("Sample") else { return String::new() };
+    let text = "# A\n\n[[B]]\n\n# C\n\n# D\n\n| a |\n|---|\n";
+    let fields = [("a".to_owned(), "b".into())].into_iter().collect();
+    let content = Content { text: text.to_owned(), fields, redirect: None };
+    let page = Page { name: name.clone(), revision: 1, links_version: 0, modified: 0, content, red_links: Vec::new() };
+    let frame = Frame {
+        title: &settings.title,
+        user: None,
+        has_accounts: settings.has_accounts,
+        is_writable: settings.writers != Writers::Nobody,
+    };
+    pages::page(&frame, &page, &render(text, &name, &[]))
+}
+
+/// Which of a page's tabs is open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tab {
+    Read,
+    Edit,
+    History,
+    Backlinks,
+    Files,
+    Rename,
+    Delete,
+    /// None of them.
+    Other,
+}
+
+fn document(frame: &Frame<'_>, title: &str, main: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " – " (frame.title) }
+                link rel="stylesheet" href=(PATHS.style);
+                link rel="icon" href=(PATHS.icon) type="image/svg+xml";
+                link rel="alternate" type="application/atom+xml" title="Recent changes" href="/recent.atom";
+                script src=(PATHS.script) defer {}
+            }
+            body {
+                a.skip href="#content" { "Skip to content" }
+                header.bar {
+                    div.inner {
+                        a.brand href="/" { (frame.title) }
+                        form.search role="search" action="/search" {
+                            label.hidden for="search" { "Search the wiki" }
+                            input #search type="search" name="q" placeholder="Search" maxlength="200" autocomplete="off" list="suggestions";
+                            datalist #suggestions {}
+                            button { "Search" }
+                        }
+                        nav.site aria-label="Wiki" {
+                            a href="/pages" { "Pages" }
+                            a href="/recent" { "Changes" }
+                            @if frame.is_writable {
+                                a href="/new" { "New page" }
+                            }
+                            (account(frame))
+                        }
+                    }
+                }
+                main #content tabindex="-1" { (main) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn account(frame: &Frame<'_>) -> Markup {
+    html! {
+        @if let Some(user) = frame.user {
+            form.account method="post" action="/logout" {
+                span.user { (user) }
+                button.plain { "Sign out" }
+            }
+        } @else if frame.has_accounts {
+            a href="/login" { "Sign in" }
+        }
+    }
+}
+
+/// The title of a page and its tabs.
+fn heading(frame: &Frame<'_>, name: &Name, suffix: &str, tab: Tab) -> Markup {
+    let changing = [(Tab::Edit, "edit", "Edit")];
+    let reading = [
+        (Tab::History, "history", "History"),
+        (Tab::Backlinks, "backlinks", "Links here"),
+        (Tab::Files, "files", "Files"),
+    ];
+    let rare = [(Tab::Rename, "rename", "Rename"), (Tab::Delete, "delete", "Delete")];
+    let changing = changing.into_iter().filter(|_| frame.is_writable);
+    let rare = rare.into_iter().filter(|_| frame.is_writable);
+    html! {
+        header.heading {
+            h1 dir="auto" {
+                (name)
+                @if !suffix.is_empty() {
+                    span.suffix dir="ltr" { ": " (suffix) }
+                }
+            }
+            nav.tabs aria-label="Page" {
+                a href=(paths::page(name)) aria-current=[(tab == Tab::Read).then_some("page")] { "Read" }
+                @for (own, path, label) in changing.chain(reading).chain(rare) {
+                    a href=(paths::of_page(name, path)) aria-current=[(tab == own).then_some("page")] { (label) }
+                }
+            }
+        }
+    }
+}
+
+/// The heading of what is no page.
+fn plain_heading(title: &str) -> Markup {
+    html! { header.heading { h1 { (title) } } }
+}
+
+fn time(time: Millis) -> Markup {
+    let (day, hours) = calendar::day_and_time(time);
+    html! { time datetime=(calendar::rfc3339(time)) { (day) " " (hours) " UTC" } }
+}
+
+fn link(name: &Name) -> Markup {
+    html! { a href=(paths::page(name)) dir="auto" { (name) } }
+}

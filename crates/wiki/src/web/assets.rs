@@ -1,0 +1,53 @@
+//! What the program brings along: stylesheet, script, icon, the description of the API.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+
+use super::caching::digest;
+use super::problem::Problem;
+
+const STYLE: &str = include_str!("../../assets/style.css");
+const SCRIPT: &str = include_str!("../../assets/script.js");
+const ICON: &str = include_str!("../../assets/icon.svg");
+const OPENAPI: &str = include_str!("../../assets/openapi.json");
+
+/// The files under names that change with their bytes, so that caches may keep them for ever.
+pub(crate) struct Paths {
+    pub(crate) style: String,
+    pub(crate) script: String,
+    pub(crate) icon: String,
+}
+
+pub(crate) static PATHS: LazyLock<Paths> = LazyLock::new(|| Paths {
+    style: format!("/assets/style-{}.css", digest(STYLE.as_bytes())),
+    script: format!("/assets/script-{}.js", digest(SCRIPT.as_bytes())),
+    icon: format!("/assets/icon-{}.svg", digest(ICON.as_bytes())),
+});
+
+/// `GET /assets/FILE`.
+pub(crate) async fn asset(Path(file): Path<String>) -> Result<Response, Problem> {
+    let is = |path: &str| path.strip_prefix("/assets/") == Some(&file);
+    let (media_type, text) = match &*PATHS {
+        paths if is(&paths.style) => ("text/css; charset=utf-8", STYLE),
+        paths if is(&paths.script) => ("text/javascript; charset=utf-8", SCRIPT),
+        paths if is(&paths.icon) => ("image/svg+xml", ICON),
+        _ => return Err(Problem::not_found("There is no such file; load the page again.")),
+    };
+    let headers = [(CONTENT_TYPE, media_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
+    Ok((headers, text).into_response())
+}
+
+/// `GET /openapi.json`.
+pub(crate) async fn openapi() -> Response {
+    ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "public, max-age=3600")], OPENAPI).into_response()
+}
+
+/// `GET /robots.txt`: forms and old texts are not for search engines.
+pub(crate) async fn robots() -> Response {
+    const TEXT: &str =
+        "User-agent: *\nDisallow: /wiki/*/\nDisallow: /search\nDisallow: /suggest\nDisallow: /login\nDisallow: /new\n";
+    ([(CONTENT_TYPE, "text/plain; charset=utf-8"), (CACHE_CONTROL, "public, max-age=3600")], TEXT).into_response()
+}

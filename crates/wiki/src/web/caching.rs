@@ -1,0 +1,179 @@
+//! Validators and the headers for caches.
+
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use sha2::{Digest, Sha256};
+
+use crate::calendar::http_date;
+use crate::database::keys;
+use crate::page::Millis;
+
+/// Under which keys a response can be purged.
+pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
+
+/// Who may see a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Everybody: caches may share it.
+    Everybody,
+    /// The one who asked; a browser may keep it if it asks again before each use.
+    One,
+}
+
+/// A representation before it is known whether the client has it already.
+pub(crate) struct Representation {
+    pub(crate) media_type: HeaderValue,
+    pub(crate) body: Bytes,
+    /// Without quotes.
+    pub(crate) tag: String,
+    pub(crate) modified: Option<Millis>,
+    /// Whether If-Modified-Since may be answered by 304: not where something besides the text changes the response.
+    pub(crate) is_dated: bool,
+    pub(crate) keys: Vec<String>,
+    pub(crate) audience: Audience,
+    /// The request headers on which the response depends.
+    pub(crate) vary: &'static str,
+}
+
+impl Representation {
+    /// HTML whose entity tag is its digest.
+    pub(crate) fn html(html: String, keys: Vec<String>, audience: Audience) -> Self {
+        Self::digested("text/html; charset=utf-8", html.into(), keys, audience)
+    }
+
+    /// Any body whose entity tag is its digest.
+    pub(crate) fn digested(media_type: &'static str, body: Bytes, keys: Vec<String>, audience: Audience) -> Self {
+        let tag = digest(&body);
+        let media_type = HeaderValue::from_static(media_type);
+        Self { media_type, body, tag, modified: None, is_dated: false, keys, audience, vary: "" }
+    }
+
+    /// The response, or 304 if the request shows that the client has it.
+    pub(crate) fn respond(self, request: &HeaderMap, cache_control: &HeaderValue) -> Response {
+        let mut response = Response::new(Body::empty());
+        let tag = format!("\"{}\"", self.tag);
+        let is_known = is_current(request, &tag, self.modified.filter(|_| self.is_dated));
+        let headers = response.headers_mut();
+        let control = match self.audience {
+            Audience::Everybody => cache_control.clone(),
+            Audience::One => HeaderValue::from_static("private, no-cache"),
+        };
+        headers.insert(CACHE_CONTROL, control);
+        insert(headers, ETAG, &tag);
+        if let Some(modified) = self.modified {
+            insert(headers, LAST_MODIFIED, &http_date(modified));
+        }
+        if !self.vary.is_empty() {
+            insert(headers, VARY, self.vary);
+        }
+        if self.audience == Audience::Everybody && !self.keys.is_empty() {
+            insert(headers, SURROGATE_KEY, &format!("{} {}", keys::EVERYTHING, self.keys.join(" ")));
+        }
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            headers.insert(CONTENT_TYPE, self.media_type);
+            *response.body_mut() = Body::from(self.body);
+        }
+        response
+    }
+}
+
+pub(crate) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    // What is built here is ASCII without control characters; anything else is left out.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// 64 bits of SHA-256, hexadecimal: enough to tell the versions of one response from each other.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes)[..8])
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Whether the client has this version (RFC 9110, 13.2.2): If-None-Match, compared weakly, or else If-Modified-Since.
+fn is_current(request: &HeaderMap, tag: &str, modified: Option<Millis>) -> bool {
+    if request.contains_key(IF_NONE_MATCH) {
+        let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+        return tags(request, &IF_NONE_MATCH).any(|one| one == "*" || opaque(one) == tag);
+    }
+    let since = request.get(IF_MODIFIED_SINCE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
+    let (Some(since), Some(modified)) = (since, modified) else { return false };
+    let since = since.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    u64::try_from(modified.div_euclid(1000)).is_ok_and(|modified| modified <= since)
+}
+
+/// The members of a list of entity tags. The wiki's own have no commas in them.
+pub(crate) fn tags<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|tag| !tag.is_empty())
+}
+
+/// The entity tag of a page's representation: `r7-h3-0f6e…` is HTML of revision 7.
+pub(crate) fn page_tag(revision: u64, rest: &str) -> String {
+    format!("r{revision}-{rest}")
+}
+
+/// The revision in an entity tag of a page; none in a weak one, as If-Match compares strongly.
+pub(crate) fn revision_of_tag(tag: &str) -> Option<u64> {
+    tag.strip_prefix("\"r")?.strip_suffix('"')?.split_once('-')?.0.parse().ok()
+}
+
+/// Whether the method only reads.
+pub(crate) fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// The value of a cookie.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let values = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn known_versions_are_recognised() {
+        let current = |pairs: &[(HeaderName, &str)]| is_current(&headers(pairs), "\"a\"", Some(1_000_500));
+        assert!(current(&[(IF_NONE_MATCH, "\"b\", W/\"a\"")]));
+        assert!(current(&[(IF_NONE_MATCH, "*")]));
+        assert!(!current(&[(IF_NONE_MATCH, "\"b\"")]) && !current(&[]));
+        assert!(current(&[(IF_MODIFIED_SINCE, "Thu, 01 Jan 1970 00:16:40 GMT")]));
+        assert!(!current(&[(IF_MODIFIED_SINCE, "Thu, 01 Jan 1970 00:16:39 GMT")]));
+        let both = [(IF_NONE_MATCH, "\"b\""), (IF_MODIFIED_SINCE, "Thu, 01 Jan 1970 00:16:40 GMT")];
+        assert!(!current(&both), "If-None-Match comes first");
+    }
+
+    #[test]
+    fn entity_tags_name_their_revision() {
+        assert_eq!(revision_of_tag(&format!("\"{}\"", page_tag(7, "m"))), Some(7));
+        for tag in ["W/\"r7-m\"", "\"7\"", "r7-m", "*", "\"rx-m\""] {
+            assert_eq!(revision_of_tag(tag), None, "{tag}");
+        }
+    }
+
+    #[test]
+    fn cookies_are_found_by_name() {
+        let headers = headers(&[(COOKIE, "a=1; session=x=y")]);
+        assert_eq!((cookie(&headers, "session"), cookie(&headers, "b")), (Some("x=y"), None));
+    }
+}

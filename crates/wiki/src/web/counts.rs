@@ -1,0 +1,86 @@
+//! What the wiki counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::StatusCode;
+
+use crate::purging::EdgeState;
+
+/// A number that only grows, but for [`Count::take`].
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, number: u64) {
+        self.0.fetch_add(number, Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Its value, which becomes 0 at once: no request is counted twice or not at all.
+    pub(crate) fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// What the wiki counts.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub(crate) requests: Count,
+    /// Since the counter of the study was read.
+    pub(crate) since_read: Count,
+    responses: [Count; 5],
+    pub(crate) render_hits: Count,
+    pub(crate) render_misses: Count,
+    pub(crate) writes: Count,
+    pub(crate) conflicts: Count,
+    pub(crate) rate_limited: Count,
+}
+
+/// The counts at one moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// All requests.
+    pub requests: u64,
+    /// Responses by the first digit of their status, from 1xx to 5xx.
+    pub responses: [u64; 5],
+    /// Pages whose HTML was in memory.
+    pub render_hits: u64,
+    /// Pages that were rendered.
+    pub render_misses: u64,
+    /// The memory of rendered pages.
+    pub rendered_bytes: u64,
+    /// Committed changes.
+    pub writes: u64,
+    /// Changes that were refused since the page had changed.
+    pub conflicts: u64,
+    /// Requests that were refused since their address had sent too many.
+    pub rate_limited: u64,
+    /// The caches in front.
+    pub edges: Vec<EdgeState>,
+}
+
+impl Counts {
+    pub(crate) fn count(&self, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100);
+        if let Some(count) = class.checked_sub(1).and_then(|index| self.responses.get(index)) {
+            count.add(1);
+        }
+    }
+
+    pub(crate) fn reading(&self, rendered_bytes: u64, edges: Vec<EdgeState>) -> Reading {
+        Reading {
+            requests: self.requests.value(),
+            responses: std::array::from_fn(|index| self.responses[index].value()),
+            render_hits: self.render_hits.value(),
+            render_misses: self.render_misses.value(),
+            rendered_bytes,
+            writes: self.writes.value(),
+            conflicts: self.conflicts.value(),
+            rate_limited: self.rate_limited.value(),
+            edges,
+        }
+    }
+}

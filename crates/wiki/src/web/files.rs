@@ -1,0 +1,206 @@
+//! Attachments.
+//!
+//! What users upload must never run in the wiki's name: only images, sound, films and plain text are shown, everything
+//! else is downloaded; the type comes from the name, never from the uploader, browsers may not guess another (nosniff), and
+//! the policy of the response allows nothing at all.
+
+use axum::body::Body;
+use axum::extract::{Extension, Multipart, Path, State};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::json;
+
+use super::caching::{Representation, insert};
+use super::guard::Visitor;
+use super::negotiation::names_html;
+use super::problem::Problem;
+use super::reading::{existing, wants_json};
+use super::submission::{read_body, too_large};
+use super::writing::json_response;
+use super::{Outcome, Shared, Wiki, name, see_other};
+use crate::calendar::now;
+use crate::database::keys;
+use crate::name::Name;
+use crate::page::{Action, Condition, Write};
+use crate::{paths, views};
+
+/// Media types by the ending of a name, and whether browsers may show them.
+const TYPES: &[(&str, &str, bool)] = &[
+    ("png", "image/png", true),
+    ("jpg", "image/jpeg", true),
+    ("jpeg", "image/jpeg", true),
+    ("gif", "image/gif", true),
+    ("webp", "image/webp", true),
+    ("avif", "image/avif", true),
+    ("mp3", "audio/mpeg", true),
+    ("ogg", "audio/ogg", true),
+    ("wav", "audio/wav", true),
+    ("mp4", "video/mp4", true),
+    ("webm", "video/webm", true),
+    ("txt", "text/plain; charset=utf-8", true),
+    ("log", "text/plain; charset=utf-8", true),
+    ("csv", "text/csv; charset=utf-8", false),
+    ("md", "text/markdown; charset=utf-8", false),
+    ("json", "application/json", false),
+    ("pdf", "application/pdf", false),
+    ("svg", "image/svg+xml", false),
+    ("zip", "application/zip", false),
+    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", false),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", false),
+    ("odt", "application/vnd.oasis.opendocument.text", false),
+    ("ods", "application/vnd.oasis.opendocument.spreadsheet", false),
+];
+
+/// The media type of a file of that name.
+#[must_use]
+pub(crate) fn media_type(file: &Name) -> &'static str {
+    kind(file).map_or("application/octet-stream", |(_, media_type, _)| media_type)
+}
+
+fn kind(file: &Name) -> Option<&'static (&'static str, &'static str, bool)> {
+    let (_, ending) = file.as_str().rsplit_once('.')?;
+    TYPES.iter().find(|(one, ..)| ending.eq_ignore_ascii_case(one))
+}
+
+impl Wiki {
+    async fn attach(&self, visitor: &Visitor, page: &Name, file: &Name, bytes: Bytes) -> Result<(), Problem> {
+        let action = Action::Attach { file: file.clone(), media_type: media_type(file).to_owned(), bytes };
+        self.change_file(visitor, page, action).await
+    }
+
+    async fn change_file(&self, visitor: &Visitor, page: &Name, action: Action) -> Result<(), Problem> {
+        let write = Write {
+            name: page.clone(),
+            condition: Condition::Any,
+            action,
+            author: visitor.author().map(str::to_owned),
+            comment: String::new(),
+            time: now(),
+        };
+        self.write(write).await?;
+        Ok(())
+    }
+}
+
+/// `GET /wiki/NAME/files`.
+pub(crate) async fn list(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Outcome {
+    let page = existing(&wiki, &name(&text)?).await?;
+    let files = wiki.database.attachments(&page.name).await?;
+    let keys = vec![keys::page(&page.name), keys::TEMPLATES.to_owned()];
+    if wants_json(&headers, &uri) {
+        return Ok(wiki.show_json(&headers, &visitor, &json!(files), keys));
+    }
+    let html = views::files(&wiki.frame(&visitor), &page.name, &files, wiki.settings.attachment_bytes_max);
+    Ok(wiki.show(&headers, &visitor, html, keys))
+}
+
+/// `POST /wiki/NAME/files`: the files of a form.
+pub(crate) async fn upload(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    headers: HeaderMap,
+    mut form: Multipart,
+) -> Outcome {
+    let page = existing(&wiki, &name(&text)?).await?;
+    let fault = |error: axum::extract::multipart::MultipartError| {
+        Problem::bad_request(format!("The form cannot be read: {error}."))
+    };
+    let mut files = Vec::new();
+    while let Some(mut field) = form.next_field().await.map_err(fault)? {
+        let Some(file) = field.file_name().filter(|file| !file.is_empty()) else { continue };
+        // Old browsers send a whole path.
+        let file = name(file.rsplit(['/', '\\']).next().unwrap_or_default())?;
+        let mut bytes = BytesMut::new();
+        while let Some(chunk) = field.chunk().await.map_err(fault)? {
+            if bytes.len() + chunk.len() > wiki.settings.attachment_bytes_max {
+                return Err(too_large(wiki.settings.attachment_bytes_max));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        wiki.attach(&visitor, &page.name, &file, bytes.freeze()).await?;
+        files.push(file);
+    }
+    if files.is_empty() {
+        return Err(Problem::bad_request("The form has no file; choose one first."));
+    }
+    if names_html(&headers) {
+        return Ok(see_other(&paths::of_page(&page.name, "files")));
+    }
+    Ok(json_response(StatusCode::CREATED, &json!({ "files": files })))
+}
+
+/// `PUT /wiki/NAME/files/FILE`: the bytes as they are.
+pub(crate) async fn put(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path((text, file)): Path<(String, String)>,
+    body: Body,
+) -> Outcome {
+    let (page, file) = (existing(&wiki, &name(&text)?).await?, name(&file)?);
+    let bytes = read_body(body, wiki.settings.attachment_bytes_max).await?;
+    wiki.attach(&visitor, &page.name, &file, bytes).await?;
+    Ok(json_response(StatusCode::CREATED, &json!({ "files": [file] })))
+}
+
+/// `GET /wiki/NAME/files/FILE`.
+pub(crate) async fn download(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path((text, file)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Outcome {
+    let (page, file) = (name(&text)?, name(&file)?);
+    let none = || Problem::not_found(format!("The page {page} has no attachment {file}."));
+    let (info, bytes) = wiki.database.attachment(&page, &file).await?.ok_or_else(none)?;
+    let media_type =
+        HeaderValue::from_str(&info.media_type).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let representation = Representation {
+        media_type,
+        body: bytes,
+        tag: info.digest.chars().take(32).collect(),
+        modified: Some(info.modified),
+        is_dated: true,
+        keys: vec![keys::page(&page)],
+        audience: wiki.audience(&visitor),
+        vary: wiki.vary("", "Cookie"),
+    };
+    let mut response = representation.respond(&headers, &wiki.settings.cache_control);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
+    let is_shown = kind(&file).is_some_and(|(_, media_type, is_shown)| *is_shown && *media_type == info.media_type);
+    let disposition = if is_shown { "inline" } else { "attachment" };
+    let encoded = utf8_percent_encode(file.as_str(), NON_ALPHANUMERIC);
+    insert(headers, CONTENT_DISPOSITION, &format!("{disposition}; filename*=UTF-8''{encoded}"));
+    Ok(response)
+}
+
+/// `DELETE /wiki/NAME/files/FILE`.
+pub(crate) async fn delete(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path((text, file)): Path<(String, String)>,
+) -> Outcome {
+    wiki.change_file(&visitor, &name(&text)?, Action::Detach { file: name(&file)? }).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /wiki/NAME/files/FILE/delete`, the form's way to delete.
+pub(crate) async fn delete_by_form(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path((text, file)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let page = name(&text)?;
+    wiki.change_file(&visitor, &page, Action::Detach { file: name(&file)? }).await?;
+    Ok(see_other(&paths::of_page(&page, "files")))
+}

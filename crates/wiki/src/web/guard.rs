@@ -1,0 +1,422 @@
+//! Who asks, and whether they may.
+//!
+//! **Forged requests.** A page of another site can make a browser send a form here, with the user's cookies. Browsers say
+//! so: every request that changes something has Sec-Fetch-Site, or from older ones Origin, and both must name this site. We
+//! check these headers and have no tokens in forms, because a token belongs to one visitor: pages with forms could not be
+//! cached for everybody. Programs that are no browsers send neither header, and are let through unless they show a cookie.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+
+use super::Wiki;
+use super::caching::{cookie, is_safe};
+use super::problem::Problem;
+use crate::accounts::{self, Scope};
+use crate::settings::{Readers, Settings, Writers};
+
+/// The name of the session's cookie; over TLS, the prefix binds it to this host.
+const COOKIE: &str = "session";
+const SECURE_COOKIE: &str = "__Host-session";
+
+/// Who sent a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    /// The client's address: the peer's, or behind a proxy on this machine or a trusted one, the one that it reports.
+    pub(crate) address: IpAddr,
+    pub(crate) identity: Identity,
+    /// Whether the request was sent on this machine and to a name of this machine.
+    pub(crate) is_local: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    Anonymous,
+    /// A browser that has signed in.
+    User {
+        name: String,
+        scope: Scope,
+    },
+    /// A program with a token.
+    Token {
+        label: String,
+        scope: Scope,
+    },
+}
+
+impl Visitor {
+    /// The name in the history.
+    pub(crate) fn author(&self) -> Option<&str> {
+        match &self.identity {
+            Identity::Anonymous => None,
+            Identity::User { name, .. } => Some(name),
+            Identity::Token { label, .. } => Some(label),
+        }
+    }
+
+    /// The user that the page greets: responses are then for this user only.
+    pub(crate) fn user(&self) -> Option<&str> {
+        match &self.identity {
+            Identity::User { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    fn scope(&self) -> Option<Scope> {
+        match self.identity {
+            Identity::Anonymous => None,
+            Identity::User { scope, .. } | Identity::Token { scope, .. } => Some(scope),
+        }
+    }
+
+    pub(crate) fn may_read(&self, settings: &Settings) -> bool {
+        settings.readers == Readers::Anyone || self.scope().is_some()
+    }
+
+    pub(crate) fn may_write(&self, settings: &Settings) -> bool {
+        match settings.writers {
+            Writers::Anyone => self.scope() != Some(Scope::Read),
+            Writers::Local => self.is_local || self.scope() == Some(Scope::Write),
+            Writers::Members => self.scope() == Some(Scope::Write),
+            Writers::Nobody => false,
+        }
+    }
+}
+
+/// Finds out who sent a request.
+pub(crate) async fn identify(wiki: &Wiki, headers: &HeaderMap, uri: &Uri, peer: IpAddr) -> Result<Visitor, Problem> {
+    let address = client_address(headers, peer, &wiki.settings.trusted_proxies);
+    let is_local = peer.is_loopback() && address.is_loopback() && is_local_name(&authority(headers, uri));
+    let mut identity = Identity::Anonymous;
+    if let Some(value) = headers.get(AUTHORIZATION) {
+        let secret = value.to_str().ok().and_then(|text| text.split_once(' '));
+        let secret =
+            secret.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, secret)| secret.trim());
+        let token = match secret {
+            Some(secret) => accounts::token(&*wiki.database, secret).await?,
+            None => None,
+        };
+        let Some(token) = token else {
+            let detail = "The API token is not valid: send `Authorization: Bearer TOKEN` with a token of `breme wiki token add`.";
+            return Err(Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(header::WWW_AUTHENTICATE, "Bearer"));
+        };
+        identity = Identity::Token { label: token.label, scope: token.scope };
+    } else if let Some(secret) = session_cookie(headers, &wiki.settings)
+        && let Some((name, user)) = accounts::session(&*wiki.database, secret).await?
+    {
+        identity = Identity::User { name, scope: user.scope };
+    }
+    Ok(Visitor { address, identity, is_local })
+}
+
+/// Whether the request may go on to its handler.
+pub(crate) fn admit(
+    wiki: &Wiki,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    visitor: &Visitor,
+) -> Result<(), Problem> {
+    let (path, settings) = (uri.path(), &wiki.settings);
+    let signs_in = path == "/login" || path == "/logout";
+    if !is_safe(method) {
+        refuse_forged(headers, uri, settings, visitor)?;
+        let purpose = Purpose::of(path);
+        if let Err(wait) = wiki.limiter.take(visitor.address, purpose, settings.writes_per_minute, Instant::now()) {
+            wiki.counts.rate_limited.add(1);
+            let seconds = wait.as_secs() + 1;
+            let detail = format!("Too many requests from your address; try again in {seconds} s.");
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
+            return Err(problem.with_header(header::RETRY_AFTER, seconds.to_string()));
+        }
+    }
+    if signs_in || path.starts_with("/assets/") {
+        return Ok(());
+    }
+    if !visitor.may_read(settings) {
+        return Err(needs_account(visitor, "reads"));
+    }
+    if !is_safe(method) && !visitor.may_write(settings) {
+        return Err(match settings.writers {
+            Writers::Nobody => Problem::new(StatusCode::FORBIDDEN, "This wiki is read-only."),
+            Writers::Local => Problem::new(
+                StatusCode::FORBIDDEN,
+                "Only this machine may change the wiki. To open it to others, add accounts (`breme wiki user add`) or start it with --write anyone.",
+            ),
+            _ => needs_account(visitor, "changes pages"),
+        });
+    }
+    Ok(())
+}
+
+fn needs_account(visitor: &Visitor, does: &str) -> Problem {
+    if visitor.identity == Identity::Anonymous {
+        let detail = format!("Only who has signed in {does} here.");
+        return Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(header::WWW_AUTHENTICATE, "Bearer");
+    }
+    Problem::new(StatusCode::FORBIDDEN, "Your account or token may only read.")
+}
+
+fn refuse_forged(headers: &HeaderMap, uri: &Uri, settings: &Settings, visitor: &Visitor) -> Result<(), Problem> {
+    // Another site cannot add a token to a request.
+    if matches!(visitor.identity, Identity::Token { .. }) {
+        return Ok(());
+    }
+    let is_ours = match (headers.get("sec-fetch-site"), headers.get(ORIGIN)) {
+        (Some(site), _) => site == "same-origin" || site == "none",
+        (None, Some(origin)) => {
+            let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+            let own = authority(headers, uri);
+            let public = settings.public_url.as_ref().and_then(|url| Some(url.authority()?.as_str()));
+            origin.is_some_and(|(scheme, origin)| {
+                let origin = without_default_port(scheme, origin);
+                [Some(own.as_str()), public]
+                    .into_iter()
+                    .flatten()
+                    .any(|one| without_default_port(scheme, one) == origin)
+            })
+        }
+        // No browser, or one from before 2020: it may not act with a cookie that it was made to send.
+        (None, None) => visitor.identity == Identity::Anonymous,
+    };
+    if is_ours {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "The request was sent by a page of another site; send it from a page of this wiki.",
+    ))
+}
+
+fn without_default_port(scheme: &str, authority: &str) -> String {
+    let default = if scheme == "https" { ":443" } else { ":80" };
+    authority.strip_suffix(default).unwrap_or(authority).to_ascii_lowercase()
+}
+
+/// The host and port that the request was sent to.
+pub(crate) fn authority(headers: &HeaderMap, uri: &Uri) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    host.or_else(|| Some(uri.authority()?.as_str())).unwrap_or_default().to_owned()
+}
+
+/// A site that a browser reaches under a name of its own, which its owner then lets point here (DNS rebinding), is not
+/// of this machine.
+fn is_local_name(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpAddr]) -> IpAddr {
+    let is_trusted = |address: &IpAddr| address.is_loopback() || trusted.contains(address);
+    if !is_trusted(&peer) {
+        return peer;
+    }
+    let lines = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
+    let addresses: Vec<&str> = lines.flat_map(|line| line.split(',')).map(str::trim).collect();
+    // From the nearest to the farthest; what a client wrote itself lies behind the first that is not trusted.
+    let mut address = peer;
+    for text in addresses.into_iter().rev() {
+        let Ok(one) = text.trim_matches(['[', ']']).parse() else { break };
+        address = one;
+        if !is_trusted(&address) {
+            break;
+        }
+    }
+    address
+}
+
+/// The value of the session's cookie.
+pub(crate) fn session_cookie<'a>(headers: &'a HeaderMap, settings: &Settings) -> Option<&'a str> {
+    cookie(headers, if is_secure(settings) { SECURE_COOKIE } else { COOKIE })
+}
+
+/// The header that sets the session's cookie; without a value, one that removes it.
+pub(crate) fn set_cookie(settings: &Settings, value: Option<&str>) -> String {
+    let (name, secure) = if is_secure(settings) { (SECURE_COOKIE, "; Secure") } else { (COOKIE, "") };
+    let age = if value.is_some() { accounts::SESSION_MILLIS / 1000 } else { 0 };
+    format!("{name}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age={age}{secure}", value.unwrap_or_default())
+}
+
+fn is_secure(settings: &Settings) -> bool {
+    settings.public_url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"))
+}
+
+/// What a request counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    Write,
+    /// A preview while somebody types.
+    Preview,
+    /// A guess at a password.
+    SignIn,
+}
+
+impl Purpose {
+    fn of(path: &str) -> Self {
+        match path {
+            "/login" => Self::SignIn,
+            "/preview" => Self::Preview,
+            _ => Self::Write,
+        }
+    }
+
+    fn per_minute(self, writes: u32) -> u32 {
+        match self {
+            Self::Write => writes,
+            Self::Preview => 600,
+            Self::SignIn => 10,
+        }
+    }
+}
+
+/// How many addresses are remembered. Past that, new ones share a place.
+const ADDRESSES_MAX: usize = 65_536;
+
+/// Limits the rate of each address: tokens come at a steady rate, and a minute's worth may be spent at once.
+#[derive(Debug, Default)]
+pub(crate) struct Limiter {
+    places: Mutex<HashMap<(IpAddr, Purpose), Place>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// When the place would be full again.
+    full_at: Instant,
+}
+
+impl Limiter {
+    /// Takes a token, or returns the time until there is one.
+    pub(crate) fn take(&self, address: IpAddr, purpose: Purpose, writes: u32, now: Instant) -> Result<(), Duration> {
+        const MINUTE: Duration = Duration::from_secs(60);
+        let each = MINUTE / purpose.per_minute(writes).max(1);
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = (network(address), purpose);
+        if places.len() >= ADDRESSES_MAX && !places.contains_key(&key) {
+            places.retain(|_, place| place.full_at > now);
+            if places.len() >= ADDRESSES_MAX {
+                key.0 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+            }
+        }
+        let place = places.entry(key).or_insert(Place { full_at: now });
+        let full_at = place.full_at.max(now) + each;
+        if full_at > now + MINUTE.max(each) {
+            return Err(full_at - now - MINUTE.max(each));
+        }
+        place.full_at = full_at;
+        Ok(())
+    }
+}
+
+/// One customer's addresses: an IPv4 address, or the 2^64 addresses of an IPv6 subnet.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (!0 << 64))),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn forged_requests_are_refused() {
+        let user = Identity::User { name: "ana".into(), scope: Scope::Write };
+        let token = Identity::Token { label: "ci".into(), scope: Scope::Write };
+        let public = Settings { public_url: Some("https://wiki.example".parse().unwrap()), ..Settings::default() };
+        let passes = |identity: &Identity, settings: &Settings, pairs: &[(&'static str, &str)]| {
+            let visitor = Visitor { address: IpAddr::from([127, 0, 0, 1]), identity: identity.clone(), is_local: true };
+            refuse_forged(&headers(pairs), &Uri::from_static("/wiki/A"), settings, &visitor).is_ok()
+        };
+        let local = Settings::default();
+        for (identity, settings, pairs, expected) in [
+            (&user, &local, &[("sec-fetch-site", "same-origin")][..], true),
+            (&user, &local, &[("sec-fetch-site", "none")], true),
+            (&user, &local, &[("sec-fetch-site", "same-site")], false),
+            (&user, &local, &[("sec-fetch-site", "cross-site"), ("origin", "http://a:1"), ("host", "a:1")], false),
+            (&user, &local, &[("origin", "http://a:1"), ("host", "A:1")], true),
+            (&user, &local, &[("origin", "http://a"), ("host", "a:80")], true),
+            (&user, &local, &[("origin", "http://a.evil"), ("host", "a")], false),
+            (&user, &local, &[("origin", "null"), ("host", "a")], false),
+            (&user, &public, &[("origin", "https://wiki.example"), ("host", "10.0.0.1:8080")], true),
+            (&user, &local, &[("host", "a")], false),
+            (&Identity::Anonymous, &local, &[("host", "a")], true),
+            (&Identity::Anonymous, &local, &[("host", "a"), ("origin", "https://evil")], false),
+            (&token, &local, &[("origin", "https://evil"), ("host", "a")], true),
+        ] {
+            assert_eq!(passes(identity, settings, pairs), expected, "{identity:?} {pairs:?}");
+        }
+    }
+
+    #[test]
+    fn only_trusted_proxies_are_believed() {
+        let trusted: IpAddr = "10.0.0.1".parse().unwrap();
+        let address = |peer: &str, forwarded: &str| {
+            let headers = headers(&[("x-forwarded-for", forwarded)]);
+            client_address(&headers, peer.parse().unwrap(), &[trusted]).to_string()
+        };
+        assert_eq!(address("127.0.0.1", "192.0.2.1"), "192.0.2.1");
+        assert_eq!(address("127.0.0.1", "192.0.2.9, 192.0.2.1, 10.0.0.1"), "192.0.2.1");
+        assert_eq!(address("192.0.2.7", "127.0.0.1"), "192.0.2.7");
+        assert_eq!(address("127.0.0.1", "nonsense"), "127.0.0.1");
+        assert_eq!(address("::1", "127.0.0.1"), "127.0.0.1");
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        for (name, expected) in [
+            ("localhost:8080", true),
+            ("127.0.0.1", true),
+            ("[::1]:80", true),
+            ("evil.example:8080", false),
+            ("localhost.evil.example", false),
+            ("", false),
+        ] {
+            assert_eq!(is_local_name(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn rates_are_limited_by_address() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let take = |address: &str, seconds: u64| {
+            limiter.take(address.parse().unwrap(), Purpose::Write, 2, start + Duration::from_secs(seconds)).is_ok()
+        };
+        assert_eq!([take("192.0.2.1", 0), take("192.0.2.1", 0), take("192.0.2.1", 0)], [true, true, false]);
+        assert!(take("192.0.2.2", 0), "another address");
+        assert!(take("2001:db8::1", 0) && take("2001:db8::2", 0) && !take("2001:db8::3", 0), "one subnet");
+        assert_eq!([take("192.0.2.1", 29), take("192.0.2.1", 30), take("192.0.2.1", 31)], [false, true, false]);
+    }
+
+    #[test]
+    fn guesses_at_passwords_are_few() {
+        let (limiter, now, purpose) = (Limiter::default(), Instant::now(), Purpose::of("/login"));
+        let guesses = (0..20).filter(|_| limiter.take(IpAddr::from([192, 0, 2, 1]), purpose, 600, now).is_ok());
+        assert_eq!(guesses.count(), 10);
+        assert!(limiter.take(IpAddr::from([192, 0, 2, 1]), Purpose::of("/wiki/A"), 600, now).is_ok());
+    }
+
+    #[test]
+    fn the_table_of_addresses_is_bounded() {
+        let (limiter, now) = (Limiter::default(), Instant::now());
+        for index in 0..ADDRESSES_MAX as u32 + 100 {
+            let address = IpAddr::from(index.to_be_bytes());
+            let _ = limiter.take(address, Purpose::Write, 600, now);
+        }
+        assert_eq!(limiter.places.lock().unwrap().len(), ADDRESSES_MAX + 1);
+        let later = now + Duration::from_secs(120);
+        assert!(limiter.take(IpAddr::from([250, 1, 1, 1]), Purpose::Write, 600, later).is_ok());
+        assert_eq!(limiter.places.lock().unwrap().len(), 1, "who has not written for a while is forgotten");
+    }
+}

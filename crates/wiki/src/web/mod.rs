@@ -1,0 +1,373 @@
+//! The wiki as an axum application.
+//!
+//! | module | does |
+//! |---|---|
+//! | `guard` | who asks, and whether they may: forged requests, rights, rates |
+//! | `negotiation`, `caching` | which representation; validators and headers for caches |
+//! | `reading`, `lists` | pages, revisions, differences; lists, searches, feeds |
+//! | `writing`, `submission` | changes, their conditions and conflicts; bodies of requests |
+//! | `files` | attachments |
+//! | `signing` | signing in and out |
+//! | `problem` | errors as responses |
+
+pub(crate) mod assets;
+mod caching;
+mod counts;
+mod files;
+mod guard;
+mod lists;
+mod negotiation;
+mod problem;
+mod reading;
+mod signing;
+mod submission;
+mod writing;
+
+pub(crate) use files::media_type;
+pub(crate) use submission::Submission;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use bytes::Bytes;
+pub(crate) use caching::hex;
+use caching::{Audience, Representation, digest, insert};
+pub use counts::{Counts, Reading};
+use guard::{Limiter, Visitor, admit, identify};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use negotiation::names_html;
+use problem::Problem;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::database::Database;
+use crate::name::Name;
+use crate::page::Page;
+use crate::purging::Edges;
+use crate::render::{Rendered, render};
+use crate::settings::{Readers, Settings, Writers};
+use crate::{paths, views};
+
+/// The page to which `/` leads.
+pub const HOME: &str = "Home";
+
+/// Nothing but what comes from the wiki itself runs, and it sends nothing elsewhere; images may come from anywhere over
+/// TLS.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' https:; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// All that the handlers share.
+pub struct Wiki {
+    pub(crate) database: Arc<dyn Database>,
+    pub(crate) settings: Settings,
+    pub(crate) counts: Counts,
+    pub(crate) edges: Edges,
+    pub(crate) limiter: Limiter,
+    rendered: Cache<RenderedKey, Arc<Rendered>, ByBytes>,
+    /// Changes with everything around a page's text: the program's version, its stylesheet, the title of the wiki.
+    template: String,
+    /// Password hashes computed at a time: each takes 19 MiB.
+    hashing: tokio::sync::Semaphore,
+    /// Merges and comparisons at a time: each may take a core for a while.
+    comparing: tokio::sync::Semaphore,
+}
+
+/// On what the HTML of a page's text depends.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct RenderedKey {
+    name: Name,
+    revision: u64,
+    links_version: u64,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<RenderedKey, Arc<Rendered>> for ByBytes {
+    fn weight(&self, key: &RenderedKey, rendered: &Arc<Rendered>) -> u64 {
+        (size_of::<RenderedKey>() + key.name.as_str().len() + rendered.bytes()) as u64
+    }
+}
+
+/// The address of the peer of a request's connection: an extension of the request.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
+pub(crate) type Shared = State<Arc<Wiki>>;
+pub(crate) type Outcome = Result<Response, Problem>;
+
+impl Wiki {
+    /// A wiki over a database. [`Edges::run`](crate::purging::Edges::run) must be running for its edges to be purged.
+    #[must_use]
+    pub fn new(database: Arc<dyn Database>, settings: Settings, edges: Edges) -> Self {
+        /// As many pages of some 4 kB; the bound is in bytes.
+        const BYTES_OF_PAGE: u64 = 4096;
+        let places = usize::try_from(settings.rendered_bytes_max / BYTES_OF_PAGE).unwrap_or(usize::MAX);
+        let rendered = Cache::with_weighter(places, settings.rendered_bytes_max, ByBytes);
+        let template = digest(views::sample(&settings).as_bytes());
+        Self {
+            database,
+            settings,
+            counts: Counts::default(),
+            edges,
+            limiter: Limiter::default(),
+            rendered,
+            template,
+            hashing: tokio::sync::Semaphore::new(2),
+            comparing: tokio::sync::Semaphore::new(2),
+        }
+    }
+
+    /// What it has counted, for metrics.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.counts.reading(self.rendered.weight(), self.edges.states())
+    }
+
+    /// The HTML of a page's text.
+    async fn rendered(&self, page: &Page) -> Arc<Rendered> {
+        let Page { name, revision, links_version, content, red_links, .. } = page;
+        let key = RenderedKey { name: name.clone(), revision: *revision, links_version: *links_version };
+        if let Some(rendered) = self.rendered.get(&key) {
+            self.counts.render_hits.add(1);
+            return rendered;
+        }
+        self.counts.render_misses.add(1);
+        let rendered = Arc::new(rendered_apart(content.text.clone(), name.clone(), red_links.clone()).await);
+        self.rendered.insert(key, Arc::clone(&rendered));
+        rendered
+    }
+
+    /// Who may share the responses to a visitor.
+    pub(crate) fn audience(&self, visitor: &Visitor) -> Audience {
+        let is_for_everybody = self.settings.readers == Readers::Anyone && visitor.user().is_none();
+        if is_for_everybody { Audience::Everybody } else { Audience::One }
+    }
+
+    fn frame<'a>(&'a self, visitor: &'a Visitor) -> views::Frame<'a> {
+        views::Frame {
+            title: &self.settings.title,
+            user: visitor.user(),
+            has_accounts: self.settings.has_accounts,
+            // Never by visitor: pages for everybody are cached.
+            is_writable: self.settings.writers != Writers::Nobody,
+        }
+    }
+
+    /// A page of HTML that is cached under `keys`.
+    fn show(&self, request: &HeaderMap, visitor: &Visitor, html: String, keys: Vec<String>) -> Response {
+        let mut page = Representation::html(html, keys, self.audience(visitor));
+        page.vary = self.vary("Accept", "Accept, Cookie");
+        page.respond(request, &self.settings.cache_control)
+    }
+
+    /// A list for programs that is cached under `keys`.
+    fn show_json(
+        &self,
+        request: &HeaderMap,
+        visitor: &Visitor,
+        value: &serde_json::Value,
+        keys: Vec<String>,
+    ) -> Response {
+        let body = Bytes::from(format!("{value}\n"));
+        let mut page = Representation::digested("application/json", body, keys, self.audience(visitor));
+        page.vary = self.vary("Accept", "Accept, Cookie");
+        page.respond(request, &self.settings.cache_control)
+    }
+
+    /// Without accounts no response depends on a cookie.
+    fn vary(&self, without: &'static str, with_accounts: &'static str) -> &'static str {
+        if self.settings.has_accounts { with_accounts } else { without }
+    }
+
+    /// Home page, feeds and mails need whole URLs.
+    fn base_url(&self, headers: &HeaderMap, uri: &Uri) -> String {
+        match &self.settings.public_url {
+            Some(url) => url.to_string().trim_end_matches('/').to_owned(),
+            None => format!("http://{}", guard::authority(headers, uri)),
+        }
+    }
+}
+
+/// Renders on a thread for such work, since a long text takes a while.
+async fn rendered_apart(text: String, name: Name, missing: Vec<Name>) -> Rendered {
+    const SHORT_BYTES: usize = 16 * 1024;
+    if text.len() <= SHORT_BYTES {
+        return render(&text, &name, &missing);
+    }
+    tokio::task::spawn_blocking(move || render(&text, &name, &missing)).await.unwrap_or_default()
+}
+
+/// Every path and its methods, as the OpenAPI description has them.
+pub const ROUTES: &[(&str, &[&str])] = &[
+    ("/", &["GET"]),
+    ("/wiki/stevec", &["GET"]),
+    ("/wiki/{name}", &["GET", "POST", "PUT", "DELETE"]),
+    ("/wiki/{name}/edit", &["GET"]),
+    ("/wiki/{name}/history", &["GET"]),
+    ("/wiki/{name}/revisions/{revision}", &["GET"]),
+    ("/wiki/{name}/diff", &["GET"]),
+    ("/wiki/{name}/backlinks", &["GET"]),
+    ("/wiki/{name}/rename", &["GET", "POST"]),
+    ("/wiki/{name}/delete", &["GET", "POST"]),
+    ("/wiki/{name}/revert", &["POST"]),
+    ("/wiki/{name}/files", &["GET", "POST"]),
+    ("/wiki/{name}/files/{file}", &["GET", "PUT", "DELETE"]),
+    ("/wiki/{name}/files/{file}/delete", &["POST"]),
+    ("/pages", &["GET"]),
+    ("/new", &["GET"]),
+    ("/recent", &["GET"]),
+    ("/recent.atom", &["GET"]),
+    ("/search", &["GET"]),
+    ("/suggest", &["GET"]),
+    ("/preview", &["POST"]),
+    ("/login", &["GET", "POST"]),
+    ("/logout", &["POST"]),
+    ("/openapi.json", &["GET"]),
+];
+
+/// The application.
+pub fn router(wiki: Arc<Wiki>) -> Router {
+    Router::new()
+        .route("/", get(home))
+        .route("/wiki", get(all_pages))
+        .route("/wiki/", get(all_pages))
+        .route("/wiki/stevec", get(counter))
+        .route("/wiki/{name}", get(reading::page).post(writing::post).put(writing::put).delete(writing::delete))
+        .route("/wiki/{name}/edit", get(writing::edit_form))
+        .route("/wiki/{name}/history", get(reading::history))
+        .route("/wiki/{name}/revisions/{revision}", get(reading::revision))
+        .route("/wiki/{name}/diff", get(reading::difference))
+        .route("/wiki/{name}/backlinks", get(reading::backlinks))
+        .route("/wiki/{name}/rename", get(writing::rename_form).post(writing::rename))
+        .route("/wiki/{name}/delete", get(writing::delete_form).post(writing::delete_by_form))
+        .route("/wiki/{name}/revert", post(writing::revert))
+        .route("/wiki/{name}/files", get(files::list).post(files::upload))
+        .route("/wiki/{name}/files/{file}", get(files::download).put(files::put).delete(files::delete))
+        .route("/wiki/{name}/files/{file}/delete", post(files::delete_by_form))
+        .route("/pages", get(lists::pages))
+        .route("/new", get(writing::new_form))
+        .route("/recent", get(lists::recent))
+        .route("/recent.atom", get(lists::feed))
+        .route("/search", get(lists::search))
+        .route("/suggest", get(lists::suggest))
+        .route("/preview", post(writing::preview))
+        .route("/login", get(signing::form).post(signing::sign_in))
+        .route("/logout", post(signing::sign_out))
+        .route("/openapi.json", get(assets::openapi))
+        .route("/robots.txt", get(assets::robots))
+        .route("/assets/{file}", get(assets::asset))
+        .fallback(async || Problem::not_found("There is nothing at this address."))
+        .method_not_allowed_fallback(async || {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not have this method.")
+        })
+        // What handlers read themselves has the limits of the settings.
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&wiki), outermost))
+        .with_state(wiki)
+}
+
+/// Around every request: who asks, whether they may; errors as pages; headers that every response has.
+async fn outermost(State(wiki): Shared, mut request: Request, next: Next) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    wiki.counts.requests.add(1);
+    if uri.path() != COUNTER_PATH {
+        wiki.counts.since_read.add(1);
+    }
+    let headers = request.headers().clone();
+    let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.0);
+    let identified = identify(&wiki, &headers, &uri, peer).await;
+    let admitted = identified.and_then(|visitor| admit(&wiki, &method, &uri, &headers, &visitor).map(|()| visitor));
+    let visitor = admitted.as_ref().ok().cloned();
+    let mut response = match admitted {
+        Ok(visitor) => {
+            request.extensions_mut().insert(visitor);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    };
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        write_problem(&wiki, &problem, (&method, &uri, &headers), visitor.as_ref(), &mut response);
+    }
+    wiki.counts.count(response.status());
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
+    // Whatever does not say that it may be kept, may not.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn write_problem(
+    wiki: &Wiki,
+    problem: &Problem,
+    (method, uri, headers): (&Method, &Uri, &HeaderMap),
+    visitor: Option<&Visitor>,
+    response: &mut Response,
+) {
+    if !names_html(headers) {
+        insert(response.headers_mut(), CONTENT_TYPE, "application/problem+json");
+        *response.body_mut() = format!("{}\n", problem.to_json()).into();
+        return;
+    }
+    let signs_in = wiki.settings.has_accounts && problem.status == StatusCode::UNAUTHORIZED && uri.path() != "/login";
+    if signs_in && method == Method::GET {
+        let next = uri.path_and_query().map_or("/", |path| path.as_str());
+        *response = see_other(&format!("/login?next={}", paths::query_value(next)));
+        return;
+    }
+    insert(response.headers_mut(), CONTENT_TYPE, "text/html; charset=utf-8");
+    let anonymous = views::Frame {
+        title: &wiki.settings.title,
+        user: None,
+        has_accounts: wiki.settings.has_accounts,
+        is_writable: wiki.settings.writers != Writers::Nobody,
+    };
+    let frame = visitor.map_or(anonymous, |visitor| wiki.frame(visitor));
+    *response.body_mut() = views::problem(&frame, problem.title(), &problem.detail).into();
+}
+
+/// 303: what comes next is at another address.
+pub(crate) fn see_other(path: &str) -> Response {
+    redirect(StatusCode::SEE_OTHER, path)
+}
+
+pub(crate) fn redirect(status: StatusCode, path: &str) -> Response {
+    let mut response = status.into_response();
+    insert(response.headers_mut(), LOCATION, path);
+    response
+}
+
+async fn home() -> Response {
+    redirect(StatusCode::FOUND, &format!("/wiki/{HOME}"))
+}
+
+async fn all_pages() -> Response {
+    redirect(StatusCode::MOVED_PERMANENTLY, "/pages")
+}
+
+const COUNTER_PATH: &str = "/wiki/stevec";
+
+/// The study's counter: how many requests have come since it was last read. Only GET resets it.
+async fn counter(State(wiki): Shared, method: Method) -> Response {
+    let count = if method == Method::GET { wiki.counts.since_read.take() } else { wiki.counts.since_read.value() };
+    ([(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{count}\n")).into_response()
+}
+
+/// A name in a path.
+pub(crate) fn name(text: &str) -> Result<Name, Problem> {
+    Name::parse(text).map_err(|error| Problem::bad_request(format!("{text:?} is not a name: {error}.")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Errors as responses: a page for browsers, `application/problem+json` (RFC 9457) for programs.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use crate::database::{DatabaseError, WriteError};
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    pub(crate) status: StatusCode,
+    /// What is wrong and what to do about it, in a sentence or two.
+    pub(crate) detail: String,
+    pub(crate) header: Option<(HeaderName, HeaderValue)>,
+    /// Further members for programs.
+    pub(crate) members: Map<String, Value>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), header: None, members: Map::new() }
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    pub(crate) fn with_header(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
+        self.header = HeaderValue::from_str(value.as_ref()).ok().map(|value| (name, value));
+        self
+    }
+
+    /// What the status means, in words.
+    pub(crate) fn title(&self) -> &'static str {
+        self.status.canonical_reason().unwrap_or("Error")
+    }
+
+    /// As JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut members = json!({ "title": self.title(), "status": self.status.as_u16(), "detail": self.detail });
+        if let Value::Object(object) = &mut members {
+            object.extend(self.members.clone());
+        }
+        members
+    }
+}
+
+/// The middleware writes the body, in the form that the client accepts.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.status;
+        if let Some((name, value)) = self.header.clone() {
+            response.headers_mut().insert(name, value);
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<DatabaseError> for Problem {
+    fn from(error: DatabaseError) -> Self {
+        // What the database says may name tables or addresses: it is for the operator's log only.
+        eprintln!("breme wiki: {error}");
+        if error.is_temporary {
+            let detail = "The database cannot be used at the moment; please try again.";
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "2");
+        }
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "The database failed; the server's log has the details.")
+    }
+}
+
+impl From<WriteError> for Problem {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Database(error) => error.into(),
+            WriteError::Missing => Self::not_found("There is nothing of that name."),
+            WriteError::NameTaken => {
+                Self::new(StatusCode::CONFLICT, "A page of that name exists already; choose another name.")
+            }
+            WriteError::Conflict(_) => Self::new(
+                StatusCode::CONFLICT,
+                "The page has changed in the meantime; load it again and repeat the change.",
+            ),
+        }
+    }
+}

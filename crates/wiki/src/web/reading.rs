@@ -1,0 +1,350 @@
+//! Pages, revisions, differences.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use serde_json::json;
+
+use super::caching::{Audience, Representation, SURROGATE_KEY, digest, insert, page_tag};
+use super::guard::Visitor;
+use super::negotiation::{Format, negotiate};
+use super::problem::Problem;
+use super::submission::query;
+use super::{Outcome, Shared, Wiki, name, redirect, rendered_apart};
+use crate::calendar::rfc3339;
+use crate::database::keys;
+use crate::fields::to_markdown;
+use crate::merge::diff;
+use crate::name::Name;
+use crate::page::{Content, Found, Page};
+use crate::{paths, render, views};
+
+/// The lines of a list.
+pub(crate) const LINES: usize = 100;
+/// How many links of a text that is not the current one are looked up.
+const LOOKUPS_MAX: usize = 100;
+
+/// `GET /wiki/NAME`.
+pub(crate) async fn page(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Outcome {
+    let parameters = query(&uri);
+    let mut name = name(&text)?;
+    let mut format = match parameters.get("format") {
+        Some(word) => Some(Format::from_word(word).ok_or_else(|| {
+            Problem::bad_request(format!("There is no format {word:?}; choose html, markdown or json."))
+        })?),
+        None => None,
+    };
+    let mut found = wiki.database.page(&name).await?;
+    // `/wiki/NAME.md`, unless a page has that very name.
+    if !matches!(found, Found::Page(_))
+        && let Some((base, suffix)) = by_suffix(&text)
+    {
+        let other = wiki.database.page(&base).await?;
+        if matches!(other, Found::Page(_)) {
+            (name, found, format) = (base, other, format.or(Some(suffix)));
+        }
+    } else if let Some(canonical) = canonical(&text, &name, &uri) {
+        return Ok(canonical);
+    }
+    let chosen = format.unwrap_or_else(|| negotiate(&headers, &[Format::Html, Format::Markdown, Format::Json]));
+    let is_chosen_by_accept = format.is_none();
+    match found {
+        Found::Page(page) => {
+            if let Some(target) = &page.content.redirect
+                && parameters.get("redirect").is_none_or(|word| word != "no")
+            {
+                return Ok(to_target(&wiki, &visitor, &page, target, format));
+            }
+            present(&wiki, &visitor, &headers, &page, chosen, is_chosen_by_accept).await
+        }
+        absent => Ok(missing(&wiki, &visitor, &headers, &name, &absent, chosen)),
+    }
+}
+
+fn by_suffix(text: &str) -> Option<(Name, Format)> {
+    let (base, suffix) = text.rsplit_once('.')?;
+    let format = match suffix {
+        "md" => Format::Markdown,
+        "json" => Format::Json,
+        _ => return None,
+    };
+    Some((Name::parse(base).ok()?, format))
+}
+
+/// One address for each page: other spellings lead to it.
+fn canonical(text: &str, name: &Name, uri: &Uri) -> Option<Response> {
+    if text == name.as_str().replace(' ', "_") {
+        return None;
+    }
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Some(redirect(StatusCode::PERMANENT_REDIRECT, &format!("{}{query}", paths::page(name))))
+}
+
+fn to_target(wiki: &Wiki, visitor: &Visitor, page: &Page, target: &Name, format: Option<Format>) -> Response {
+    let query = match format {
+        Some(Format::Markdown) => "?format=markdown",
+        Some(Format::Json) => "?format=json",
+        _ => "",
+    };
+    let mut response = redirect(StatusCode::FOUND, &format!("{}{query}", paths::page(target)));
+    let headers = response.headers_mut();
+    if wiki.audience(visitor) == Audience::Everybody {
+        headers.insert(http::header::CACHE_CONTROL, wiki.settings.cache_control.clone());
+        insert(headers, SURROGATE_KEY, &format!("{} {}", keys::EVERYTHING, keys::page(&page.name)));
+    }
+    response
+}
+
+async fn present(
+    wiki: &Arc<Wiki>,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+    page: &Page,
+    format: Format,
+    is_chosen_by_accept: bool,
+) -> Outcome {
+    let key = keys::page(&page.name);
+    let mut audience = wiki.audience(visitor);
+    if format != Format::Html && audience == Audience::One && wiki.settings.readers == crate::settings::Readers::Anyone
+    {
+        // Only HTML greets the user.
+        audience = Audience::Everybody;
+    }
+    let (body, tag, keys) = match format {
+        Format::Html => {
+            let rendered = wiki.rendered(page).await;
+            let html = views::page(&wiki.frame(visitor), page, &rendered);
+            let own = visitor.user().map(|user| format!("-{}", digest(user.as_bytes()))).unwrap_or_default();
+            let tag = format!("l{}-{}{own}-h", page.links_version, wiki.template);
+            (Bytes::from(html), tag, vec![key, keys::TEMPLATES.to_owned()])
+        }
+        Format::Markdown => (Bytes::from(to_markdown(&page.content)), "m".to_owned(), vec![key]),
+        Format::Json => (Bytes::from(page_json(page)), "j".to_owned(), vec![key]),
+    };
+    let vary = match (is_chosen_by_accept, format == Format::Html) {
+        (true, true) => wiki.vary("Accept", "Accept, Cookie"),
+        (true, false) => "Accept",
+        (false, true) => wiki.vary("", "Cookie"),
+        (false, false) => "",
+    };
+    let representation = Representation {
+        media_type: HeaderValue::from_static(format.media_type()),
+        body,
+        tag: page_tag(page.revision, &tag),
+        modified: Some(page.modified),
+        is_dated: format != Format::Html,
+        keys,
+        audience,
+        vary,
+    };
+    Ok(representation.respond(headers, &wiki.settings.cache_control))
+}
+
+fn page_json(page: &Page) -> String {
+    let Content { text, fields, redirect } = &page.content;
+    let value = json!({
+        "name": page.name,
+        "revision": page.revision,
+        "modified": rfc3339(page.modified),
+        "text": text,
+        "fields": fields,
+        "redirect": redirect,
+    });
+    format!("{value}\n")
+}
+
+fn missing(
+    wiki: &Wiki,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+    name: &Name,
+    found: &Found,
+    format: Format,
+) -> Response {
+    let is_deleted = matches!(found, Found::Deleted { .. });
+    let (media_type, body) = if format == Format::Html {
+        ("text/html; charset=utf-8", views::missing(&wiki.frame(visitor), name, is_deleted))
+    } else {
+        let detail = if is_deleted { "The page was deleted." } else { "There is no page of that name." };
+        ("application/problem+json", format!("{}\n", Problem::not_found(detail).to_json()))
+    };
+    let keys = vec![keys::page(name), keys::TEMPLATES.to_owned()];
+    let mut page = Representation::digested(media_type, body.into(), keys, wiki.audience(visitor));
+    page.vary = wiki.vary("Accept", "Accept, Cookie");
+    // A condition concerns the page, which is not there.
+    let mut unconditional = headers.clone();
+    unconditional.remove(http::header::IF_NONE_MATCH);
+    let mut response = page.respond(&unconditional, &wiki.settings.cache_control);
+    response.headers_mut().remove(http::header::ETAG);
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+/// The page of that name.
+pub(crate) async fn existing(wiki: &Wiki, name: &Name) -> Result<Page, Problem> {
+    match wiki.database.page(name).await? {
+        Found::Page(page) => Ok(*page),
+        _ => Err(Problem::not_found(format!("There is no page {name}."))),
+    }
+}
+
+/// The names in a text to which no page exists.
+pub(crate) async fn missing_links(wiki: &Wiki, text: &str) -> Result<Vec<Name>, Problem> {
+    let mut missing = Vec::new();
+    for name in render::links(text).into_iter().take(LOOKUPS_MAX) {
+        if !matches!(wiki.database.page(&name).await?, Found::Page(_)) {
+            missing.push(name);
+        }
+    }
+    Ok(missing)
+}
+
+fn number(text: Option<&String>, what: &str) -> Result<Option<u64>, Problem> {
+    let parse = |text: &String| text.parse().map_err(|_| Problem::bad_request(format!("`{what}` is not a number.")));
+    text.filter(|text| !text.is_empty()).map(parse).transpose()
+}
+
+/// `GET /wiki/NAME/history`.
+pub(crate) async fn history(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Outcome {
+    let name = name(&text)?;
+    let before = number(query(&uri).get("before"), "before")?;
+    let mut changes = wiki.database.history(&name, before, LINES + 1).await?;
+    let has_more = changes.len() > LINES;
+    changes.truncate(LINES);
+    if changes.is_empty() && before.is_none() {
+        return Err(Problem::not_found(format!("There has never been a page {name}.")));
+    }
+    let keys = vec![keys::page(&name), keys::TEMPLATES.to_owned()];
+    if wants_json(&headers, &uri) {
+        return Ok(wiki.show_json(&headers, &visitor, &views::changes_json(&changes), keys));
+    }
+    let html = views::history(&wiki.frame(&visitor), &name, &changes, before.is_none(), has_more);
+    Ok(wiki.show(&headers, &visitor, html, keys))
+}
+
+/// Whether a list is wanted as JSON.
+pub(crate) fn wants_json(headers: &HeaderMap, uri: &Uri) -> bool {
+    match query(uri).get("format").and_then(|word| Format::from_word(word)) {
+        Some(format) => format == Format::Json,
+        None => negotiate(headers, &[Format::Html, Format::Json]) == Format::Json,
+    }
+}
+
+/// `GET /wiki/NAME/revisions/N`.
+pub(crate) async fn revision(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path((text, number)): Path<(String, u64)>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Outcome {
+    let name = name(&text)?;
+    let none = || Problem::not_found(format!("There is no revision {number} of {name}."));
+    let revision = wiki.database.revision(&name, number).await?.ok_or_else(none)?;
+    let format = query(&uri).get("format").and_then(|word| Format::from_word(word));
+    let format = format.unwrap_or_else(|| negotiate(&headers, &[Format::Html, Format::Markdown, Format::Json]));
+    let keys = vec![keys::page(&name), keys::TEMPLATES.to_owned()];
+    let content = revision.content.clone().unwrap_or_default();
+    match format {
+        Format::Html => {
+            let red_links = missing_links(&wiki, &content.text).await?;
+            let rendered = rendered_apart(content.text.clone(), name.clone(), red_links).await;
+            let current = match wiki.database.page(&name).await? {
+                Found::Page(page) => Some(page.revision),
+                _ => None,
+            };
+            let html = views::revision(&wiki.frame(&visitor), &revision, &rendered, current);
+            Ok(wiki.show(&headers, &visitor, html, keys))
+        }
+        Format::Markdown => {
+            let mut page = Representation::digested(
+                Format::Markdown.media_type(),
+                to_markdown(&content).into(),
+                keys,
+                wiki.audience(&visitor),
+            );
+            page.vary = "Accept";
+            Ok(page.respond(&headers, &wiki.settings.cache_control))
+        }
+        Format::Json => {
+            let mut value = json!(revision.change);
+            value["time"] = rfc3339(revision.change.time).into();
+            value["text"] = json!(revision.content.as_ref().map(|content| &content.text));
+            value["fields"] = json!(content.fields);
+            Ok(wiki.show_json(&headers, &visitor, &value, keys))
+        }
+    }
+}
+
+/// `GET /wiki/NAME/diff?from=N&to=M&by=words|lines`.
+pub(crate) async fn difference(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Outcome {
+    let name = name(&text)?;
+    let parameters = query(&uri);
+    let newest = wiki.database.history(&name, None, 1).await?.first().map_or(0, |change| change.revision);
+    let to = number(parameters.get("to"), "to")?.unwrap_or(newest);
+    let from = number(parameters.get("from"), "from")?.unwrap_or(to.saturating_sub(1));
+    let by_words = parameters.get("by").is_none_or(|by| by != "lines");
+    let (old, new) = (content_of(&wiki, &name, from).await?, content_of(&wiki, &name, to).await?);
+    let (old, new) =
+        (old.map(|c| to_markdown(&c)).unwrap_or_default(), new.map(|c| to_markdown(&c)).unwrap_or_default());
+    let groups = {
+        let _permit = wiki.comparing.acquire().await;
+        tokio::task::spawn_blocking(move || diff(&old, &new, by_words)).await
+    };
+    let groups =
+        groups.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be compared."))?;
+    let html = views::difference(&wiki.frame(&visitor), &name, (from, to, newest), by_words, &groups);
+    Ok(wiki.show(&headers, &visitor, html, vec![keys::page(&name), keys::TEMPLATES.to_owned()]))
+}
+
+/// The contents of a revision; none before the first one, and at a deletion.
+async fn content_of(wiki: &Wiki, name: &Name, revision: u64) -> Result<Option<Content>, Problem> {
+    if revision == 0 {
+        return Ok(None);
+    }
+    let none = || Problem::not_found(format!("There is no revision {revision} of {name}."));
+    Ok(wiki.database.revision(name, revision).await?.ok_or_else(none)?.content)
+}
+
+/// `GET /wiki/NAME/backlinks`.
+pub(crate) async fn backlinks(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Outcome {
+    let name = name(&text)?;
+    let after = query(&uri).get("after").and_then(|after| Name::parse(after).ok());
+    let mut names = wiki.database.backlinks(&name, after.as_ref(), LINES + 1).await?;
+    let has_more = names.len() > LINES;
+    names.truncate(LINES);
+    // Any change may add a link.
+    let keys = vec![keys::CHANGES.to_owned(), keys::LISTS.to_owned(), keys::TEMPLATES.to_owned()];
+    if wants_json(&headers, &uri) {
+        return Ok(wiki.show_json(&headers, &visitor, &json!(names), keys));
+    }
+    let html = views::backlinks(&wiki.frame(&visitor), &name, &names, has_more);
+    Ok(wiki.show(&headers, &visitor, html, keys))
+}

@@ -1,0 +1,89 @@
+//! Signing in and out.
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, SET_COOKIE};
+use http::{HeaderMap, StatusCode, Uri};
+
+use super::caching::insert;
+use super::guard::{Visitor, session_cookie, set_cookie};
+use super::problem::Problem;
+use super::submission::{query, read_form};
+use super::{Outcome, Shared, see_other};
+use crate::accounts;
+use crate::views;
+
+const FORM_BYTES_MAX: usize = 16 * 1024;
+
+/// What an unknown user's password is compared with, so that the time of the response does not say who has an account.
+/// It is the hash of 256 random bits that nobody knows.
+const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3Mgc2FsdA$VtvrhRyYpHYc5KCHVuTWTfpDv5Ffcr9kKmXs1MsuHcQ";
+
+/// `GET /login?next=PATH`.
+pub(crate) async fn form(State(wiki): Shared, Extension(visitor): Extension<Visitor>, uri: Uri) -> Response {
+    let next = query(&uri).remove("next").unwrap_or_default();
+    html(StatusCode::OK, views::login(&wiki.frame(&visitor), "", &next, false))
+}
+
+fn html(status: StatusCode, text: String) -> Response {
+    (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], text).into_response()
+}
+
+/// `POST /login` with `user`, `password`, `next`.
+pub(crate) async fn sign_in(State(wiki): Shared, Extension(visitor): Extension<Visitor>, body: Body) -> Outcome {
+    let mut form = read_form(body, FORM_BYTES_MAX).await?;
+    let mut take = |key: &str| form.remove(key).unwrap_or_default();
+    let (user, password, next) = (take("user"), take("password"), take("next"));
+    let user = user.trim().to_owned();
+    let account = accounts::user(&*wiki.database, &user).await?;
+    let hash = account.as_ref().map_or(NOBODY, |account| &account.password).to_owned();
+    let is_right = {
+        let _permit = wiki.hashing.acquire().await;
+        tokio::task::spawn_blocking(move || accounts::is_password(&password, &hash)).await.unwrap_or(false)
+    };
+    if !is_right || account.is_none() {
+        return Ok(html(StatusCode::UNAUTHORIZED, views::login(&wiki.frame(&visitor), &user, &next, true)));
+    }
+    let secret = accounts::begin_session(&*wiki.database, &user).await;
+    let secret = secret.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}.")))?;
+    let mut response = see_other(own_path(&next));
+    insert(response.headers_mut(), SET_COOKIE, &set_cookie(&wiki.settings, Some(&secret)));
+    Ok(response)
+}
+
+/// A path of this site; anything else could lead who has just signed in to another.
+fn own_path(next: &str) -> &str {
+    let is_own = next.starts_with('/')
+        && !next.starts_with("//")
+        && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_own { next } else { "/" }
+}
+
+/// `POST /logout`.
+pub(crate) async fn sign_out(State(wiki): Shared, headers: HeaderMap) -> Outcome {
+    if let Some(secret) = session_cookie(&headers, &wiki.settings) {
+        accounts::end_session(&*wiki.database, secret).await?;
+    }
+    let mut response = see_other("/");
+    insert(response.headers_mut(), SET_COOKIE, &set_cookie(&wiki.settings, None));
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_paths_come_next() {
+        assert_eq!(own_path("/wiki/A?b=c"), "/wiki/A?b=c");
+        for foreign in ["", "http://evil", "//evil", "/\\evil", "/\t/evil", "evil"] {
+            assert_eq!(own_path(foreign), "/", "{foreign}");
+        }
+    }
+
+    #[test]
+    fn nobodys_hash_is_a_hash() {
+        assert!(argon2::password_hash::PasswordHash::new(NOBODY).is_ok());
+    }
+}

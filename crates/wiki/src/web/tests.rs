@@ -1,0 +1,553 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use axum::body::{Body, to_bytes};
+use http::Request;
+use http::header::{
+    ACCEPT, AUTHORIZATION, COOKIE, ETAG, HOST, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED, ORIGIN, SET_COOKIE, VARY,
+};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::caching::SURROGATE_KEY;
+use super::*;
+use crate::accounts::{self, Scope};
+use crate::database::open;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const HTML: (HeaderName, &str) = (ACCEPT, "text/html");
+const JSON: (HeaderName, &str) = (ACCEPT, "application/json");
+
+struct Site {
+    router: Router,
+    database: Arc<dyn Database>,
+    _folder: tempfile::TempDir,
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Answer {
+    fn header(&self, name: impl http::header::AsHeaderName) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("no JSON: {}", self.text))
+    }
+}
+
+impl Site {
+    async fn new(settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = open(path(&folder.path().join("wiki.db"))).await.unwrap();
+        let edges = Edges::new(&settings);
+        let router = router(Arc::new(Wiki::new(Arc::clone(&database), settings, edges)));
+        Self { router, database, _folder: folder }
+    }
+
+    async fn send(&self, method: &str, path: &str, headers: &[(HeaderName, &str)], body: &str) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if !headers.iter().any(|(name, _)| name == HOST) {
+            request = request.header(HOST, "localhost");
+        }
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        let response = self.router.clone().oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
+        let (head, body) = response.into_parts();
+        let bytes = to_bytes(body, usize::MAX).await.unwrap();
+        Answer { status: head.status, headers: head.headers, text: String::from_utf8_lossy(&bytes).into_owned() }
+    }
+
+    async fn get(&self, path: &str, headers: &[(HeaderName, &str)]) -> Answer {
+        self.send("GET", path, headers, "").await
+    }
+
+    async fn form(&self, path: &str, headers: &[(HeaderName, &str)], form: &[(&str, &str)]) -> Answer {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        self.send("POST", path, &[headers, &[(CONTENT_TYPE, FORM)]].concat(), &body).await
+    }
+
+    async fn write(&self, name: &str, text: &str) -> Answer {
+        self.form(&format!("/wiki/{name}"), &[], &[("text", text)]).await
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[tokio::test]
+async fn the_interface_of_the_study() {
+    let site = Site::new(Settings::default()).await;
+    assert_eq!(site.get("/wiki/Ljubljana", &[]).await.status, 404);
+    let created = site.write("Ljubljana", "# Castle\n\nOn a hill.").await;
+    assert_eq!((created.status.as_u16(), created.json()["revision"].as_u64()), (201, Some(1)));
+    assert_eq!(site.write("Ljubljana", "# Castle\n\nAbove the town.").await.status, 200);
+    let page = site.get("/wiki/Ljubljana", &[]).await;
+    assert!(page.status == 200 && page.text.contains("<p>Above the town.</p>"), "{}", page.text);
+    // Five requests were made; HEAD looks, GET takes.
+    assert_eq!(site.send("HEAD", "/wiki/stevec", &[], "").await.status, 200);
+    let counter = site.get("/wiki/stevec", &[]).await;
+    assert_eq!((counter.text.as_str(), counter.header(CACHE_CONTROL)), ("4\n", "no-store"));
+    assert_eq!(site.get("/wiki/stevec", &[]).await.text, "0\n");
+    assert_eq!(site.send("DELETE", "/wiki/Ljubljana", &[], "").await.status, 204);
+    assert_eq!(site.get("/wiki/Ljubljana", &[]).await.status, 404);
+    assert_eq!(site.send("DELETE", "/wiki/Ljubljana", &[], "").await.status, 404);
+    assert_eq!(site.write("Ljubljana", "again").await.json()["revision"], 4, "the numbers go on");
+}
+
+#[tokio::test]
+async fn representations_by_accept_suffix_and_parameter() {
+    let site = Site::new(Settings::default()).await;
+    site.form("/wiki/A_b", &[], &[("text", "**x**"), ("fields", "status: draft\nn: 3")]).await;
+    for (path, accept, media_type, part) in [
+        ("/wiki/A_b", "text/html", "text/html", "<strong>x</strong>"),
+        ("/wiki/A_b", "text/markdown", "text/markdown", "---\nn: 3\nstatus: draft\n---\n**x**"),
+        ("/wiki/A_b", "application/json", "application/json", "\"fields\":{\"n\":3,\"status\":\"draft\"}"),
+        ("/wiki/A_b?format=markdown", "text/html", "text/markdown", "**x**"),
+        ("/wiki/A_b.md", "*/*", "text/markdown", "**x**"),
+        ("/wiki/A_b.json", "*/*", "application/json", "\"revision\":1"),
+    ] {
+        let answer = site.get(path, &[(ACCEPT, accept)]).await;
+        assert!(answer.status == 200 && answer.header(CONTENT_TYPE).starts_with(media_type), "{path} {accept}");
+        assert!(answer.text.contains(part), "{path} {accept}: {}", answer.text);
+        assert_eq!(answer.header(VARY), if path == "/wiki/A_b" { "Accept" } else { "" }, "{path}");
+    }
+    // What was read as Markdown can be written as it is.
+    let markdown = site.get("/wiki/A_b.md", &[]).await.text;
+    site.send("PUT", "/wiki/Copy", &[(CONTENT_TYPE, "text/markdown")], &markdown).await;
+    assert_eq!(site.get("/wiki/Copy.json", &[]).await.json()["fields"], json!({"n": 3, "status": "draft"}));
+    // A page whose name has the suffix is that page.
+    site.write("A_b.md", "own").await;
+    assert!(site.get("/wiki/A_b.md", &[]).await.text.contains("<p>own</p>"));
+    assert_eq!(site.get("/wiki/A_b?format=pdf", &[]).await.status, 400);
+}
+
+#[tokio::test]
+async fn names_have_one_address() {
+    let site = Site::new(Settings::default()).await;
+    site.write("cafe%CC%81__noir", "x").await;
+    let answer = site.get("/wiki/cafe%CC%81%20noir?format=json", &[]).await;
+    assert_eq!((answer.status.as_u16(), answer.header(LOCATION)), (308, "/wiki/caf%C3%A9_noir?format=json"));
+    assert_eq!(site.get("/wiki/caf%C3%A9_noir", &[]).await.status, 200);
+    for bad in ["/wiki/a%2Fb", "/wiki/%00", "/wiki/..", "/wiki/a%E2%80%AEb", "/wiki/%FF"] {
+        assert_eq!(site.get(bad, &[]).await.status, 400, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn validators_and_conditional_requests() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "[[B]]").await;
+    let mut seen = BTreeSet::new();
+    for format in ["html", "markdown", "json"] {
+        let path = format!("/wiki/A?format={format}");
+        let answer = site.get(&path, &[]).await;
+        let tag = answer.header(ETAG).to_owned();
+        assert!(tag.starts_with("\"r1-") && answer.headers.contains_key(LAST_MODIFIED), "{tag}");
+        assert!(seen.insert(tag.clone()), "each representation has its own tag");
+        assert_eq!(answer.header(CACHE_CONTROL), "public, max-age=0, s-maxage=60, stale-while-revalidate=60");
+        let again = site.get(&path, &[(IF_NONE_MATCH, &tag)]).await;
+        assert!(again.status == 304 && again.text.is_empty() && again.header(ETAG) == tag);
+        let head = site.send("HEAD", &path, &[], "").await;
+        assert!(head.status == 200 && head.text.is_empty() && head.header(ETAG) == tag);
+    }
+    let html = site.get("/wiki/A", &[]).await;
+    assert!(html.text.contains("class=\"missing\""));
+    assert_eq!(html.header(SURROGATE_KEY), "wiki page:A templates");
+    // The page that it links to appears: the HTML is another, the text is not.
+    site.write("B", "x").await;
+    let after = site.get("/wiki/A", &[]).await;
+    assert!(!after.text.contains("class=\"missing\"") && after.header(ETAG) != html.header(ETAG));
+    assert_eq!(site.get("/wiki/A?format=json", &[]).await.json()["revision"], 1);
+    let since = [(http::header::IF_MODIFIED_SINCE, "Fri, 31 Dec 2100 00:00:00 GMT")];
+    assert_eq!(site.get("/wiki/A?format=json", &since).await.status, 304);
+    assert_eq!(site.get("/wiki/A", &since).await.status, 200, "a date does not know about links");
+}
+
+#[tokio::test]
+async fn conditions_of_changes() {
+    let site = Site::new(Settings::default()).await;
+    let put = async |headers: &[(HeaderName, &str)], text: &str| site.send("PUT", "/wiki/A", headers, text).await;
+    assert_eq!(put(&[(IF_MATCH, "*")], "x").await.status, 412);
+    let first = put(&[(IF_NONE_MATCH, "*")], "one\ntwo\nthree\n").await;
+    let tag = first.json()["etag"].as_str().unwrap().to_owned();
+    assert_eq!(first.status, 201);
+    assert_eq!(put(&[(IF_NONE_MATCH, "*")], "x").await.status, 412);
+    assert_eq!(put(&[(IF_MATCH, &tag)], "ONE\ntwo\nthree\n").await.status, 200);
+    // The tag is old now: the response has what is stored, and the merge of both.
+    let conflict = put(&[(IF_MATCH, &tag)], "one\ntwo\nTHREE\n").await;
+    let told = conflict.json();
+    assert_eq!((conflict.status.as_u16(), &told["current"]["revision"]), (412, &json!(2)));
+    assert_eq!(told["merge"], json!({"clean": true, "text": "ONE\ntwo\nTHREE\n"}));
+    let current = told["current"]["etag"].as_str().unwrap();
+    assert_eq!(put(&[(IF_MATCH, current)], "ONE\ntwo\nTHREE\n").await.status, 200);
+    // The tag of any representation names its revision; a weak one names none.
+    let html = site.get("/wiki/A", &[]).await.header(ETAG).to_owned();
+    assert_eq!(put(&[(IF_MATCH, &format!("W/{html}"))], "x").await.status, 412);
+    assert_eq!(put(&[(IF_MATCH, &html)], "x").await.status, 200);
+    assert_eq!(put(&[(IF_MATCH, "*")], "y").await.status, 200);
+    assert_eq!(site.send("DELETE", "/wiki/A", &[(IF_MATCH, &html)], "").await.status, 412);
+    assert_eq!(put(&[(IF_NONE_MATCH, "\"x\"")], "y").await.status, 400);
+    let strict = Site::new(Settings { requires_condition: true, ..Settings::default() }).await;
+    assert_eq!(strict.write("A", "x").await.status, 428);
+    assert_eq!(strict.send("PUT", "/wiki/A", &[(IF_NONE_MATCH, "*")], "x").await.status, 201);
+    assert_eq!(strict.send("DELETE", "/wiki/A", &[], "").await.status, 428);
+}
+
+#[tokio::test]
+async fn two_people_edit_one_page() {
+    let site = Site::new(Settings::default()).await;
+    let edit = async |base: &str, text: &str| {
+        site.form("/wiki/A", &[HTML], &[("text", text), ("base", base), ("action", "save")]).await
+    };
+    assert_eq!(edit("0", "a\nb\nc\nd\ne\n").await.status, 303);
+    assert_eq!(edit("1", "A\nb\nc\nd\ne\n").await.status, 303);
+    let clean = edit("1", "a\nb\nc\nd\nE\n").await;
+    assert_eq!(clean.status, 409);
+    assert!(
+        clean.text.contains("A\nb\nc\nd\nE\n") && clean.text.contains("name=\"base\" value=\"2\""),
+        "{}",
+        clean.text
+    );
+    let unclean = edit("1", "other\nb\nc\nd\ne\n").await;
+    assert!(
+        unclean.status == 409 && unclean.text.contains("&lt;&lt;&lt;&lt;&lt;&lt;&lt; your text\nother"),
+        "{}",
+        unclean.text
+    );
+    let created_twice = edit("0", "x").await;
+    assert!(created_twice.status == 409 && created_twice.text.contains("name=\"base\" value=\"2\""));
+    site.send("DELETE", "/wiki/A", &[], "").await;
+    let deleted = edit("2", "x").await;
+    assert!(deleted.status == 409 && deleted.text.contains("Somebody deleted this page"), "{}", deleted.text);
+}
+
+#[tokio::test]
+async fn the_form_works_without_a_script() {
+    let site = Site::new(Settings::default()).await;
+    let form = site.get("/wiki/Nova_stran/edit", &[HTML]).await;
+    assert!(form.text.contains("name=\"base\" value=\"0\"") && form.header(CACHE_CONTROL) == "no-store");
+    let fields = [("text", "**b**\r\n[[X]]"), ("base", "0"), ("fields", "a: 1"), ("action", "preview")];
+    let preview = site.form("/wiki/Nova_stran", &[HTML], &fields).await;
+    assert_eq!(preview.status, 200);
+    for part in ["<strong>b</strong>", "class=\"missing\"", "Nothing is saved yet", "a: 1", "**b**\n[[X]]"] {
+        assert!(preview.text.contains(part), "{part}: {}", preview.text);
+    }
+    assert_eq!(site.get("/wiki/Nova_stran", &[]).await.status, 404);
+    let wrong = site.form("/wiki/Nova_stran", &[HTML], &[("text", "x"), ("base", "0"), ("fields", "nonsense")]).await;
+    assert!(wrong.status == 422 && wrong.text.contains("line 1 of the fields"), "{}", wrong.text);
+    assert_eq!(site.form("/wiki/A", &[], &[("txt", "x")]).await.status, 400);
+}
+
+#[tokio::test]
+async fn history_differences_and_reverts() {
+    let site = Site::new(Settings::default()).await;
+    site.form("/wiki/A", &[], &[("text", "old words\n"), ("comment", "first <b>"), ("author", "Ana")]).await;
+    site.write("A", "new words\n").await;
+    let history = site.get("/wiki/A/history", &[HTML]).await;
+    for part in ["first &lt;b&gt;", "Ana", "/wiki/A/revisions/1", "created"] {
+        assert!(history.text.contains(part), "{part}: {}", history.text);
+    }
+    let changes = site.get("/wiki/A/history", &[JSON]).await.json();
+    assert_eq!(changes["changes"][1]["author"], "Ana");
+    let diff = site.get("/wiki/A/diff?from=1&to=2", &[HTML]).await.text;
+    assert!(diff.contains("<del>old</del>") && diff.contains("<ins>new</ins>"), "{diff}");
+    assert!(site.get("/wiki/A/revisions/1", &[HTML]).await.text.contains("<p>old words</p>"));
+    assert!(site.get("/wiki/A/revisions/1?format=markdown", &[]).await.text.contains("old words"));
+    assert_eq!(site.get("/wiki/A/revisions/9", &[]).await.status, 404);
+    assert_eq!(site.form("/wiki/A/revert", &[HTML], &[("revision", "1"), ("base", "2")]).await.status, 303);
+    assert_eq!(site.form("/wiki/A/revert", &[HTML], &[("revision", "1"), ("base", "2")]).await.status, 409);
+    assert_eq!(site.get("/wiki/A.md", &[]).await.text, "old words\n");
+    assert!(site.get("/wiki/A/history", &[HTML]).await.text.contains("Revert to revision 1"));
+    // A deleted page can be restored.
+    assert_eq!(site.form("/wiki/A/delete", &[HTML], &[("base", "3")]).await.status, 303);
+    assert_eq!(site.form("/wiki/A/revert", &[], &[("revision", "2")]).await.status, 201);
+    assert_eq!(site.get("/wiki/A.md", &[]).await.text, "new words\n");
+}
+
+#[tokio::test]
+async fn renaming_leaves_a_redirect() {
+    let site = Site::new(Settings::default()).await;
+    site.write("Old", "text").await;
+    site.write("Other", "[[Old]]").await;
+    assert_eq!(site.form("/wiki/Old/rename", &[HTML], &[("to", "Other")]).await.status, 409);
+    let renamed = site.form("/wiki/Old/rename", &[HTML], &[("to", "New name"), ("base", "1")]).await;
+    assert_eq!((renamed.status.as_u16(), renamed.header(LOCATION)), (303, "/wiki/New_name"));
+    let old = site.get("/wiki/Old?format=json", &[]).await;
+    assert_eq!((old.status.as_u16(), old.header(LOCATION)), (302, "/wiki/New_name?format=json"));
+    assert_eq!(site.get("/wiki/Old?redirect=no&format=json", &[]).await.json()["redirect"], "New name");
+    assert!(site.get("/wiki/New_name/history", &[]).await.text.contains("renamed"));
+    let links: Value = site.get("/wiki/Old/backlinks", &[JSON]).await.json();
+    assert_eq!(links, json!(["Other"]));
+}
+
+#[tokio::test]
+async fn lists_searches_and_feeds() {
+    let site = Site::new(Settings::default()).await;
+    site.form("/wiki/Ljubljanski_grad", &[], &[("text", "A castle above the river."), ("fields", "kind: castle")])
+        .await;
+    site.form("/wiki/Bled", &[], &[("text", "A lake."), ("comment", "the <lake>")]).await;
+    assert_eq!(site.get("/pages", &[JSON]).await.json(), json!({"pages": ["Bled", "Ljubljanski grad"], "next": null}));
+    assert_eq!(site.get("/suggest?q=grad", &[]).await.json(), json!(["grad", ["Ljubljanski grad"]]));
+    let found = site.get("/search?q=castle", &[HTML]).await;
+    assert!(found.text.contains("<mark>castle</mark>"), "{}", found.text);
+    let by_field = site.get("/search?field=kind&value=castle", &[JSON]).await.json();
+    assert_eq!(by_field["texts"][0]["name"], "Ljubljanski grad");
+    assert!(site.get("/wiki/Ljubljanski_grad", &[]).await.text.contains("/search?field=kind&amp;value=%22castle%22"));
+    assert!(site.get("/search?q=nowhere", &[HTML]).await.text.contains("Nothing was found"));
+    let recent = site.get("/recent", &[HTML]).await;
+    assert!(recent.text.contains("the &lt;lake&gt;") && recent.header(SURROGATE_KEY) == "wiki changes templates");
+    let feed = site.get("/recent.atom", &[]).await;
+    assert!(feed.header(CONTENT_TYPE).starts_with("application/atom+xml"));
+    assert!(feed.text.contains("<id>http://localhost/wiki/Bled/revisions/1</id>"), "{}", feed.text);
+    assert_eq!(site.get("/new?name=Bled", &[]).await.header(LOCATION), "/wiki/Bled");
+    assert_eq!(site.get("/new?name=N%20y", &[]).await.header(LOCATION), "/wiki/N_y/edit");
+}
+
+#[tokio::test]
+async fn attachments_cannot_run_anything() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    let bytes = "<svg xmlns=\"http://www.w3.org/2000/svg\" onload=\"alert(1)\"/>";
+    for (file, media_type, disposition) in [
+        ("map.png", "image/png", "inline"),
+        ("x.svg", "image/svg+xml", "attachment"),
+        ("x.html", "application/octet-stream", "attachment"),
+        ("x", "application/octet-stream", "attachment"),
+        ("notes.TXT", "text/plain; charset=utf-8", "inline"),
+    ] {
+        let path = format!("/wiki/A/files/{file}");
+        // What the uploader says about the type does not count.
+        assert_eq!(site.send("PUT", &path, &[(CONTENT_TYPE, "text/html")], bytes).await.status, 201);
+        let answer = site.get(&path, &[]).await;
+        assert_eq!((answer.text.as_str(), answer.header(CONTENT_TYPE)), (bytes, media_type), "{file}");
+        assert!(answer.header("content-disposition").starts_with(disposition), "{file}");
+        assert_eq!(answer.header(X_CONTENT_TYPE_OPTIONS), "nosniff");
+        assert_eq!(answer.header(CONTENT_SECURITY_POLICY), "default-src 'none'; sandbox");
+        let tag = answer.header(ETAG).to_owned();
+        assert_eq!(site.get(&path, &[(IF_NONE_MATCH, &tag)]).await.status, 304);
+    }
+    let form = "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"C:\\\\a b.txt\"\r\nContent-Type: text/html\r\n\r\nhello\r\n--x--\r\n";
+    let multipart = (CONTENT_TYPE, "multipart/form-data; boundary=x");
+    assert_eq!(site.send("POST", "/wiki/A/files", &[multipart.clone(), HTML], form).await.status, 303);
+    assert_eq!(site.get("/wiki/A/files/a_b.txt", &[]).await.text, "hello");
+    let list = site.get("/wiki/A/files", &[HTML]).await;
+    assert!(list.text.contains("![map.png](attachment:map.png)"), "{}", list.text);
+    assert_eq!(site.form("/wiki/A/files/a_b.txt/delete", &[HTML], &[]).await.status, 303);
+    assert_eq!(site.get("/wiki/A/files/a_b.txt", &[]).await.status, 404);
+    assert_eq!(site.send("DELETE", "/wiki/A/files/x", &[], "").await.status, 204);
+    assert_eq!(site.send("PUT", "/wiki/None/files/x", &[], "").await.status, 404);
+    let small = Site::new(Settings { attachment_bytes_max: 4, ..Settings::default() }).await;
+    small.write("A", "x").await;
+    assert_eq!(small.send("PUT", "/wiki/A/files/x", &[], "hello").await.status, 413);
+    assert_eq!(small.send("POST", "/wiki/A/files", &[multipart], form).await.status, 413);
+}
+
+#[tokio::test]
+async fn sizes_are_limited() {
+    let site = Site::new(Settings { page_bytes_max: 100, ..Settings::default() }).await;
+    assert_eq!(site.write("A", &"x".repeat(100)).await.status, 201);
+    assert_eq!(site.write("A", &"x".repeat(101)).await.status, 413);
+    assert_eq!(site.send("PUT", "/wiki/A", &[], &"x".repeat(100_000)).await.status, 413);
+    assert_eq!(site.send("PUT", "/wiki/A", &[(CONTENT_TYPE, "application/json")], "{").await.status, 400);
+    assert_eq!(site.send("PUT", "/wiki/A", &[], "\u{0}").await.status, 200);
+    let slow = Site::new(Settings { writes_per_minute: 2, ..Settings::default() }).await;
+    let statuses = [slow.write("A", "1").await, slow.write("A", "2").await, slow.write("A", "3").await];
+    assert_eq!(statuses.each_ref().map(|answer| answer.status.as_u16()), [201, 200, 429]);
+    assert!(!statuses[2].header("retry-after").is_empty());
+    assert_eq!(slow.get("/wiki/A", &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn every_response_has_the_headers_of_security() {
+    let site = Site::new(Settings::default()).await;
+    site.write("A", "x").await;
+    for path in ["/wiki/A", "/wiki/None", "/nowhere", "/assets/none", "/search?q=x", "/wiki/A/edit", "/wiki/%00"] {
+        let answer = site.get(path, &[HTML]).await;
+        let policy = answer.header(CONTENT_SECURITY_POLICY);
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(answer.header(X_CONTENT_TYPE_OPTIONS), "nosniff", "{path}");
+        assert!(!answer.header(CACHE_CONTROL).is_empty(), "{path}");
+        assert!(!answer.text.contains("<style") && !answer.text.contains("style=\""), "{path}");
+        assert!(!answer.text.split("<script").skip(1).any(|tag| !tag.starts_with(" src=")), "{path}");
+    }
+    let page = site.get("/wiki/A", &[HTML]).await.text;
+    for part in ["href=\"/assets/style-", "src=\"/assets/script-"] {
+        let path = page.split_once(part).unwrap().1.split('"').next().unwrap();
+        let asset = site.get(&format!("{}{path}", &part[part.find('/').unwrap()..]), &[]).await;
+        assert_eq!((asset.status.as_u16(), asset.header(CACHE_CONTROL)), (200, "public, max-age=31536000, immutable"));
+    }
+}
+
+#[tokio::test]
+async fn only_this_machine_writes_without_accounts() {
+    let site = Site::new(Settings::default()).await;
+    let forwarded = HeaderName::from_static("x-forwarded-for");
+    for (header, expected) in [
+        ((HOST, "127.0.0.1:8082"), 201),
+        ((HOST, "evil.example"), 403),
+        ((forwarded.clone(), "192.0.2.1"), 403),
+        ((forwarded, "127.0.0.1"), 201),
+        ((ORIGIN, "http://evil.example"), 403),
+        ((HeaderName::from_static("sec-fetch-site"), "cross-site"), 403),
+    ] {
+        let answer = site.form("/wiki/A", &[header.clone()], &[("text", "x")]).await;
+        assert_eq!(answer.status.as_u16(), expected, "{header:?}");
+        site.send("DELETE", "/wiki/A", &[], "").await;
+    }
+    let closed = Site::new(Settings { writers: Writers::Nobody, ..Settings::default() }).await;
+    assert_eq!(closed.write("A", "x").await.status, 403);
+    assert!(!closed.get("/pages", &[HTML]).await.text.contains("/new"));
+}
+
+#[tokio::test]
+async fn accounts_and_tokens() {
+    let settings = Settings { has_accounts: true, writers: Writers::Members, ..Settings::default() };
+    let site = Site::new(settings).await;
+    let (database, name) = (&*site.database, |text: &str| Name::parse(text).unwrap());
+    accounts::add_user(database, &name("Ana"), "correct horse", Scope::Write).await.unwrap();
+    assert!(accounts::add_user(database, &name("Ana"), "correct horse", Scope::Write).await.is_err());
+    assert!(accounts::add_user(database, &name("Bor"), "short", Scope::Write).await.is_err());
+
+    // Without an account.
+    assert_eq!(site.write("A", "x").await.status, 401);
+    let edit = site.get("/wiki/A/edit", &[HTML]).await;
+    assert_eq!((edit.status.as_u16(), edit.header(LOCATION)), (303, "/login?next=%2Fwiki%2FA%2Fedit"));
+
+    // With one.
+    let wrong = site.form("/login", &[HTML], &[("user", "Ana"), ("password", "wrong horse")]).await;
+    assert!(wrong.status == 401 && wrong.header(SET_COOKIE).is_empty());
+    let login = [("user", "Ana"), ("password", "correct horse"), ("next", "/wiki/A/edit")];
+    assert_eq!(site.form("/login", &[(ORIGIN, "http://evil.example")], &login).await.status, 403);
+    let signed_in = site.form("/login", &[HTML], &login).await;
+    assert_eq!((signed_in.status.as_u16(), signed_in.header(LOCATION)), (303, "/wiki/A/edit"));
+    let cookie = signed_in.header(SET_COOKIE).to_owned();
+    assert!(cookie.contains("; HttpOnly; SameSite=Lax") && !cookie.contains("correct"), "{cookie}");
+    let cookie = (COOKIE, cookie.split(';').next().unwrap());
+    let same = (HeaderName::from_static("sec-fetch-site"), "same-origin");
+    assert_eq!(site.form("/wiki/A", &[cookie.clone()], &[("text", "x")]).await.status, 403, "it may be forged");
+    assert_eq!(site.form("/wiki/A", &[cookie.clone(), same.clone()], &[("text", "x")]).await.status, 201);
+    assert_eq!(site.get("/wiki/A/history", &[JSON]).await.json()["changes"][0]["author"], "Ana");
+
+    // What greets somebody is for nobody else; what greets nobody is for everybody.
+    let own = site.get("/wiki/A", &[cookie.clone(), HTML]).await;
+    assert!(own.text.contains("Sign out") && own.header(CACHE_CONTROL) == "private, no-cache");
+    assert!(own.header(SURROGATE_KEY).is_empty() && own.header(VARY) == "Accept, Cookie");
+    let anybody = site.get("/wiki/A", &[HTML]).await;
+    assert!(anybody.text.contains("Sign in") && anybody.header(CACHE_CONTROL).starts_with("public"));
+    assert_ne!(own.header(ETAG), anybody.header(ETAG));
+    assert_eq!(anybody.header(VARY), "Accept, Cookie");
+
+    // Programs.
+    let bearer = |token: &str| format!("Bearer {token}");
+    let writing = bearer(&accounts::add_token(database, &name("ci"), Scope::Write).await.unwrap());
+    let reading = bearer(&accounts::add_token(database, &name("bot"), Scope::Read).await.unwrap());
+    let put = async |token: &str| site.send("PUT", "/wiki/B", &[(AUTHORIZATION, token)], "x").await.status.as_u16();
+    assert_eq!(
+        [put(&writing).await, put(&reading).await, put("Bearer wrong").await, put("Basic x").await],
+        [201, 403, 401, 401]
+    );
+    assert_eq!(site.get("/wiki/B/history", &[JSON]).await.json()["changes"][0]["author"], "ci");
+    assert_eq!(accounts::remove_tokens(database, &name("ci")).await.unwrap(), 1);
+    assert_eq!(put(&writing).await, 401);
+
+    // A new password ends the sessions.
+    assert!(accounts::set_password(database, &name("Ana"), "another horse").await.unwrap());
+    assert!(site.get("/wiki/A", &[cookie.clone(), HTML]).await.text.contains("Sign in"));
+    let again = site.form("/login", &[HTML], &[("user", "Ana"), ("password", "another horse")]).await;
+    let cookie = (COOKIE, again.header(SET_COOKIE).split(';').next().unwrap());
+    assert_eq!(again.header(LOCATION), "/");
+    let out = site.form("/logout", &[cookie.clone(), same], &[]).await;
+    assert!(out.status == 303 && out.header(SET_COOKIE).contains("Max-Age=0"));
+    assert!(
+        site.get("/wiki/A", &[cookie, HTML]).await.text.contains("Sign in"),
+        "the session is over, not only the cookie"
+    );
+}
+
+#[tokio::test]
+async fn a_wiki_for_members() {
+    let settings =
+        Settings { has_accounts: true, readers: Readers::Members, writers: Writers::Members, ..Settings::default() };
+    let site = Site::new(settings).await;
+    let token = accounts::add_token(&*site.database, &Name::parse("bot").unwrap(), Scope::Read).await.unwrap();
+    let token = format!("Bearer {token}");
+    for path in ["/wiki/A", "/pages", "/recent.atom", "/search?q=x", "/openapi.json", "/wiki/stevec"] {
+        assert_eq!(site.get(path, &[]).await.status, 401, "{path}");
+        assert_ne!(site.get(path, &[(AUTHORIZATION, &token)]).await.status, 401, "{path}");
+        let kept = site.get(path, &[(AUTHORIZATION, &token)]).await;
+        assert!(!kept.header(CACHE_CONTROL).contains("s-maxage"), "{path}: {}", kept.header(CACHE_CONTROL));
+    }
+    assert_eq!(site.get("/login", &[HTML]).await.status, 200);
+}
+
+/// The description says what the router does: all paths, all methods, and nothing else.
+#[tokio::test]
+async fn the_description_is_that_of_the_routes() {
+    let site = Site::new(Settings::default()).await;
+    let description = site.get("/openapi.json", &[]).await.json();
+    let paths = description["paths"].as_object().unwrap();
+    let described: BTreeSet<(String, String)> = paths
+        .iter()
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(|method| (path.clone(), method.to_uppercase()))
+        })
+        .collect();
+    let routed: BTreeSet<(String, String)> = ROUTES
+        .iter()
+        .flat_map(|(path, methods)| methods.iter().map(|method| ((*path).to_owned(), (*method).to_owned())))
+        .collect();
+    assert_eq!(described, routed);
+    for (path, _) in ROUTES {
+        let real = path.replace("{name}", "A").replace("{revision}", "1").replace("{file}", "f");
+        for method in ["GET", "POST", "PUT", "DELETE"] {
+            let answer = site.send(method, &real, &[], "").await;
+            let exists = answer.status != 405 && !answer.text.contains("nothing at this address");
+            assert_eq!(
+                exists,
+                routed.contains(&((*path).to_owned(), method.to_owned())),
+                "{method} {path}: {}",
+                answer.status
+            );
+        }
+    }
+    // Every reference leads somewhere.
+    let text = description.to_string();
+    for reference in text.split("\"$ref\":\"#").skip(1) {
+        let pointer = reference.split('"').next().unwrap();
+        assert!(description.pointer(pointer).is_some(), "{pointer}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_rendered_once() {
+    let settings = Settings::default();
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(path(&folder.path().join("wiki.db"))).await.unwrap();
+    let wiki = Arc::new(Wiki::new(database, settings.clone(), Edges::new(&settings)));
+    let send = async |method: &str, body: &str| {
+        let request = Request::builder()
+            .method(method)
+            .uri("/wiki/A")
+            .header(HOST, "localhost")
+            .body(Body::from(body.to_owned()));
+        router(Arc::clone(&wiki)).oneshot(request.unwrap()).await.unwrap().status()
+    };
+    send("PUT", "one").await;
+    for _ in 0..3 {
+        assert_eq!(send("GET", "").await, 200);
+    }
+    let reading = wiki.reading();
+    assert_eq!((reading.render_hits, reading.render_misses), (2, 1));
+    send("PUT", "two").await;
+    send("GET", "").await;
+    let reading = wiki.reading();
+    assert_eq!((reading.render_misses, reading.writes, reading.requests), (2, 2, 6));
+    assert!(reading.rendered_bytes > 0 && reading.responses[1] == 6);
+}

@@ -1,0 +1,459 @@
+//! Changes to pages.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
+use http::{HeaderMap, StatusCode, Uri};
+use serde_json::json;
+
+use super::caching::{insert, page_tag, revision_of_tag, tags};
+use super::guard::Visitor;
+use super::negotiation::names_html;
+use super::problem::Problem;
+use super::reading::{existing, missing_links};
+use super::submission::{Submission, query, read_form, read_submission};
+use super::{Outcome, Shared, Wiki, name, rendered_apart, see_other};
+use crate::calendar::now;
+use crate::database::WriteError;
+use crate::fields::to_lines;
+use crate::merge::{Merge, merge};
+use crate::name::Name;
+use crate::page::{Action, Committed, Condition, Content, Found, Write};
+use crate::{paths, render, views};
+
+/// Forms that hold names and numbers only.
+const SMALL_FORM_BYTES: usize = 64 * 1024;
+/// How often a write with `If-Match: *` is repeated when another write comes in between.
+const ATTEMPTS: usize = 5;
+
+/// What a request demands of the page that it changes.
+enum Demand {
+    Nothing,
+    Absent,
+    Present,
+    /// One of these revisions; the first one is what the client started from.
+    Revisions(Vec<u64>),
+}
+
+fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
+    if let Some(value) = headers.get(IF_NONE_MATCH) {
+        let is_any = value.as_bytes().trim_ascii() == b"*";
+        let problem = || Problem::bad_request("The only If-None-Match of a change is `*`: the page must not exist.");
+        return is_any.then_some(Demand::Absent).ok_or_else(problem);
+    }
+    if !headers.contains_key(IF_MATCH) {
+        return Ok(Demand::Nothing);
+    }
+    if tags(headers, &IF_MATCH).any(|tag| tag == "*") {
+        return Ok(Demand::Present);
+    }
+    // A tag that is not one of ours matches no revision.
+    Ok(Demand::Revisions(tags(headers, &IF_MATCH).filter_map(revision_of_tag).collect()))
+}
+
+/// Why a change was not made.
+enum Refusal {
+    /// The page is not as demanded.
+    Changed {
+        found: Found,
+        base: Option<u64>,
+    },
+    Problem(Problem),
+}
+
+impl<P: Into<Problem>> From<P> for Refusal {
+    fn from(problem: P) -> Self {
+        Self::Problem(problem.into())
+    }
+}
+
+impl Wiki {
+    /// Carries out a write; then waits for the edges, where that is wanted.
+    pub(super) async fn write(&self, write: Write) -> Result<Committed, WriteError> {
+        let written = self.database.write(write).await;
+        match &written {
+            Ok(_) => {
+                self.counts.writes.add(1);
+                self.edges.committed().await;
+            }
+            Err(WriteError::Conflict(_)) => self.counts.conflicts.add(1),
+            Err(_) => (),
+        }
+        written
+    }
+
+    fn author(&self, visitor: &Visitor, given: Option<String>) -> Option<String> {
+        // Where there are accounts, a name means that its owner has signed in.
+        visitor.author().map(str::to_owned).or(given.filter(|_| !self.settings.has_accounts))
+    }
+
+    fn write_of(&self, visitor: &Visitor, name: &Name, action: Action, comment: &str, given: Option<String>) -> Write {
+        Write {
+            name: name.clone(),
+            condition: Condition::Any,
+            action,
+            author: self.author(visitor, given),
+            comment: comment.to_owned(),
+            time: now(),
+        }
+    }
+
+    async fn write_if(&self, write: Write, demand: Demand) -> Result<Committed, Refusal> {
+        let name = write.name.clone();
+        let base = match &demand {
+            Demand::Revisions(revisions) => revisions.first().copied(),
+            _ => None,
+        };
+        for _ in 0..ATTEMPTS {
+            let condition = match &demand {
+                Demand::Nothing if self.settings.requires_condition => {
+                    let detail = "This wiki asks which revision a change replaces: send If-Match with the page's ETag, or If-None-Match: * for a new page.";
+                    return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, detail).into());
+                }
+                Demand::Nothing => Condition::Any,
+                Demand::Absent => Condition::Absent,
+                Demand::Present | Demand::Revisions(_) => match self.database.page(&name).await? {
+                    Found::Page(page) if matches!(&demand, Demand::Revisions(all) if !all.contains(&page.revision)) => {
+                        self.counts.conflicts.add(1);
+                        return Err(Refusal::Changed { found: Found::Page(page), base });
+                    }
+                    Found::Page(page) => Condition::Revision(page.revision),
+                    found => return Err(Refusal::Changed { found, base }),
+                },
+            };
+            match self.write(Write { condition, ..write.clone() }).await {
+                Ok(committed) => return Ok(committed),
+                Err(WriteError::Conflict(_)) if matches!(demand, Demand::Present) => (), // once more
+                Err(WriteError::Conflict(found)) => return Err(Refusal::Changed { found, base }),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "The page is being changed too often; try again.").into())
+    }
+}
+
+/// `POST /wiki/NAME`: creates or overwrites, or from the edit form: saves, merges or previews.
+pub(crate) async fn post(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Outcome {
+    let name = name(&text)?;
+    let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
+    if submission.is_preview || submission.problem.is_some() {
+        return preview_form(&wiki, &visitor, &name, &submission).await;
+    }
+    let demand = match submission.base {
+        Some(0) => Demand::Absent,
+        Some(revision) => Demand::Revisions(vec![revision]),
+        None => demand(&headers)?,
+    };
+    save(&wiki, &visitor, &name, submission, demand, &headers).await
+}
+
+/// `PUT /wiki/NAME`.
+pub(crate) async fn put(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Outcome {
+    let name = name(&text)?;
+    let demand = demand(&headers)?;
+    let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
+    if let Some(problem) = submission.problem {
+        return Err(Problem::bad_request(problem));
+    }
+    save(&wiki, &visitor, &name, submission, demand, &headers).await
+}
+
+async fn save(
+    wiki: &Arc<Wiki>,
+    visitor: &Visitor,
+    name: &Name,
+    submission: Submission,
+    demand: Demand,
+    headers: &HeaderMap,
+) -> Outcome {
+    let content = submission.content.clone();
+    let links = links(&content.text).await?;
+    let action = Action::Save { content, links };
+    let write = wiki.write_of(visitor, name, action, &submission.comment, submission.author.clone());
+    match wiki.write_if(write, demand).await {
+        Ok(committed) => Ok(saved(headers, name, &committed)),
+        Err(Refusal::Problem(problem)) => Err(problem),
+        Err(Refusal::Changed { found, base }) => {
+            conflict(wiki, visitor, name, &submission, (found, base), headers).await
+        }
+    }
+}
+
+async fn links(text: &str) -> Result<Vec<Name>, Problem> {
+    const SHORT_BYTES: usize = 16 * 1024;
+    if text.len() <= SHORT_BYTES {
+        return Ok(render::links(text));
+    }
+    let text = text.to_owned();
+    let links = tokio::task::spawn_blocking(move || render::links(&text)).await;
+    links.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The text cannot be read."))
+}
+
+/// What a writer gets: a browser the page, a program what was stored.
+fn saved(headers: &HeaderMap, name: &Name, committed: &Committed) -> Response {
+    let path = paths::page(name);
+    if names_html(headers) {
+        return see_other(&path);
+    }
+    let tag = format!("\"{}\"", page_tag(committed.revision, "j"));
+    let value = json!({ "name": name, "revision": committed.revision, "created": committed.created, "etag": tag });
+    let status = if committed.created { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = json_response(status, &value);
+    insert(response.headers_mut(), http::header::LOCATION, &path);
+    insert(response.headers_mut(), CONTENT_LOCATION, &path);
+    response
+}
+
+pub(super) fn json_response(status: StatusCode, value: &serde_json::Value) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
+}
+
+/// The page has changed: shows what is stored now, and the merge of both texts.
+async fn conflict(
+    wiki: &Arc<Wiki>,
+    visitor: &Visitor,
+    name: &Name,
+    submission: &Submission,
+    (found, base): (Found, Option<u64>),
+    headers: &HeaderMap,
+) -> Outcome {
+    let base = base.or(submission.base).filter(|base| *base > 0);
+    let from_form = submission.base.is_some();
+    let status = if from_form { StatusCode::CONFLICT } else { StatusCode::PRECONDITION_FAILED };
+    let (current, text) = match &found {
+        Found::Page(page) => (page.revision, page.content.text.clone()),
+        Found::Deleted { .. } | Found::Nothing => (0, String::new()),
+    };
+    let base_text = match base {
+        Some(base) => wiki.database.revision(name, base).await?.and_then(|revision| revision.content),
+        None => None,
+    };
+    let base_text = base_text.map(|content| content.text).unwrap_or_default();
+    let merged = {
+        let (ours, theirs) = (submission.content.text.clone(), text.clone());
+        let _permit = wiki.comparing.acquire().await;
+        tokio::task::spawn_blocking(move || merge(&base_text, &ours, &theirs)).await
+    };
+    let merged: Merge =
+        merged.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be merged."))?;
+    if names_html(headers) {
+        let mut response = html(&views::conflict(&wiki.frame(visitor), name, &found, submission, &merged));
+        *response.status_mut() = status;
+        return Ok(response);
+    }
+    let tag = (current > 0).then(|| format!("\"{}\"", page_tag(current, "j")));
+    let detail = match found {
+        Found::Page(_) => {
+            format!("The page is at revision {current} now; send the merged text with If-Match and its ETag.")
+        }
+        _ => "The page does not exist (any more); send the text with If-None-Match: * to create it.".to_owned(),
+    };
+    let mut problem = Problem::new(status, detail);
+    problem.members = json!({
+        "current": { "revision": current, "etag": tag, "text": text },
+        "merge": { "clean": merged.is_clean, "text": merged.text },
+    })
+    .as_object()
+    .cloned()
+    .unwrap_or_default();
+    Err(problem)
+}
+
+/// `DELETE /wiki/NAME`.
+pub(crate) async fn delete(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Outcome {
+    let name = name(&text)?;
+    let mut parameters = query(&uri);
+    let comment = parameters.remove("comment").unwrap_or_default();
+    let write = wiki.write_of(&visitor, &name, Action::Delete, &comment, parameters.remove("author"));
+    match wiki.write_if(write, demand(&headers)?).await {
+        Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(Refusal::Problem(problem)) => Err(problem),
+        Err(Refusal::Changed { found: Found::Page(page), .. }) => {
+            let detail = format!("The page is at revision {} now.", page.revision);
+            Err(Problem::new(StatusCode::PRECONDITION_FAILED, detail))
+        }
+        Err(Refusal::Changed { .. }) => Err(Problem::not_found(format!("There is no page {name}."))),
+    }
+}
+
+fn html(text: &str) -> Response {
+    ([(CONTENT_TYPE, "text/html; charset=utf-8")], text.to_owned()).into_response()
+}
+
+/// `GET /wiki/NAME/edit`.
+pub(crate) async fn edit_form(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+) -> Outcome {
+    let name = name(&text)?;
+    if !visitor.may_write(&wiki.settings) {
+        return Err(may_not(&visitor));
+    }
+    let submission = match wiki.database.page(&name).await? {
+        Found::Page(page) => Submission {
+            field_lines: to_lines(&page.content.fields),
+            base: Some(page.revision),
+            content: page.content,
+            ..Submission::default()
+        },
+        _ => Submission { base: Some(0), ..Submission::default() },
+    };
+    Ok(html(&views::edit(&wiki.frame(&visitor), &name, &submission, None)))
+}
+
+pub(super) fn may_not(visitor: &Visitor) -> Problem {
+    if visitor.author().is_none() {
+        return Problem::new(StatusCode::UNAUTHORIZED, "Only who has signed in changes pages here.");
+    }
+    Problem::new(StatusCode::FORBIDDEN, "You may read this wiki, but not change it.")
+}
+
+/// The form again, with what its text looks like.
+async fn preview_form(wiki: &Arc<Wiki>, visitor: &Visitor, name: &Name, submission: &Submission) -> Outcome {
+    let text = &submission.content.text;
+    let missing = missing_links(wiki, text).await?;
+    let rendered = rendered_apart(text.clone(), name.clone(), missing).await;
+    let mut response = html(&views::edit(&wiki.frame(visitor), name, submission, Some(&rendered)));
+    if submission.problem.is_some() && !submission.is_preview {
+        *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+    }
+    Ok(response)
+}
+
+/// `POST /preview`: the HTML of a text, for the script of the edit form.
+pub(crate) async fn preview(State(wiki): Shared, body: Body) -> Outcome {
+    let mut form = read_form(body, wiki.settings.page_bytes_max * 3).await?;
+    let name = name(form.get("name").map_or("Preview", String::as_str))?;
+    let text = form.remove("text").unwrap_or_default();
+    let missing = missing_links(&wiki, &text).await?;
+    Ok(html(&rendered_apart(text, name, missing).await.html))
+}
+
+/// `GET /new?name=`: leads to the form of a new page.
+pub(crate) async fn new_form(State(wiki): Shared, Extension(visitor): Extension<Visitor>, uri: Uri) -> Outcome {
+    match query(&uri).get("name").filter(|text| !text.trim().is_empty()) {
+        Some(text) => {
+            let name = name(text)?;
+            let exists = matches!(wiki.database.page(&name).await?, Found::Page(_));
+            Ok(see_other(&if exists { paths::page(&name) } else { paths::of_page(&name, "edit") }))
+        }
+        None => Ok(html(&views::new_page(&wiki.frame(&visitor)))),
+    }
+}
+
+/// `GET /wiki/NAME/rename`.
+pub(crate) async fn rename_form(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+) -> Outcome {
+    let page = existing(&wiki, &name(&text)?).await?;
+    Ok(html(&views::rename(&wiki.frame(&visitor), &page)))
+}
+
+/// `POST /wiki/NAME/rename` with `to`, and perhaps `base` and `comment`.
+pub(crate) async fn rename(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Outcome {
+    let from = name(&text)?;
+    let mut form = read_form(body, SMALL_FORM_BYTES).await?;
+    let to = name(form.get("to").map_or("", String::as_str))?;
+    if to == from {
+        return Err(Problem::bad_request("The page has this name already."));
+    }
+    let comment = form.remove("comment").unwrap_or_default();
+    let write = wiki.write_of(&visitor, &from, Action::Rename { to: to.clone() }, &comment, form.remove("author"));
+    let committed = by_form(&wiki, write, &form).await?;
+    Ok(saved(&headers, &to, &committed))
+}
+
+/// A write from a form that carries the revision which it shows.
+async fn by_form(
+    wiki: &Wiki,
+    mut write: Write,
+    form: &std::collections::HashMap<String, String>,
+) -> Result<Committed, Problem> {
+    if let Some(base) = form.get("base").filter(|base| !base.is_empty()) {
+        let base = base.parse().map_err(|_| Problem::bad_request("`base` is not a revision."))?;
+        write.condition = if base == 0 { Condition::Absent } else { Condition::Revision(base) };
+    }
+    Ok(wiki.write(write).await?)
+}
+
+/// `GET /wiki/NAME/delete`.
+pub(crate) async fn delete_form(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+) -> Outcome {
+    let page = existing(&wiki, &name(&text)?).await?;
+    let backlinks = wiki.database.backlinks(&page.name, None, super::reading::LINES).await?;
+    Ok(html(&views::delete(&wiki.frame(&visitor), &page, &backlinks)))
+}
+
+/// `POST /wiki/NAME/delete`, the form's way to delete.
+pub(crate) async fn delete_by_form(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    body: Body,
+) -> Outcome {
+    let name = name(&text)?;
+    let mut form = read_form(body, SMALL_FORM_BYTES).await?;
+    let comment = form.remove("comment").unwrap_or_default();
+    let write = wiki.write_of(&visitor, &name, Action::Delete, &comment, form.remove("author"));
+    by_form(&wiki, write, &form).await?;
+    Ok(see_other(&paths::page(&name)))
+}
+
+/// `POST /wiki/NAME/revert` with `revision`, and perhaps `base`: the contents of that revision become the current ones.
+pub(crate) async fn revert(
+    State(wiki): Shared,
+    Extension(visitor): Extension<Visitor>,
+    Path(text): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Outcome {
+    let name = name(&text)?;
+    let form = read_form(body, SMALL_FORM_BYTES).await?;
+    let number: u64 = form
+        .get("revision")
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| Problem::bad_request("The form has no number `revision`."))?;
+    let revision = wiki.database.revision(&name, number).await?.and_then(|revision| revision.content);
+    let content: Content =
+        revision.ok_or_else(|| Problem::not_found(format!("Revision {number} of {name} has no contents.")))?;
+    let links = links(&content.text).await?;
+    let comment = format!("Revert to revision {number}");
+    let write = wiki.write_of(&visitor, &name, Action::Save { content, links }, &comment, form.get("author").cloned());
+    let committed = by_form(&wiki, write, &form).await?;
+    Ok(saved(&headers, &name, &committed))
+}
