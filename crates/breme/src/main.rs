@@ -18,6 +18,7 @@ mod roles;
 mod serving;
 mod site;
 mod tls;
+mod wiki;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{link, load, proxy, site};
+use crate::{link, load, proxy, site, wiki};
 
 #[derive(Debug, Subcommand)]
 pub enum RoleCommand {
@@ -16,6 +16,8 @@ pub enum RoleCommand {
     Proxy(Box<proxy::Args>),
     /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
     Link(Box<link::Args>),
+    /// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
+    Wiki(Box<wiki::Args>),
 }
 
 impl RoleCommand {
@@ -25,6 +27,7 @@ impl RoleCommand {
             Self::Site(args) => site::run(*args),
             Self::Proxy(args) => proxy::run(&args),
             Self::Link(args) => link::run(&args),
+            Self::Wiki(args) => wiki::run(*args),
         }
     }
 }

@@ -20,7 +20,7 @@ struct Program {
 }
 
 /// The names of the servers among the subcommands.
-const SERVERS: [&str; 3] = ["site", "proxy", "link"];
+const SERVERS: [&str; 4] = ["site", "proxy", "link", "wiki"];
 /// Flags whose value is the URL of a server behind this one.
 const UPSTREAMS: [&str; 2] = ["upstream", "to"];
 
@@ -80,6 +80,8 @@ pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), Str
         RoleCommand::Site(args) => args.check_files(),
         RoleCommand::Proxy(args) => args.check_files(),
         RoleCommand::Link(_) => Ok(()),
+        // Its only files are those that it makes itself, and a token.
+        RoleCommand::Wiki(_) => Ok(()),
     };
     files.map_err(|failure| failure.message)
 }

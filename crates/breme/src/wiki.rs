@@ -1,0 +1,164 @@
+//! `breme wiki`: flags become the settings of a wiki, which hyper and tokio carry.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `arguments` | the flags |
+//! | `settings` | from the flags to the settings; what would be unsafe is refused |
+//! | `upkeep` | `backup`, `verify`, `export`, `import`, `user`, `token` |
+//! | `metrics` | what is reported at `--admin` |
+
+mod arguments;
+mod metrics;
+mod settings;
+mod upkeep;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use arguments::Args;
+use arguments::ServeArgs;
+use breme_driver::Clock;
+use breme_wiki::database::{Database, DatabaseError, open};
+use breme_wiki::purging::Edges;
+use breme_wiki::serving::{listen, serve};
+use breme_wiki::web::{Wiki, router};
+use breme_wiki::{accounts, settings::Writers};
+use metrics::WikiMetrics;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness};
+use crate::failure::{Failure, exit};
+use crate::serving::announce;
+
+/// The name of the command.
+const ROLE: &str = "wiki";
+/// How often sessions that are over are removed.
+const CLEAN_EVERY: Duration = Duration::from_secs(3600);
+
+/// Carries out the command.
+#[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
+pub fn run(args: Args) -> ExitCode {
+    exit(ROLE, carry_out(&args))
+}
+
+fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
+    let runtime = runtime(args.serve.threads)?;
+    match &args.action {
+        Some(action) => runtime.block_on(upkeep::carry_out(action)),
+        None => run_server(&args.serve, &runtime).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().thread_name("wiki").build();
+    runtime.map_err(|error| Failure::run(format!("cannot start threads: {error}")))
+}
+
+/// What a database reports, as the end of a command.
+fn failed(error: DatabaseError) -> Failure {
+    Failure::run(error.to_string())
+}
+
+fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
+    let process = ProcessMetrics::starting_now();
+    let places = args.places()?;
+    let database: Arc<dyn Database> = runtime.block_on(open(&args.database.database)).map_err(failed)?;
+    let has_accounts = runtime.block_on(has_accounts(&*database)).map_err(failed)?;
+    let settings = settings::settings(args, &places, has_accounts)?;
+    if let Some(notice) = settings::notice(&settings) {
+        eprintln!("breme wiki: {notice}");
+    }
+    let limits = args.limits()?;
+
+    let admin = args.admin()?.map(AdminListener::bind).transpose()?;
+    let _context = runtime.enter();
+    let mut listeners = Vec::new();
+    let mut bound = Vec::new();
+    for mut place in places {
+        let listener =
+            listen(place.address).map_err(|error| Failure::run(format!("--listen {}: {error}", place.address)))?;
+        place.address = listener.local_addr().map_err(|error| Failure::run(format!("--listen: {error}")))?;
+        bound.push(place);
+        listeners.push(listener);
+    }
+    let edges = Edges::new(&settings);
+    runtime.block_on(edges.run(&database)).map_err(failed)?;
+    runtime.spawn(clean(Arc::clone(&database)));
+    let wiki = Arc::new(Wiki::new(database, settings, edges));
+
+    // Before the addresses are printed: a signal that comes then is handled.
+    let readiness = Readiness::default();
+    let end = ending(readiness.clone())?;
+    let registry = registry(process, Arc::clone(&wiki));
+    let admin_address = admin.as_ref().map(AdminListener::address);
+    let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose();
+    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    announce(admin_address, &bound);
+
+    let is_complete = runtime.block_on(serve(listeners, router(wiki), limits, end));
+    admin.into_iter().for_each(Admin::end);
+    if !is_complete {
+        eprintln!("breme wiki: some requests were aborted after --drain-timeout");
+    }
+    Ok(())
+}
+
+async fn has_accounts(database: &dyn Database) -> Result<bool, DatabaseError> {
+    Ok(!accounts::users(database).await?.is_empty() || !accounts::tokens(database).await?.is_empty())
+}
+
+/// SIGTERM or SIGINT begins the end; a second one ends the program at once.
+fn ending(readiness: Readiness) -> Result<impl Future<Output = ()>, Failure> {
+    let fault = |error: std::io::Error| Failure::run(format!("cannot catch signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(fault)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(fault)?;
+    // Scripts that rotate logs send it; its default is to kill.
+    let mut unused = signal(SignalKind::user_defined1()).map_err(fault)?;
+    tokio::spawn(async move { while unused.recv().await.is_some() {} });
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => (),
+            _ = interrupt.recv() => (),
+        }
+        readiness.drain();
+        tokio::spawn(async move {
+            let signal = tokio::select! {
+                _ = terminate.recv() => signal_hook::consts::SIGTERM,
+                _ = interrupt.recv() => signal_hook::consts::SIGINT,
+            };
+            std::process::exit(128 + signal);
+        });
+    })
+}
+
+async fn clean(database: Arc<dyn Database>) {
+    loop {
+        if let Err(error) = accounts::remove_expired_sessions(&*database).await {
+            eprintln!("breme wiki: {error}");
+        }
+        tokio::time::sleep(CLEAN_EVERY).await;
+    }
+}
+
+fn registry(process: ProcessMetrics, wiki: Arc<Wiki>) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process));
+    let ours = registry.sub_registry_with_prefix("breme");
+    let build = [("role", ROLE.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
+    ours.register("build", "Role and version of this program", Info::new(build.to_vec()));
+    ours.register_collector(Box::new(WikiMetrics(wiki)));
+    registry
+}
+
+/// Whether anybody but accounts may write.
+fn is_open(writers: Writers) -> bool {
+    matches!(writers, Writers::Anyone | Writers::Local)
+}

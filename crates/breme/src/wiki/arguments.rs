@@ -1,0 +1,309 @@
+//! The flags.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use breme_wiki::accounts::Scope;
+use breme_wiki::serving::Limits;
+use clap::{Subcommand, ValueEnum};
+
+use crate::failure::Failure;
+use crate::load::units;
+use crate::serving::{Descriptors, Place, at_least_one, resolve};
+
+/// The end of the help.
+const EXAMPLES: &str = "Examples:
+  breme wiki                                              # http://127.0.0.1:8082, pages in ./wiki.db
+  breme wiki user add ana                                 # an account; prints its password
+  breme wiki --listen :8082 --public-url https://wiki.example.org
+  breme wiki --edge 127.0.0.1:9091 --edge-token-file token --wait-for-edges
+
+The wiki serves plain HTTP; for TLS put `breme proxy --tls-cert` in front of it. docs/WIKI.md describes the API.
+SIGTERM shuts down gracefully.
+Exit status: 0 after a shutdown, 1 if the wiki cannot run, 2 for wrong flags, 3 if verify finds faults.";
+
+const CACHING: &str = "Caching";
+const ACCESS: &str = "Access";
+const LIMITS: &str = "Limits";
+
+/// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    #[command(subcommand)]
+    pub action: Option<Action>,
+
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+/// Where the pages are.
+#[derive(Debug, clap::Args)]
+pub struct DatabaseArgs {
+    /// Database: a SQLite file, which is created if it does not exist, or postgres://USER:PASSWORD@HOST/NAME
+    #[arg(
+        long,
+        value_name = "FILE|URL",
+        default_value = "wiki.db",
+        env = "BREME_WIKI_DATABASE",
+        hide_env_values = true
+    )]
+    pub database: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub database: DatabaseArgs,
+
+    /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8082")]
+    listen: Vec<String>,
+
+    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
+    /// [default: none]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+
+    /// Name of the wiki, shown on each page
+    #[arg(long, value_name = "TEXT", default_value = "Wiki")]
+    pub title: String,
+
+    /// URL under which users reach the wiki, for feeds, cookies and checks of origins; with https, cookies are Secure
+    /// [default: http:// and the Host of each request]
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<String>,
+
+    /// Number of threads [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub threads: Option<usize>,
+
+    /// Who may read pages: anyone, or members (accounts and API tokens)
+    #[arg(long, value_name = "WHO", default_value = "anyone", help_heading = ACCESS)]
+    pub read: ReadChoice,
+
+    /// Who may change pages: anyone, members (accounts and API tokens with the scope write), or nobody [default:
+    /// members if there are accounts; else, on a loopback address, requests of this machine; else the wiki does not
+    /// start]
+    #[arg(long, value_name = "WHO", help_heading = ACCESS)]
+    pub write: Option<WriteChoice>,
+
+    /// Refuse changes that do not state which revision they replace (If-Match, If-None-Match: *): 428
+    #[arg(long, help_heading = ACCESS)]
+    pub require_condition: bool,
+
+    /// Address of a proxy whose X-Forwarded-For is trusted; repeatable; loopback addresses always are
+    #[arg(long, value_name = "IP", help_heading = ACCESS)]
+    pub trusted_proxy: Vec<IpAddr>,
+
+    /// Cache-Control header of responses that anyone may see [default: public, max-age=0, s-maxage=60,
+    /// stale-while-revalidate=60; with --edge, s-maxage=86400]
+    #[arg(long, value_name = "VALUE", help_heading = CACHING)]
+    pub cache_control: Option<String>,
+
+    /// Admin address of a `breme proxy` in front, HOST:PORT, at which changed pages are purged; repeatable
+    #[arg(long, value_name = "ADDR", requires = "edge_token_file", help_heading = CACHING)]
+    pub edge: Vec<String>,
+
+    /// File with the token of the edges' --admin-token-file
+    #[arg(long, value_name = "FILE", requires = "edge", help_heading = CACHING)]
+    pub edge_token_file: Option<PathBuf>,
+
+    /// Respond to a change only when all live edges have confirmed its purge, so that nobody reads an older text
+    /// afterwards
+    #[arg(long, requires = "edge", help_heading = CACHING)]
+    pub wait_for_edges: bool,
+
+    /// Time limit for an edge to confirm a purge; past it the edge counts as dead until it has caught up
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration, help_heading = CACHING)]
+    pub edge_timeout: Duration,
+
+    /// Memory for rendered pages, in bytes
+    #[arg(long, value_name = "N", default_value = "32MiB", value_parser = units::count, help_heading = CACHING)]
+    pub render_cache: u64,
+
+    /// Size limit of a page's text and fields, in bytes
+    #[arg(long, value_name = "N", default_value = "1MiB", value_parser = at_least_one, help_heading = LIMITS)]
+    pub max_page: usize,
+
+    /// Size limit of an attachment, in bytes
+    #[arg(long, value_name = "N", default_value = "16MiB", value_parser = at_least_one, help_heading = LIMITS)]
+    pub max_attachment: usize,
+
+    /// Changes per minute and client address; past it 429
+    #[arg(long, value_name = "N", default_value = "600", value_parser = crate::serving::whole::<u32>, help_heading = LIMITS)]
+    pub write_rate: u32,
+
+    /// Number of connections; further ones wait [default: 4096, or what the file descriptor limit allows]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LIMITS)]
+    max_connections: Option<usize>,
+
+    /// Time limit for receiving a request's head, and time after which an idle connection is closed
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
+    head_timeout: Duration,
+
+    /// Time limit for open requests after SIGTERM; then they are aborted
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
+    drain_timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReadChoice {
+    Anyone,
+    Members,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WriteChoice {
+    Anyone,
+    Members,
+    Nobody,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScopeChoice {
+    Read,
+    Write,
+}
+
+impl From<ScopeChoice> for Scope {
+    fn from(choice: ScopeChoice) -> Self {
+        match choice {
+            ScopeChoice::Read => Self::Read,
+            ScopeChoice::Write => Self::Write,
+        }
+    }
+}
+
+/// Upkeep of a wiki, also while it runs.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Copy the whole SQLite database to a new file, also while the wiki runs.
+    Backup {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// File to write
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Check the database; exit with status 3 if there are faults.
+    Verify {
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Write all pages to a new folder: NAME.md with fields as front matter, attachments in NAME.files.
+    Export {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// Folder to write
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Read pages from a folder of Markdown files; existing pages get a new revision.
+    Import {
+        #[command(flatten)]
+        database: DatabaseArgs,
+        /// Folder to read
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Add, remove or list accounts, or set a password.
+    #[command(subcommand)]
+    User(UserAction),
+    /// Add, remove or list API tokens.
+    #[command(subcommand)]
+    Token(TokenAction),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UserAction {
+    /// Add an account and print its new password.
+    Add {
+        /// Name of the account
+        name: String,
+        /// What the account may do
+        #[arg(long, default_value = "write")]
+        scope: ScopeChoice,
+        /// Read the password from the first line of standard input
+        #[arg(long)]
+        password_stdin: bool,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Set a new password, print it, and end all sessions of the account.
+    Password {
+        /// Name of the account
+        name: String,
+        /// Read the password from the first line of standard input
+        #[arg(long)]
+        password_stdin: bool,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Remove an account and its sessions.
+    Remove {
+        /// Name of the account
+        name: String,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// List the accounts.
+    List {
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenAction {
+    /// Add a token and print it; it cannot be shown again.
+    Add {
+        /// What the token is for: the author of its changes
+        label: String,
+        /// What the token allows
+        #[arg(long, default_value = "read")]
+        scope: ScopeChoice,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// Remove all tokens with a label.
+    Remove {
+        /// Label of the tokens
+        label: String,
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+    /// List the tokens by label.
+    List {
+        #[command(flatten)]
+        database: DatabaseArgs,
+    },
+}
+
+impl ServeArgs {
+    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
+        Place::all(&self.listen, false)
+    }
+
+    pub(super) fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
+        self.admin.as_deref().map(|text| resolve("--admin", text)).transpose()
+    }
+
+    pub(super) fn limits(&self) -> Result<Limits, Failure> {
+        let defaults = Limits::default();
+        let descriptors = Descriptors {
+            shards: 1,
+            listeners: self.listen.len(),
+            has_admin: self.admin.is_some(),
+            kept: 0,
+            of_connection: 1,
+        };
+        Ok(Limits {
+            connections_max: descriptors.connections_max(self.max_connections, defaults.connections_max)?,
+            head_timeout: self.head_timeout,
+            drain_timeout: self.drain_timeout,
+            ..defaults
+        })
+    }
+}

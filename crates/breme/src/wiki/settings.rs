@@ -1,0 +1,161 @@
+//! From the flags to the settings; what would be unsafe is refused.
+
+use breme_wiki::settings::{Edge, Readers, Settings, Writers};
+
+use super::arguments::{ReadChoice, ServeArgs, WriteChoice};
+use super::is_open;
+use crate::failure::Failure;
+use crate::files::read_bounded;
+use crate::serving::Place;
+
+/// With purges, a cache may keep a page until it changes.
+const PURGED: &str = "public, max-age=0, s-maxage=86400, stale-while-revalidate=60";
+const TOKEN_BYTES_MAX: u64 = 4096;
+
+pub(super) fn settings(args: &ServeArgs, places: &[Place], has_accounts: bool) -> Result<Settings, Failure> {
+    let defaults = Settings::default();
+    let cache_control = match &args.cache_control {
+        Some(text) => {
+            text.parse().map_err(|_| Failure::usage(format!("--cache-control {text:?}: it cannot be a header")))?
+        }
+        None if !args.edge.is_empty() => http::HeaderValue::from_static(PURGED),
+        None => defaults.cache_control,
+    };
+    let readers = match args.read {
+        ReadChoice::Anyone => Readers::Anyone,
+        ReadChoice::Members => Readers::Members,
+    };
+    if readers == Readers::Members && !has_accounts {
+        let message =
+            "--read members: nobody could read, as there are no accounts; add one with `breme wiki user add NAME`";
+        return Err(Failure::usage(message));
+    }
+    Ok(Settings {
+        title: args.title.clone(),
+        cache_control,
+        public_url: args.public_url.as_deref().map(public_url).transpose()?,
+        readers,
+        writers: writers(args.write, places, has_accounts)?,
+        has_accounts,
+        requires_condition: args.require_condition,
+        trusted_proxies: args.trusted_proxy.clone(),
+        page_bytes_max: args.max_page,
+        attachment_bytes_max: args.max_attachment,
+        rendered_bytes_max: args.render_cache,
+        writes_per_minute: args.write_rate,
+        edges: edges(args)?,
+        waits_for_edges: args.wait_for_edges,
+        edge_timeout: args.edge_timeout,
+    })
+}
+
+/// Who may write: what is said, or what is safe.
+fn writers(choice: Option<WriteChoice>, places: &[Place], has_accounts: bool) -> Result<Writers, Failure> {
+    let is_on_loopback = places.iter().all(|place| place.address.ip().is_loopback());
+    match choice {
+        Some(WriteChoice::Anyone) => Ok(Writers::Anyone),
+        Some(WriteChoice::Nobody) => Ok(Writers::Nobody),
+        Some(WriteChoice::Members) if !has_accounts => Err(Failure::usage(
+            "--write members: nobody could write, as there are no accounts; add one with `breme wiki user add NAME`",
+        )),
+        Some(WriteChoice::Members) => Ok(Writers::Members),
+        None if has_accounts => Ok(Writers::Members),
+        None if is_on_loopback => Ok(Writers::Local),
+        None => {
+            let place = places.iter().find(|place| !place.address.ip().is_loopback());
+            let address = place.map(|place| place.address.to_string()).unwrap_or_default();
+            Err(Failure::usage(format!(
+                "--listen {address}: other machines could change all pages, as there are no accounts; add one with `breme wiki user add NAME`, or choose --write nobody or --write anyone"
+            )))
+        }
+    }
+}
+
+/// What an operator should know of the rights.
+pub(super) fn notice(settings: &Settings) -> Option<String> {
+    match settings.writers {
+        Writers::Local => Some("no accounts: requests from this machine may change pages, others may not".to_owned()),
+        writers if is_open(writers) => {
+            Some("anyone who can reach the wiki may change pages (--write anyone)".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn public_url(text: &str) -> Result<http::Uri, Failure> {
+    let fault = |problem: &str| {
+        Failure::usage(format!("--public-url {text}: {problem}; write https://HOST or http://HOST:PORT"))
+    };
+    let url: http::Uri = text.trim_end_matches('/').parse().map_err(|_| fault("it is not a URL"))?;
+    if !matches!(url.scheme_str(), Some("http" | "https")) || url.authority().is_none() {
+        return Err(fault("it is not an http or https URL"));
+    }
+    match url.path_and_query().map_or("/", |path| path.as_str()) {
+        "/" => Ok(url),
+        _ => Err(fault("the wiki is served at the root of its host, so there is no path")),
+    }
+}
+
+fn edges(args: &ServeArgs) -> Result<Vec<Edge>, Failure> {
+    let Some(path) = &args.edge_token_file else { return Ok(Vec::new()) };
+    let fault = |problem: String| Failure::usage(format!("--edge-token-file {}: {problem}", path.display()));
+    let bytes = read_bounded(path, TOKEN_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
+    let token = String::from_utf8_lossy(&bytes).trim().to_owned();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(fault("a token has printable characters without spaces".to_owned()));
+    }
+    args.edge.iter().map(|text| edge(text, &token)).collect()
+}
+
+fn edge(text: &str, token: &str) -> Result<Edge, Failure> {
+    let fault = |problem: &str| {
+        Failure::usage(format!("--edge {text}: {problem}; write HOST:PORT, the --admin address of the proxy"))
+    };
+    let authority = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+    if authority.contains("://") || authority.contains(['/', '@']) {
+        return Err(fault("it is not an address"));
+    }
+    let parsed: http::uri::Authority = authority.parse().map_err(|_| fault("it is not an address"))?;
+    match parsed.port_u16() {
+        Some(_) => Ok(Edge { authority: authority.to_owned(), token: token.to_owned() }),
+        None => Err(fault("the port is missing")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Place {
+        Place { address: text.parse().unwrap(), is_secured: false }
+    }
+
+    #[test]
+    fn a_wiki_is_never_open_to_others_by_default() {
+        let (loopback, public) = (place("127.0.0.1:80"), place("0.0.0.0:80"));
+        assert_eq!(writers(None, &[loopback], false).unwrap(), Writers::Local);
+        assert_eq!(writers(None, &[loopback], true).unwrap(), Writers::Members);
+        assert_eq!(writers(None, &[public], true).unwrap(), Writers::Members);
+        let message = writers(None, &[loopback, public], false).unwrap_err().message;
+        assert!(message.contains("--listen 0.0.0.0:80") && message.contains("user add"), "{message}");
+        assert_eq!(writers(Some(WriteChoice::Anyone), &[public], false).unwrap(), Writers::Anyone);
+        assert!(writers(Some(WriteChoice::Members), &[public], false).is_err());
+    }
+
+    #[test]
+    fn edges_are_addresses() {
+        assert_eq!(edge("http://127.0.0.1:9091/", "t").unwrap().authority, "127.0.0.1:9091");
+        assert_eq!(edge("[::1]:9091", "t").unwrap().authority, "[::1]:9091");
+        for wrong in ["127.0.0.1", "https://a:1", "http://a:1/x", "u@a:1", ""] {
+            assert!(edge(wrong, "t").is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn public_urls_have_no_path() {
+        assert_eq!(public_url("https://wiki.example/").unwrap().host(), Some("wiki.example"));
+        for wrong in ["wiki.example", "ftp://a", "https://a/b"] {
+            assert!(public_url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

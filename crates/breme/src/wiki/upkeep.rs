@@ -1,0 +1,152 @@
+//! Upkeep of a wiki, also while it runs.
+
+use std::io::{BufRead, Read};
+use std::process::ExitCode;
+
+use breme_wiki::accounts::{self, AccountError};
+use breme_wiki::calendar::rfc3339;
+use breme_wiki::database::{backup, open, open_to_read};
+use breme_wiki::folder::{Copied, FolderError, export, import};
+use breme_wiki::name::Name;
+
+use super::arguments::{Action, TokenAction, UserAction};
+use super::failed;
+use crate::failure::{AGAINST, Failure};
+
+/// The longest first line of standard input.
+const PASSWORD_LINE_BYTES_MAX: u64 = 4096;
+
+pub(super) async fn carry_out(action: &Action) -> Result<ExitCode, Failure> {
+    match action {
+        Action::Backup { database, to } => {
+            backup(&database.database, to).await.map_err(failed)?;
+            println!("copied {} to {}", database.database, to.display());
+        }
+        Action::Verify { database } => {
+            let faults = open_to_read(&database.database).await.map_err(failed)?.verify().await.map_err(failed)?;
+            if !faults.is_empty() {
+                faults.iter().for_each(|fault| println!("{fault}"));
+                return Ok(ExitCode::from(AGAINST));
+            }
+            println!("{}: no faults", database.database);
+        }
+        Action::Export { database, folder } => {
+            let database = open_to_read(&database.database).await.map_err(failed)?;
+            let copied = export(&*database, folder).await.map_err(|error| of_folder(&error))?;
+            report("exported", copied);
+        }
+        Action::Import { database, folder } => {
+            let database = open(&database.database).await.map_err(failed)?;
+            let copied = import(&*database, folder).await.map_err(|error| of_folder(&error))?;
+            report("imported", copied);
+        }
+        Action::User(action) => user(action).await?,
+        Action::Token(action) => token(action).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_folder(error: &FolderError) -> Failure {
+    Failure::run(error.to_string())
+}
+
+fn report(done: &str, Copied { pages, attachments }: Copied) {
+    println!("{done} {pages} pages and {attachments} attachments");
+}
+
+fn name(text: &str) -> Result<Name, Failure> {
+    Name::parse(text).map_err(|error| Failure::usage(format!("{text:?}: {error}")))
+}
+
+fn of_account(error: AccountError) -> Failure {
+    match error {
+        AccountError::Database(error) => failed(error),
+        AccountError::Password => Failure::usage(error.to_string()),
+        other => Failure::run(other.to_string()),
+    }
+}
+
+async fn user(action: &UserAction) -> Result<(), Failure> {
+    match action {
+        UserAction::Add { name: text, scope, password_stdin, database } => {
+            let (name, database) = (name(text)?, open(&database.database).await.map_err(failed)?);
+            let (password, is_new) = password(*password_stdin)?;
+            accounts::add_user(&*database, &name, &password, (*scope).into()).await.map_err(of_account)?;
+            show(&format!("added the account {name}"), &password, is_new);
+        }
+        UserAction::Password { name: text, password_stdin, database } => {
+            let (name, database) = (name(text)?, open(&database.database).await.map_err(failed)?);
+            let (password, is_new) = password(*password_stdin)?;
+            if !accounts::set_password(&*database, &name, &password).await.map_err(of_account)? {
+                return Err(Failure::run(format!("there is no account {name}")));
+            }
+            show(&format!("set the password of {name}"), &password, is_new);
+        }
+        UserAction::Remove { name: text, database } => {
+            let (name, database) = (name(text)?, open(&database.database).await.map_err(failed)?);
+            if !accounts::remove_user(&*database, &name).await.map_err(failed)? {
+                return Err(Failure::run(format!("there is no account {name}")));
+            }
+            println!("removed the account {name}");
+        }
+        UserAction::List { database } => {
+            let database = open_to_read(&database.database).await.map_err(failed)?;
+            for (name, user) in accounts::users(&*database).await.map_err(failed)? {
+                println!("{name}\t{}\tpassword set {}", word(user.scope), rfc3339(user.since));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn token(action: &TokenAction) -> Result<(), Failure> {
+    match action {
+        TokenAction::Add { label, scope, database } => {
+            let (label, database) = (name(label)?, open(&database.database).await.map_err(failed)?);
+            let token = accounts::add_token(&*database, &label, (*scope).into()).await.map_err(of_account)?;
+            println!("{token}");
+        }
+        TokenAction::Remove { label, database } => {
+            let (label, database) = (name(label)?, open(&database.database).await.map_err(failed)?);
+            match accounts::remove_tokens(&*database, &label).await.map_err(failed)? {
+                0 => return Err(Failure::run(format!("there is no token {label}"))),
+                count => println!("removed {count} tokens"),
+            }
+        }
+        TokenAction::List { database } => {
+            let database = open_to_read(&database.database).await.map_err(failed)?;
+            for token in accounts::tokens(&*database).await.map_err(failed)? {
+                println!("{}\t{}\tadded {}", token.label, word(token.scope), rfc3339(token.since));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn word(scope: accounts::Scope) -> &'static str {
+    match scope {
+        accounts::Scope::Read => "read",
+        accounts::Scope::Write => "write",
+    }
+}
+
+/// A password from standard input, or a new one.
+fn password(from_stdin: bool) -> Result<(String, bool), Failure> {
+    if !from_stdin {
+        let secret = accounts::secret().map_err(of_account)?;
+        // 96 bits, in groups that can be read out.
+        let groups: Vec<&str> = (0..6).map(|index| &secret[index * 4..index * 4 + 4]).collect();
+        return Ok((groups.join("-"), true));
+    }
+    let mut line = String::new();
+    let read = std::io::stdin().lock().take(PASSWORD_LINE_BYTES_MAX).read_line(&mut line);
+    read.map_err(|error| Failure::run(format!("cannot read the password from standard input: {error}")))?;
+    Ok((line.trim_end_matches(['\n', '\r']).to_owned(), false))
+}
+
+fn show(done: &str, password: &str, is_new: bool) {
+    println!("{done}");
+    if is_new {
+        println!("password: {password}");
+    }
+}
