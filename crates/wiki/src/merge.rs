@@ -1,5 +1,6 @@
 //! Differences between texts, and three-way merges.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
@@ -33,8 +34,6 @@ pub fn merge(base: &str, ours: &str, theirs: &str) -> Merge {
         return Merge { is_clean: false, text: marked(ours, theirs) };
     }
     // Without a last line break, the markers would follow the last line without one.
-    let ended =
-        |text: &str| if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
     let (base, ours, theirs) = (ended(base), ended(ours), ended(theirs));
     match diffy::merge(&base, &ours, &theirs) {
         Ok(text) => Merge { is_clean: true, text },
@@ -54,6 +53,11 @@ fn named(text: &str) -> String {
 
 fn marked(ours: &str, theirs: &str) -> String {
     format!("<<<<<<< your text\n{ours}\n=======\n{theirs}\n>>>>>>> the saved text\n")
+}
+
+/// The text with a line break at its end: whether the last line has one is no difference that anybody would see.
+fn ended(text: &str) -> Cow<'_, str> {
+    if text.is_empty() || text.ends_with('\n') { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\n")) }
 }
 
 /// A line of a comparison.
@@ -81,7 +85,8 @@ pub enum Kind {
 /// The places at which two texts differ, each with the lines around it.
 #[must_use]
 pub fn diff(old: &str, new: &str, by_words: bool) -> Vec<Vec<DiffLine>> {
-    let diff = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_lines(old, new);
+    let (old, new) = (ended(old), ended(new));
+    let diff = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_lines(&*old, &*new);
     let mut groups = Vec::new();
     for group in diff.grouped_ops(CONTEXT_LINES) {
         let mut lines = Vec::new();
@@ -152,6 +157,6 @@ mod tests {
         assert_eq!(removed.pieces, [(false, "line ".to_owned()), (true, "10".to_owned())]);
         let whole = diff(&old, &new, false);
         assert!(whole[0].iter().all(|line| line.pieces.len() == 1));
-        assert!(diff(&old, &old, true).is_empty());
+        assert!(diff(&old, &old, true).is_empty() && diff("a\nb", "a\nb\n", true).is_empty());
     }
 }

@@ -14,9 +14,9 @@ use crate::serving::{Descriptors, Place, at_least_one, resolve};
 
 /// The end of the help.
 const EXAMPLES: &str = "Examples:
-  breme wiki                                              # http://127.0.0.1:8082, pages in ./wiki.db
+  breme wiki                                              # http://127.0.0.1:8083, pages in ./wiki.db
   breme wiki user add ana                                 # an account; prints its password
-  breme wiki --listen :8082 --public-url https://wiki.example.org
+  breme wiki --listen :8083 --public-url https://wiki.example.org
   breme wiki --edge 127.0.0.1:9091 --edge-token-file token --wait-for-edges
 
 The wiki serves plain HTTP; for TLS put `breme proxy --tls-cert` in front of it. docs/WIKI.md describes the API.
@@ -58,7 +58,7 @@ pub struct ServeArgs {
     pub database: DatabaseArgs,
 
     /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8082")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
     listen: Vec<String>,
 
     /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
@@ -120,15 +120,15 @@ pub struct ServeArgs {
     pub edge_timeout: Duration,
 
     /// Memory for rendered pages, in bytes
-    #[arg(long, value_name = "N", default_value = "32MiB", value_parser = units::count, help_heading = CACHING)]
+    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = units::bytes, help_heading = CACHING)]
     pub render_cache: u64,
 
     /// Size limit of a page's text and fields, in bytes
-    #[arg(long, value_name = "N", default_value = "1MiB", value_parser = at_least_one, help_heading = LIMITS)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = units::memory, help_heading = LIMITS)]
     pub max_page: usize,
 
     /// Size limit of an attachment, in bytes
-    #[arg(long, value_name = "N", default_value = "16MiB", value_parser = at_least_one, help_heading = LIMITS)]
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = units::memory, help_heading = LIMITS)]
     pub max_attachment: usize,
 
     /// Changes per minute and client address; past it 429

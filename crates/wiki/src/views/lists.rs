@@ -34,7 +34,7 @@ fn details(change: &Change) -> Markup {
     html! {
         @if let Some(kind) = kind(change) { " " span.kind.(kind) { (kind) } }
         " " span.author { bdi { (change.author.as_deref().unwrap_or("anonymous")) } }
-        " " span.hint { (change.bytes) " bytes" }
+        " " span.hint { "· " (change.bytes) " bytes" }
         @if !change.comment.is_empty() { " " span.comment dir="auto" { (change.comment) } }
     }
 }

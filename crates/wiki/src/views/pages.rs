@@ -74,7 +74,13 @@ pub(super) fn fields(fields: &Fields) -> Markup {
 }
 
 fn field(key: &str, value: &Value) -> Markup {
-    let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let shown = match value {
+        Value::Array(values) if !values.iter().any(|one| one.is_array() || one.is_object()) => {
+            values.iter().map(plain).collect::<Vec<_>>().join(", ")
+        }
+        other => plain(other),
+    };
     let searched = value.to_string();
     html! {
         @if value.is_object() || value.is_array() || key.contains('.') {
