@@ -23,8 +23,8 @@ use crate::transport::{FILE_TOO_SHORT, SEGMENTS_PER_SEND, Transport};
 /// waits in memory for each slow reader.
 const SHORT_RECEIPT_BYTES: usize = 32 * 1024;
 /// So many of them that are at least half as long must have come without a pause before receipts are longer, which
-/// costs less: up to 1 MB.
-const SHORT_RECEIPTS: u8 = 32;
+/// costs less: up to 4 MB, as much as the kernel's send buffer may take for a peer that reads nothing.
+const SHORT_RECEIPTS: u8 = 128;
 
 /// Bytes that one connection may send before the others have their turn.
 const FLUSH_BYTES_PER_TURN: usize = 1024 * 1024;
