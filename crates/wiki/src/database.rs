@@ -4,6 +4,7 @@
 //! `synchronous_commit`. All of one write, including the queue of purges, is one transaction.
 
 mod operation;
+pub mod postgres;
 mod prepared;
 pub mod sqlite;
 mod words;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
 
+use self::postgres::PostgresDatabase;
 use self::prepared::Prepared;
 use self::sqlite::SqliteDatabase;
 use self::words::Rating;
@@ -42,14 +44,17 @@ const PREPARED_INLINE_BYTES_MAX: usize = 64 << 10;
 const TITLE_CANDIDATES_MAX: usize = 5000;
 
 /// The most texts that a full-text search reads and rates.
-const TEXT_CANDIDATES_MAX: usize = 300;
+const TEXT_CANDIDATES_MAX: usize = 200;
 
-/// Opens the database that `target` names: the path of a SQLite file, which is created if needed.
+/// Opens the database that `target` names: `postgres://…`, or the path of a SQLite file, which is created if needed.
 ///
 /// # Errors
 ///
 /// It cannot be used; see the errors of the engine.
 pub async fn open(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+    if is_postgres(target) {
+        return Ok(Arc::new(PostgresDatabase::open(target).await?));
+    }
     let path = std::path::PathBuf::from(target);
     let open = move || SqliteDatabase::open(&path, sqlite::CACHE_BYTES_DEFAULT);
     let task = tokio::task::spawn_blocking(open);
@@ -63,6 +68,9 @@ pub async fn open(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
 ///
 /// It does not exist, or cannot be used.
 pub async fn open_to_read(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+    if is_postgres(target) {
+        return Ok(Arc::new(PostgresDatabase::open_to_read(target).await?));
+    }
     Ok(Arc::new(SqliteDatabase::open_to_read(Path::new(target))?))
 }
 
@@ -72,6 +80,10 @@ pub async fn open_to_read(target: &str) -> Result<Arc<dyn Database>, DatabaseErr
 ///
 /// `to` exists, the copy fails, or the database has tools of its own for copies.
 pub async fn backup(target: &str, to: &Path) -> Result<(), DatabaseError> {
+    if is_postgres(target) {
+        let reason = String::from("PostgreSQL has its own tool for this: pg_dump --schema=wiki --format=custom URL");
+        return Err(DatabaseError { action: "back up the database", reason, is_temporary: false });
+    }
     let (from, to) = (std::path::PathBuf::from(target), to.to_owned());
     let task = tokio::task::spawn_blocking(move || SqliteDatabase::open_to_read(&from)?.backup(&to));
     task.await.unwrap_or_else(|error| Err(DatabaseError::temporary("back up the database", &error.to_string())))
@@ -195,6 +207,10 @@ impl From<DatabaseError> for WriteError {
     fn from(error: DatabaseError) -> Self {
         Self::Database(error)
     }
+}
+
+fn is_postgres(target: &str) -> bool {
+    ["postgres://", "postgresql://"].iter().any(|scheme| target.starts_with(scheme))
 }
 
 /// A number as the databases keep it, which have no larger ones.

@@ -27,13 +27,14 @@ pub(crate) const PEERS: &[Package] = &[
     Package { name: "python3", has: "python3", service: None },
 ];
 
-/// Needed only by the tests: a browser for the reports, other servers as upstreams of the proxy, and Node.js for the
-/// cache suite.
+/// Needed only by the tests: a browser for the reports, other servers as upstreams of the proxy, Node.js for the cache
+/// suite, and a database of the wiki.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
     APACHE,
     Package { name: "nodejs", has: "node", service: None },
     Package { name: "npm", has: "npm", service: None },
+    Package { name: "postgresql", has: "pg_createcluster", service: Some("postgresql") },
 ];
 
 /// Needed only by the published comparison.

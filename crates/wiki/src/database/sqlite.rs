@@ -179,6 +179,10 @@ impl Readers {
         if let Some(connection) = self.idle().pop() {
             return Ok(connection);
         }
+        self.connect()
+    }
+
+    fn connect(&self) -> Result<Connection, DatabaseError> {
         let connection = connect(&self.path, OpenFlags::empty())?;
         let only_reads = connection.pragma_update(None, "query_only", true);
         only_reads.map_err(|error| failure("open the database", &self.path, &error))?;
@@ -369,6 +373,13 @@ impl Database for SqliteDatabase {
     }
 
     async fn verify(&self) -> Result<Vec<String>, DatabaseError> {
-        self.read("verify the database", verify::faults).await
+        let readers = Arc::clone(&self.readers);
+        let verify = move || {
+            // A connection of its own: the check of FTS5 trusts what its connection knew of the index before.
+            let connection = readers.connect()?;
+            verify::faults(&connection).map_err(|error| database_error("verify the database", &error))
+        };
+        let task = tokio::task::spawn_blocking(verify);
+        task.await.unwrap_or_else(|error| Err(DatabaseError::temporary("verify the database", &error.to_string())))
     }
 }

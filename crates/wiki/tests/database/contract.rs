@@ -20,6 +20,14 @@ macro_rules! cases {
                 super::$case(fixture.open()).await;
             })*
         }
+
+        mod with_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let fixture = crate::postgres::Fixture::new().await;
+                super::$case(fixture.open().await).await;
+            })*
+        }
     };
 }
 
@@ -49,6 +57,7 @@ cases!(
     an_import_writes_all_pages,
     limits_are_bounded,
     a_sound_database_has_no_faults,
+    a_database_is_sound_after_searches_and_writes,
 );
 
 async fn written(database: &Shared, write: Write) -> breme_wiki::page::Committed {
@@ -651,5 +660,20 @@ async fn a_sound_database_has_no_faults(database: Shared) {
         }
     }
     database.ping().await.unwrap();
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn a_database_is_sound_after_searches_and_writes(database: Shared) {
+    let text = |number: usize| (0..400).map(|word| format!("word{} ", (word * number) % 9973)).collect::<String>();
+    for round in 1..=20 {
+        for number in 0..10 {
+            written(&database, save(&format!("P{number}"), &text(round * 10 + number))).await;
+        }
+        // Only at first: what a connection knows of the indexes from then on is out of date.
+        if round == 2 {
+            assert_eq!(database.search_text("word0", 100).await.unwrap().len(), 10);
+            assert_eq!(database.search_titles("p", 100).await.unwrap().len(), 10);
+        }
+    }
     assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
 }

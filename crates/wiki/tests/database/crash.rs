@@ -102,7 +102,7 @@ async fn check(database: &Arc<dyn Database>, task: u64, last: u64) {
 /// From the clock: the moment of the kill need not repeat.
 fn rand_byte() -> u8 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    (now.subsec_nanos() / 1000) as u8
+    now.subsec_micros() as u8
 }
 
 #[tokio::test]

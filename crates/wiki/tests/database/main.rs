@@ -4,5 +4,6 @@
 
 mod contract;
 mod crash;
+mod postgres;
 mod sqlite;
 mod write;

@@ -74,6 +74,8 @@ const RULES: &[(&str, &str)] = &[
 
 /// One line for each fault, at most [`FAULTS_MAX`].
 pub(super) fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    // All checks see the database of one instant.
+    let connection = &*connection.unchecked_transaction()?;
     let mut faults: Vec<String> =
         rows(connection, &format!("PRAGMA integrity_check({FAULTS_MAX})"), [], |row| row.get(0))?;
     faults.retain(|line| line != "ok");

@@ -1,0 +1,441 @@
+//! The statements of one transaction, which carries out a batch of operations.
+//!
+//! Transactions that write follow one another, also those of several wikis: a lock is held from the first statement to
+//! the commit. So the sequences of changes and of purges are those of the commits, and no two transactions wait for
+//! each other's rows.
+
+use std::collections::BTreeSet;
+
+use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::Error;
+use super::read::{found, number, rows, value};
+use crate::database::operation::{Answer, Operation, Outcome};
+use crate::database::prepared::{Derived, Indexed, Prepared, State, holds};
+use crate::database::words::{fold, index_grams, index_words};
+use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp, keys};
+use crate::name::Name;
+use crate::page::{Action, ChangeKind, Committed, Content, Write};
+
+/// Held by the transaction that writes: "brwk", 2.
+const WRITE_LOCK: i64 = 0x6272_776b_0000_0002;
+
+type WriteAnswer = Result<Committed, WriteError>;
+
+/// A transaction that is under way.
+pub(super) struct Batch<'a> {
+    transaction: &'a Transaction<'a>,
+    /// The last one that is taken in the sequence of changes.
+    sequence: u64,
+    has_edges: bool,
+    changed: BTreeSet<Name>,
+    lists_changed: bool,
+    revisions_made: bool,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) async fn new(transaction: &'a Transaction<'a>) -> Result<Self, Error> {
+        let lock = transaction.prepare_cached("SELECT pg_advisory_xact_lock($1)").await?;
+        transaction.execute(&lock, &[&WRITE_LOCK]).await?;
+        // A statement of its own: it sees what was committed before the lock was given.
+        let sql = "SELECT coalesce(max(sequence), 0), EXISTS (SELECT FROM wiki.edges) FROM wiki.revisions";
+        let row = rows(transaction, sql, &[]).await?.into_iter().next();
+        Ok(Self {
+            transaction,
+            sequence: row.as_ref().map_or(0, |row| number(row, 0)),
+            has_edges: row.is_some_and(|row| row.get(1)),
+            changed: BTreeSet::new(),
+            lists_changed: false,
+            revisions_made: false,
+        })
+    }
+
+    pub(super) async fn carry_out(&mut self, operation: &Operation) -> Result<Answer, Error> {
+        Ok(match operation {
+            Operation::Write(prepared) => self.write(prepared).await?.map(Outcome::Committed),
+            Operation::Import(writes) => Ok(Outcome::Imported(self.import(writes).await?)),
+            Operation::SetEdges(edges) => Ok(Outcome::Done(self.set_edges(edges).await?)),
+            Operation::Purged { edge, through } => Ok(Outcome::Done(self.confirm(edge, *through).await?)),
+            Operation::SetValue { key, expected, value } => {
+                let expected = expected.as_ref().map(|expected| expected.as_deref());
+                Ok(Outcome::Done(self.set_value(key, expected, value.as_deref()).await?))
+            }
+        })
+    }
+
+    /// Queues the purges.
+    pub(super) async fn finish(self) -> Result<(), Error> {
+        if !self.has_edges || self.changed.is_empty() {
+            return Ok(());
+        }
+        let mut queued: Vec<String> = self.changed.iter().map(keys::page).collect();
+        if self.lists_changed {
+            queued.push(keys::LISTS.to_owned());
+        }
+        if self.revisions_made {
+            queued.push(keys::CHANGES.to_owned());
+        }
+        let before = self.newest_purge().await?;
+        let newest = clamp(before) + clamp(queued.len() as u64);
+        let sql = "INSERT INTO wiki.purges (sequence, key)
+                   SELECT $1 + place, key FROM unnest($2::text[]) WITH ORDINALITY AS queued (key, place)";
+        self.execute(sql, &[&clamp(before), &queued]).await?;
+        self.execute("UPDATE wiki.newest_purge SET sequence = $1", &[&newest]).await?;
+        let sql = "UPDATE wiki.edges SET through = $1, everything = $1 WHERE $1 - through > $2";
+        if self.execute(sql, &[&newest, &clamp(PURGES_QUEUED_MAX)]).await? > 0 {
+            self.remove_confirmed().await?;
+        }
+        Ok(())
+    }
+
+    async fn execute(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<u64, Error> {
+        let statement = self.transaction.prepare_cached(sql).await?;
+        Ok(self.transaction.execute(&statement, parameters).await?)
+    }
+
+    async fn rows(&self, sql: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
+        rows(self.transaction, sql, parameters).await
+    }
+
+    async fn state(&self, name: &Name) -> Result<Option<State>, Error> {
+        let sql = "SELECT id, revision, live FROM wiki.pages WHERE name = $1";
+        let rows = self.rows(sql, &[&name.as_str()]).await?;
+        Ok(rows.first().map(|row| State { id: row.get(0), revision: number(row, 1), is_live: row.get(2) }))
+    }
+
+    async fn import(&mut self, writes: &[Prepared]) -> Result<u64, Error> {
+        let mut count = 0;
+        for prepared in writes {
+            count += u64::from(self.write(prepared).await?.is_ok());
+        }
+        Ok(count)
+    }
+
+    async fn write(&mut self, prepared: &Prepared) -> Result<WriteAnswer, Error> {
+        let write = &prepared.write;
+        let state = self.state(&write.name).await?;
+        if !holds(write.condition, state.as_ref()) {
+            return Ok(Err(WriteError::Conflict(found(self.transaction, &write.name).await?)));
+        }
+        if let (Action::Save { content, links }, Derived::Saved(indexed)) = (&write.action, &prepared.derived) {
+            return self.save(write, content, links, indexed, state.as_ref()).await.map(Ok);
+        }
+        let Some(state) = state.filter(|state| state.is_live) else { return Ok(Err(WriteError::Missing)) };
+        match (&write.action, &prepared.derived) {
+            (Action::Rename { to }, _) => self.rename(write, to, &state).await,
+            (Action::Attach { file, media_type, bytes }, Derived::Attached { digest }) => {
+                self.attach(write, &state, file, media_type, bytes, digest).await.map(Ok)
+            }
+            (Action::Detach { file }, _) => self.detach(write, &state, file).await,
+            _ => self.delete(write, &state).await.map(Ok),
+        }
+    }
+
+    async fn save(
+        &mut self,
+        write: &Write,
+        content: &Content,
+        links: &[Name],
+        indexed: &Indexed,
+        state: Option<&State>,
+    ) -> Result<Committed, Error> {
+        let created = !state.is_some_and(|state| state.is_live);
+        let revision = state.map_or(1, |state| state.revision + 1);
+        self.sequence += 1;
+        let page = match state {
+            Some(state) => {
+                let sql = "UPDATE wiki.pages SET revision = $2, current = $3, live = true WHERE id = $1";
+                self.execute(sql, &[&state.id, &clamp(revision), &clamp(self.sequence)]).await?;
+                self.forget(state.id).await?;
+                state.id
+            }
+            None => self.insert_page(&write.name, &indexed.folded, revision).await?,
+        };
+        let kind = if created { ChangeKind::Created } else { ChangeKind::Edited };
+        self.insert_revision(page, revision, kind, write, Some((content, indexed.fields.as_deref()))).await?;
+        self.insert_links(page, links).await?;
+        self.insert_fields(page, &indexed.field_entries).await?;
+        self.index_words(page, &indexed.words).await?;
+        let mut changed = vec![write.name.clone()];
+        if created {
+            self.index_grams(page, &indexed.grams).await?;
+            changed.append(&mut self.recolour_links(&write.name, page).await?);
+        }
+        Ok(self.committed(revision, created, changed, created))
+    }
+
+    async fn delete(&mut self, write: &Write, state: &State) -> Result<Committed, Error> {
+        let revision = state.revision + 1;
+        self.sequence += 1;
+        let sql = "UPDATE wiki.pages SET revision = $2, current = $3, live = false WHERE id = $1";
+        self.execute(sql, &[&state.id, &clamp(revision), &clamp(self.sequence)]).await?;
+        self.insert_revision(state.id, revision, ChangeKind::Deleted, write, None).await?;
+        self.forget(state.id).await?;
+        self.execute("DELETE FROM wiki.words WHERE page = $1", &[&state.id]).await?;
+        self.execute("DELETE FROM wiki.grams WHERE page = $1", &[&state.id]).await?;
+        let mut changed = vec![write.name.clone()];
+        changed.append(&mut self.recolour_links(&write.name, state.id).await?);
+        Ok(self.committed(revision, false, changed, true))
+    }
+
+    /// The page takes the new name with its history; revisions of a page that was deleted there come before its own. At
+    /// the old name begins a page that redirects; its revision continues the old name's numbers.
+    async fn rename(&mut self, write: &Write, to: &Name, state: &State) -> Result<WriteAnswer, Error> {
+        let target = self.state(to).await?;
+        if target.as_ref().is_some_and(|target| target.is_live) {
+            return Ok(Err(WriteError::NameTaken));
+        }
+        let earlier = target.as_ref().map_or(0, |target| target.revision);
+        if let Some(target) = &target {
+            self.take_history(state.id, target).await?;
+        }
+        let revision = earlier + state.revision + 1;
+        let folded = fold(to.as_str());
+        self.sequence += 1;
+        let sql = "INSERT INTO wiki.revisions
+                       (sequence, page, revision, kind, time, author, comment, bytes, redirect, fields, text)
+                   SELECT $2, page, $3, $4, $5, $6, $7, bytes, redirect, fields, text
+                   FROM wiki.revisions WHERE sequence = (SELECT current FROM wiki.pages WHERE id = $1) RETURNING text";
+        let (sequence, kind) = (clamp(self.sequence), ChangeKind::Renamed.number());
+        let parameters: [&(dyn ToSql + Sync); 7] =
+            [&state.id, &sequence, &clamp(revision), &kind, &write.time, &write.author, &write.comment];
+        let texts = self.rows(sql, &parameters).await?;
+        let sql = "UPDATE wiki.pages SET name = $2, folded = $3, revision = $4, current = $5 WHERE id = $1";
+        self.execute(sql, &[&state.id, &to.as_str(), &&*folded, &clamp(revision), &sequence]).await?;
+        let text = texts.first().map_or("", |row| row.get(0));
+        self.index_words(state.id, &index_words(to.as_str(), text)).await?;
+        self.index_grams(state.id, &index_grams(&folded)).await?;
+        let mut changed = vec![write.name.clone(), to.clone()];
+        changed.append(&mut self.recolour_links(to, state.id).await?);
+        let renamed = self.sequence;
+        self.redirect(write, to, state.revision + 1).await?;
+        let mut committed = self.committed(revision, false, changed, true);
+        committed.sequence = renamed;
+        Ok(Ok(committed))
+    }
+
+    /// Moves the revisions of the deleted page before those of `page`, and removes its place.
+    async fn take_history(&self, page: i64, deleted: &State) -> Result<(), Error> {
+        let sql = "UPDATE wiki.revisions SET revision = -(revision + $2) WHERE page = $1";
+        self.execute(sql, &[&page, &clamp(deleted.revision)]).await?;
+        self.execute("UPDATE wiki.revisions SET revision = -revision WHERE page = $1", &[&page]).await?;
+        self.execute("UPDATE wiki.revisions SET page = $1 WHERE page = $2", &[&page, &deleted.id]).await?;
+        let sql = "UPDATE wiki.attachments SET page = $1 WHERE page = $2
+                   AND file NOT IN (SELECT file FROM wiki.attachments WHERE page = $1)";
+        self.execute(sql, &[&page, &deleted.id]).await?;
+        let sql = "DELETE FROM wiki.attachments WHERE page = $1 RETURNING digest";
+        for row in self.rows(sql, &[&deleted.id]).await? {
+            self.remove_unused_blob(row.get(0)).await?;
+        }
+        self.execute("DELETE FROM wiki.pages WHERE id = $1", &[&deleted.id]).await?;
+        Ok(())
+    }
+
+    /// Creates the page that leads from the old name to the new one.
+    async fn redirect(&mut self, write: &Write, to: &Name, revision: u64) -> Result<(), Error> {
+        let content = Content { redirect: Some(to.clone()), ..Content::default() };
+        let indexed = Indexed::new(&write.name, &content);
+        self.sequence += 1;
+        let page = self.insert_page(&write.name, &indexed.folded, revision).await?;
+        self.insert_revision(page, revision, ChangeKind::Created, write, Some((&content, None))).await?;
+        self.insert_links(page, std::slice::from_ref(to)).await?;
+        self.index_words(page, &indexed.words).await?;
+        self.index_grams(page, &indexed.grams).await
+    }
+
+    async fn attach(
+        &mut self,
+        write: &Write,
+        state: &State,
+        file: &Name,
+        media_type: &str,
+        bytes: &[u8],
+        digest: &str,
+    ) -> Result<Committed, Error> {
+        self.remove_attachment(state.id, file).await?;
+        let sql = "INSERT INTO wiki.blobs (digest, bytes) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING";
+        self.execute(sql, &[&digest, &bytes]).await?;
+        let sql = "INSERT INTO wiki.attachments (page, file, media_type, digest, bytes, modified)
+                   VALUES ($1, $2, $3, $4, $5, $6)";
+        let length = clamp(bytes.len() as u64);
+        self.execute(sql, &[&state.id, &file.as_str(), &media_type, &digest, &length, &write.time]).await?;
+        Ok(self.committed_without_revision(write, state))
+    }
+
+    async fn detach(&mut self, write: &Write, state: &State, file: &Name) -> Result<WriteAnswer, Error> {
+        if !self.remove_attachment(state.id, file).await? {
+            return Ok(Err(WriteError::Missing));
+        }
+        Ok(Ok(self.committed_without_revision(write, state)))
+    }
+
+    /// Returns whether the page had the attachment.
+    async fn remove_attachment(&self, page: i64, file: &Name) -> Result<bool, Error> {
+        let sql = "DELETE FROM wiki.attachments WHERE page = $1 AND file = $2 RETURNING digest";
+        let removed = self.rows(sql, &[&page, &file.as_str()]).await?;
+        for row in &removed {
+            self.remove_unused_blob(row.get(0)).await?;
+        }
+        Ok(!removed.is_empty())
+    }
+
+    async fn remove_unused_blob(&self, digest: &str) -> Result<(), Error> {
+        let sql = "DELETE FROM wiki.blobs WHERE digest = $1
+                   AND NOT EXISTS (SELECT FROM wiki.attachments a WHERE a.digest = $1)";
+        self.execute(sql, &[&digest]).await.map(|_| ())
+    }
+
+    async fn insert_page(&self, name: &Name, folded: &str, revision: u64) -> Result<i64, Error> {
+        let sql = "INSERT INTO wiki.pages (name, folded, revision, current, links_version, live)
+                   VALUES ($1, $2, $3, $4, 0, true) RETURNING id";
+        let rows = self.rows(sql, &[&name.as_str(), &folded, &clamp(revision), &clamp(self.sequence)]).await?;
+        rows.first().map(|row| row.get(0)).ok_or_else(|| Error::Content("a new page has no number".into()))
+    }
+
+    async fn insert_revision(
+        &self,
+        page: i64,
+        revision: u64,
+        kind: ChangeKind,
+        write: &Write,
+        content: Option<(&Content, Option<&str>)>,
+    ) -> Result<(), Error> {
+        let (text, redirect, fields) = match content {
+            Some((content, fields)) => (content.text.as_str(), content.redirect.as_ref().map(Name::as_str), fields),
+            None => ("", None, None),
+        };
+        let sql = "INSERT INTO wiki.revisions
+                       (sequence, page, revision, kind, time, author, comment, bytes, redirect, fields, text)
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+        let (sequence, revision, length) = (clamp(self.sequence), clamp(revision), clamp(text.len() as u64));
+        let (author, comment) = (&write.author, &write.comment);
+        let parameters: [&(dyn ToSql + Sync); 11] = [
+            &sequence,
+            &page,
+            &revision,
+            &kind.number(),
+            &write.time,
+            author,
+            comment,
+            &length,
+            &redirect,
+            &fields,
+            &text,
+        ];
+        self.execute(sql, &parameters).await.map(|_| ())
+    }
+
+    async fn insert_links(&self, page: i64, links: &[Name]) -> Result<(), Error> {
+        if links.is_empty() {
+            return Ok(());
+        }
+        let targets: Vec<&str> = links.iter().map(Name::as_str).collect();
+        let sql = "INSERT INTO wiki.links (page, target) SELECT $1, unnest($2::text[])";
+        self.execute(sql, &[&page, &targets]).await.map(|_| ())
+    }
+
+    async fn insert_fields(&self, page: i64, entries: &[(String, String)]) -> Result<(), Error> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let (paths, values): (Vec<&str>, Vec<&str>) =
+            entries.iter().map(|(path, value)| (path.as_str(), value.as_str())).unzip();
+        let sql = "INSERT INTO wiki.fields (page, path, value) SELECT $1, unnest($2::text[]), unnest($3::text[])";
+        self.execute(sql, &[&page, &paths, &values]).await.map(|_| ())
+    }
+
+    async fn index_words(&self, page: i64, words: &str) -> Result<(), Error> {
+        let sql = "INSERT INTO wiki.words (page, words) VALUES ($1, array_to_tsvector(string_to_array($2, ' ')))
+                   ON CONFLICT (page) DO UPDATE SET words = excluded.words";
+        self.execute(sql, &[&page, &words]).await.map(|_| ())
+    }
+
+    async fn index_grams(&self, page: i64, grams: &str) -> Result<(), Error> {
+        let sql = "INSERT INTO wiki.grams (page, grams) VALUES ($1, array_to_tsvector(string_to_array($2, ' ')))
+                   ON CONFLICT (page) DO UPDATE SET grams = excluded.grams";
+        self.execute(sql, &[&page, &grams]).await.map(|_| ())
+    }
+
+    /// Removes the links and the fields of the page's former text.
+    async fn forget(&self, page: i64) -> Result<(), Error> {
+        self.execute("DELETE FROM wiki.links WHERE page = $1", &[&page]).await?;
+        self.execute("DELETE FROM wiki.fields WHERE page = $1", &[&page]).await?;
+        Ok(())
+    }
+
+    /// The links to `name` appear otherwise from now on: returns the pages that have them, except `page`.
+    async fn recolour_links(&self, name: &Name, page: i64) -> Result<Vec<Name>, Error> {
+        let sql = "UPDATE wiki.pages SET links_version = links_version + 1
+                   WHERE id IN (SELECT page FROM wiki.links WHERE target = $1) AND id <> $2 RETURNING name";
+        let rows = self.rows(sql, &[&name.as_str(), &page]).await?;
+        let mut names: Vec<Name> = rows.iter().filter_map(|row| Name::parse(row.get(0)).ok()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn committed(&mut self, revision: u64, created: bool, changed: Vec<Name>, list_changed: bool) -> Committed {
+        self.changed.extend(changed.iter().cloned());
+        self.lists_changed |= list_changed;
+        self.revisions_made = true;
+        Committed { revision, sequence: self.sequence, created, changed, list_changed }
+    }
+
+    fn committed_without_revision(&mut self, write: &Write, state: &State) -> Committed {
+        self.changed.insert(write.name.clone());
+        let changed = vec![write.name.clone()];
+        Committed { revision: state.revision, sequence: self.sequence, created: false, changed, list_changed: false }
+    }
+
+    async fn newest_purge(&self) -> Result<u64, Error> {
+        let rows = self.rows("SELECT sequence FROM wiki.newest_purge", &[]).await?;
+        Ok(rows.first().map_or(0, |row| number(row, 0)))
+    }
+
+    async fn set_edges(&mut self, edges: &[String]) -> Result<bool, Error> {
+        let newest = clamp(self.newest_purge().await?);
+        let removed = self.execute("DELETE FROM wiki.edges WHERE edge <> ALL ($1)", &[&edges]).await?;
+        let sql = "INSERT INTO wiki.edges (edge, through) SELECT unnest($1::text[]), $2 ON CONFLICT (edge) DO NOTHING";
+        let added = self.execute(sql, &[&edges, &newest]).await?;
+        self.has_edges = !edges.is_empty();
+        self.remove_confirmed().await?;
+        Ok(removed + added > 0)
+    }
+
+    async fn confirm(&self, edge: &str, through: u64) -> Result<bool, Error> {
+        let through = clamp(through.min(self.newest_purge().await?));
+        let sql = "UPDATE wiki.edges SET through = greatest(through, $2),
+                       everything = CASE WHEN everything > $2 THEN everything END
+                   WHERE edge = $1 AND (through < $2 OR everything <= $2)";
+        let confirmed = self.execute(sql, &[&edge, &through]).await? > 0;
+        if confirmed {
+            self.remove_confirmed().await?;
+        }
+        Ok(confirmed)
+    }
+
+    /// Removes the keys that every edge has confirmed; all, without edges.
+    async fn remove_confirmed(&self) -> Result<(), Error> {
+        let sql = "DELETE FROM wiki.purges
+                   WHERE sequence <= coalesce((SELECT min(through) FROM wiki.edges), sequence)";
+        self.execute(sql, &[]).await.map(|_| ())
+    }
+
+    async fn set_value(&self, key: &str, expected: Option<Option<&str>>, new: Option<&str>) -> Result<bool, Error> {
+        if let Some(expected) = expected
+            && value(self.transaction, key).await?.as_deref() != expected
+        {
+            return Ok(false);
+        }
+        match new {
+            Some(new) => {
+                let sql = "INSERT INTO wiki.values (key, value) VALUES ($1, $2)
+                           ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+                self.execute(sql, &[&key, &new]).await?
+            }
+            None => self.execute("DELETE FROM wiki.values WHERE key = $1", &[&key]).await?,
+        };
+        Ok(true)
+    }
+}

@@ -1,0 +1,85 @@
+//! The tables in the schema `wiki`, and how those of an earlier version become those of the present one.
+
+use deadpool_postgres::{GenericClient, Object};
+
+use super::failure;
+use crate::database::DatabaseError;
+
+/// The steps from an empty database to the present schema; `wiki.schema` has the number of steps done.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+
+/// Held while one process creates or migrates the tables: "brwk", 1.
+const MIGRATION_LOCK: i64 = 0x6272_776b_0000_0001;
+
+/// Brings the tables to the present version; one process does it, others wait.
+///
+/// # Errors
+///
+/// Tables of a later version are left as they are.
+pub(super) async fn migrate(client: &mut Object) -> Result<(), DatabaseError> {
+    check_encoding(client).await?;
+    let failed = |error: tokio_postgres::Error| failure("migrate the database", &error);
+    let transaction = client.transaction().await.map_err(failed)?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await.map_err(failed)?;
+    if version(&transaction).await?.is_none() {
+        let create = "CREATE SCHEMA wiki; CREATE TABLE wiki.schema (version bigint NOT NULL);
+                      INSERT INTO wiki.schema VALUES (0)";
+        transaction.batch_execute(create).await.map_err(failed)?;
+    }
+    let version = check(&transaction).await?;
+    for migration in MIGRATIONS.iter().skip(version) {
+        transaction.batch_execute(migration).await.map_err(failed)?;
+    }
+    if version < MIGRATIONS.len() {
+        let present = clamp_usize(MIGRATIONS.len());
+        transaction.execute("UPDATE wiki.schema SET version = $1", &[&present]).await.map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)
+}
+
+/// Refuses a database without tables or with those of another version.
+pub(super) async fn require_current(client: &Object) -> Result<(), DatabaseError> {
+    if check(client).await? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    refused("the database has no wiki, or the schema of an earlier version: start the wiki with it once".into())
+}
+
+async fn check_encoding(client: &Object) -> Result<(), DatabaseError> {
+    let row = client.query_one("SHOW server_encoding", &[]).await;
+    let encoding: String = row.map_err(|error| failure("open the database", &error))?.get(0);
+    if encoding == "UTF8" {
+        return Ok(());
+    }
+    refused(format!("its encoding is {encoding}; create it with ENCODING 'UTF8' TEMPLATE template0"))
+}
+
+/// The version, 0 without tables; an error if it is a later one.
+async fn check(client: &impl GenericClient) -> Result<usize, DatabaseError> {
+    let version = version(client).await?.unwrap_or(0);
+    let known = clamp_usize(MIGRATIONS.len());
+    match usize::try_from(version) {
+        Ok(version) if version <= MIGRATIONS.len() => Ok(version),
+        _ => refused(format!(
+            "schema wiki has version {version}, and this program knows versions up to {known}; use the program that \
+             wrote it, or a newer one"
+        )),
+    }
+}
+
+async fn version(client: &impl GenericClient) -> Result<Option<i64>, DatabaseError> {
+    let failed = |error: tokio_postgres::Error| failure("open the database", &error);
+    let row = client.query_one("SELECT to_regclass('wiki.schema') IS NOT NULL", &[]).await.map_err(failed)?;
+    if !row.get::<_, bool>(0) {
+        return Ok(None);
+    }
+    Ok(Some(client.query_one("SELECT version FROM wiki.schema", &[]).await.map_err(failed)?.get(0)))
+}
+
+fn clamp_usize(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn refused<T>(reason: String) -> Result<T, DatabaseError> {
+    Err(DatabaseError { action: "open the database", reason, is_temporary: false })
+}

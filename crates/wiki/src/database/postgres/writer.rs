@@ -1,0 +1,64 @@
+//! The task that writes: it carries out everything that waits as one transaction, and answers after the commit.
+
+use deadpool_postgres::Pool;
+
+use super::Error;
+use super::batch::Batch;
+use crate::database::WriteError;
+use crate::database::operation::{Answer, Job, Queue, batch};
+
+/// Starts the task; it ends after the last of its jobs when the queue is dropped.
+pub(super) fn start(pool: Pool) -> Queue {
+    let (queue, mut jobs) = Queue::new();
+    tokio::spawn(async move {
+        while let Some(first) = jobs.recv().await {
+            carry_out(&pool, batch(first, &mut jobs)).await;
+        }
+    });
+    queue
+}
+
+/// Why a transaction failed.
+enum Failure {
+    /// Before the commit: nothing of it is stored.
+    Before(Error),
+    /// At the commit: the server may have stored it.
+    AtCommit(Error),
+}
+
+/// Carries out all jobs in one transaction; if that fails, each in one of its own, so that only the faulty one fails.
+async fn carry_out(pool: &Pool, jobs: Vec<Job>) {
+    match transact(pool, &jobs).await {
+        Ok(answers) => jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer)),
+        Err(Failure::Before(error)) if jobs.len() > 1 && !error.is_connection() => {
+            for job in jobs {
+                let answer = match transact(pool, std::slice::from_ref(&job)).await {
+                    Ok(mut answers) => answers.remove(0),
+                    Err(Failure::Before(error) | Failure::AtCommit(error)) => refuse(&error),
+                };
+                job.answer(answer);
+            }
+        }
+        Err(Failure::Before(error) | Failure::AtCommit(error)) => {
+            jobs.into_iter().for_each(|job| job.answer(refuse(&error)));
+        }
+    }
+}
+
+fn refuse(error: &Error) -> Answer {
+    Err(WriteError::Database(error.describe("write")))
+}
+
+async fn transact(pool: &Pool, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
+    let before = |error: Error| Failure::Before(error);
+    let mut client = pool.get().await.map_err(|error| before(error.into()))?;
+    let transaction = client.transaction().await.map_err(|error| before(error.into()))?;
+    let mut batch = Batch::new(&transaction).await.map_err(before)?;
+    let mut answers = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        answers.push(batch.carry_out(&job.operation).await.map_err(before)?);
+    }
+    batch.finish().await.map_err(before)?;
+    transaction.commit().await.map_err(|error| Failure::AtCommit(error.into()))?;
+    Ok(answers)
+}
