@@ -74,6 +74,22 @@ pub async fn open_to_read(target: &str) -> Result<Arc<dyn Database>, DatabaseErr
     Ok(Arc::new(SqliteDatabase::open_to_read(Path::new(target))?))
 }
 
+/// Opens the database that `target` names to change values (accounts, tokens), also while a wiki uses it.
+///
+/// # Errors
+///
+/// It cannot be used; see the errors of the engine.
+pub async fn open_for_values(target: &str) -> Result<Arc<dyn Database>, DatabaseError> {
+    match open(target).await {
+        // A wiki has the file.
+        Err(error) if error.is_temporary => {
+            let database = SqliteDatabase::open_for_values(Path::new(target)).map_err(|_| error)?;
+            Ok(Arc::new(database))
+        }
+        opened => opened,
+    }
+}
+
 /// Copies the database that `target` names to the new file `to`, also while a wiki uses it.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use ammonia::Builder;
 use comrak::adapters::{HeadingAdapter, HeadingMeta};
+use comrak::arena_tree::NodeEdge;
 use comrak::nodes::{AstNode, NodeLink, NodeValue, Sourcepos};
 use comrak::options::Plugins;
 use comrak::{Anchorizer, Arena, Options, format_html_with_plugins, parse_document};
@@ -23,6 +24,10 @@ pub const LINKS_MAX: usize = 1000;
 
 /// Before the ids of headings, so that no heading can have the id of an element of the wiki's own.
 const HEADING_PREFIX: &str = "section-";
+
+/// How deep blocks and emphasis are nested at most: a parser of HTML looks at all open elements again and again, so the
+/// work would grow with the square of the depth.
+const NESTING_MAX: usize = 100;
 
 /// The URL scheme by which a page names its own attachments: `![Map](attachment:map.png)`.
 const ATTACHMENT: &str = "attachment:";
@@ -63,6 +68,7 @@ pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
     let arena = Arena::new();
     let options = options();
     let root = parse_document(&arena, text, &options);
+    prune(&arena, root);
     let missing: HashSet<&Name> = missing.iter().collect();
     let mut headings = Vec::new();
     let mut ids = Anchorizer::new();
@@ -198,6 +204,27 @@ fn link_page<'a>(arena: &'a Arena<'a>, node: &'a AstNode<'a>, url: &str, own: &N
             let fragment = heading.map(fragment).unwrap_or_default();
             node.data_mut().value = link(format!("{}{fragment}", paths::page(&page)));
         }
+    }
+}
+
+/// Replaces what is nested too deep by an ellipsis.
+fn prune<'a>(arena: &'a Arena<'a>, root: &'a AstNode<'a>) {
+    let mut depth = 0;
+    let mut too_deep = Vec::new();
+    for edge in root.traverse() {
+        match edge {
+            NodeEdge::Start(node) => {
+                depth += 1;
+                if depth == NESTING_MAX {
+                    too_deep.push(node);
+                }
+            }
+            NodeEdge::End(_) => depth -= 1,
+        }
+    }
+    for node in too_deep {
+        node.insert_before(text(arena, "…"));
+        node.detach();
     }
 }
 

@@ -83,7 +83,7 @@ impl Default for Settings {
             has_accounts: false,
             requires_condition: false,
             trusted_proxies: Vec::new(),
-            page_bytes_max: 1 << 20,
+            page_bytes_max: 512 << 10,
             attachment_bytes_max: 16 << 20,
             rendered_bytes_max: 32 << 20,
             writes_per_minute: 600,

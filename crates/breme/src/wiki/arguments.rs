@@ -124,7 +124,7 @@ pub struct ServeArgs {
     pub render_cache: u64,
 
     /// Size limit of a page's text and fields, in bytes
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = units::memory, help_heading = LIMITS)]
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = units::memory, help_heading = LIMITS)]
     pub max_page: usize,
 
     /// Size limit of an attachment, in bytes

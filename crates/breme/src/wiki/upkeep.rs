@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use breme_wiki::accounts::{self, AccountError};
 use breme_wiki::calendar::rfc3339;
-use breme_wiki::database::{backup, open, open_to_read};
+use breme_wiki::database::{backup, open, open_for_values, open_to_read};
 use breme_wiki::folder::{Copied, FolderError, export, import};
 use breme_wiki::name::Name;
 
@@ -69,13 +69,13 @@ fn of_account(error: AccountError) -> Failure {
 async fn user(action: &UserAction) -> Result<(), Failure> {
     match action {
         UserAction::Add { name: text, scope, password_stdin, database } => {
-            let (name, database) = (name(text)?, open(&database.database).await.map_err(failed)?);
+            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(failed)?);
             let (password, is_new) = password(*password_stdin)?;
             accounts::add_user(&*database, &name, &password, (*scope).into()).await.map_err(of_account)?;
             show(&format!("added the account {name}"), &password, is_new);
         }
         UserAction::Password { name: text, password_stdin, database } => {
-            let (name, database) = (name(text)?, open(&database.database).await.map_err(failed)?);
+            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(failed)?);
             let (password, is_new) = password(*password_stdin)?;
             if !accounts::set_password(&*database, &name, &password).await.map_err(of_account)? {
                 return Err(Failure::run(format!("there is no account {name}")));
@@ -83,7 +83,7 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
             show(&format!("set the password of {name}"), &password, is_new);
         }
         UserAction::Remove { name: text, database } => {
-            let (name, database) = (name(text)?, open(&database.database).await.map_err(failed)?);
+            let (name, database) = (name(text)?, open_for_values(&database.database).await.map_err(failed)?);
             if !accounts::remove_user(&*database, &name).await.map_err(failed)? {
                 return Err(Failure::run(format!("there is no account {name}")));
             }
@@ -102,12 +102,12 @@ async fn user(action: &UserAction) -> Result<(), Failure> {
 async fn token(action: &TokenAction) -> Result<(), Failure> {
     match action {
         TokenAction::Add { label, scope, database } => {
-            let (label, database) = (name(label)?, open(&database.database).await.map_err(failed)?);
+            let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(failed)?);
             let token = accounts::add_token(&*database, &label, (*scope).into()).await.map_err(of_account)?;
             println!("{token}");
         }
         TokenAction::Remove { label, database } => {
-            let (label, database) = (name(label)?, open(&database.database).await.map_err(failed)?);
+            let (label, database) = (name(label)?, open_for_values(&database.database).await.map_err(failed)?);
             match accounts::remove_tokens(&*database, &label).await.map_err(failed)? {
                 0 => return Err(Failure::run(format!("there is no token {label}"))),
                 count => println!("removed {count} tokens"),

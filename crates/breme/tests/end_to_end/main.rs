@@ -6,6 +6,9 @@ mod admin;
 mod backends;
 mod cache_suite;
 mod caller;
+#[path = "../../../report/tests/chromium/mod.rs"]
+#[allow(dead_code, unreachable_pub)] // the reports' tests use what these do not
+mod chromium;
 mod clean_end;
 mod conformance;
 mod directed;
@@ -52,3 +55,5 @@ mod site;
 mod slow_clients;
 mod studies;
 mod tls;
+mod wiki;
+mod wiki_browser;

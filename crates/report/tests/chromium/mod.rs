@@ -83,14 +83,7 @@ impl Browser {
 
     /// Opens a file in a window of this size and waits until all its charts are drawn.
     pub fn open(&mut self, file: &Path, width_px: u32, height_px: u32) {
-        let size = json!({ "width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": width_px < 500 });
-        self.call("Emulation.setDeviceMetricsOverride", size);
-        self.events.retain(|event| event["method"] != "Page.loadEventFired");
-        self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
-        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            let event = self.receive();
-            self.events.push(event);
-        }
+        self.navigate(&format!("file://{}", file.display()), width_px, height_px);
         self.evaluate(
             "new Promise((done) => {
                 const root = document.documentElement;
@@ -99,6 +92,31 @@ impl Browser {
                 look();
             })",
         );
+    }
+
+    /// Opens an address in a window of this size and waits until it is loaded.
+    #[allow(dead_code, reason = "for tests of servers")]
+    pub fn navigate(&mut self, url: &str, width_px: u32, height_px: u32) {
+        let size = json!({ "width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": width_px < 500 });
+        self.call("Emulation.setDeviceMetricsOverride", size);
+        self.events.retain(|event| event["method"] != "Page.loadEventFired");
+        self.call("Page.navigate", json!({ "url": url }));
+        self.wait_until_loaded();
+    }
+
+    /// Clicks what leads to another page and waits until that is loaded.
+    #[allow(dead_code, reason = "for tests of servers")]
+    pub fn click_and_load(&mut self, selector: &str) {
+        self.events.retain(|event| event["method"] != "Page.loadEventFired");
+        self.evaluate(&format!("document.querySelector('{selector}').click()"));
+        self.wait_until_loaded();
+    }
+
+    fn wait_until_loaded(&mut self) {
+        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            let event = self.receive();
+            self.events.push(event);
+        }
     }
 
     pub fn press(&mut self, key: &str, code: u32) {

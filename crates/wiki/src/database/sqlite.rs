@@ -115,6 +115,27 @@ impl SqliteDatabase {
         Ok(Self { writer: None, readers, pages: Arc::new(Pages::new(0)), _lock: None })
     }
 
+    /// Opens an existing file to change values (accounts, tokens), also while a wiki uses it: nobody keeps values in
+    /// memory, and SQLite lets one program write at a time.
+    ///
+    /// # Errors
+    ///
+    /// The file does not exist, is not the wiki's, or has another version.
+    pub fn open_for_values(path: &Path) -> Result<Self, DatabaseError> {
+        let mut database = Self::open_to_read(path)?;
+        let failed = |error: rusqlite::Error| failure("open the database", path, &error);
+        let connection = connect(path, OpenFlags::empty())?;
+        connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
+        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+        let writer = Writer::start(connection, Arc::clone(&database.pages)).map_err(|error| DatabaseError {
+            action: "start the thread that writes",
+            reason: error.to_string(),
+            is_temporary: true,
+        })?;
+        database.writer = Some(writer);
+        Ok(database)
+    }
+
     /// Copies the database as it is now to the new file `to`, also while the wiki runs.
     ///
     /// # Errors

@@ -64,6 +64,9 @@ pub const HOME: &str = "Home";
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' https:; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// The length of texts that are parsed and rendered at once.
+const SHORT_BYTES: usize = 16 * 1024;
+
 /// All that the handlers share.
 pub struct Wiki {
     pub(crate) database: Arc<dyn Database>,
@@ -76,8 +79,8 @@ pub struct Wiki {
     template: String,
     /// Password hashes computed at a time: each takes 19 MiB.
     hashing: tokio::sync::Semaphore,
-    /// Merges and comparisons at a time: each may take a core for a while.
-    comparing: tokio::sync::Semaphore,
+    /// Merges, comparisons and long texts that are worked on at a time: each may take a core for a while.
+    working: tokio::sync::Semaphore,
 }
 
 /// On what the HTML of a page's text depends.
@@ -122,7 +125,7 @@ impl Wiki {
             rendered,
             template,
             hashing: tokio::sync::Semaphore::new(2),
-            comparing: tokio::sync::Semaphore::new(2),
+            working: tokio::sync::Semaphore::new(2),
         }
     }
 
@@ -141,9 +144,19 @@ impl Wiki {
             return rendered;
         }
         self.counts.render_misses.add(1);
-        let rendered = Arc::new(rendered_apart(content.text.clone(), name.clone(), red_links.clone()).await);
+        let rendered = Arc::new(self.render(&content.text, name, red_links).await);
         self.rendered.insert(key, Arc::clone(&rendered));
         rendered
+    }
+
+    /// Renders a text; a long one on a thread for such work, since it takes a while.
+    async fn render(&self, text: &str, name: &Name, missing: &[Name]) -> Rendered {
+        if text.len() <= SHORT_BYTES {
+            return render(text, name, missing);
+        }
+        let (text, name, missing) = (text.to_owned(), name.clone(), missing.to_owned());
+        let _permit = self.working.acquire().await;
+        tokio::task::spawn_blocking(move || render(&text, &name, &missing)).await.unwrap_or_default()
     }
 
     /// Who may share the responses to a visitor.
@@ -195,15 +208,6 @@ impl Wiki {
             None => format!("http://{}", guard::authority(headers, uri)),
         }
     }
-}
-
-/// Renders on a thread for such work, since a long text takes a while.
-async fn rendered_apart(text: String, name: Name, missing: Vec<Name>) -> Rendered {
-    const SHORT_BYTES: usize = 16 * 1024;
-    if text.len() <= SHORT_BYTES {
-        return render(&text, &name, &missing);
-    }
-    tokio::task::spawn_blocking(move || render(&text, &name, &missing)).await.unwrap_or_default()
 }
 
 /// Every path and its methods, as the OpenAPI description has them.

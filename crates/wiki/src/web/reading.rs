@@ -13,7 +13,7 @@ use super::guard::Visitor;
 use super::negotiation::{Format, negotiate};
 use super::problem::Problem;
 use super::submission::query;
-use super::{Outcome, Shared, Wiki, name, redirect, rendered_apart};
+use super::{Outcome, Shared, Wiki, name, redirect};
 use crate::calendar::rfc3339;
 use crate::database::keys;
 use crate::fields::to_markdown;
@@ -263,7 +263,7 @@ pub(crate) async fn revision(
     match format {
         Format::Html => {
             let red_links = missing_links(&wiki, &content.text).await?;
-            let rendered = rendered_apart(content.text.clone(), name.clone(), red_links).await;
+            let rendered = wiki.render(&content.text, &name, &red_links).await;
             let current = match wiki.database.page(&name).await? {
                 Found::Page(page) => Some(page.revision),
                 _ => None,
@@ -309,7 +309,7 @@ pub(crate) async fn difference(
     let (old, new) =
         (old.map(|c| to_markdown(&c)).unwrap_or_default(), new.map(|c| to_markdown(&c)).unwrap_or_default());
     let groups = {
-        let _permit = wiki.comparing.acquire().await;
+        let _permit = wiki.working.acquire().await;
         tokio::task::spawn_blocking(move || diff(&old, &new, by_words)).await
     };
     let groups =

@@ -15,7 +15,7 @@ use super::negotiation::names_html;
 use super::problem::Problem;
 use super::reading::{existing, missing_links};
 use super::submission::{Submission, query, read_form, read_submission};
-use super::{Outcome, Shared, Wiki, name, rendered_apart, see_other};
+use super::{Outcome, SHORT_BYTES, Shared, Wiki, name, see_other};
 use crate::calendar::now;
 use crate::database::WriteError;
 use crate::fields::to_lines;
@@ -197,7 +197,6 @@ async fn save(
 }
 
 async fn links(text: &str) -> Result<Vec<Name>, Problem> {
-    const SHORT_BYTES: usize = 16 * 1024;
     if text.len() <= SHORT_BYTES {
         return Ok(render::links(text));
     }
@@ -248,7 +247,7 @@ async fn conflict(
     let base_text = base_text.map(|content| content.text).unwrap_or_default();
     let merged = {
         let (ours, theirs) = (submission.content.text.clone(), text.clone());
-        let _permit = wiki.comparing.acquire().await;
+        let _permit = wiki.working.acquire().await;
         tokio::task::spawn_blocking(move || merge(&base_text, &ours, &theirs)).await
     };
     let merged: Merge =
@@ -336,7 +335,7 @@ pub(super) fn may_not(visitor: &Visitor) -> Problem {
 async fn preview_form(wiki: &Arc<Wiki>, visitor: &Visitor, name: &Name, submission: &Submission) -> Outcome {
     let text = &submission.content.text;
     let missing = missing_links(wiki, text).await?;
-    let rendered = rendered_apart(text.clone(), name.clone(), missing).await;
+    let rendered = wiki.render(text, name, &missing).await;
     let mut response = html(&views::edit(&wiki.frame(visitor), name, submission, Some(&rendered)));
     if submission.problem.is_some() && !submission.is_preview {
         *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
@@ -350,7 +349,7 @@ pub(crate) async fn preview(State(wiki): Shared, body: Body) -> Outcome {
     let name = name(form.get("name").map_or("Preview", String::as_str))?;
     let text = form.remove("text").unwrap_or_default();
     let missing = missing_links(&wiki, &text).await?;
-    Ok(html(&rendered_apart(text, name, missing).await.html))
+    Ok(html(&wiki.render(&text, &name, &missing).await.html))
 }
 
 /// `GET /new?name=`: leads to the form of a new page.

@@ -1,0 +1,293 @@
+//! The wiki as a program: its pages, its upkeep, and what the caches in front of it serve.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use breme_conformance::{Answer, read_answers};
+use serde_json::{Value, json};
+
+use crate::admin::metrics;
+use crate::harness::{Signal, Site, breme, connect, free_address, wait_until};
+use crate::proxy_admin::{TOKEN, call, token_file};
+
+/// A wiki on a free port, with its database in a folder that goes with the value.
+pub(crate) struct Wiki {
+    pub(crate) site: Site,
+    folder: tempfile::TempDir,
+}
+
+impl Wiki {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), arguments)
+    }
+
+    fn start_in(folder: tempfile::TempDir, arguments: &[&str]) -> Self {
+        let database = folder.path().join("wiki.db").display().to_string();
+        let arguments = [&["--database", database.as_str(), "--write-rate", "1M"], arguments].concat();
+        Self { site: Site::start_role("wiki", &arguments, Stdio::null()), folder }
+    }
+
+    fn database(&self) -> String {
+        self.folder.path().join("wiki.db").display().to_string()
+    }
+
+    /// SIGTERM, status 0, and the folder.
+    fn end(mut self) -> tempfile::TempDir {
+        self.site.signal(Signal::TERM);
+        assert!(self.site.wait().0.success());
+        self.folder
+    }
+}
+
+/// One request on a connection of its own.
+pub(crate) fn send(address: SocketAddr, method: &str, path: &str, headers: &[&str], body: &str) -> Answer {
+    use std::io::{Read, Write};
+    let mut stream = connect(address);
+    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    read_answers(&bytes, |_| method == "HEAD").unwrap().remove(0)
+}
+
+fn put(address: SocketAddr, name: &str, text: &str) -> Answer {
+    let answer = send(address, "PUT", &format!("/wiki/{name}"), &[], text);
+    assert!([200, 201].contains(&answer.status), "{}: {}", answer.status, String::from_utf8_lossy(&answer.content));
+    answer
+}
+
+fn markdown(address: SocketAddr, name: &str) -> String {
+    let answer = send(address, "GET", &format!("/wiki/{name}"), &["Accept: text/markdown"], "");
+    assert_eq!(answer.status, 200);
+    String::from_utf8(answer.content).unwrap()
+}
+
+fn wiki_command(arguments: &[&str]) -> Output {
+    breme().arg("wiki").args(arguments).output().unwrap()
+}
+
+/// What a command of upkeep printed.
+fn upkeep(arguments: &[&str]) -> String {
+    let output = wiki_command(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn pages_outlive_the_program() {
+    let wiki = Wiki::start(&["--admin", "127.0.0.1:0"]);
+    let address = wiki.site.address;
+    put(address, "Ljubljana", "The *castle*.");
+    let page = send(address, "GET", "/wiki/Ljubljana", &["Accept: text/html"], "");
+    assert!(String::from_utf8_lossy(&page.content).contains("<em>castle</em>"));
+    let tag = page.field("etag").unwrap().to_owned();
+    assert_eq!(send(address, "GET", "/wiki/Ljubljana", &[&format!("If-None-Match: {tag}")], "").status, 304);
+    assert_eq!(send(address, "GET", "/wiki/stevec", &[], "").content, b"3\n");
+    let told = metrics(wiki.site.admin.unwrap());
+    assert_eq!(told["breme_wiki_writes_total"], 1.0);
+    let folder = wiki.end();
+    let wiki = Wiki::start_in(folder, &[]);
+    assert_eq!(markdown(wiki.site.address, "Ljubljana"), "The *castle*.");
+    assert_eq!(send(wiki.site.address, "GET", "/wiki/Ljubljana", &[], "").field("etag"), Some(tag.as_str()));
+}
+
+#[test]
+fn upkeep_copies_checks_and_moves_pages() {
+    let wiki = Wiki::start(&[]);
+    put(wiki.site.address, "A", "---\nstatus: draft\n---\n[[B c]]");
+    put(wiki.site.address, "B_c", "Žužemberk");
+    send(wiki.site.address, "PUT", "/wiki/A/files/map.png", &[], "bytes");
+    let (database, folder) = (wiki.database(), wiki.folder.path().to_owned());
+    let at = |name: &str| folder.join(name).display().to_string();
+    // While the wiki runs.
+    let copy = at("copy.db");
+    upkeep(&["backup", "--database", &database, &copy]);
+    assert!(upkeep(&["verify", "--database", &copy]).contains("no faults"));
+    assert_eq!(upkeep(&["export", "--database", &database, &at("pages")]), "exported 2 pages and 1 attachments\n");
+    assert_eq!(fs::read_to_string(folder.join("pages/A.md")).unwrap(), "---\nstatus: draft\n---\n[[B c]]");
+    assert_eq!(fs::read(folder.join("pages/A.files/map.png")).unwrap(), b"bytes");
+    let again = wiki_command(&["export", "--database", &database, &at("pages")]);
+    assert_eq!(again.status.code(), Some(1), "a folder with files is left alone");
+    assert_eq!(upkeep(&["import", "--database", &at("new.db"), &at("pages")]), "imported 2 pages and 1 attachments\n");
+    upkeep(&["export", "--database", &at("new.db"), &at("again")]);
+    for file in ["A.md", "B c.md", "A.files/map.png"] {
+        assert_eq!(
+            fs::read(folder.join("again").join(file)).unwrap(),
+            fs::read(folder.join("pages").join(file)).unwrap()
+        );
+    }
+    fs::write(folder.join("pages/a:b.md"), "x").unwrap();
+    let refused = wiki_command(&["import", "--database", &at("new.db"), &at("pages")]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("a:b.md"));
+}
+
+#[test]
+fn others_may_change_nothing_without_accounts() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("wiki.db").display().to_string();
+    let refused = wiki_command(&["--database", &database, "--listen", "0.0.0.0:0"]);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && told.contains("breme wiki user add"), "{told}");
+    let told = upkeep(&["user", "add", "Ana", "--database", &database]);
+    let password = told.lines().find_map(|line| line.strip_prefix("password: ")).unwrap().to_owned();
+    let token = upkeep(&["token", "add", "ci", "--scope", "write", "--database", &database]);
+    assert!(upkeep(&["user", "list", "--database", &database]).starts_with("Ana\twrite\t"));
+    let wiki = Wiki::start_in(folder, &["--listen", "0.0.0.0:0"]);
+    let address = wiki.site.address;
+    assert_eq!(send(address, "PUT", "/wiki/A", &[], "x").status, 401);
+    let bearer = format!("Authorization: Bearer {}", token.trim());
+    assert_eq!(send(address, "PUT", "/wiki/A", &[&bearer], "x").status, 201);
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    let signed_in = send(address, "POST", "/login", &[form], &format!("user=Ana&password={password}"));
+    let cookie = signed_in.field("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let cookie = format!("Cookie: {cookie}");
+    let own = send(address, "POST", "/wiki/A", &[form, &cookie, "Origin: http://localhost"], "text=y");
+    assert_eq!(own.status, 200);
+    let forged = send(address, "POST", "/wiki/A", &[form, &cookie, "Origin: http://evil.example"], "text=z");
+    assert_eq!(forged.status, 403);
+    assert_eq!(markdown(address, "A"), "y");
+    // While the wiki runs.
+    upkeep(&["token", "add", "bot", "--scope", "write", "--database", &wiki.database()]);
+    upkeep(&["token", "remove", "ci", "--database", &wiki.database()]);
+    assert_eq!(send(address, "PUT", "/wiki/A", &[&bearer], "x").status, 401);
+}
+
+/// A proxy with a cache in front of a wiki that it does not reach at once, so that writes meet fills in progress.
+struct Cached {
+    wiki: Wiki,
+    proxy: Site,
+    _link: Site,
+    _token: tempfile::TempDir,
+}
+
+impl Cached {
+    fn start(arguments: &[&str]) -> Self {
+        let (folder, token) = token_file();
+        let admin = free_address().to_string();
+        let edge = ["--edge", &admin, "--edge-token-file", &token];
+        let wiki = Wiki::start(&[&edge, arguments].concat());
+        let to = wiki.site.address.to_string();
+        let link = Site::start_role("link", &["--to", &to, "--delay", "5ms"], Stdio::inherit());
+        let cache = ["--cache-memory", "16MiB", "--admin", &admin, "--admin-token-file", &token];
+        let proxy = Site::proxy(link.address, "events", &cache);
+        Self { wiki, proxy, _link: link, _token: folder }
+    }
+
+    fn read(&self, name: &str) -> u64 {
+        markdown(self.proxy.address, name).trim().parse().unwrap()
+    }
+
+    fn hits(&self) -> u64 {
+        let (_, statistics) = call(self.proxy.admin.unwrap(), "GET", "/cache/statistics", Some(TOKEN), None);
+        statistics["requests"]["hit"].as_u64().unwrap()
+    }
+}
+
+const WRITES: u64 = 60;
+
+#[test]
+fn a_read_after_an_acknowledged_write_is_never_stale() {
+    let cached = Cached::start(&["--wait-for-edges", "--edge-timeout", "120s"]);
+    put(cached.wiki.site.address, "A", "0");
+    assert_eq!((cached.read("A"), cached.read("A")), (0, 0));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Readers, so that a fill is on its way at nearly every moment.
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut newest = 0;
+                while !is_over.load(Ordering::Acquire) {
+                    let version = cached.read("A");
+                    assert!(version >= newest, "a reader saw {newest} and then {version}");
+                    newest = version;
+                }
+            });
+        }
+        for version in 1..=WRITES {
+            put(cached.wiki.site.address, "A", &version.to_string());
+            // The first read may begin a fill, and the second be answered by it.
+            assert_eq!([cached.read("A"), cached.read("A")], [version; 2]);
+        }
+        is_over.store(true, Ordering::Release);
+    });
+    assert!(cached.hits() >= WRITES, "the cache took part");
+}
+
+/// The counterexample: without purges, the cache serves what it has.
+#[test]
+fn without_purges_reads_are_stale() {
+    let wiki = Wiki::start(&["--cache-control", "public, s-maxage=86400"]);
+    let proxy = Site::proxy(wiki.site.address, "events", &["--cache-memory", "16MiB"]);
+    put(wiki.site.address, "A", "0");
+    assert_eq!(markdown(proxy.address, "A"), "0");
+    put(wiki.site.address, "A", "1");
+    assert_eq!(markdown(proxy.address, "A"), "0");
+}
+
+#[test]
+fn links_and_lists_change_with_the_pages_that_they_show() {
+    let cached = Cached::start(&["--wait-for-edges", "--edge-timeout", "120s"]);
+    let (direct, through) = (cached.wiki.site.address, cached.proxy.address);
+    put(direct, "A", "[[B]]");
+    let read = |path: &str| {
+        let answer = send(through, "GET", path, &["Accept: text/html"], "");
+        String::from_utf8(answer.content).unwrap()
+    };
+    let search = "/search?q=zebra";
+    assert!(read("/wiki/A").contains("class=\"missing\"") && !read("/pages").contains(">B<"));
+    assert!(read(search).contains("Nothing was found") && read("/wiki/B").contains("no page of this name"));
+    put(direct, "B", "zebra");
+    assert!(!read("/wiki/A").contains("class=\"missing\"") && read("/pages").contains(">B<"));
+    assert!(read(search).contains("<mark>zebra</mark>") && read("/wiki/B").contains("<p>zebra</p>"));
+    assert!(read("/recent").contains("/wiki/B"));
+    send(direct, "DELETE", "/wiki/B", &[], "");
+    assert!(read("/wiki/A").contains("class=\"missing\"") && !read("/pages").contains(">B<"));
+    assert!(cached.hits() == 0 && read("/pages").contains(">A<") && cached.hits() == 1);
+}
+
+/// A frozen edge holds no writer up for longer than its time, and gets what it has missed when it goes on.
+#[test]
+fn an_edge_that_was_frozen_gets_the_purges_that_it_missed() {
+    let cached = Cached::start(&["--wait-for-edges", "--edge-timeout", "500ms"]);
+    let direct = cached.wiki.site.address;
+    put(direct, "A", "0");
+    assert_eq!(cached.read("A"), 0);
+    cached.proxy.signal(Signal::STOP);
+    put(direct, "A", "1");
+    put(direct, "A", "2");
+    cached.proxy.signal(Signal::CONT);
+    wait_until("the purges do not arrive", || cached.read("A") == 2);
+}
+
+#[test]
+fn an_edge_that_starts_later_gets_the_purges_too() {
+    let (_folder, token) = token_file();
+    let admin = free_address().to_string();
+    let edge = ["--edge", &admin, "--edge-token-file", &token, "--wait-for-edges", "--edge-timeout", "500ms"];
+    let wiki = Wiki::start(&[&edge[..], &["--admin", "127.0.0.1:0"]].concat());
+    let told = |name: &str| metrics(wiki.site.admin.unwrap())[&format!("{name}{{edge=\"{admin}\"}}")];
+    put(wiki.site.address, "A", "0");
+    wait_until("the edge counts as live", || told("breme_wiki_edge_live") == 0.0);
+    let cache = ["--cache-memory", "16MiB", "--admin", &admin, "--admin-token-file", &token];
+    let _proxy = Site::proxy(wiki.site.address, "events", &cache);
+    wait_until("the edge counts as dead", || told("breme_wiki_edge_live") == 1.0);
+    assert!(told("breme_wiki_purges_total") > 0.0);
+}
+
+#[test]
+fn a_conflict_has_the_merge_of_both_texts() {
+    let wiki = Wiki::start(&[]);
+    let address = wiki.site.address;
+    let stored: Value = serde_json::from_slice(&put(address, "A", "1\n2\n3\n").content).unwrap();
+    let condition = format!("If-Match: {}", stored["etag"].as_str().unwrap());
+    assert_eq!(send(address, "PUT", "/wiki/A", &[&condition], "one\n2\n3\n").status, 200);
+    let conflict = send(address, "PUT", "/wiki/A", &[&condition], "1\n2\nthree\n");
+    let told: Value = serde_json::from_slice(&conflict.content).unwrap();
+    assert_eq!((conflict.status, &told["merge"]), (412, &json!({"clean": true, "text": "one\n2\nthree\n"})));
+}
