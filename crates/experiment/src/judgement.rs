@@ -5,55 +5,55 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// All that a run shows.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// The answer to the experiment's question, in a sentence.
+    /// Answer to the experiment's question, in a sentence.
     pub answer: String,
-    /// What the answer rests on, with numbers and intervals, and what could not be used; may be empty.
+    /// Basis of the answer, with numbers and intervals, and the data that could not be used; may be empty.
     pub grounds: String,
-    /// Each hypothesis, in the plan's order.
+    /// The hypotheses, in the order of the plan.
     pub hypotheses: Vec<HypothesisJudgement>,
-    /// Each pair of levels of each factor, for each measure of the plan, the other factors being equal.
+    /// Comparisons of each pair of levels of each factor, for each measure, with the other factors equal.
     pub comparisons: Vec<Comparison>,
-    /// How much a measure differed between two trials of the same combination (A/A).
+    /// Differences between the two trials of the A/A pair, for each measure.
     pub noise: Vec<NoiseFloor>,
-    /// The table of the run: each measure at each combination of levels.
+    /// Each measure at each combination of levels.
     pub tables: Vec<MeasureTable>,
-    /// Operational laws, checked on closed trials.
+    /// Checks of operational laws on trials with closed loops.
     pub laws: Vec<LawCheck>,
     /// Searches for a failure point.
     pub searches: Vec<SearchOutcome>,
-    /// Models, and how well they predicted what they had not seen.
+    /// Models, with the error of their predictions.
     pub models: Vec<ModelOutcome>,
-    /// How many trials there are, and how many count.
+    /// Counts of trials.
     pub trials: TrialCounts,
-    /// What may make a result wrong or incomplete.
+    /// Conditions that may make a result wrong or incomplete.
     pub warnings: Vec<String>,
-    /// What is worth knowing and changes no result.
+    /// Other remarks, which affect no result.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// How many trials.
+/// Counts of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialCounts {
-    /// Planned.
+    /// Number of planned trials.
     pub planned: u32,
-    /// Run; those that were run several times count once, and the last stands.
+    /// Number of trials run; a repeated trial counts once, with its last attempt.
     pub run: u32,
-    /// How often one was run again, because it was INVALID.
+    /// Number of repeats of INVALID trials.
     #[serde(default)]
     pub repeated: u32,
-    /// That count.
+    /// Number of trials that count.
     pub counted: u32,
-    /// Failed.
+    /// Number of failed trials.
     pub failed: u32,
-    /// INVALID.
+    /// Number of INVALID trials.
     pub invalid: u32,
-    /// Not steady; they count.
+    /// Number of trials that were not steady; they count.
     pub unsteady: u32,
-    /// Blocks that are complete.
+    /// Number of complete blocks.
     pub blocks: u32,
 }
 
@@ -61,319 +61,321 @@ pub struct TrialCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "verdict")]
 pub enum Verdict {
-    /// The claim holds.
+    /// The claim is supported.
     Supported,
-    /// The opposite holds.
+    /// The claim is refuted: its opposite is supported.
     Refuted,
-    /// The two sides differ by less than matters.
+    /// The difference between the two sides is too small to matter.
     PracticallyEqual,
-    /// The data do not say.
+    /// The data do not decide.
     Undecided {
-        /// About this many more blocks would probably decide; none if that cannot be estimated.
+        /// Estimated number of additional blocks for a verdict; null if it cannot be estimated.
         more_blocks: Option<u32>,
     },
-    /// There is nothing to judge by.
+    /// No data.
     #[default]
     NoData,
 }
 
-/// What became of a hypothesis.
+/// Result of a hypothesis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HypothesisJudgement {
-    /// In the words of the plan.
+    /// The claim in the words of the plan.
     pub says: String,
-    /// As it was checked.
+    /// The claim as an expression.
     pub expect: String,
-    /// Of all its cases together: supported if every case is, refuted if any is.
+    /// Verdict on all cases together: supported if every case is, refuted if any is.
     pub verdict: Verdict,
-    /// In a sentence, with the numbers.
+    /// The result in a sentence, with the numbers.
     pub sentence: String,
-    /// The number that decides, with its interval and the bound that was claimed; empty without data.
+    /// The decisive number, with its interval and the claimed bound; empty without data.
     #[serde(default)]
     pub finding: String,
-    /// What the finding rests on: both sides, the number of blocks and of combinations, and what is missing.
+    /// Basis of the finding: both sides, the number of blocks and combinations, missing data.
     #[serde(default)]
     pub basis: String,
-    /// Each combination of the levels that it leaves open; one if it leaves none open.
+    /// One case for each combination of the levels that the claim leaves open; a single case if it leaves none open.
     pub cases: Vec<Case>,
 }
 
 /// A hypothesis at one combination of the levels that it leaves open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
-    /// These levels.
+    /// The combination.
     pub levels: BTreeMap<String, String>,
-    /// What was seen.
+    /// Verdict on this case.
     pub verdict: Verdict,
-    /// Left ÷ right (or left − right) over the blocks, as it was tested: 1 (or 0) is the bound of the claim.
+    /// Left ÷ right (or left − right) over the blocks, as tested: 1 (or 0) is the bound of the claim.
     pub effect: Effect,
-    /// The same for readers, relative to the other side without its constant factor. None without data.
+    /// The same for readers: relative to the other side without its constant factor. Null without data.
     #[serde(default)]
     pub finding: Option<Finding>,
-    /// Why, if it needs a reason.
+    /// Reason for the verdict, if it needs one.
     pub reason: Option<String>,
 }
 
-/// The result of a case as readers ask for it. Of `rate(a) > 1.2 * rate(b)` it is `rate(a)` ÷ `rate(b)`, claimed to be
-/// more than 1.2; of `p99(a) < 10 ms` it is `p99(a)` itself, claimed to be less than 10 ms.
+/// Result of a case for readers: for `rate(a) > 1.2 * rate(b)`, `rate(a)` ÷ `rate(b)`, claimed to be more than 1.2; for
+/// `p99(a) < 10 ms`, `p99(a)` itself, claimed to be less than 10 ms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// What the numbers below are.
+    /// Kind of the numbers below.
     pub kind: FindingKind,
-    /// What is measured: `rate(user) [server=a]`.
+    /// The measure: `rate(user) [server=a]`.
     pub of: String,
-    /// What it is relative to; empty for a value.
+    /// The measure that it is relative to; empty for a value.
     pub relative_to: String,
-    /// The unit of the numbers below: `s`, `/s`, `B`, `B/s`, `share`; empty for a ratio and for a plain number.
+    /// Unit of the numbers below: `s`, `/s`, `B`, `B/s`, `share`; empty for a ratio and for a plain number.
     pub unit: String,
-    /// The estimate.
+    /// Estimate.
     pub center: f64,
-    /// The interval's lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// The interval's upper end.
+    /// Upper end of the interval.
     pub high: f64,
-    /// What was claimed of it: `<`, `>`, `≈` or `!=` …
+    /// Claimed relation to the bound: `<`, `>`, `≈` or `!=`.
     pub relation: String,
-    /// … this.
+    /// Claimed bound.
     pub bound: f64,
-    /// What was claimed, in words: "more than 1.2".
+    /// The claim in words: "more than 1.2".
     pub claimed: String,
-    /// In words, without the claim: "`rate(user)` with a is 1.01 times (0.99–1.10) that with b".
+    /// The finding in words, without the claim: "`rate(user)` with a is 1.01 times (0.99–1.10) that with b".
     pub sentence: String,
 }
 
-/// What the numbers of a finding are.
+/// Kind of the numbers of a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
     /// One side ÷ the other.
     #[default]
     Ratio,
-    /// One side − the other, where a ratio has no meaning.
+    /// One side − the other, if a ratio is not meaningful.
     Difference,
-    /// The measured side itself, where the other one is a number.
+    /// The measured side itself, if the other side is a number.
     Value,
 }
 
-/// How two things differ, over the blocks.
+/// Difference between two sides, over the blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
-    /// What the numbers below are.
+    /// Kind of the numbers below.
     pub scale: Scale,
-    /// The estimate: the mean (of a ratio, the geometric mean), from eight blocks on without the lowest and the highest
-    /// eighth; none without data.
+    /// Estimate: the mean (of a ratio, the geometric mean), from eight blocks on trimmed by an eighth at each end; null
+    /// without data.
     pub center: Option<f64>,
-    /// The lower end of the interval, which allows for repeated looks at the run.
+    /// Lower end of the interval, which allows for repeated looks at the run.
     pub low: Option<f64>,
-    /// The upper end of the interval.
+    /// Upper end of the interval.
     pub high: Option<f64>,
-    /// The confidence of the interval, from 0 to 1: of all looks at the run together. 0 for a single block.
+    /// Confidence level of the intervals of all looks at the run together, from 0 to 1; 0 for a single block.
     pub confidence: f64,
-    /// The p-value, two-sided and corrected for repeated looks: at most 1 − the confidence exactly if the interval
-    /// excludes "no difference" (of a claim of equality: lies within the band of equality, or outside of it). None with
-    /// fewer than five blocks, and for what is counted and held against a number.
+    /// p-value, two-sided and corrected for repeated looks: at most 1 − the confidence level exactly if the interval
+    /// excludes "no difference" (for a claim of equality: is inside the band of equality, or outside it). Null with
+    /// fewer than five blocks, and for a count compared with a number.
     pub p: Option<f64>,
-    /// The same after Holm, over all hypotheses of the experiment.
+    /// p-value after Holm's correction over all hypotheses of the experiment.
     pub p_holm: Option<f64>,
-    /// The same for what nobody claimed beforehand, after Benjamini and Hochberg, over all comparisons of the
-    /// experiment.
+    /// p-value after Benjamini and Hochberg's correction over all comparisons of the experiment; for differences that
+    /// no hypothesis claims.
     #[serde(default)]
     pub p_discovery: Option<f64>,
-    /// The noise floor that it had to exceed, on the same scale (a ratio above 1, or a difference).
+    /// Noise floor that the effect had to exceed, on the same scale (a ratio above 1, or a difference).
     pub floor: Option<f64>,
-    /// Practically equal within this: 0.02 is ±2 %.
+    /// Differences below this share are practically equal: 0.02 is ±2 %.
     pub equal_within: f64,
-    /// Each block.
+    /// Both sides in each block.
     pub blocks: Vec<BlockPair>,
 }
 
-/// What the numbers of an effect are.
+/// Kind of the numbers of an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// Left ÷ right: 1 is no difference.
+    /// Left ÷ right; 1 is no difference.
     #[default]
     Ratio,
-    /// Left − right, where a ratio has no sense: 0 is no difference.
+    /// Left − right, if a ratio is not meaningful; 0 is no difference.
     Difference,
 }
 
 /// Both sides in one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BlockPair {
-    /// The block.
+    /// Number of the block.
     pub block: u32,
-    /// The left side.
+    /// Value of the left side.
     pub left: f64,
-    /// The right side.
+    /// Value of the right side.
     pub right: f64,
 }
 
-/// Two levels of one factor.
+/// Comparison of two levels of a factor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// The measure, as the plan writes it: `p99(user)`.
+    /// The measure, as in the plan: `p99(user)`.
     pub measure: String,
     /// The factor.
     pub factor: String,
-    /// The level on the left.
+    /// Level on the left.
     pub left: String,
-    /// The level on the right.
+    /// Level on the right.
     pub right: String,
-    /// The levels of the other factors.
+    /// Levels of the other factors.
     pub at: BTreeMap<String, String>,
-    /// `Supported`: they differ; practically equal; or undecided.
+    /// Supported (they differ), practically equal, or undecided.
     pub verdict: Verdict,
-    /// Left ÷ right.
+    /// Effect, left ÷ right.
     pub effect: Effect,
-    /// In words: "a is 23 % (20–26 %) faster than b".
+    /// The result in words: "a is 23 % (20–26 %) faster than b".
     pub sentence: String,
 }
 
-/// How much two trials of the same combination differ.
+/// Difference between two trials of the same combination (A/A).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NoiseFloor {
     /// The measure.
     pub measure: String,
-    /// The combination that was run twice.
+    /// The combination that runs twice in each block.
     pub levels: BTreeMap<String, String>,
-    /// Second ÷ first.
+    /// Effect, second ÷ first.
     pub effect: Effect,
-    /// Whether the two were called different: then so may other things that are alike.
+    /// Whether the two differ significantly; other differences of this run may then be noise too.
     pub is_biased: bool,
 }
 
-/// One measure at every combination.
+/// A measure at every combination of levels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureTable {
-    /// The measure, as the plan writes it.
+    /// The measure, as in the plan.
     pub measure: String,
-    /// Its unit: `s`, `/s`, `B`, `B/s`, `share`, or nothing.
+    /// Unit: `s`, `/s`, `B`, `B/s`, `share`, or empty.
     pub unit: String,
-    /// Whether less is better, if that can be said.
+    /// Whether smaller values are better; null if neither direction is.
     pub less_is_better: Option<bool>,
-    /// Its rows.
+    /// The rows, one for each combination.
     pub rows: Vec<MeasureRow>,
 }
 
-/// A measure at one combination.
+/// A measure at a combination of levels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureRow {
     /// The combination.
     pub levels: BTreeMap<String, String>,
-    /// The median over the blocks.
+    /// Median over the blocks.
     pub center: Option<f64>,
-    /// Its interval's lower end.
+    /// Lower end of its interval.
     pub low: Option<f64>,
-    /// Its interval's upper end.
+    /// Upper end of its interval.
     pub high: Option<f64>,
-    /// Each trial that counts: block and value.
+    /// Block and value of each trial that counts.
     pub values: Vec<(u32, f64)>,
-    /// What was published for it.
+    /// Published figure; null if there is none.
     pub published: Option<Published>,
 }
 
 /// A published figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Published {
-    /// The figure, in the table's unit.
+    /// The figure, in the unit of the table.
     pub value: f64,
-    /// Where it stands.
+    /// Its source.
     pub source: String,
 }
 
-/// An operational law, checked on the trials of one combination.
+/// Check of an operational law on a trial with a closed loop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LawCheck {
-    /// The trial's number.
+    /// Number of the trial.
     pub trial: u32,
     /// The workload.
     pub workload: String,
-    /// `N`: users.
+    /// `N`: number of users.
     pub users: f64,
-    /// `X·(R+Z+H)`: users as the measured rate and times (response, thinking, waiting for the generator) have it.
+    /// `X·(R+Z+H)`: number of users computed from the measured rate and times (response, think time, waiting for the
+    /// generator).
     pub users_by_law: f64,
-    /// The share of the time of a user who does not think for which its answer was there, and waited for the generator.
+    /// Share of a user's time, without thinking, in which its response had arrived and waited for the generator.
     #[serde(default)]
     pub held_share: f64,
-    /// Whether they agree as well as they must.
+    /// Whether the two numbers of users agree within the tolerance.
     pub agrees: bool,
 }
 
-/// What a search found.
+/// Result of a search for a failure point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchOutcome {
-    /// The factor that was turned up.
+    /// The factor that was increased.
     pub factor: String,
-    /// The condition that was looked for.
+    /// The condition.
     pub until: String,
-    /// The levels of the other factors.
+    /// Levels of the other factors.
     pub at: BTreeMap<String, String>,
-    /// It did not fail here …
+    /// Highest level at which the condition was false; null if there was none.
     pub holds_at: Option<f64>,
-    /// … and failed here. None: it never failed within the range.
+    /// Lowest level at which the condition was true; null if it was false over the whole range.
     pub fails_at: Option<f64>,
-    /// Having failed, it held again only here, below `holds_at` (hysteresis). None: it held again at `holds_at`.
+    /// Level at which the condition became false again after a failure, if it is below `holds_at` (hysteresis);
+    /// otherwise null.
     #[serde(default)]
     pub recovers_at: Option<f64>,
-    /// Whether longer trials confirmed both ends.
+    /// Whether longer trials confirmed both levels.
     pub is_confirmed: bool,
-    /// Levels that were abandoned because most of their trials did not count (INVALID), ascending.
+    /// Levels abandoned because most of their trials were INVALID, ascending.
     #[serde(default)]
     pub abandoned: Vec<f64>,
-    /// Each trial of it: level, whether it failed, the trial's number.
+    /// The trials of the search.
     pub steps: Vec<SearchStep>,
-    /// In words.
+    /// The result in words.
     pub sentence: String,
 }
 
 /// A trial of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SearchStep {
-    /// The level.
+    /// Level.
     pub level: f64,
-    /// Whether the condition was met; none if the trial does not count.
+    /// Whether the condition was true; null if the trial does not count.
     pub failed: Option<bool>,
-    /// The trial.
+    /// Number of the trial.
     pub trial: u32,
-    /// A longer one, that confirms.
+    /// Whether it is a longer trial, which confirms the result.
     pub is_confirmation: bool,
 }
 
-/// A model that was fitted to part of the data.
+/// A model fitted to a part of the data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelOutcome {
-    /// `Universal Scalability Law`, `Amdahl`, `linear`, `exact MVA`.
+    /// Name: `Universal Scalability Law`, `Amdahl`, `linear` or `exact MVA`.
     pub name: String,
     /// The measure.
     pub measure: String,
     /// The factor on the x axis.
     pub factor: String,
-    /// The levels of the other factors.
+    /// Levels of the other factors.
     pub at: BTreeMap<String, String>,
-    /// Its parameters by name.
+    /// Parameters, by name.
     pub parameters: BTreeMap<String, f64>,
-    /// AICc, of models that were fitted to the same data; the smallest is the best.
+    /// AICc, for comparison with models fitted to the same data; smaller is better.
     pub aicc: Option<f64>,
-    /// Whether it is the best of those that were compared.
+    /// Whether it is the best of the compared models.
     pub is_best: bool,
-    /// Each level: measured, said by the model, and whether the fit had seen it.
+    /// Measured and predicted value at each level.
     pub points: Vec<ModelPoint>,
-    /// Mean of |predicted ÷ measured − 1| over the levels that the fit had not seen.
+    /// Mean of |predicted ÷ measured − 1| over the levels omitted from the fit.
     pub prediction_error: Option<f64>,
-    /// In words.
+    /// The result in words.
     pub sentence: String,
 }
 
-/// A level of a model.
+/// Measured and predicted value at a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelPoint {
-    /// The level.
+    /// Level.
     pub level: f64,
-    /// What was measured, if anything was.
+    /// Measured value; null if there is none.
     pub measured: Option<f64>,
-    /// What the model says.
+    /// Value predicted by the model.
     pub predicted: f64,
-    /// Whether it was left out of the fit.
+    /// Whether the level was omitted from the fit.
     pub is_held_out: bool,
 }

@@ -15,26 +15,26 @@ use crate::trial::TrialKey;
 /// The version of this layout; a journal of a later one is refused.
 pub const VERSION: u32 = 1;
 
-/// The head of a run: what it was made from, and where.
+/// Header of a run: experiment, versions, machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunHead {
-    /// [`VERSION`].
+    /// Version of this schema.
     pub version: u32,
-    /// The run's name: that of its folder.
+    /// Name of the run and of its folder.
     pub run: String,
-    /// The experiment's title.
+    /// Title of the experiment.
     pub title: String,
-    /// The profile, if one was asked for.
+    /// Selected profile; null without one.
     pub profile: Option<String>,
-    /// The seed of order and content.
+    /// Random seed of the order of trials and of the requests.
     pub seed: u64,
-    /// When it began, in ms since 1970-01-01 00:00:00 UTC.
+    /// Start of the run, in milliseconds since 1970-01-01 00:00:00 UTC.
     pub started_unix_ms: u64,
-    /// The version of breme.
+    /// Version of breme.
     pub breme_version: String,
-    /// The machine.
+    /// The machine that ran the trials.
     pub machine: Machine,
-    /// Versions of the subjects' programs, as far as they tell: subject → text.
+    /// Versions of the subjects' programs, by subject, where a program reports one.
     pub subject_versions: BTreeMap<String, String>,
 }
 
@@ -57,80 +57,81 @@ pub enum RunEnd {
     },
 }
 
-/// A machine, as far as it matters for what is measured.
+/// A machine: the properties that influence measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// Its name.
+    /// Host name.
     pub host: String,
-    /// System and version of the kernel.
+    /// Name and version of the kernel.
     pub kernel: String,
-    /// The processor's model.
+    /// Model of the processor.
     pub processor: String,
-    /// Processors that the laboratory may use.
+    /// Number of processors available to breme.
     pub processors: usize,
-    /// Bytes of memory.
+    /// Size of the memory, in bytes.
     pub memory_bytes: u64,
-    /// How the clock speed is governed, if it is known.
+    /// CPU frequency governor; null if unknown.
     pub governor: Option<String>,
-    /// Whether it is a virtual machine, and of which kind, if it is known.
+    /// Kind of virtualization; null if there is none, or it is unknown.
     pub virtualization: Option<String>,
 }
 
-/// One trial.
+/// A trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialRecord {
-    /// Its number in the run, from 1, in the order in which they were run.
+    /// Number of the trial in the run, from 1, in the order of execution.
     pub number: u32,
-    /// The block, from 1.
+    /// Number of the block, from 1.
     pub block: u32,
-    /// The number of the combination of levels, from 0.
+    /// Number of the combination of levels, from 0.
     pub combination: u32,
     /// 0, or 1 for the second trial of the A/A pair.
     pub replicate: u32,
-    /// How often it had been run before in vain: 0, or more where it was run again because it was INVALID. The last
-    /// attempt counts.
+    /// Number of earlier attempts that were INVALID. The last attempt counts.
     #[serde(default)]
     pub repeat: u32,
-    /// What it was for.
+    /// Purpose of the trial.
     pub purpose: Purpose,
-    /// Levels by factor.
+    /// Level of each factor.
     pub levels: BTreeMap<String, String>,
-    /// When its load began, in ms since 1970-01-01 00:00:00 UTC.
+    /// Start of the load, in milliseconds since 1970-01-01 00:00:00 UTC.
     pub started_unix_ms: u64,
-    /// The same on the monotonic clock of the machine (CLOCK_MONOTONIC), which the instruments use too.
+    /// Start of the load on the machine's monotonic clock (CLOCK_MONOTONIC), in nanoseconds; the instruments use the
+    /// same clock.
     pub started_monotonic_ns: u64,
-    /// From the beginning of the load to its end.
+    /// Time from the start of the load to its end, in seconds.
     pub length_s: f64,
-    /// What it took of the run's time in all: starting, resting, loading, ending, writing down.
+    /// Total time of the trial, in seconds: starting subjects, pause, load, stopping, writing records.
     #[serde(default)]
     pub spent_s: f64,
-    /// How it ended.
+    /// How the trial ended.
     pub end: TrialEnd,
-    /// Why its numbers say more about the generator or the machine than about the subject. Empty: it counts.
+    /// Reasons why the trial is INVALID, that is, describes the generator or the machine rather than the subject; empty
+    /// if it counts.
     pub invalid_reasons: Vec<String>,
-    /// What should be known besides.
+    /// Other remarks on the trial.
     pub notes: Vec<String>,
-    /// By the workload's name.
+    /// Measurements of the workloads, by name.
     pub workloads: BTreeMap<String, WorkloadRecord>,
-    /// By the subject's name.
+    /// Resources used by the subjects, by name.
     pub subjects: BTreeMap<String, SubjectRecord>,
-    /// What the generators used, by the workload's name.
+    /// Resources used by the generators, by name of the workload.
     #[serde(default)]
     pub generators: BTreeMap<String, SubjectRecord>,
-    /// The machine during the trial.
+    /// Resources used on the whole machine during the trial.
     pub machine: MachineUse,
 }
 
-/// What a trial is for.
+/// Purpose of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// A block of the design.
+    /// Part of a block of the design.
     #[default]
     Block,
-    /// The search for a failure point.
+    /// Part of the search for a failure point.
     Search,
-    /// The longer trial that confirms what a search has found.
+    /// Longer trial that confirms the result of a search.
     Confirmation,
 }
 
@@ -138,16 +139,16 @@ pub enum Purpose {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "how")]
 pub enum TrialEnd {
-    /// As planned.
+    /// Complete, as planned.
     #[default]
     Complete,
     /// A subject or a generator failed.
     Failed {
-        /// Whose fault: the subject's name, or the workload's.
+        /// The subject or workload that failed.
         who: String,
-        /// What happened.
+        /// Description of the failure.
         what: String,
-        /// The end of what it had printed.
+        /// Last lines of its output.
         printed: String,
     },
 }
@@ -189,72 +190,72 @@ pub fn standing(records: &[TrialRecord]) -> impl Iterator<Item = &TrialRecord> {
     records.iter().filter(move |record| record.purpose != Purpose::Block || is_last(record))
 }
 
-/// What a workload saw in the steady part of its trial.
+/// Measurements of a workload in the counted part of its trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadRecord {
-    /// The path that it took.
+    /// Path of its requests.
     pub path: String,
-    /// The subject to which that leads.
+    /// Subject that receives its requests.
     #[serde(default)]
     pub subject: String,
-    /// Whether it ran behind the others.
+    /// Whether it ran in the background of other workloads.
     pub is_background: bool,
-    /// Users, or connections of an open loop.
+    /// Number of users of a closed loop, or of connections of an open one.
     pub connections: u64,
-    /// Requests that each connection may have under way at once; 0 and 1: one.
+    /// Maximum number of outstanding requests per connection; 0 means 1.
     #[serde(default)]
     pub pipeline: u64,
-    /// Whether the load itself changed on purpose: a ramp, stages.
+    /// Whether the load changes by design: a ramp, or stages.
     #[serde(default)]
     pub is_changing: bool,
-    /// Mean think time.
+    /// Mean think time, in seconds.
     pub think_mean_s: f64,
-    /// Mean time for which an answer that was there waited for the generator to read it; part of no response time.
-    /// None: not recorded.
+    /// Mean time from the arrival of a response in the kernel to its reading by the generator, in seconds; not part of
+    /// the response time. Null: not recorded.
     #[serde(default)]
     pub held_mean_s: Option<f64>,
-    /// The longest of these.
+    /// Maximum of this time, in seconds.
     #[serde(default)]
     pub held_max_s: f64,
-    /// The part that counts.
+    /// The counted part of the trial.
     pub steady: Steady,
-    /// What was measured before that part, if its beginning was found in the time series; a judgement adds it where
-    /// most other trials show no warm-up.
+    /// Measurements of the warm-up, if one was detected in the time series; the judgement includes them if most trials
+    /// of the combination have no warm-up.
     #[serde(default)]
     pub warm_up: Option<Box<WarmUpRecord>>,
-    /// Length of the part that counts, in seconds.
+    /// Length of the counted part, in seconds.
     pub window_s: f64,
-    /// Requests that were answered, whatever the status.
+    /// Number of complete responses, of any status.
     pub answered: u64,
-    /// Requests that were answered as expected.
+    /// Number of responses that passed all checks.
     pub ok: u64,
-    /// Requests without an answer, or with a wrong one, by kind.
+    /// Number of failed requests and wrong responses, by kind.
     pub errors: BTreeMap<String, u64>,
-    /// Answers by status, of the whole trial.
+    /// Number of responses by status, over the whole trial.
     pub statuses: BTreeMap<String, u64>,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Answers a second.
+    /// Responses per second.
     pub achieved_rate: f64,
-    /// Requests due a second, of an open loop.
+    /// Due requests per second of an open loop; null in a closed loop.
     pub offered_rate: Option<f64>,
-    /// From the moment the user wants the request (open loop: the moment it is due) to the last byte of its response;
-    /// waiting for a connection is in it.
+    /// Time from the moment the user wants the request (in an open loop, the moment it is due) to the last byte of its
+    /// response, including the wait for a connection.
     pub response: Distribution,
-    /// From sending the request to the last byte of its response.
+    /// Time from sending a request to the last byte of its response.
     pub service: Distribution,
-    /// To open a connection, TLS handshake included.
+    /// Time to open a connection, including the TLS handshake.
     #[serde(default)]
     pub connect: Distribution,
-    /// How late the generator sent, at its 99 % quantile, in ns; of an open loop.
+    /// 99th percentile of the lateness of an open loop, in nanoseconds; null in a closed loop.
     pub lateness_p99_ns: Option<u64>,
-    /// CPU time of the generator over the trial's time; 1 is one processor.
+    /// CPU time of the generator ÷ duration of the trial; 1 is one processor.
     pub generator_cpu_share: f64,
-    /// The whole trial, in at most [`SERIES_MAX`] rows.
+    /// Time series of the whole trial, at most 120 rows.
     pub series: Vec<SeriesRow>,
-    /// Of scenarios: sessions begun, completed and failed.
+    /// Sessions of scenarios by outcome; null without a scenario.
     pub sessions: Option<Sessions>,
-    /// Of scenarios: each step by name.
+    /// Requests of each scenario step, by name.
     pub steps: BTreeMap<String, StepRecord>,
     /// Responses to GET by what their Cache-Status says, of the whole trial; none: not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -289,71 +290,71 @@ pub struct StaleRecord {
 /// The most rows that a record keeps of a trial's time series.
 pub const SERIES_MAX: usize = 120;
 
-/// The steady part of a trial.
+/// The counted part of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Steady {
-    /// What the time series looks like.
+    /// State of the time series.
     pub state: SteadyState,
-    /// Where the part that counts begins, in seconds of the load.
+    /// Start of the counted part, in seconds from the start of the load.
     pub from_s: f64,
-    /// In words, if there is something to be said.
+    /// Remark on the time series, in words.
     pub remark: Option<String>,
-    /// By which share of its mean the response time still changed towards the end of the trial; none if it did not.
+    /// Relative change of the mean response time towards the end of the trial; null if it did not change.
     #[serde(default)]
     pub end_change: Option<f64>,
 }
 
-/// What a workload saw in the warm-up of its trial.
+/// Measurements of a workload in the warm-up of its trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WarmUpRecord {
-    /// Its length, in seconds.
+    /// Length, in seconds.
     pub length_s: f64,
-    /// Requests that were answered in it.
+    /// Number of complete responses.
     pub answered: u64,
-    /// Mean time for which an answer that was there waited for the generator to read it.
+    /// Mean time from the arrival of a response in the kernel to its reading by the generator, in seconds.
     pub held_mean_s: f64,
-    /// The longest of these.
+    /// Maximum of this time, in seconds.
     pub held_max_s: f64,
     /// Response time.
     pub response: Distribution,
     /// Service time.
     pub service: Distribution,
-    /// Time to connect.
+    /// Time to open a connection.
     #[serde(default)]
     pub connect: Distribution,
 }
 
-/// What a time series looks like.
+/// State of a time series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SteadyState {
-    /// The same from beginning to end.
+    /// Steady from the start.
     Flat,
-    /// Steady after a warm-up, which was cut off.
+    /// Steady after a warm-up, which is discarded.
     AfterWarmUp,
-    /// It changed after the warm-up. It counts all the same, and the report says so.
+    /// Not steady after the warm-up. The trial counts, with a remark in the report.
     NeverSteady,
-    /// Too few intervals to tell; it is taken as it is.
+    /// Too few intervals to decide; the whole trial counts.
     #[default]
     TooShort,
-    /// It was not examined.
+    /// Not checked.
     NotChecked,
 }
 
-/// The distribution of a time.
+/// Distribution of a time, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
-    /// Samples.
+    /// Number of samples.
     pub count: u64,
-    /// The mean.
+    /// Mean.
     pub mean_ns: f64,
-    /// The standard deviation.
+    /// Standard deviation.
     pub stdev_ns: f64,
-    /// The shortest.
+    /// Minimum.
     pub min_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
-    /// All of it: an HdrHistogram in the compressed V2 encoding, base64.
+    /// The histogram: HdrHistogram in the compressed V2 encoding, base64.
     pub histogram: String,
 }
 
@@ -375,92 +376,91 @@ impl Distribution {
 /// A row of a trial's time series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SeriesRow {
-    /// Its beginning, in seconds of the load.
+    /// Start, in seconds from the start of the load.
     pub start_s: f64,
-    /// Its length.
+    /// Length, in seconds.
     pub length_s: f64,
-    /// Answers a second.
+    /// Responses per second.
     pub rate: f64,
-    /// Errors a second.
+    /// Errors per second.
     pub error_rate: f64,
-    /// Median response time, in ns.
+    /// Median response time, in nanoseconds.
     pub response_p50_ns: u64,
-    /// 99 % quantile of the response time, in ns.
+    /// 99th percentile of the response time, in nanoseconds.
     pub response_p99_ns: u64,
 }
 
-/// Sessions of scenarios.
+/// Sessions of scenarios by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sessions {
-    /// Begun.
+    /// Number of sessions begun.
     pub begun: u64,
-    /// Done to their end, everything as expected.
+    /// Number of sessions in which all steps were done and all checks passed.
     pub completed: u64,
-    /// Something was wrong.
+    /// Number of sessions with a failed check, or that ended early.
     pub failed: u64,
 }
 
-/// A step of a scenario.
+/// Requests of a scenario step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepRecord {
-    /// Answered, whatever the status.
+    /// Number of complete responses, of any status.
     pub answered: u64,
-    /// Errors by kind.
+    /// Number of errors by kind.
     pub errors: BTreeMap<String, u64>,
-    /// Mean response time.
+    /// Mean response time, in nanoseconds.
     pub response_mean_ns: f64,
-    /// Its median.
+    /// Median response time, in nanoseconds.
     pub response_p50_ns: u64,
-    /// Its 99 % quantile.
+    /// 99th percentile of the response time, in nanoseconds.
     pub response_p99_ns: u64,
 }
 
-/// What a subject used during the trial, all its processes together.
+/// Resources used by a subject during a trial, by all its processes together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SubjectRecord {
-    /// CPU time in user mode.
+    /// CPU time in user mode, in nanoseconds.
     pub cpu_user_ns: u64,
-    /// CPU time in the kernel.
+    /// CPU time in kernel mode, in nanoseconds.
     pub cpu_system_ns: u64,
-    /// Resident memory: the mean of the samples.
+    /// Mean resident memory, in bytes.
     pub memory_mean_bytes: u64,
-    /// Resident memory: the most that was seen.
+    /// Peak resident memory, in bytes.
     pub memory_max_bytes: u64,
-    /// By how many bytes a second the resident memory grew, if it grew to the end of the trial and did not level off;
-    /// else 0.
+    /// Growth of the resident memory, in bytes per second, if it continued to the end of the trial; otherwise 0.
     #[serde(default)]
     pub memory_growth_per_s: f64,
-    /// Threads: the most.
+    /// Maximum number of threads.
     pub threads_max: u64,
-    /// Open descriptors: the most.
+    /// Maximum number of open file descriptors.
     pub descriptors_max: u64,
-    /// Their share of the limit, of the process that was nearest to it.
+    /// Maximum of open file descriptors ÷ their limit, for the process nearest to its limit.
     pub descriptors_share_max: f64,
-    /// Context switches that it asked for by waiting.
+    /// Number of voluntary context switches.
     pub switches_voluntary: u64,
-    /// Context switches that were forced on it.
+    /// Number of involuntary context switches.
     pub switches_forced: u64,
-    /// How often it was found to have been started anew by itself or its supervisor.
+    /// Number of observed restarts, by the subject itself or its supervisor.
     pub restarts: u64,
-    /// For how long it had been up at the end of the trial.
+    /// Uptime at the end of the trial, in seconds.
     pub uptime_s: f64,
-    /// Its own counters, by name with labels as they were exposed: by how much they grew; gauges: their last value.
+    /// Metrics that the subject exposes, by name with labels: the growth of counters, the last value of gauges.
     pub counters: BTreeMap<String, f64>,
 }
 
-/// The machine during a trial.
+/// Resources used on the whole machine during a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineUse {
-    /// Share of all processors' time that was used; 1 is all of them.
+    /// CPU time used ÷ CPU time of all processors; 1 is all of them.
     pub cpu_share: f64,
-    /// Share that the hypervisor took.
+    /// Share taken by the hypervisor (steal).
     pub steal_share: f64,
-    /// Share that was used by others than subjects and generators.
+    /// Share used by processes other than subjects and generators.
     pub foreign_share: f64,
-    /// The least memory that was free for use.
+    /// Minimum of available memory, in bytes.
     pub memory_available_min_bytes: u64,
-    /// The most TCP sockets.
+    /// Maximum number of TCP sockets.
     pub tcp_sockets_max: u64,
-    /// The most TCP sockets that waited for the end of their time (TIME_WAIT).
+    /// Maximum number of TCP sockets in TIME_WAIT.
     pub tcp_time_wait_max: u64,
 }

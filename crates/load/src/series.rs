@@ -21,55 +21,56 @@ const PENDING_MAX: usize = 16;
 /// A row of the time series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Row {
-    /// When it begins, in seconds of the run.
+    /// Start, in seconds from the start of the run.
     pub start_s: f64,
-    /// How long it is, in seconds.
+    /// Length, in seconds.
     pub length_s: f64,
-    /// Answers.
+    /// Number of complete responses.
     pub answered: u64,
-    /// Errors of every kind.
+    /// Number of errors of all kinds.
     pub errors: u64,
     /// Bytes received.
     pub received_bytes: u64,
     /// Mean service time.
     pub service_mean_ns: f64,
-    /// Median service time. In a row that was made from two: the larger of both, as for the following ones.
+    /// Median service time. This and the percentiles below are, in a row merged from several intervals, the largest of
+    /// theirs.
     pub service_p50_ns: u64,
-    /// Nine of ten service times are not longer.
+    /// 90th percentile of the service time.
     pub service_p90_ns: u64,
-    /// 99 of 100 service times are not longer.
+    /// 99th percentile of the service time.
     pub service_p99_ns: u64,
-    /// The longest service time.
+    /// Maximum service time.
     pub service_max_ns: u64,
     /// Median response time.
     pub response_p50_ns: u64,
-    /// 99 of 100 response times are not longer.
+    /// 99th percentile of the response time.
     pub response_p99_ns: u64,
-    /// The longest response time.
+    /// Maximum response time.
     pub response_max_ns: u64,
-    /// Mean time for which an answer waited for the generator: from when it was there until it was read. Part of no
-    /// other time.
+    /// Mean time from the arrival of a response in the kernel to its reading by the generator. Not part of any other
+    /// time.
     pub held_mean_ns: f64,
-    /// The longest of these.
+    /// Maximum of this time.
     pub held_max_ns: u64,
 }
 
 /// What was measured in one interval, or what a shard measured of it.
 #[derive(Clone, Debug, Default)]
 pub struct Interval {
-    /// Answers.
+    /// Number of complete responses.
     pub answered: u64,
-    /// Errors of every kind.
+    /// Number of errors of all kinds.
     pub errors: u64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// For how long all answers together waited for the generator to read them.
+    /// Sum of the times from the arrival of a response in the kernel to its reading.
     pub held_ns: u64,
-    /// The longest of these waits.
+    /// Maximum of these times.
     pub held_max_ns: u64,
-    /// From sending to the end of the answer; time-outs at their limit.
+    /// From sending to the end of the response; timed-out requests with their time limit.
     pub service: Histogram,
-    /// From sending to the first byte of the answer.
+    /// From sending to the first byte of the response.
     pub first_byte: Histogram,
     /// From the moment the request was wanted, or due, to the end of the response.
     pub response: Histogram,

@@ -15,62 +15,61 @@ use crate::occupancy::Occupancy;
 use crate::scenario::Scenarios;
 use crate::versions::Judgement;
 
-/// Why a request counts as an error.
+/// Kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
-    /// Its connection was refused.
+    /// Connection refused.
     Refused,
-    /// There is no way to the address.
+    /// No route to the address.
     Unreachable,
-    /// Its connection was not accepted in time.
+    /// Connection not established within the timeout.
     ConnectTimeout,
-    /// This machine had no file descriptor, port or memory left for its connection.
+    /// The generator's machine ran out of file descriptors, ports or memory.
     NoResources,
-    /// Its connection could not be opened for another reason.
+    /// Connection failed for another reason.
     ConnectFailed,
-    /// The proxy did not open the tunnel to the server.
+    /// The proxy did not open a tunnel to the server.
     ProxyRefused,
-    /// The server's certificate comes from nobody that is trusted here.
+    /// The issuer of the server's certificate is not trusted.
     TlsUnknownAuthority,
     /// The server's certificate has expired.
     TlsExpired,
     /// The server's certificate is for another host.
     TlsWrongHost,
-    /// The server's certificate cannot be accepted for another reason; or it is not valid yet.
+    /// The server's certificate is not yet valid, or otherwise invalid.
     TlsBadCertificate,
-    /// Generator and server have no version or cipher suite of TLS in common.
+    /// No TLS version or cipher suite in common with the server.
     TlsNothingInCommon,
-    /// The server does not speak TLS there.
+    /// The server does not speak TLS on this port.
     NotTls,
-    /// The server refused with an alert.
+    /// The server ended the handshake with an alert.
     TlsAlert,
-    /// The handshake was not done in time.
+    /// The handshake did not complete within the timeout.
     TlsTimeout,
     /// The server closed the connection during the handshake.
     TlsClosed,
-    /// The server broke the protocol of TLS.
+    /// The server violated the TLS protocol.
     TlsFailed,
-    /// The server reset the connection before the answer was complete.
+    /// The server reset the connection before the response was complete.
     Reset,
-    /// The server closed the connection before the answer was complete.
+    /// The server closed the connection before the response was complete.
     ClosedEarly,
-    /// The answer was not complete in time. It enters the service times at the limit.
+    /// The response was not complete within the timeout; its service time counts as the timeout.
     Timeout,
-    /// The answer is not HTTP.
+    /// The response is not valid HTTP.
     Malformed,
-    /// It stood behind a request of the same pipeline that failed, and went with its connection.
+    /// An earlier request in the same pipeline failed, and the connection with it.
     Aborted,
-    /// It was answered, but not with an expected status.
+    /// Complete response with an unexpected status.
     Status,
-    /// It was answered, but the content is not what was expected.
+    /// Complete response with an unexpected body.
     Assertion,
-    /// It was answered, but what the scenario was to take out of the answer was not there; its session ended.
+    /// Complete response without a value that the scenario captures; the session ended.
     Capture,
-    /// It was due and never begun: too many waited for a connection already, or it was waiting when the run ended. Open
-    /// loop only.
+    /// Open loop: never begun, because the queue was full, or the run ended first.
     Dropped,
-    /// It could not be sent before its deadline, and so was not sent. Open loop only.
+    /// Open loop: discarded, because its deadline had passed.
     Shed,
 }
 

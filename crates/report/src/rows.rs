@@ -15,31 +15,31 @@ use serde::Serialize;
 use crate::run::Run;
 use crate::words;
 
-/// Whether the JSON has the whole distributions; they are most of its size.
+/// Whether the JSON contains the histograms, which are most of its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Histograms {
-    /// Each distribution with all that was counted.
+    /// With histograms.
     Kept,
-    /// Count, mean, deviation and ends only.
+    /// Count, mean, standard deviation, minimum and maximum only.
     #[default]
     LeftOut,
 }
 
-/// A whole run.
+/// A run: header, results, trials and plan.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(title = "A run of breme")]
 struct Document<'a> {
-    /// What it was made from, and where.
+    /// Header: experiment, versions, machine.
     head: &'a RunHead,
-    /// What it shows.
+    /// Results.
     judgement: &'a Judgement,
-    /// Each trial, in the order in which they were run.
+    /// The trials, in the order of execution.
     trials: Cow<'a, [TrialRecord]>,
-    /// The text of its plan (TOML).
+    /// The plan (TOML).
     plan: &'a str,
 }
 
-/// The whole run as JSON.
+/// The run as JSON.
 ///
 /// # Errors
 /// None that could be brought about from outside: a number that JSON cannot hold becomes null.

@@ -1,4 +1,4 @@
-//! What the types of the file cannot say of it in a schema: a request is a text or a table, a factor has three forms.
+//! Schemas of values with several forms: a request is a text or a table, a factor has three forms.
 
 use std::collections::BTreeMap;
 
@@ -69,9 +69,9 @@ impl JsonSchema for Factor {
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) enum BlocksForm {
-    /// Exactly so many.
+    /// This number.
     Fixed(Count),
-    /// As many as it takes.
+    /// As many as needed for a verdict on every hypothesis, within this range.
     Range(BlockRange),
 }
 

@@ -8,7 +8,7 @@
 //!
 //! `breme_toml` reads the file into these types and reports all errors.
 //!
-//! The types here are those of the file, not those of a plan: `plan` checks what they say and makes trials of it.
+//! These are the types of the file, not those of a plan: `plan` checks them and derives the trials.
 
 mod forms;
 pub(crate) mod levels;
@@ -25,62 +25,61 @@ pub(crate) use self::forms::METHODS;
 use self::forms::{BlocksForm, Factor, Request, SameTwice};
 use self::values::{At, Command, Content, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Text, Time};
 
-/// An experiment: what is asked, of which systems, under which load.
+/// An experiment: systems under test, loads, factors, hypotheses.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
-    /// What the experiment is called.
+    /// Title of the experiment.
     pub(crate) title: Option<String>,
     /// The question that it answers.
     pub(crate) question: Option<String>,
-    /// Anything else that readers of the report should know.
+    /// Notes for readers of the report.
     pub(crate) notes: Option<String>,
-    /// The folder from which relative paths are seen, and which `${experiment}` stands for [default: that of this
-    /// file].
+    /// Base folder of relative paths, and the value of `${experiment}` [default: the folder of this file].
     pub(crate) folder: Option<String>,
     /// The systems under test, by name.
     #[schemars(with = "BTreeMap<String, Subject>")]
     pub(crate) subject: Ordered<Raw>,
-    /// Named ways that requests can take to a subject.
+    /// Named routes to the subjects: direct, through a proxy, with additional headers.
     #[schemars(with = "BTreeMap<String, Path>")]
     pub(crate) path: Ordered<Raw>,
-    /// What is asked, by how many, when.
+    /// The loads, by name.
     #[schemars(with = "BTreeMap<String, Workload>")]
     pub(crate) workload: Ordered<Raw>,
-    /// What is varied: the name of a factor, and its levels. `"$NAME"` stands for the level, `"$NAME.SETTING"` for one
-    /// of its settings.
+    /// The factors, by name, and their levels. `"$NAME"` elsewhere in the file is replaced by the level,
+    /// `"$NAME.SETTING"` by one of its settings.
     #[schemars(with = "BTreeMap<String, Factor>")]
     pub(crate) factor: Ordered<At<Raw>>,
-    /// How the trials are laid out.
+    /// Number, order and length of the trials.
     #[schemars(with = "Design")]
     pub(crate) design: Option<Raw>,
-    /// What is compared and shown [default: rate, mean, p99 and errors of the workloads, cpu of the subjects].
+    /// Measures to compare and show [default: rate, mean, p99 and errors of the workloads, cpu of the subjects].
     pub(crate) measures: OneOrMany<At<String>>,
-    /// Measures with a name of their own: `slowdown = "p99(user) / p50(user)"`.
+    /// Derived measures, by name: `slowdown = "p99(user) / p50(user)"`.
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) measure: Ordered<At<String>>,
-    /// What a later run must not be worse in, for `breme compare`.
+    /// The measures in which a later run must not be worse, for `breme compare`.
     pub(crate) gate: Option<At<Gate>>,
-    /// What is expected.
+    /// The hypotheses.
     pub(crate) hypothesis: Vec<At<Hypothesis>>,
-    /// Figures that were published, to be set beside the measured ones.
+    /// Published figures, shown beside the measured ones.
     pub(crate) published: Vec<At<Published>>,
-    /// The search for the level at which something fails.
+    /// The search for a failure point.
     pub(crate) search: Option<At<Search>>,
-    /// Models that are fitted to the measures.
+    /// Models to fit to the measures.
     pub(crate) model: Vec<At<Model>>,
-    /// Other sizes of the same experiment: tables that are laid over the rest by `--profile NAME`.
+    /// Variants of the experiment: `--profile NAME` merges one of these tables into the file.
     #[schemars(with = "BTreeMap<String, BTreeMap<String, Json>>")]
     pub(crate) profile: Ordered<Raw>,
-    /// Levels that the experiment has, but not this profile of it: what is said about them is left out.
+    /// Levels of the experiment that a profile omits; hypotheses about them are omitted too.
     #[schemars(with = "BTreeMap<String, Vec<Text>>")]
     pub(crate) left_out: Ordered<Vec<Text>>,
-    /// The contents of the files that `from` names, as far as they stand here and not beside the experiment.
+    /// The contents of files that `from` names, if they are part of this file.
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) file: Ordered<String>,
 }
 
-/// The keys of a file.
+/// The top-level keys of a file.
 pub(crate) const SECTIONS: [&str; 19] = [
     "title",
     "question",
@@ -103,266 +102,266 @@ pub(crate) const SECTIONS: [&str; 19] = [
     "file",
 ];
 
-/// A system under test. One of breme's own servers also takes its flags, with `_` for `-`: `lab = true`,
-/// `driver = "events"`.
+/// A system under test. A server of breme also accepts its command-line flags as keys, with `_` for `-`:
+/// `lab = true`, `driver = "events"`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Subject {
-    /// `site` (breme's own origin server), `command` (any program) or `external` (it runs already, somewhere) [default:
-    /// `command` if there is a command, `external` if there is a url].
+    /// `site` or `proxy` (breme's own servers), `command` (any program) or `external` (a server that already runs)
+    /// [default: `command` with a command, `external` with a url].
     pub(crate) kind: Option<At<String>>,
-    /// Program and arguments; `${port}` is a free port, `${folder}` the folder of the trial's files.
+    /// Program and arguments; `${port}` is a free port, `${folder}` the subject's folder.
     pub(crate) command: Option<At<Command>>,
-    /// Where it is asked [default: `http://127.0.0.1:${port}`].
+    /// URL of the subject [default: `http://127.0.0.1:${port}`].
     pub(crate) url: Option<At<String>>,
-    /// Files that are written into its folder before it starts: a text, or `{ from = "FILE" }`.
+    /// Files to write into its folder before it starts: a text, or `{ from = "FILE" }`.
     pub(crate) files: Ordered<At<Content>>,
-    /// Commands that must have ended well before it starts.
+    /// Commands to run before it starts; each must exit with status 0.
     pub(crate) prepare: Vec<Command>,
-    /// Environment.
+    /// Environment variables.
     pub(crate) environment: Ordered<Text>,
-    /// Names of free ports that it wants: `${port}` is that of the name `port`, `${port.NAME}` that of another
+    /// Names of the free ports that it needs; `${port.NAME}` is the port of a name, `${port}` the one named `port`
     /// [default: port].
     pub(crate) ports: Option<Vec<At<String>>>,
-    /// How it is known to be ready [default: its port accepts connections].
+    /// Readiness check [default: its port accepts connections].
     pub(crate) ready: Option<At<Ready>>,
-    /// How it is asked to end.
+    /// How to stop it.
     pub(crate) stop: Option<Stop>,
-    /// Where its own counters are read: a path or a URL that answers in OpenMetrics or Prometheus text.
+    /// Path or URL of its counters, in OpenMetrics or the Prometheus text format.
     pub(crate) metrics: Option<At<String>>,
-    /// What it may use.
+    /// Limits on its resources.
     pub(crate) limits: Option<Limits>,
-    /// On which processors it runs: `auto`, `all`, or a list such as `0,2-3` [default: auto, on its own where there are
-    /// enough].
+    /// Its processors: `auto`, `all`, or a list such as `0,2-3` [default: auto, which gives it processors of its own
+    /// if there are enough].
     pub(crate) cpus: Option<At<Text>>,
-    /// When it is started anew: for each `block`, for each `trial`, or `never` [default: that of the design].
+    /// When to restart it: before each `block`, before each `trial`, or `never` [default: that of the design].
     pub(crate) restart: Option<RestartText>,
-    /// What can be done to it before a trial: `reset.cache = { purge = "/" }`; named in the design as `SUBJECT.cache`.
+    /// Resets to run before a trial: `reset.cache = { purge = "/" }` is `SUBJECT.cache` in the design.
     pub(crate) reset: Ordered<At<Reset>>,
-    /// Subjects that must run before it; those whose `${NAME.…}` it uses are known already.
+    /// Subjects to start before it. Those whose `${NAME.…}` it uses are started first in any case.
     pub(crate) needs: Vec<At<String>>,
 }
 
-/// What must be seen of a subject that is ready.
+/// The readiness check of a subject.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ready {
     /// Its port accepts connections.
     pub(crate) port: Option<bool>,
-    /// It answers a GET of this path …
+    /// It responds to a GET of this path …
     pub(crate) get: Option<At<String>>,
     /// … with this status [default: 200].
     pub(crate) status: Option<At<Count>>,
-    /// It prints a line that holds this text.
+    /// It prints a line that contains this text.
     pub(crate) line: Option<String>,
-    /// Within this time [default: 30s].
+    /// Time limit [default: 30s].
     pub(crate) within: Option<Time>,
 }
 
-/// How a subject is asked to end.
+/// How to stop a subject.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
     /// The signal: TERM, QUIT, INT, … [default: TERM].
     pub(crate) signal: Option<At<String>>,
-    /// How long it may take before it is killed [default: 10s].
+    /// Time until it is killed [default: 10s].
     pub(crate) within: Option<Time>,
 }
 
-/// What a subject may use.
+/// Limits on the resources of a subject.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Processors; 0.5 is half of one.
+    /// CPU time, processors; 0.5 is half of one.
     pub(crate) cpu: Option<At<Number>>,
     /// Memory: `256MiB`.
     pub(crate) memory: Option<Size>,
-    /// Open files.
+    /// Number of open files.
     pub(crate) open_files: Option<Count>,
-    /// Processes and threads.
+    /// Number of processes and threads.
     pub(crate) processes: Option<Count>,
 }
 
-/// When subjects are started anew.
+/// When subjects are restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RestartText {
-    /// For each block.
+    /// Before each block.
     Block,
-    /// For each trial.
+    /// Before each trial.
     Trial,
     /// Only when it has died.
     Never,
 }
 
-/// Something that is done to a subject before a trial: a request or a command.
+/// A reset of a subject before a trial: a request or a command.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reset {
     /// A GET of this path or URL.
     pub(crate) get: Option<String>,
-    /// A POST.
+    /// A POST to this path or URL.
     pub(crate) post: Option<String>,
-    /// A PURGE, as caches know it.
+    /// A PURGE of this path or URL.
     pub(crate) purge: Option<String>,
-    /// Method and path or URL: `BAN /`.
+    /// A request with another method: `BAN /`.
     pub(crate) request: Option<String>,
-    /// Fields of the request.
+    /// Headers of the request.
     pub(crate) headers: Ordered<Text>,
-    /// A command that must end well.
+    /// A command; it must exit with status 0.
     pub(crate) command: Option<Command>,
 }
 
-/// A named way to a subject.
+/// A named route to a subject.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Path {
-    /// The subject that is asked.
+    /// The subject that receives the requests.
     pub(crate) to: Option<At<String>>,
-    /// The subject that the requests are for, where the one that is asked is a forward proxy.
+    /// The subject that the requests are for, if `to` is a forward proxy.
     pub(crate) r#for: Option<At<String>>,
-    /// Fields of every request that takes this path.
+    /// Headers of every request on this path.
     #[serde(default)]
     pub(crate) headers: Ordered<Text>,
 }
 
-/// A load: what is asked, by how many, when. Without `requests` and `duration` it runs in the background of those that
-/// have an end, or for the design's duration.
+/// A load. Without `requests` and `duration` it runs in the background of the workloads that have an end, or for the
+/// design's duration.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
-    /// The path or the subject that its requests take [default: `$path` if there is a factor of this name, else the
+    /// The path or subject that receives its requests [default: `$path` if there is a factor of this name, else the
     /// only path, else the only subject].
     pub(crate) to: Option<At<String>>,
     /// Users of a closed loop, or connections of an open one [default: 10].
     pub(crate) connections: Option<Count>,
-    /// Threads of the generator.
+    /// Number of threads of the generator.
     pub(crate) threads: Option<At<Count>>,
-    /// Ends after this many requests (sessions, of a scenario) …
+    /// Number of requests (with a scenario: sessions) after which it ends …
     pub(crate) requests: Option<At<Count>>,
     /// … spread evenly over this time.
     pub(crate) over: Option<At<Time>>,
-    /// Ends after this time.
+    /// Time after which it ends.
     pub(crate) duration: Option<At<Time>>,
-    /// It runs for as long as the others do [default: true if it has no end of its own and another one has].
+    /// Whether it runs as long as the other workloads [default: true if it has no end and another one has].
     pub(crate) background: Option<At<bool>>,
-    /// It starts so long after the others.
+    /// Delay of its start after the others.
     pub(crate) start_after: Option<Time>,
-    /// Open loop: requests due a second, all connections together.
+    /// Open loop: requests per second, over all connections.
     pub(crate) rate: Option<At<Rate>>,
-    /// Open loop: `even` or `poisson`.
+    /// Open loop: distribution of the arrivals, `even` or `poisson`.
     pub(crate) arrivals: Option<At<String>>,
-    /// Open loop whose rate changes: `["10s:100", "1m@100"]`.
+    /// Open loop: stages of a changing rate, `["10s:100", "1m@100"]`.
     pub(crate) stages: OneOrMany<At<String>>,
-    /// Open loop: the most requests under way.
+    /// Open loop: maximum number of requests in flight.
     pub(crate) in_flight_max: Option<At<Count>>,
-    /// Open loop: the most requests that wait for a connection.
+    /// Open loop: maximum number of requests that wait for a connection.
     pub(crate) waiting_max: Option<At<Count>>,
-    /// Open loop: what cannot be sent so long after it was due is not sent.
+    /// Open loop: time after which a request that is due and not yet sent is discarded.
     pub(crate) deadline: Option<At<Time>>,
-    /// Open loop: so long before a request is due its thread no longer sleeps.
+    /// Open loop: time before a request is due from which its thread no longer sleeps.
     pub(crate) spin: Option<At<Time>>,
-    /// Requests that a connection may have outstanding.
+    /// Pipeline depth: maximum number of outstanding requests per connection.
     pub(crate) pipeline: Option<At<Count>>,
-    /// Version of HTTP: `1.0` or `1.1`.
+    /// HTTP version: `1.0` or `1.1`.
     pub(crate) http: Option<At<Text>>,
     /// Whether connections stay open between requests [default: true].
     pub(crate) keep_alive: Option<bool>,
     /// Think time after each response: `1s` (exponential, mean 1 s), `1s..3s` (uniform) or `1s,constant`.
     pub(crate) think: Option<At<Text>>,
-    /// The connections start spread over this time.
+    /// Time over which the starts of the connections are spread.
     pub(crate) ramp: Option<Time>,
-    /// How long connecting, and each request, may take.
+    /// Time limit for connecting, and for each request.
     pub(crate) timeout: Option<Time>,
     /// `"/page"`, `"GET /page/{zipf:1000:0.9}"`, or a table `{ get = "/page/{n}", n = { uniform = 1000 } }`.
     #[schemars(with = "Option<Request>")]
     pub(crate) request: Option<At<Raw>>,
-    /// Method [default: that of the request].
+    /// Request method [default: that of `request`].
     pub(crate) method: Option<At<String>>,
-    /// Fields of every request; placeholders as in the request.
+    /// Headers of every request, with placeholders as in `request`.
     pub(crate) headers: Ordered<Text>,
-    /// Content of every request; placeholders as in the request.
+    /// Body of every request, with placeholders as in `request`.
     pub(crate) body: Option<At<Content>>,
-    /// Each connection is a user who keeps the cookies that it is given.
+    /// Whether each connection keeps cookies, as a browser does [default: false].
     pub(crate) cookies: Option<bool>,
-    /// Count cache hits by the Cache-Status of responses (`hits.ratio`) [default: true where a `{page_version}` is
-    /// written, else false].
+    /// Count cache hits by the Cache-Status of responses (`hits.ratio`) [default: true if a request contains
+    /// `{page_version}`, else false].
     pub(crate) cache_status: Option<bool>,
-    /// What answers must be like [default: a status from 200 to 399].
+    /// Checks on each response [default: a status from 200 to 399].
     pub(crate) expect: Option<Expect>,
-    /// A file of scenarios, for users that do several steps.
+    /// Scenario file, for users with several steps.
     pub(crate) scenario: Option<At<String>>,
-    /// Values of the scenario's variables.
+    /// Values of variables.
     pub(crate) variables: Ordered<Text>,
-    /// A file of targets, asked for in turn.
+    /// File of targets, requested in turn.
     pub(crate) targets: Option<At<String>>,
     /// Driver of the generator: `uring`, `events`, `threads` or `auto`.
     pub(crate) driver: Option<At<String>>,
-    /// On which processors the generator runs: `auto`, `all`, or a list such as `0,2-3`.
+    /// Processors of the generator: `auto`, `all`, or a list such as `0,2-3`.
     pub(crate) cpus: Option<At<Text>>,
-    /// Load a server whatever its certificate is.
+    /// Accept any server certificate.
     pub(crate) insecure: Option<bool>,
-    /// File of the certificates that count, PEM.
+    /// File of trusted certificates, PEM.
     pub(crate) cacert: Option<String>,
-    /// File of the certificate to show, PEM.
+    /// File of the client certificate, PEM.
     pub(crate) cert: Option<String>,
     /// File of its key, PEM.
     pub(crate) key: Option<String>,
-    /// The only version of TLS to speak: `1.2` or `1.3`.
+    /// TLS version: `1.2` or `1.3` [default: both].
     pub(crate) tls: Option<At<Text>>,
-    /// Whether connections go on with earlier sessions of TLS [default: true].
+    /// Whether connections resume TLS sessions [default: true].
     pub(crate) tls_resumption: Option<bool>,
 }
 
-/// What answers must be like.
+/// Checks on each response.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// `200`, `"200,304"`, `"2xx"` or `"200-299"`.
+    /// Status: `200`, `"200,304"`, `"2xx"` or `"200-299"`.
     pub(crate) status: Option<Text>,
-    /// Length that the content must have.
+    /// Length of the body, bytes.
     pub(crate) bytes: Option<Count>,
-    /// Text that the content must hold.
+    /// Text that the body must contain.
     pub(crate) contains: Option<String>,
-    /// SHA-256 that the content must have.
+    /// SHA-256 of the body, hexadecimal.
     pub(crate) sha256: Option<String>,
 }
 
-/// How the trials are laid out.
+/// Number, order and length of the trials.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Design {
-    /// Number of blocks, each of which tries every combination of levels once: a number, or `least` and `most`
-    /// [default: 6 to 24].
+    /// Number of blocks, with one trial of each combination of levels: a number, or `least` and `most` [default: 6 to
+    /// 24].
     #[schemars(with = "Option<BlocksForm>")]
     pub(crate) blocks: Option<Raw>,
-    /// How often an INVALID trial is repeated at the end of its block [default: 2].
+    /// Maximum number of repeats of an INVALID trial, at the end of its block [default: 2].
     pub(crate) repeats: Option<At<Count>>,
-    /// Everything random comes from it [default: 1].
+    /// Seed of all random choices [default: 1].
     pub(crate) seed: Option<Count>,
-    /// How long the load of a trial runs, where no workload ends it by a number of requests [default: 10s].
+    /// Duration of a trial's load, unless a workload ends after a number of requests [default: 10s].
     pub(crate) duration: Option<At<Time>>,
-    /// What is cut off at the beginning of a trial: `auto` (found in its time series), a time, or `none` [default:
-    /// auto].
+    /// The part to discard at the beginning of each trial: `auto` (detected in its time series), a time, or `none`
+    /// [default: auto].
     pub(crate) warm_up: Option<At<Text>>,
-    /// When subjects are started anew: for each `block`, for each `trial`, or `never` [default: block].
+    /// When to restart subjects: before each `block`, before each `trial`, or `never` [default: block].
     pub(crate) restart: Option<RestartText>,
-    /// What is done before each trial: `SUBJECT.ACTION`; `SUBJECT.restart` is always there, `SUBJECT.cache` where a
-    /// proxy has a cache.
+    /// Resets to run before each trial, in this order: `SUBJECT.RESET`. Every subject has `restart`, a caching proxy
+    /// also `cache`.
     pub(crate) reset: OneOrMany<At<String>>,
-    /// Rest before each trial [default: 500ms].
+    /// Pause before each trial [default: 500ms].
     pub(crate) pause: Option<At<Time>>,
-    /// How long the whole run may take: no block begins that would not end in time.
+    /// Time limit for the whole run: no block starts that would exceed it.
     pub(crate) budget: Option<At<Time>>,
-    /// Whether a combination is tried twice in each block, to see how much two trials of the same differ: true (the
-    /// first combination), false, or its levels [default: true].
+    /// The combination to run twice in each block (A/A), to measure the noise: true (the first combination), false,
+    /// or its levels [default: true].
     #[schemars(with = "Option<SameTwice>")]
     pub(crate) aa: Option<At<Raw>>,
-    /// Differences below this do not matter [default: 2 %].
+    /// Differences below this share are practically equal [default: 2 %].
     pub(crate) equal_within: Option<Share>,
-    /// How sure verdicts are [default: 95 %].
+    /// Confidence level of intervals and verdicts [default: 95 %].
     pub(crate) confidence: Option<At<Share>>,
-    /// Order of the trials in a block: `random` or `fixed` [default: random].
+    /// Order of the trials within a block: `random` or `fixed` [default: random].
     pub(crate) order: Option<OrderText>,
 }
 
@@ -370,11 +369,11 @@ pub struct Design {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BlockRange {
-    /// Blocks before the run may end [default: 6].
+    /// Minimum number of blocks [default: 6].
     pub(crate) least: Option<Count>,
-    /// Blocks after which the run ends in any case [default: 24].
+    /// Maximum number of blocks [default: 24].
     pub(crate) most: Option<Count>,
-    /// Blocks of a finished run that was extended (`breme run --resume RUN --blocks N`).
+    /// Number of blocks to which a finished run was extended (`breme run --resume RUN --blocks N`).
     pub(crate) extended_to: Option<Count>,
 }
 
@@ -384,43 +383,43 @@ pub struct BlockRange {
 pub enum OrderText {
     /// Random, from the seed.
     Random,
-    /// That of the file: what changes with time then looks like an effect.
+    /// As in the file. A drift of the machine then appears as an effect.
     Fixed,
 }
 
-/// What a later run must not be worse in, for `breme compare`.
+/// The measures in which a later run must not be worse, for `breme compare`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gate {
-    /// The measures, each at all levels: `"rate(user)"`, or with a margin of its own, `"p99(user) within 20 %"`
-    /// [default: rate, mean and errors of the foreground workloads].
+    /// Gated measures, at all levels: `"rate(user)"`, or with its own margin, `"p99(user) within 20 %"` [default:
+    /// rate, mean and errors of the foreground workloads].
     pub(crate) measures: OneOrMany<At<String>>,
-    /// How much worse a measure may be, as a share of its earlier value [default: 10 %]. For a measure that is a share
-    /// itself, such as `errors`, the margin is 0.1 percentage points unless it has its own.
+    /// How much worse a measure may be, as a share of its earlier value [default: 10 %]. A measure that is itself a
+    /// share, such as `errors`, has a margin of 0.1 percentage points unless it has its own.
     pub(crate) margin: Option<At<Share>>,
 }
 
-/// What is expected.
+/// A hypothesis.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hypothesis {
-    /// In words.
+    /// The claim in words, quoted in the report.
     pub(crate) says: Option<String>,
-    /// As it is checked: `mean(user) [path=cached] < 0.25 * mean(user) [path=source]`.
+    /// The claim as an expression: `mean(user) [path=cached] < 0.25 * mean(user) [path=source]`.
     pub(crate) expect: Option<At<String>>,
-    /// Differences below this do not matter [default: that of the design].
+    /// Differences below this share are practically equal [default: that of the design].
     pub(crate) equal_within: Option<Share>,
 }
 
-/// Figures that were published.
+/// Published figures.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// The measure: `mean(user)`.
     pub(crate) measure: Option<At<String>>,
-    /// Where they stand.
+    /// Their source: author, title, table.
     pub(crate) source: Option<String>,
-    /// The unit of values without one: `ms`.
+    /// Unit of the values that have none: `ms`.
     pub(crate) unit: Option<At<String>>,
     /// The figures.
     #[serde(default)]
@@ -431,30 +430,30 @@ pub struct Published {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedValue {
-    /// The levels that it is for.
+    /// Levels of the factors.
     #[serde(default)]
     pub(crate) at: Ordered<At<Text>>,
-    /// The figure: `"75.6 ms"`, or a number with the unit given above.
+    /// The figure: `"75.6 ms"`, or a number in the unit given above.
     pub(crate) value: Option<At<Text>>,
 }
 
-/// The search for the level at which something fails.
+/// The search for a failure point: the level at which a condition becomes true.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
-    /// The factor that is turned up: a range `{ from = 1, to = 1000 }`, or a list of numbers.
+    /// The factor to increase: a range `{ from = 1, to = 1000 }`, or a list of numbers.
     pub(crate) factor: Option<At<String>>,
-    /// What it is to fail by: `p95(user) > 2 s or errors(user) > 1 %`.
+    /// The condition: `p95(user) > 2 s or errors(user) > 1 %`.
     pub(crate) until: Option<At<String>>,
-    /// How long a trial of the search is [default: 5s, or the design's duration if that is shorter].
+    /// Duration of a trial of the search [default: 5s, or the design's duration if that is shorter].
     pub(crate) short: Option<At<Time>>,
-    /// How long a trial is that confirms what was found [default: three times the short one].
+    /// Duration of a trial that confirms the result [default: three times `short`].
     pub(crate) long: Option<At<Time>>,
-    /// How near the two ends come to each other, as a share of the level [default: 5 %].
+    /// Relative width of the final interval [default: 5 %].
     pub(crate) precision: Option<Share>,
 }
 
-/// A model that is fitted to a measure.
+/// A model to fit to a measure.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -462,15 +461,15 @@ pub struct Model {
     pub(crate) kind: Option<ModelKindText>,
     /// The measure: `rate(crowd)`.
     pub(crate) of: Option<At<String>>,
-    /// The factor on the x axis; its levels are numbers.
+    /// The factor on the x axis, with numeric levels.
     pub(crate) over: Option<At<String>>,
-    /// Levels that the fit does not see, and that it has to predict.
+    /// Levels that the fit omits and predicts.
     #[serde(default)]
     pub(crate) leave_out: OneOrMany<At<Text>>,
-    /// Mean time to think, for `mva` [default: that of the workload].
+    /// Mean think time, for `mva` [default: that of the workload].
     pub(crate) think: Option<Time>,
-    /// What one request costs at each station, for `mva`: `["cpu(wiki)", "cpu(edge)"]` [default: cpu of every subject
-    /// that is started].
+    /// Service demand of one request at each station, for `mva`: `["cpu(wiki)", "cpu(edge)"]` [default: cpu of every
+    /// subject that is started].
     #[serde(default)]
     pub(crate) demands: OneOrMany<At<String>>,
 }

@@ -451,7 +451,7 @@ impl JsonSchema for Content {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [{ "type": ["string", "number", "boolean"] }, {
             "type": "object", "additionalProperties": false, "required": ["from"],
-            "properties": { "from": { "type": "string", "description": "The file, as seen from the folder of the experiment." } }
+            "properties": { "from": { "type": "string", "description": "Path of the file, relative to the folder of the experiment." } }
         }] })
     }
 }

@@ -35,51 +35,51 @@ const POWER_WANTED: f64 = 0.9;
 /// The most blocks in each run that are proposed.
 const BLOCKS_PROPOSED_MAX: usize = 200;
 
-/// What the gate says.
+/// Verdict of the gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateVerdict {
-    /// Demonstrated: the whole interval lies within the margin.
+    /// Not worse: the whole interval is within the margin.
     NotWorse,
-    /// Demonstrated: the whole interval lies beyond the margin.
+    /// Worse: the whole interval is beyond the margin.
     Worse,
-    /// The data show neither.
+    /// Neither is demonstrated.
     #[default]
     NoVerdict,
 }
 
-/// A row of the gate.
+/// Verdict of the gate on a row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gated {
-    /// What the gate says.
+    /// Verdict.
     pub verdict: GateVerdict,
-    /// How much worse it may be: a share of the earlier value, or percentage points of a measure that is a share.
+    /// How much worse the measure may be: a share of the earlier value, or percentage points if the measure is a share.
     pub margin: f64,
-    /// The bound for the interval, in words: `≤ 1.050`.
+    /// Allowed range of the interval, in words: `≤ 1.050`.
     pub allowed: String,
-    /// The chance of such values if the later run were worse by the margin at most (one-sided).
+    /// One-sided p-value of the null hypothesis that the later run is worse by at most the margin.
     pub p_worse: Option<f64>,
-    /// The same after Holm, over all gated rows.
+    /// The same after Holm's correction over all gated rows.
     pub p_worse_holm: Option<f64>,
-    /// The probability that this row would pass if both systems were equal, with this scatter.
+    /// Probability that this row passes if both systems are equal, with this scatter.
     pub power: Option<f64>,
 }
 
-/// How the gate judged.
+/// Rows, correction and power of the gate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateSummary {
-    /// Gated rows: measures × combinations.
+    /// Number of gated rows: measures × combinations.
     pub rows: usize,
-    /// Those that are not worse.
+    /// Number of rows that are not worse.
     pub not_worse: usize,
-    /// Those that are worse.
+    /// Number of rows that are worse.
     pub worse: usize,
-    /// The probability that two equal systems pass with this scatter and number of blocks, if the rows were independent
-    /// (as a rule they are not, and it is higher). None without intervals.
+    /// Probability that two equal systems pass with this scatter and number of blocks, assuming independent rows (they
+    /// usually are not, and the probability is higher). Null without intervals.
     pub power: Option<f64>,
-    /// How many blocks in each run would make that at least 0.9; none if more than 200 would be needed.
+    /// Number of blocks in each run for a power of 0.9; null if it is more than 200.
     pub blocks_for_power: Option<usize>,
-    /// Tests, correction and power in a line.
+    /// Rows, correction and power, in a line.
     pub sentence: String,
 }
 

@@ -57,28 +57,28 @@ impl Default for CompareRules {
     }
 }
 
-/// Two runs, side by side.
+/// Comparison of two runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunComparison {
-    /// The version of this layout.
+    /// Version of this schema.
     pub version: u32,
-    /// The earlier run's name.
+    /// Name of the earlier run.
     pub before: String,
-    /// The later run's name.
+    /// Name of the later run.
     pub after: String,
-    /// The verdict of the gate: not worse if every gated row is not worse, worse if any is, else none.
+    /// Verdict of the gate: not worse if every gated row is not worse, worse if any is, otherwise none.
     pub verdict: GateVerdict,
-    /// In a sentence or two.
+    /// The verdict in one or two sentences.
     pub sentence: String,
-    /// How the gate judged.
+    /// Summary of the gate.
     pub gate: GateSummary,
-    /// Each measure at each combination that both runs have: first the gated ones, then the others.
+    /// Each measure at each combination that both runs have: the gated ones first.
     pub rows: Vec<RunRow>,
-    /// What else differs between the runs.
+    /// Other differences between the runs.
     pub warnings: Vec<String>,
 }
 
-/// How a measure differs, whether it is gated or not.
+/// Difference of a measure between the runs, gated or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunVerdict {
@@ -86,7 +86,7 @@ pub enum RunVerdict {
     Worse,
     /// Significantly better.
     Better,
-    /// Significantly different, where more is neither better nor worse.
+    /// Significantly different, for a measure without a better direction.
     Different,
     /// The difference is too small to matter.
     PracticallyEqual,
@@ -100,39 +100,39 @@ pub enum RunVerdict {
 pub struct RunRow {
     /// The measure.
     pub measure: String,
-    /// Its unit: `s`, `/s`, `B`, `B/s`, `share`, or nothing.
+    /// Unit: `s`, `/s`, `B`, `B/s`, `share`, or empty.
     pub unit: String,
     /// The combination.
     pub levels: Levels,
-    /// How it differs.
+    /// Difference between the runs.
     pub verdict: RunVerdict,
-    /// What the gate says of it; none if it is not gated.
+    /// Verdict of the gate; null if the row is not gated.
     pub gated: Option<Gated>,
-    /// The earlier run: the median over its blocks.
+    /// Median over the blocks of the earlier run.
     pub before: Option<f64>,
-    /// The later run: the median over its blocks.
+    /// Median over the blocks of the later run.
     pub after: Option<f64>,
-    /// Blocks of the earlier run.
+    /// Number of blocks of the earlier run.
     pub blocks_before: usize,
-    /// Blocks of the later run.
+    /// Number of blocks of the later run.
     pub blocks_after: usize,
-    /// What the three numbers below are.
+    /// Kind of the three numbers below.
     pub scale: Scale,
-    /// After ÷ before, or after − before.
+    /// Estimate: after ÷ before, or after − before.
     pub center: Option<f64>,
-    /// The interval's lower end.
+    /// Lower end of the interval.
     pub low: Option<f64>,
-    /// The interval's upper end.
+    /// Upper end of the interval.
     pub high: Option<f64>,
-    /// The confidence of the interval.
+    /// Confidence level of the interval.
     pub confidence: f64,
-    /// The chance of so large a difference if there were none (two-sided).
+    /// p-value of no difference (two-sided).
     pub p: Option<f64>,
-    /// The same after Benjamini and Hochberg, over all rows.
+    /// The same after Benjamini and Hochberg's correction over all rows.
     pub p_discovery: Option<f64>,
-    /// The larger noise floor (A/A) of the two runs, which it had to exceed.
+    /// Noise floor (A/A) that the effect had to exceed: the larger one of the two runs.
     pub floor: Option<f64>,
-    /// In words.
+    /// The result in words.
     pub sentence: String,
 }
 

@@ -7,70 +7,70 @@ use serde::Serialize;
 
 use crate::tally::{ErrorKind, Tally};
 
-/// Requests, by what became of them: `issued = answered + failed + unfinished`.
+/// Requests by outcome: `issued = answered + failed + unfinished`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Requests {
-    /// Begun: sent, or failed because no connection could be opened for them.
+    /// Number of requests begun: sent, or failed because no connection could be opened for them.
     pub issued: u64,
-    /// Handed to the kernel, each counted once.
+    /// Number of requests passed to the kernel; one that was sent again counts once.
     pub sent: u64,
-    /// Answered, whatever the status.
+    /// Number of complete responses, of any status.
     pub answered: u64,
-    /// Answered as expected.
+    /// Number of responses that passed all checks.
     pub ok: u64,
-    /// Without an answer.
+    /// Number of requests without a complete response.
     pub failed: u64,
-    /// Under way when the run ended and not answered in the time that was left to them.
+    /// Number of requests without a response when the wait at the end of the run was over.
     pub unfinished: u64,
-    /// Sent once more, since the server ended a pipeline before them.
+    /// Number of requests sent again because the server closed their connection before it processed them.
     pub resent: u64,
 }
 
-/// Arrivals of an open loop (requests, or sessions), by what became of them: `due = begun + dropped + shed`.
+/// Arrivals of an open loop (requests, or sessions of scenarios) by outcome: `due = begun + dropped + shed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OpenLoopSummary {
-    /// By the schedule, until the end.
+    /// Number of arrivals that were due by the end of the run.
     pub due: u64,
-    /// Begun.
+    /// Number of arrivals begun.
     pub begun: u64,
-    /// Of the begun ones, those for which no connection was free when they were due.
+    /// Number of begun arrivals that had to wait for a free connection.
     pub waited: u64,
-    /// Never begun: too many waited already, or they were waiting at the end.
+    /// Number of arrivals never begun: the queue was full, or they were still in it at the end of the run.
     pub dropped: u64,
-    /// Not sent, since they were past the deadline.
+    /// Number of arrivals discarded because their deadline had passed.
     pub shed: u64,
 }
 
-/// Bytes.
+/// Bytes received and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Bytes {
-    /// Received, with heads and framing.
+    /// Bytes received, including heads and framing.
     pub received: u64,
-    /// Sent, with heads and framing.
+    /// Bytes sent, including heads and framing.
     pub sent: u64,
-    /// Content of answers.
+    /// Bytes of response bodies, without framing.
     pub content: u64,
 }
 
-/// Connections.
+/// Counts of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Connections {
-    /// Opened.
+    /// Number of connections opened.
     pub opened: u64,
-    /// Of these, in place of one that had ended.
+    /// Number of connections opened to replace a closed one.
     pub reconnects: u64,
-    /// On which bytes came that no request had asked for.
+    /// Number of connections on which bytes arrived that belong to no request.
     pub unexpected: u64,
-    /// On which TLS went on with the keys of an earlier session.
+    /// Number of connections with a resumed TLS handshake.
     pub resumed: u64,
 }
 
-/// What generator and server agreed on in their first handshake of TLS.
+/// Parameters negotiated in the first TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TlsSummary {
-    /// `1.2` or `1.3`.
+    /// TLS version, `1.2` or `1.3`.
     pub version: &'static str,
-    /// By the name that IANA has for it.
+    /// Cipher suite, by its IANA name.
     pub cipher_suite: &'static str,
 }
 

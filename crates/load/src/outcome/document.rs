@@ -22,92 +22,92 @@ pub(super) const SCHEMA_VERSION: u32 = 2;
 /// The result of `breme load`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Outcome {
-    /// The version of this layout.
+    /// Version of this schema.
     pub schema_version: u32,
-    /// The version of breme.
+    /// Version of breme.
     pub breme_version: String,
-    /// When the run began, in seconds since 1970-01-01 00:00:00 UTC.
+    /// Start of the run, in seconds since 1970-01-01 00:00:00 UTC.
     pub started_at_unix_s: u64,
-    /// The same in nanoseconds.
+    /// Start of the run, in nanoseconds since 1970-01-01 00:00:00 UTC.
     pub started_at_unix_ns: u64,
-    /// When the run began, by the monotonic clock (`CLOCK_MONOTONIC`) that all its instants are read from: so that what
-    /// another process of this machine has measured can be laid over it.
+    /// Start of the run on the machine's monotonic clock (`CLOCK_MONOTONIC`), in nanoseconds, for alignment with
+    /// measurements of other processes on the machine.
     pub started_at_monotonic_ns: u64,
-    /// Whether the numbers say something about the server. If not, `invalid_reasons` say why.
+    /// Whether the result describes the server; if not, `invalid_reasons` has the reasons.
     pub valid: bool,
-    /// Why the numbers say more about the generator than about the server; empty if `valid`.
+    /// Reasons why the result describes the generator rather than the server; empty if `valid`.
     pub invalid_reasons: Vec<String>,
-    /// What should be known besides.
+    /// Other remarks on the result.
     pub notes: Vec<String>,
-    /// The run was ended before its time.
+    /// Whether the run was interrupted before its end.
     pub interrupted: bool,
-    /// From the beginning to the last answer, or to the instant from which nothing new was sent, whichever came first.
+    /// Time from the start to the last response, or to the end of sending if that is earlier.
     pub elapsed_ns: u64,
-    /// Of an open loop: requests (with a scenario, sessions) that were due, per second. A closed loop has no schedule:
-    /// it offers what it sends.
+    /// Due requests per second (sessions, with a scenario); in a closed loop, requests sent per second.
     pub offered_rate: f64,
-    /// Answers per second.
+    /// Responses per second.
     pub achieved_rate: f64,
-    /// How long requests waited for the generator: from the instant at which they were due, and a connection was free,
-    /// to their sending. Part of the response time, and no fault of the server.
+    /// Delay of requests in the generator: time from the instant at which a request was due and a connection was free
+    /// to its sending. Part of the response time, and not caused by the server.
     pub lateness: Lateness,
-    /// Where the users were; none for an open loop.
+    /// Average number of users in each activity; null in an open loop.
     pub users: Option<UsersSummary>,
-    /// The index of dispersion of the requests sent in windows of 100 µs: 1 if they leave independently of each other,
-    /// *n* if they leave *n* at a time. None for an open loop, and for a run too short to tell.
+    /// Index of dispersion of the requests sent in windows of 100 µs: 1 if they are sent independently, *n* if they are
+    /// sent *n* at a time. Null in an open loop, and in a run that is too short to measure it.
     pub dispersion: Option<f64>,
-    /// What came of the schedule; none for a closed loop.
+    /// Arrivals by outcome; null in a closed loop.
     pub open_loop: Option<OpenLoopSummary>,
-    /// What the generator itself used.
+    /// Resources used by the generator.
     pub generator: GeneratorUse,
-    /// Requests, by what became of them.
+    /// Requests by outcome.
     pub requests: Requests,
-    /// Errors by kind, those that happened. `status` and `assertion` are of answered requests, the others of failed
-    /// ones.
+    /// Number of errors by kind; kinds without errors are omitted. `status`, `assertion` and `capture` are counted on
+    /// complete responses, the others on requests without one.
     pub errors: BTreeMap<String, u64>,
-    /// Answers by status.
+    /// Number of responses by status.
     pub statuses: BTreeMap<String, u64>,
-    /// Bytes.
+    /// Bytes received and sent.
     pub bytes: Bytes,
-    /// Connections.
+    /// Counts of connections.
     pub connections: Connections,
-    /// From the moment the user wants the request (open loop: the moment it is due) to the last byte of its response,
-    /// of responses of every status. Waiting for a connection is in it. Time-outs are in it at their limit.
+    /// Time from the moment the user wants the request (in an open loop, the moment it is due) to the last byte of its
+    /// response, including the wait for a connection; responses of any status, and timed-out requests with their time
+    /// limit.
     pub response_time: TimeSummary,
-    /// From sending a request to the last byte of its response, of the same requests.
+    /// Time from sending a request to the last byte of its response, for the same requests.
     pub service_time: TimeSummary,
-    /// From sending a request to the first byte of its response.
+    /// Time from sending a request to the first byte of its response.
     pub first_byte_time: TimeSummary,
-    /// Time to open a connection, TLS handshake included.
+    /// Time to open a connection, including the TLS handshake.
     pub connect_time: TimeSummary,
-    /// The TLS handshake's part of it.
+    /// Time of the TLS handshake.
     pub handshake_time: TimeSummary,
-    /// What was agreed on with the server, if TLS was spoken.
+    /// Negotiated TLS parameters; null without TLS.
     pub tls: Option<TlsSummary>,
-    /// Hits and misses by Cache-Status; none if they were not counted (`--cache-status`).
+    /// Hits and misses by Cache-Status; null if they were not counted (`--cache-status`).
     pub cache: Option<CacheSummary>,
-    /// Stale responses; none if no request writes a `{page_version}`.
+    /// Stale responses; null if no request contains a `{page_version}`.
     pub stale: Option<StaleSummary>,
-    /// Each condition of `--fail-if`.
+    /// Result of each `--fail-if` condition.
     pub conditions: Vec<ConditionResult>,
-    /// Of scenarios: what became of their sessions.
+    /// Sessions of each scenario.
     pub scenarios: Vec<ScenarioSummary>,
-    /// Of scenarios: each step by its name.
+    /// Requests of each scenario step, by name.
     pub steps: Vec<StepSummary>,
-    /// Interval by interval; for runs of more than 3600 of them, two, four … in one row.
+    /// Time series, one row per interval; in a run of more than 3600 intervals a row covers two, four … of them.
     pub series: Vec<Row>,
-    /// What was asked for.
+    /// Settings of the run.
     pub settings: SettingsSummary,
 }
 
-/// A condition under which the load has failed (`--fail-if`), and what became of it.
+/// A `--fail-if` condition and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConditionResult {
-    /// As it was given: `p99 > 50ms or errors > 1%`.
+    /// The condition as given: `p99 > 50ms or errors > 1%`.
     pub condition: String,
-    /// Whether it holds.
+    /// Verdict of the condition.
     pub verdict: ConditionVerdict,
-    /// The measures that it names: `p99 43 ms, errors 0 %`.
+    /// Measured values of the condition: `p99 43 ms, errors 0 %`.
     pub measured: String,
 }
 
@@ -115,11 +115,11 @@ pub struct ConditionResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConditionVerdict {
-    /// The condition does not hold.
+    /// The condition is false.
     Passed,
-    /// The condition holds.
+    /// The condition is true: the load has failed.
     Failed,
-    /// There is nothing to judge by: no data, or the result is INVALID.
+    /// No data, or the result is INVALID.
     NoVerdict,
 }
 

@@ -30,20 +30,20 @@ pub struct Generator {
     pub tls: Option<TlsSummary>,
 }
 
-/// What the generator itself used.
+/// Resources used by the generator.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct GeneratorUse {
-    /// CPU time of the whole process, in user and system mode.
+    /// CPU time of the process, in user and kernel mode.
     pub cpu_ns: Option<u64>,
     /// CPU time per request.
     pub cpu_ns_per_request: Option<f64>,
-    /// The CPU time's share of the time from the start of the threads to their end; 1 is one processor.
+    /// CPU time ÷ the time from the start of the threads to their end; 1 is one processor.
     pub cpu_share: Option<f64>,
-    /// The same for each of its threads, spinning excluded.
+    /// The same for each thread, without spinning.
     pub thread_shares: Vec<f64>,
-    /// Share of the elapsed time that its threads together spent on spinning before deadlines; 1 is one processor.
+    /// CPU time that the threads spent spinning before deadlines ÷ elapsed time; 1 is one processor.
     pub spin_share: f64,
-    /// Processors that it may use.
+    /// Number of processors available to the generator.
     pub processors: u64,
 }
 

@@ -11,40 +11,40 @@ use crate::run::Run;
 use crate::scenario::{Scenario, Scenarios};
 use crate::tally::{SessionTally, StepTally, Tally};
 
-/// The sessions of a scenario: `begun = completed + failed + unfinished`.
+/// Sessions of a scenario: `begun = completed + failed + unfinished`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ScenarioSummary {
-    /// Its name.
+    /// Name of the scenario.
     pub name: String,
-    /// Its weight.
+    /// Weight of the scenario.
     pub weight: u32,
-    /// Sessions begun.
+    /// Number of sessions begun.
     pub begun: u64,
-    /// Sessions that did all steps, every answer being as expected.
+    /// Number of sessions in which all steps were done and all checks passed.
     pub completed: u64,
-    /// Sessions in which something was not as expected, or that could not go on.
+    /// Number of sessions with a failed check, or that ended early.
     pub failed: u64,
-    /// Sessions under way at the end.
+    /// Number of sessions in progress at the end of the run.
     pub unfinished: u64,
-    /// From the instant at which the first request was due to the last answer, with the time to think, of sessions that
-    /// did all steps.
+    /// Time from the due time of the first request to the last response, including think times, of sessions in which
+    /// all steps were done.
     pub session_time: TimeSummary,
 }
 
-/// The steps of one name.
+/// Requests of the steps of one name.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepSummary {
-    /// Their name.
+    /// Name of the step.
     pub name: String,
-    /// Requests sent.
+    /// Number of requests sent.
     pub sent: u64,
-    /// Requests answered, whatever the status.
+    /// Number of complete responses, of any status.
     pub answered: u64,
-    /// Errors by kind, those that happened.
+    /// Number of errors by kind; kinds without errors are omitted.
     pub errors: BTreeMap<String, u64>,
-    /// Due → done.
+    /// Time from the due time of the request to the last byte of its response.
     pub response_time: TimeSummary,
-    /// Sent → done.
+    /// Time from sending the request to the last byte of its response.
     pub service_time: TimeSummary,
 }
 

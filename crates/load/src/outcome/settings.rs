@@ -9,76 +9,76 @@ use crate::plan::{OpenLoop, Settings};
 use crate::run::Run;
 use crate::schedule::{Shape, Stage};
 
-/// What was asked for.
+/// Settings of the run.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SettingsSummary {
-    /// The first target.
+    /// URL of the first target.
     pub url: String,
-    /// How many targets there are.
+    /// Number of targets.
     pub targets: u64,
-    /// The address that was loaded.
+    /// Network address of the server.
     pub address: Option<String>,
-    /// The method of the first target.
+    /// Method of the first target.
     pub method: String,
-    /// `1.0` or `1.1`.
+    /// HTTP version, `1.0` or `1.1`.
     pub http: String,
-    /// Connections.
+    /// Number of connections.
     pub connections: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Pipeline depth.
+    /// Maximum number of outstanding requests per connection.
     pub pipeline_depth: u64,
-    /// Number of requests, if that ends the run.
+    /// Number of requests after which the run ends (sessions, with a scenario); null if it has no such limit.
     pub requests: Option<u64>,
-    /// Duration, if that ends the run.
+    /// Duration after which the run ends; null if it has no such limit.
     pub duration_ns: Option<u64>,
-    /// Whether the run was to go on until the outside ends it.
+    /// Whether the run lasts until it is stopped (`--until-stopped`).
     pub until_stopped: bool,
-    /// Whether connections are used again.
+    /// Whether connections stay open between requests.
     pub keep_alive: bool,
     /// Mean think time.
     pub think_mean_ns: u64,
-    /// Distribution of the think time: `exponential`, `uniform` or `constant`; none without `--think`.
+    /// Distribution of the think time: `exponential`, `uniform` or `constant`; null without `--think`.
     pub think_distribution: Option<String>,
-    /// Time over which the connections start.
+    /// Time over which the starts of the connections are spread.
     pub ramp_ns: u64,
-    /// Time that a request may take.
+    /// Time limit for connecting, and for each request.
     pub timeout_ns: u64,
     /// Whether each connection keeps cookies.
     pub cookies: bool,
-    /// The schedule of an open loop.
+    /// Schedule of an open loop; null in a closed loop.
     pub schedule: Option<ScheduleSummary>,
-    /// How long the intervals of the time series are.
+    /// Interval of the time series.
     pub interval_ns: u64,
-    /// The seed of everything random.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// The schedule of an open loop.
+/// Schedule of an open loop.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ScheduleSummary {
-    /// Arrivals per second at the beginning.
+    /// Initial rate, arrivals per second.
     pub rate: f64,
-    /// `even` or `poisson`.
+    /// Distribution of the arrivals, `even` or `poisson`.
     pub arrivals: String,
-    /// How the rate goes on.
+    /// Stages of a changing rate.
     pub stages: Vec<StageSummary>,
-    /// The most that may be under way.
+    /// Maximum number of requests in flight.
     pub in_flight_max: u64,
-    /// The most that may wait for a connection.
+    /// Maximum number of requests that wait for a connection.
     pub waiting_max: u64,
-    /// What is later than this is not sent.
+    /// Time after which a request that is due and not yet sent is discarded; null without `--deadline`.
     pub deadline_ns: Option<u64>,
 }
 
-/// A part of a schedule.
+/// A stage of a schedule.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct StageSummary {
-    /// How long it is.
+    /// Duration of the stage.
     pub duration_ns: u64,
-    /// The rate at its end.
+    /// Rate at the end of the stage, arrivals per second.
     pub rate: f64,
-    /// Whether the rate goes there in a straight line; else it is there from the beginning.
+    /// Whether the rate changes linearly over the stage; otherwise it changes at its beginning.
     pub is_ramp: bool,
 }
 

@@ -6,47 +6,47 @@ use serde::Serialize;
 
 use crate::tally::Tally;
 
-/// A distribution of times. The quantiles are those of all samples together, to three significant digits.
+/// Distribution of a time, in nanoseconds; percentiles of all samples, to three significant digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TimeSummary {
-    /// Samples.
+    /// Number of samples.
     pub count: u64,
-    /// The mean.
+    /// Mean.
     pub mean_ns: f64,
-    /// The standard deviation.
+    /// Standard deviation.
     pub stdev_ns: f64,
-    /// The shortest.
+    /// Minimum.
     pub min_ns: u64,
-    /// The median.
+    /// Median.
     pub p50_ns: u64,
-    /// 75 %.
+    /// 75th percentile.
     pub p75_ns: u64,
-    /// 90 %.
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// 95 %.
+    /// 95th percentile.
     pub p95_ns: u64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
-    /// Samples beyond what the histogram tells apart (an hour).
+    /// Number of samples above the upper limit of the histogram, one hour.
     pub saturated: u64,
 }
 
-/// How late requests were sent.
+/// Distribution of the lateness of requests, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Lateness {
-    /// The median.
+    /// Median.
     pub p50_ns: u64,
-    /// 90 %.
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 

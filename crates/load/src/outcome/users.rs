@@ -7,20 +7,21 @@ use crate::occupancy::Activity;
 use crate::run::Run;
 use crate::tally::Tally;
 
-/// Where the users of a closed loop were, on average over the run. The parts add up to `count`.
+/// Average number of users in each activity of a closed loop. The activities add up to `count`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct UsersSummary {
-    /// Users: connections × pipeline depth.
+    /// Number of users: connections × pipeline depth.
     pub count: u64,
     /// Waiting for the server and the network: from sending a request to the last byte of its response.
     pub server: f64,
-    /// Waiting for a connection, TLS handshake included.
+    /// Waiting for a connection, including the TLS handshake.
     pub connecting: f64,
-    /// Waiting for the generator: it had not yet sent what it could send, or not yet read what had been received.
+    /// Waiting for the generator: to send a request that it could send, or to read a response that the kernel had
+    /// received.
     pub generator: f64,
     /// Thinking.
     pub thinking: f64,
-    /// None of these: not started (`--ramp`), done (`-n`), or pausing after a failed connection.
+    /// Idle: not started (`--ramp`), finished (`-n`), or pausing after a failed connection.
     pub idle: f64,
 }
 

@@ -35,55 +35,53 @@ use toml::Spanned;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Where the requests go: http://HOST[:PORT], and a beginning that all paths have in common. A URL on the command
-    /// line takes its place.
+    /// Base URL of the requests: http://HOST[:PORT][/PREFIX]; a URL on the command line overrides it.
     #[schemars(with = "Option<String>")]
     pub(crate) base: Option<Spanned<String>>,
-    /// `kept`: sessions that follow each other on a connection share it, as those of a proxy in front of many people do
-    /// [default]. `new`: each session opens a connection of its own, and closes it at its end.
+    /// `kept`: consecutive sessions share a connection, as behind a proxy of many users [default]. `new`: each session
+    /// opens its own connection and closes it at its end.
     pub(crate) connection: Option<ConnectionUse>,
-    /// Values that a session has from its beginning. A text may hold placeholders, which are drawn once for each
-    /// session.
+    /// Initial values of the variables of each session; placeholders in them are drawn once per session.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) variables: BTreeMap<Spanned<String>, Spanned<String>>,
-    /// Fields of every request.
+    /// Headers of every request.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) headers: BTreeMap<Spanned<String>, Spanned<String>>,
-    /// What users do.
+    /// The scenarios; each session runs one of them, chosen by weight.
     #[schemars(with = "Vec<Scenario>")]
     pub(crate) scenario: Spanned<Vec<Spanned<Scenario>>>,
 }
 
-/// What a session does about its connection.
+/// Which connection a session uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionUse {
-    /// It takes over that of the session before.
+    /// That of the previous session.
     Kept,
-    /// It opens one.
+    /// A new one.
     New,
 }
 
-/// Something that users do, step by step.
+/// A sequence of steps of one user.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name in the result.
+    /// Name in the result.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// How often it is chosen, beside the other scenarios' weights [default: 1].
+    /// Share of the sessions, relative to the weights of the other scenarios [default: 1].
     #[schemars(with = "Option<u32>")]
     pub(crate) weight: Option<Spanned<u32>>,
     /// Think time after each step without its own: `1s` (exponential, mean 1 s), `1s..3s` (uniform) or `1s,constant`.
     #[schemars(with = "Option<String>")]
     pub(crate) think: Option<Spanned<String>>,
-    /// Fields of every request of this scenario.
+    /// Headers of every request of this scenario.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) headers: BTreeMap<Spanned<String>, Spanned<String>>,
-    /// The steps, in their order.
+    /// The steps, in order.
     #[schemars(with = "Vec<Step>")]
     pub(crate) step: Spanned<Vec<Spanned<Step>>>,
 }
@@ -92,58 +90,58 @@ pub struct Scenario {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Its name in the result; steps with the same name are counted together [default: the request].
+    /// Name in the result; steps of the same name are counted together [default: the request].
     #[schemars(with = "Option<String>")]
     pub(crate) name: Option<Spanned<String>>,
     /// Method and path: `GET /page/{page}`.
     #[schemars(with = "Option<String>")]
     pub(crate) request: Option<Spanned<String>>,
-    /// Fields of this request.
+    /// Headers of this request.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) headers: BTreeMap<Spanned<String>, Spanned<String>>,
-    /// Content.
+    /// Body of the request.
     #[schemars(with = "Option<String>")]
     pub(crate) body: Option<Spanned<String>>,
-    /// What the answer must be like [default: a status from 200 to 399].
+    /// Checks on the response [default: a status from 200 to 399].
     #[schemars(with = "Option<Check>")]
     pub(crate) check: Option<Spanned<Check>>,
-    /// What is taken out of the answer into a variable. Where it is not found, the session ends.
+    /// Values to capture from the response into variables; a missing value ends the session.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Capture>")]
     pub(crate) capture: BTreeMap<Spanned<String>, Spanned<Capture>>,
-    /// Time to think after it.
+    /// Think time after this step [default: that of the scenario].
     #[schemars(with = "Option<String>")]
     pub(crate) think: Option<Spanned<String>>,
-    /// It is done so many times, one after another [default: 1].
+    /// Number of times that the step is run in succession [default: 1].
     #[schemars(with = "Option<u32>")]
     pub(crate) repeat: Option<Spanned<u32>>,
-    /// A group: these steps, repeated together.
+    /// The steps of a group, which `repeat` repeats together.
     #[schemars(with = "Option<Vec<Step>>")]
     pub(crate) step: Option<Spanned<Vec<Spanned<Self>>>>,
 }
 
-/// What an answer must be like.
+/// Checks on a response.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// `200`, `200,304`, `2xx` or `200-299`.
+    /// Status: `200`, `200,304`, `2xx` or `200-299`.
     #[schemars(with = "Option<StatusText>")]
     pub(crate) status: Option<Spanned<StatusText>>,
-    /// Text that the content must hold.
+    /// Text that the body must contain.
     pub(crate) contains: Option<String>,
-    /// Length that the content must have.
+    /// Length of the body, bytes.
     pub(crate) bytes: Option<u64>,
-    /// SHA-256 that the content must have.
+    /// SHA-256 of the body, hexadecimal.
     #[schemars(with = "Option<String>")]
     pub(crate) sha256: Option<Spanned<String>>,
-    /// JSON pointers (RFC 6901) and the values that must stand there.
+    /// JSON pointers (RFC 6901) into the body and the values expected there.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub(crate) json: BTreeMap<Spanned<String>, toml::Value>,
 }
 
-/// A status as a number or as text.
+/// A status, as a number or a text.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a status such as 200 or \"2xx\"")]
 pub enum StatusText {
@@ -153,16 +151,16 @@ pub enum StatusText {
     Text(String),
 }
 
-/// Where a value is taken from.
+/// The part of a response from which a value is captured.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Capture {
-    /// The first field of this name.
+    /// The first header of this name.
     Header(String),
-    /// The cookie of this name that the answer sets.
+    /// The cookie of this name that the response sets.
     Cookie(String),
-    /// The place in the JSON content that this pointer (RFC 6901) names.
+    /// The value at this JSON pointer (RFC 6901) in the body.
     Json(String),
-    /// The first group of this regular expression in the content, or what it matches if it has none.
+    /// The first group of this regular expression in the body, or the whole match if it has no group.
     Regex(String),
 }
