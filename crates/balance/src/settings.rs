@@ -175,7 +175,7 @@ impl HealthSettings {
             (!is_target, "the path of health checks", "a request target that begins with / and has no spaces"),
             (!self.host.as_deref().is_none_or(is_host), "the host of health checks", "a host name without spaces"),
             (self.interval < Duration::from_millis(10), "the interval of health checks", "at least 10 ms"),
-            (self.timeout.is_zero(), "the time-out of health checks", "above 0"),
+            (self.timeout.is_zero(), "the timeout of health checks", "above 0"),
             (self.rise == 0, "the rise of health checks", "at least 1"),
             (self.fall == 0, "the fall of health checks", "at least 1"),
         ];

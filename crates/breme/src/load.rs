@@ -88,7 +88,7 @@ fn resolve(plan: &Plan) -> Result<Vec<SocketAddr>, Failure> {
     let authority = plan.peer();
     let found = (authority.host.as_str(), authority.port).to_socket_addrs();
     let addresses: Vec<SocketAddr> = found
-        .map_err(|error| Failure::run(format!("cannot find the host {:?}: {error}; check its name", authority.host)))?
+        .map_err(|error| Failure::run(format!("cannot resolve the host {:?}: {error}; check its name", authority.host)))?
         .collect();
     if addresses.is_empty() {
         return Err(Failure::run(format!("the host {:?} has no address; check its name", authority.host)));
@@ -123,7 +123,7 @@ fn drive(
     let shards = ended
         .into_iter()
         .collect::<Result<Vec<Load>, _>>()
-        .map_err(|panic| Failure::run(format!("a shard ended by a fault of breme, please report it: {panic}")))?;
+        .map_err(|panic| Failure::run(format!("internal error, please report it: {panic}")))?;
     let began = run.started().unwrap_or_default();
     let generator = Generator {
         process_cpu: Some(cpu),
@@ -146,14 +146,14 @@ fn nothing_answered(run: &Run, outcome: &Outcome) -> String {
     let addresses: Vec<String> = run.addresses().iter().map(SocketAddr::to_string).collect();
     let kinds: Vec<String> = outcome.errors.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     let remedy = match (run.refused_tunnel(), run.tls_failure()) {
-        (Some(refused), _) => format!("{refused}; ask for what the proxy allows, or without it"),
+        (Some(refused), _) => format!("{refused}; load a target that the proxy allows, or remove --proxy"),
         (None, Some(failure)) => format!("{failure}; {}", secured::remedy(failure)),
         (None, None) => "check that the server runs there and that the address and port are right".to_owned(),
     };
     format!(
-        "nothing was answered by {} ({}); {remedy}",
+        "no response from {} ({}); {remedy}",
         addresses.join(", "),
-        if kinds.is_empty() { String::from("no request ended") } else { kinds.join(", ") }
+        if kinds.is_empty() { String::from("no request completed") } else { kinds.join(", ") }
     )
 }
 

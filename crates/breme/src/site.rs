@@ -35,7 +35,7 @@ pub fn run(args: Args) -> ExitCode {
 
 fn serve(args: &Args) -> Result<(), Failure> {
     if args.directory.is_none() && !args.lab {
-        return Err(Failure::usage("nothing to serve; name a folder, or add --lab for generated responses, or both"));
+        return Err(Failure::usage("nothing to serve; give a folder, or add --lab for generated responses, or both"));
     }
     let process = ProcessMetrics::starting_now();
     let mut settings = args.settings()?;

@@ -130,7 +130,7 @@ impl std::fmt::Display for MailboxFull {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             formatter,
-            "{MAILBOX_MESSAGES_MAX} messages wait for this shard already: try again when it has read some"
+            "the mailbox of this shard is full ({MAILBOX_MESSAGES_MAX} messages); retry later"
         )
     }
 }

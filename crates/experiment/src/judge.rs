@@ -83,7 +83,7 @@ pub fn judge(question: &Question, records: &[TrialRecord]) -> Judgement {
     (judgement.warnings, judgement.notes) = warnings::warnings(question, records, &judgement);
     judgement.warnings.extend(without_model);
     if left_out > 0 {
-        judgement.notes.push(format!("{left_out} comparisons with the smallest differences are left out."));
+        judgement.notes.push(format!("{left_out} comparisons with the smallest differences are omitted."));
     }
     (judgement.answer, judgement.grounds) = answer::answer(question, &judgement);
     judgement

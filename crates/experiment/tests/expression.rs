@@ -130,7 +130,7 @@ fn faults_of_claims_name_the_column_and_the_remedy() {
         (
             "tail(user) > 3",
             6,
-            "`tail` is a measure of this experiment and has its workload already; leave the parentheses out",
+            "`tail` is a measure of this experiment and includes its workload; remove the parentheses",
         ),
         ("p99(user) < 50", 13, "this number has no unit, but the other side is a time; write 50 ms or 50 s"),
         (
@@ -138,7 +138,7 @@ fn faults_of_claims_name_the_column_and_the_remedy() {
             16,
             "there is no unit `mss`; did you mean `ms`? (known are ns, us, ms, s, m, h, B, kB, MB, GB, KiB, MiB, GiB, % and /s)",
         ),
-        ("p99(user) < rate(user)", 13, "a number a second cannot be compared (<) with a time"),
+        ("p99(user) < rate(user)", 13, "a number per second cannot be compared (<) with a time"),
         ("p99(user) + errors(user) < 1 s", 13, "a plain number or a share cannot be added with a time"),
         ("p99(user) = 1 s", 11, "write == or ≈ for \"practically equal\""),
         ("p99(user) 1 s", 11, "expected a comparison (<, >, ≈, == or !=), found \"1\""),
@@ -159,7 +159,7 @@ fn faults_of_claims_name_the_column_and_the_remedy() {
         ("p99(user) [path=chached] < 1 s", 17, "factor `path` has no level `chached`; did you mean `cached`?"),
         ("p99(user) [path] < 1 s", 16, "expected '=' and a level, as in [path=…], found \"]\""),
         ("p99(user) [path=cached crowd=0] < 1 s", 24, "expected ',' or ']', found \"crowd\""),
-        ("p99(user) [path=cached, path=source] < 1 s", 25, "factor `path` is named twice"),
+        ("p99(user) [path=cached, path=source] < 1 s", 25, "factor `path` appears twice"),
         ("p99(user) [path=\"cached] < 1 s", 17, "this quote is not closed"),
         ("1 s < 2 s", 1, "the expression has no measure; write for example p99(user) < 50 ms"),
         ("p99(user) / 0 < 1 s", 13, "this divides by 0"),
@@ -182,7 +182,7 @@ fn faults_of_claims_name_the_column_and_the_remedy() {
 fn faults_of_conditions_and_measures() {
     let condition = |text: &str| Condition::parse(text, &vocabulary()).unwrap_err().to_string();
     let levels = condition("p99(user) [crowd=0] > 1 s");
-    assert_eq!(levels, "column 11: a condition is about one trial, whose levels are given; leave the levels out");
+    assert_eq!(levels, "column 11: a condition applies to a single trial; remove the levels");
     let farther = condition("(p99(user) > 1 s and errors(usr) > 1 %)");
     assert_eq!(farther, "column 29: there is no workload `usr`; did you mean `user`?");
     let chained = condition("1 s < p99(user) < 2 s");

@@ -79,7 +79,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "lab = \"yes\"",
         "line 4, column 7: `lab` is a switch: expected true or false, found the text \"yes\"",
     ),
-    ("lab = true", "listen = \"127.0.0.1:80\"", "line 4, column 1: `listen` is set by the laboratory; leave it out"),
+    ("lab = true", "listen = \"127.0.0.1:80\"", "line 4, column 1: `listen` is set by breme; remove it"),
     (
         "driver = \"events\"",
         "driver = \"event\"",
@@ -98,7 +98,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "driver = \"events\"",
         "command = [\"x\"]",
-        "line 5, column 1: `command` is not allowed in this subject: it is one of breme's own servers; leave the key out",
+        "line 5, column 1: `command` is not allowed in this subject: it is one of breme's own servers; remove the key",
     ),
     (
         "command = [\"edge\", \"--to\", \"${wiki.url}\", \"--port\", \"${port}\"]",
@@ -226,7 +226,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "connections = \"$crowd\"",
         "connections = \"$crowd\"\nrate = 0",
-        "line 18, column 8: expected a number a second, or a text such as \"20k\", found the number 0",
+        "line 18, column 8: expected a number per second, or a text such as \"20k\", found the number 0",
     ),
     (
         "connections = \"$crowd\"",
@@ -406,7 +406,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
         "line 30, column 14: \"200 %\" is not a share; write for example \"2 %\" or 0.02",
     ),
     ("blocks = 6", "order = \"randm\"", "line 30, column 9: \"randm\" is not known here; did you mean `random`?"),
-    ("blocks = 6", "warm_up = \"10s\"", "line 30, column 11: the warm-up of 10s leaves nothing of a trial of 10s"),
+    ("blocks = 6", "warm_up = \"10s\"", "line 30, column 11: the warm-up of 10s must be shorter than a trial, 10s"),
     ("blocks = 6", "warm_up = \"atuo\"", "line 30, column 11: \"atuo\" is not a warm-up; did you mean `auto`?"),
     (
         "duration = \"10s\"",
@@ -456,7 +456,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "0.25 * mean(user)",
         "0.25 * rate(user)",
-        "line 35, column 49: a number a second cannot be compared (<) with a time",
+        "line 35, column 49: a number per second cannot be compared (<) with a time",
     ),
     ("expect = \"mean", "expct = \"mean", "line 35, column 1: there is no key `expct` here; did you mean `expect`?"),
     (
@@ -565,11 +565,11 @@ fn what_is_wrong_with_the_whole() {
                 "{subject}{workload}connections = \"$n\"\n[factor]\nn = {:?}\n[design]\nblocks = 10000\n",
                 (1..=11).collect::<Vec<_>>()
             ),
-            "line 8, column 1: 12 trials in each of 10000 blocks are 120000, more than 100000; take fewer blocks or levels",
+            "line 8, column 1: 12 trials in each of 10000 blocks are 120000, more than 100000; use fewer blocks or levels",
         ),
         (
             format!("{subject}{workload}[factor]\na = {0:?}\nb = {0:?}\n", (1..=50).collect::<Vec<_>>()),
-            "line 5, column 1: 50 × 50 combinations of levels are more than 2000; take fewer levels, or ask less in one experiment",
+            "line 5, column 1: 50 × 50 combinations of levels are more than 2000; use fewer levels, or split the experiment",
         ),
         (
             format!("{subject}{workload}[search]\nfactor = \"n\"\nuntil = \"p99(u) > 1 s [n=1]\"\n"),
@@ -592,7 +592,7 @@ fn what_is_wrong_with_the_whole() {
         ),
         (
             "[subject.s]\nurl = \"http://h\"\n[workload.u]\nrequest = \"/\"\nheaders = { \"A B\" = 1 }\n".to_owned(),
-            "line 5, column 13: \"A B\" is not a valid field name; use letters, digits and '-'",
+            "line 5, column 13: \"A B\" is not a valid header name; use letters, digits and '-'",
         ),
         (
             format!("{subject}{workload}think = \"1s..9999999999999999h\"\nstart_after = \"9999999999999999s\"\n"),

@@ -104,7 +104,7 @@ fn where_nothing_is_kept_nothing_is_emptied() {
 fn what_lacks_is_told_with_the_subject_the_reset_and_the_remedy() {
     assert_eq!(
         problem(&EDGE.replace(MEMORY, "")),
-        "line 12, column 9: `edge.cache` needs `cache_memory` in subject `edge`; write [subject.edge] cache_memory = …, or leave the reset out"
+        "line 12, column 9: `edge.cache` needs `cache_memory` in subject `edge`; write [subject.edge] cache_memory = …, or remove the reset"
     );
     let told = problem(&with("config = \"edge.toml\""));
     assert!(told.contains("`edge.cache` needs the token of subject `edge`"), "{told}");

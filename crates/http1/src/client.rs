@@ -127,7 +127,7 @@ impl std::fmt::Display for ClientError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::ClosedEarly => "the server closed the connection before the response was complete",
-            Self::Unexpected => "the server sent a response that was not asked for",
+            Self::Unexpected => "the server sent a response without a request",
             Self::BadHead => "the head of the response is not HTTP/1.0 or HTTP/1.1",
             Self::BadFraming => "the length of the response is malformed or ambiguous",
             Self::TooLarge => "the head, a chunk line or the trailers of the response are larger than the limit",

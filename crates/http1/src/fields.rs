@@ -143,7 +143,7 @@ impl std::fmt::Display for InvalidField {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             formatter,
-            "{:?} cannot be sent: a name must be a token, a value must hold no CR, LF, NUL or other control byte and no white space at its ends",
+            "{:?} cannot be sent: a name must be a token, a value must not contain CR, LF, NUL or other control bytes, or white space at its ends",
             self.name
         )
     }

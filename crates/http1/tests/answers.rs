@@ -311,7 +311,7 @@ fn refusals_are_whole_answers() {
     assert_eq!(
         refuse(b"GET / HTTP/1.1\r\n\r\n", &limits),
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 41\r\nConnection: close\r\n\
-         Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nHTTP/1.1 requests must have a Host field.\n"
+         Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nHTTP/1.1 requests must have a Host header.\n"
             .replace("41", &(RefusalReason::MissingHost.message().len() + 1).to_string())
     );
     assert!(refuse(b"HEAD / HTTP/1.1\r\n\r\n", &limits).ends_with("GMT\r\n\r\n"));

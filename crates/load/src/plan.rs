@@ -85,7 +85,7 @@ impl Plan {
             let server = |authority: &Authority| (authority.host.clone(), authority.port, authority.is_tls);
             if server(first) != server(&url.authority) {
                 return Err(fault(format!(
-                    "{} is another server than the first target's, {}; all targets of a run share scheme, host and port: run `breme load` once for each",
+                    "{} is on another server than the first target, {}; all targets of a run must have the same scheme, host and port: run `breme load` once for each server",
                     url.authority.text, first.text
                 )));
             }
@@ -95,7 +95,7 @@ impl Plan {
             let method = method_of(&settings, target, content.is_some()).map_err(fault)?;
             if method == "HEAD" && settings.pipeline_depth > ClientConnection::HEAD_OUTSTANDING_MAX {
                 return Err(fault(format!(
-                    "HEAD can be pipelined at most {} deep",
+                    "HEAD requests can be pipelined to a depth of at most {}",
                     ClientConnection::HEAD_OUTSTANDING_MAX
                 )));
             }
@@ -110,7 +110,7 @@ impl Plan {
             };
             requests.push(Request::build(parts).map_err(fault)?);
         }
-        let authority = authority.ok_or_else(|| PlanError::Setting("there is no target; name a URL".to_owned()))?;
+        let authority = authority.ok_or_else(|| PlanError::Setting("no target; give a URL".to_owned()))?;
         Ok(Self { settings, requests, authority, proxy })
     }
 
@@ -128,14 +128,14 @@ impl Plan {
             ([target], _) => target.url.as_str(),
             (_, Some(base)) => base,
             _ => {
-                let problem = "the scenario does not say where its requests go; name a URL, or write base = \"http://HOST\" into the file";
+                let problem = "the scenario has no base URL; give a URL, or add base = \"http://HOST\" to the file";
                 return Err(PlanError::Setting(problem.to_owned()));
             }
         };
         let url = Url::parse(base, &Variables::default()).map_err(PlanError::Setting)?;
         let prefix = url.path.as_fixed().filter(|path| !path.contains(&b'?')).ok_or_else(|| {
             PlanError::Setting(format!(
-                "the URL {base:?} is the beginning of all paths: it may hold no '?' and no placeholder"
+                "the base URL {base:?} must not contain '?' or a placeholder"
             ))
         })?;
         let before = before_path(&url.authority, proxy.as_ref());
@@ -259,7 +259,7 @@ fn parse_proxy(url: &str) -> Result<Authority, PlanError> {
         return Err(fault(format!("URL {url:?} has a path; write http://{}", authority.text)));
     }
     if authority.is_tls {
-        let remedy = format!("URL {url:?}: proxies are asked in the clear; write http://{}", authority.text);
+        let remedy = format!("URL {url:?}: TLS to the proxy is not supported; write http://{}", authority.text);
         return Err(fault(remedy));
     }
     Ok(authority)
@@ -304,7 +304,7 @@ fn compile_fields(settings: &Settings) -> Result<Vec<(String, Template)>, PlanEr
     let mut fields = Vec::new();
     for (name, value) in &settings.fields {
         let template = Template::parse_with_if_any(value, settings.variables.values())
-            .map_err(|error| PlanError::Setting(format!("field {name:?}, {error}")))?;
+            .map_err(|error| PlanError::Setting(format!("header {name:?}, {error}")))?;
         fields.push((name.clone(), template));
     }
     if !settings.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("User-Agent")) {
@@ -318,12 +318,12 @@ fn compile_content(content: &[u8], variables: &Variables) -> Result<Template, Pl
     const { assert!(RANDOM_BYTES_MAX <= CONTENT_BYTES_MAX) };
     if content.len() > CONTENT_BYTES_MAX {
         return Err(PlanError::Setting(format!(
-            "the content has {} bytes; at most {CONTENT_BYTES_MAX} can be sent",
+            "the body has {} bytes; at most {CONTENT_BYTES_MAX} can be sent",
             content.len()
         )));
     }
     Template::parse_with_if_any(content, variables.values())
-        .map_err(|error| PlanError::Setting(format!("content, {error}")))
+        .map_err(|error| PlanError::Setting(format!("body, {error}")))
 }
 
 fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) -> Result<&'a str, String> {
@@ -332,7 +332,7 @@ fn method_of<'a>(settings: &'a Settings, target: &'a Target, has_content: bool) 
     let is_token = !method.is_empty()
         && method.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
     match method {
-        "CONNECT" => Err("CONNECT makes a tunnel, which is not in this version; use another method".to_owned()),
+        "CONNECT" => Err("CONNECT is not supported; use another method".to_owned()),
         _ if is_token => Ok(method),
         _ => Err(format!("{method:?} is not a method; write GET, HEAD, POST, PUT, PATCH, DELETE or another token")),
     }
@@ -359,31 +359,31 @@ mod tests {
         check("lower one of them", &|s| (s.connections, s.pipeline_depth) = (100_000, 4_096));
         check("a rate of -1", &|s| s.open_loop = Some(OpenLoop::constant(-1.0)));
         check("a rate of NaN", &|s| s.open_loop = Some(OpenLoop::constant(f64::NAN)));
-        check("a rate of 0 asks for nothing", &|s| s.open_loop = Some(OpenLoop::constant(0.0)));
+        check("a rate of 0 sends nothing", &|s| s.open_loop = Some(OpenLoop::constant(0.0)));
         check("from 1 to connections × pipeline depth, 10", &|s| {
             s.open_loop = Some(OpenLoop { in_flight_max: Some(11), ..OpenLoop::constant(1.0) });
         });
-        check("a deadline of 0", &|s| {
+        check("the deadline must be above 0", &|s| {
             s.open_loop = Some(OpenLoop { deadline: Some(Duration::ZERO), ..OpenLoop::constant(1.0) });
         });
-        check("leave it out", &|s| {
+        check("a think time needs a closed loop", &|s| {
             s.think = Some(ThinkTime::Constant(Duration::ZERO));
             s.open_loop = Some(OpenLoop::constant(1.0));
         });
-        check("a pipeline needs", &|s| (s.keep_alive, s.pipeline_depth) = (false, 2));
-        check("time-out of 0", &|s| s.timeout = Duration::ZERO);
-        check("nothing is to be done", &|s| s.requests = Some(0));
+        check("pipelining needs", &|s| (s.keep_alive, s.pipeline_depth) = (false, 2));
+        check("the timeout must be above 0", &|s| s.timeout = Duration::ZERO);
+        check("the number of requests and the duration must be", &|s| s.requests = Some(0));
         check("no end", &|s| (s.requests, s.duration) = (None, None));
-        check("made from the content", &|s| s.fields.push(("content-length".into(), b"1".to_vec())));
+        check("generated from the body", &|s| s.fields.push(("content-length".into(), b"1".to_vec())));
         check("exclude each other", &|s| (s.cookies, s.fields) = (true, vec![("cookie".into(), b"a=b".to_vec())]));
         check("field \"X\", column 2: {seq:1}", &|s| s.fields.push(("X".into(), b"a{seq:1} {seq}".to_vec())));
         check("content, column 1", &|s| s.content = Some(b"{x} {seq}".to_vec()));
         check("\"G ET\" is not a method", &|s| s.method = Some("G ET".into()));
         check("tunnel", &|s| s.method = Some("CONNECT".into()));
         check("the proxy's URL \"http://p/x\" has a path; write http://p", &|s| s.proxy = Some("http://p/x".into()));
-        check("asked in the clear; write http://p", &|s| s.proxy = Some("https://p".into()));
+        check("TLS to the proxy is not supported; write http://p", &|s| s.proxy = Some("https://p".into()));
         check("no target", &|s| s.targets.clear());
-        check("line 3: b is another server than the first target's, a", &|s| {
+        check("line 3: b is on another server than the first target, a", &|s| {
             s.targets.push(Target { line: Some(3), ..Target::url("http://b/") });
         });
     }

@@ -271,7 +271,7 @@ fn method(name: &str) -> Method<'_> {
 
 fn bad_field(name: &str) -> String {
     format!(
-        "field {name:?} cannot be sent: a name is letters, digits and dashes, and a value has no line breaks or control bytes"
+        "header {name:?} cannot be sent: a name consists of letters, digits and dashes, and a value must not contain line breaks or control bytes"
     )
 }
 

@@ -45,10 +45,10 @@ impl Target {
             .take(TARGET_COUNT_MAX + 1)
             .collect::<Result<Vec<_>, _>>()?;
         match targets.len() {
-            0 => Err(TargetError { line: None, problem: "names no target; write a URL on each line".to_owned() }),
+            0 => Err(TargetError { line: None, problem: "contains no target; write a URL on each line".to_owned() }),
             count if count > TARGET_COUNT_MAX => Err(TargetError {
                 line: None,
-                problem: format!("names more than {TARGET_COUNT_MAX} targets; use a template"),
+                problem: format!("contains more than {TARGET_COUNT_MAX} targets; use a template"),
             }),
             _ => Ok(targets),
         }
@@ -61,7 +61,7 @@ impl Target {
                 "" => Ok(Self { url: first.to_owned(), line: Some(number), ..Self::default() }),
                 _ => Err(TargetError {
                     line: Some(number),
-                    problem: "has more than a URL; write METHOD URL CONTENT to send content".to_owned(),
+                    problem: "has text after the URL; write METHOD URL BODY to send a body".to_owned(),
                 }),
             };
         }
@@ -69,7 +69,7 @@ impl Target {
         if url.is_empty() {
             return Err(TargetError {
                 line: Some(number),
-                problem: "has no URL; write URL, or METHOD URL [CONTENT]".to_owned(),
+                problem: "has no URL; write URL, or METHOD URL [BODY]".to_owned(),
             });
         }
         let content =
@@ -154,7 +154,7 @@ fn without_scheme(url: &str) -> Result<(bool, &str), String> {
 impl Authority {
     fn parse(text: &str, is_tls: bool) -> Result<Self, String> {
         if text.contains('@') {
-            return Err("names a user; send an Authorization field with -H instead".to_owned());
+            return Err("contains a user name; send an Authorization header with -H instead".to_owned());
         }
         if text.contains(['{', '}']) {
             return Err(

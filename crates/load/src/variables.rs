@@ -66,7 +66,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
         ));
     }
     if RESERVED.contains(&name) {
-        return Err(format!("{{{name}}} is a placeholder already; choose another name"));
+        return Err(format!("{{{name}}} is a placeholder; choose another name"));
     }
     Ok(())
 }

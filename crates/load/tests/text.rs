@@ -74,7 +74,7 @@ fn quantiles_that_few_samples_cannot_have_are_left_out() {
     let outcome = World::new(settings, 1, |_| ok("x").after(Duration::from_millis(1))).finish();
     let text = render_text(&outcome, Style::default());
     assert!(text.contains("95 %") && !text.contains("99 %") && !text.contains("99.9 %"), "{text}");
-    assert!(text.contains("the run is too short to say much: 55 responses in"), "{text}");
+    assert!(text.contains("the run is too short for reliable figures: 55 responses in"), "{text}");
     assert!(outcome.valid, "{:?}", outcome.invalid_reasons);
 }
 

@@ -48,16 +48,16 @@ pub enum TlsFailure {
 impl fmt::Display for TlsFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::UnknownAuthority => "the certificate is signed by an authority that is not trusted here",
+            Self::UnknownAuthority => "the issuer of the certificate is not trusted",
             Self::Expired => "the certificate has expired",
             Self::NotYetValid => "the certificate is not valid yet",
             Self::WrongHost => "the certificate is for another host",
-            Self::BadCertificate => "the certificate cannot be accepted",
+            Self::BadCertificate => "the certificate is not valid",
             Self::NothingInCommon => "no TLS version or cipher suite in common",
-            Self::NotTls => "what answers does not speak TLS",
+            Self::NotTls => "the peer does not speak TLS",
             Self::TimedOut => "the handshake took too long",
             Self::Closed => "the peer closed the connection during the handshake",
-            Self::Protocol => "the peer broke the protocol",
+            Self::Protocol => "the peer violated the protocol",
             Self::NoSuchClient => "the driver has no such client",
             Self::Alert(code) => return write!(formatter, "the peer refused with alert {code}, {}", alert_name(*code)),
         })

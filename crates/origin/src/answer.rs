@@ -172,14 +172,14 @@ pub(crate) fn representation(entry: &Entry, index: usize) -> Option<&Representat
 
 const fn error_text(status: u16) -> &'static [u8] {
     match status {
-        400 => b"400 Bad Request: this path cannot name anything here.\n",
-        403 => b"403 Forbidden: this file may not be read.\n",
-        404 => b"404 Not Found: there is nothing here.\n",
-        405 => b"405 Method Not Allowed: see the Allow field.\n",
-        412 => b"412 Precondition Failed: this is not the version that was asked for.\n",
-        416 => b"416 Range Not Satisfiable: see the Content-Range field for the length.\n",
-        501 => b"501 Not Implemented: this server does not know the method.\n",
-        503 => b"503 Service Unavailable: too few file descriptors or too little memory at the moment.\n",
-        _ => b"500 Internal Server Error: the file system failed.\n",
+        400 => b"400 Bad Request: the path is not valid.\n",
+        403 => b"403 Forbidden: the file is not readable.\n",
+        404 => b"404 Not Found: no such resource.\n",
+        405 => b"405 Method Not Allowed: see the Allow header.\n",
+        412 => b"412 Precondition Failed: the precondition of the request is false.\n",
+        416 => b"416 Range Not Satisfiable: see the Content-Range header for the length.\n",
+        501 => b"501 Not Implemented: this server does not support the method.\n",
+        503 => b"503 Service Unavailable: the server is out of file descriptors or memory; retry later.\n",
+        _ => b"500 Internal Server Error: file system error.\n",
     }
 }

@@ -20,12 +20,12 @@ use crate::settings::Settings;
 /// The page at `/` where no file stands there.
 pub(crate) const INDEX: &str = "breme site --lab\n\n\
     GET /bytes/N      N bytes\n\
-    GET /status/CODE  that status\n\
-    GET /delay/MS     an answer after MS milliseconds\n\
-    GET /echo         the fields of the request\n\
+    GET /status/CODE  a response with this status\n\
+    GET /delay/MS     a response after MS milliseconds\n\
+    GET /echo         the headers of the request\n\
     GET /cookie       the cookies of the request\n\
-    GET /counter      how many requests were answered\n\
-    POST /anything    the content of the request\n";
+    GET /counter      the number of responses so far\n\
+    POST /anything    the body of the request\n";
 
 /// An answer, and how long to wait before it.
 #[derive(Debug)]

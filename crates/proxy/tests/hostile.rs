@@ -170,23 +170,23 @@ fn ambiguous_requests_are_refused() {
             "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
             "The request has both Content-Length and Transfer-Encoding.",
         ),
-        ("Content-Length: 4\r\nContent-Length: 4\r\n", "The request has more than one Content-Length field."),
-        ("Transfer-Encoding: xchunked\r\n", "The Transfer-Encoding field must be: chunked."),
-        ("Host: b.example\r\n", "The request has more than one Host field."),
-        ("X\r\n", "A field line has no colon."),
+        ("Content-Length: 4\r\nContent-Length: 4\r\n", "The request has more than one Content-Length header."),
+        ("Transfer-Encoding: xchunked\r\n", "The Transfer-Encoding header must be: chunked."),
+        ("Host: b.example\r\n", "The request has more than one Host header."),
+        ("X\r\n", "A header line has no colon."),
     ] {
         let request = format!("POST /a HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n0\r\n\r\n{SMUGGLED}");
         refused(&request, "400 Bad Request", reason).run();
     }
     let get = "GET /a HTTP/1.1\nHost: a.example\n\n";
-    refused(get, "400 Bad Request", "A line ends with LF alone; lines end with CRLF.").run();
+    refused(get, "400 Bad Request", "A line ends with LF instead of CRLF.").run();
 }
 
 /// Half a request has gone upstream when its content turns out malformed: it is not completed.
 #[test]
 fn malformed_content_does_not_become_a_request() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]);
-    let content = "A chunk size must be hexadecimal digits and nothing else.\n";
+    let content = "A chunk size must consist of hexadecimal digits only.\n";
     let answer = head(&[
         "HTTP/1.1 400 Bad Request",
         "Content-Type: text/plain; charset=utf-8",

@@ -133,7 +133,7 @@ fn trailers_that_concern_one_connection_end_there() {
 #[test]
 fn a_trailer_that_can_only_be_an_attack_ends_the_message() {
     let post = head(&["POST /a HTTP/1.1", "Host: a.example", "Transfer-Encoding: chunked"]) + "5\r\nhello\r\n";
-    let reason = "A trailer field changes the framing, routing or authentication of the request.\n";
+    let reason = "A trailer changes the framing, routing or authentication of the request.\n";
     let refused = head(&[
         "HTTP/1.1 400 Bad Request",
         "Content-Type: text/plain; charset=utf-8",
@@ -464,7 +464,7 @@ fn answers_that_are_none() {
         (
             "HTTP/1.1 101 Switching Protocols\r\n\r\n",
             "http_protocol_error",
-            "the server sent a response that was not asked for",
+            "the server sent a response without a request",
         ),
         (
             "HTTP/1.1 200",
@@ -527,7 +527,7 @@ fn time_runs_out() {
     assert_eq!(Play { settings: settings.clone(), ..play }.run().answers_cut, 1);
     // The client does not send what it promised.
     let put = head(&["PUT /a HTTP/1.1", "Host: a.example", "Content-Length: 5"]) + "hell";
-    let refusal = "The content of the request did not arrive in time.\n";
+    let refusal = "The body of the request did not arrive in time.\n";
     let refused = head(&[
         "HTTP/1.1 408 Request Timeout",
         "Content-Type: text/plain; charset=utf-8",

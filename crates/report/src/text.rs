@@ -366,7 +366,7 @@ pub(crate) fn comparisons(run: &Run<'_>) -> Table {
 
 pub(crate) fn noise(run: &Run<'_>) -> Table {
     let (judgement, vocabulary) = (run.judgement, units::vocabulary(run));
-    let mut table = Table::new(&["measure", "at", "#second ÷ first", "called different"]);
+    let mut table = Table::new(&["measure", "at", "#second ÷ first", "significant"]);
     let is_zero = |noise: &&NoiseFloor| noise.effect.blocks.iter().all(|pair| pair.left == 0.0 && pair.right == 0.0);
     for noise in judgement.noise.iter().filter(|noise| !is_zero(noise)) {
         let biased = if noise.is_biased { Cell::classed("yes", "refuted") } else { Cell::from("no") };

@@ -28,7 +28,7 @@ const PAGE_BYTES: usize = 16 * 1024;
 /// Content of a request; past it 413.
 const CONTENT_BYTES_MAX: u64 = 256 * 1024;
 
-const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or OpenMetrics if Accept asks for it)\n\
+const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or OpenMetrics if Accept prefers it)\n\
     GET /health   200 while the process runs\n\
     GET /ready    200 while it accepts requests, 503 while it shuts down\n";
 

@@ -20,7 +20,7 @@ pub(super) fn read(path: &Path, profile: Option<&str>) -> Result<Plan, Failure> 
 /// Reads the plan of a stored run, which needs no other file.
 pub(super) fn read_frozen(text: &str, folder: &Path) -> Result<Plan, Failure> {
     parse(text, None, folder)
-        .map_err(|faults| Failure::run(format!("the plan of {} cannot be read any more:\n{faults}", folder.display())))
+        .map_err(|faults| Failure::run(format!("the plan of {} cannot be read:\n{faults}", folder.display())))
 }
 
 fn parse(text: &str, profile: Option<&str>, folder: &Path) -> Result<Plan, breme_experiment::plan::Diagnostics> {
@@ -37,7 +37,7 @@ fn read_text(path: &Path) -> Result<String, String> {
     let fault = |problem: String| format!("{}: {problem}", path.display());
     let metadata = fs::metadata(path).map_err(|error| fault(error.to_string()))?;
     if metadata.is_dir() {
-        return Err(fault("is a folder; name the file of an experiment".to_owned()));
+        return Err(fault("is a folder; give an experiment file".to_owned()));
     }
     if metadata.len() > EXPERIMENT_BYTES_MAX as u64 {
         return Err(fault(format!("has {} bytes; at most {EXPERIMENT_BYTES_MAX} are read", metadata.len())));

@@ -144,7 +144,7 @@ mod tests {
         let problem = check("site", &words("--lab --driver evnts")).unwrap_err();
         assert!(problem.contains("'evnts'") && problem.contains("events"), "{problem}");
         let problem = check("load", &words("http://127.0.0.1:1/ -p 2 --http 1.0")).unwrap_err();
-        assert!(problem.contains("a pipeline needs HTTP/1.1"), "{problem}");
+        assert!(problem.contains("pipelining needs persistent HTTP/1.1"), "{problem}");
         assert_eq!(check("link", &words("--to=${site.url} --delay=18ms --jitter=2ms --up=1Mbit")), Ok(()));
         let problem = check("link", &words("--to=${site.url} --jitter=2ms")).unwrap_err();
         assert!(problem.contains("larger than the delay"), "{problem}");

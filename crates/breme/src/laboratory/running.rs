@@ -146,7 +146,7 @@ fn plan_in_short(path: &Path, plan: &Plan) -> String {
         text += &format!("  {}\n", size_in_short(plan, trials));
     }
     if let Some(search) = &plan.search {
-        text += &format!("  searches: where {} makes {}\n", search.factor, search.until);
+        text += &format!("  searches for the {} at which {}\n", search.factor, search.until);
     }
     let most = time_in_short(plan.estimate());
     text += &match plan.ends_when_decided() {
@@ -163,7 +163,7 @@ fn plan_in_short(path: &Path, plan: &Plan) -> String {
             Estimate { known, requests: 0 } => HumanDuration(known).to_string(),
             _ => format!("{} times that", plan.repeats),
         };
-        text += &format!("; {more} more if every trial were INVALID and had to be run again");
+        text += &format!("; up to {more} more if INVALID trials are repeated");
     }
     text + "\n"
 }
@@ -191,7 +191,7 @@ fn time_in_short(estimate: Estimate) -> String {
     }
     let [slow, fast] = [1_000, 10_000].map(|rate| HumanDuration(estimate.time_of_requests(rate)));
     let requests = HumanCount(estimate.requests);
-    format!("at least {known}, and as long as {requests} requests take: {slow} at 1,000 a second, {fast} at 10,000")
+    format!("at least {known}, plus the time of {requests} requests: {slow} at 1,000 per second, {fast} at 10,000")
 }
 
 fn begin(args: &Args, path: &Path, plan: &Plan) -> Result<u8, Failure> {
@@ -270,7 +270,7 @@ fn tell(args: &Args, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<()
     match end {
         RunEnd::Complete | RunEnd::Decided => {}
         RunEnd::OutOfTime => eprintln!(
-            "the time budget is spent; this is what the finished blocks show. For more, raise `budget` in {folder}/plan.toml, and go on with: breme run --resume {folder}"
+            "the time budget is exhausted; the results are those of the finished blocks. To continue, raise `budget` in {folder}/plan.toml and run: breme run --resume {folder}"
         ),
         RunEnd::Interrupted => eprintln!("interrupted; resume with: breme run --resume {folder}"),
         RunEnd::Failing { trial } => eprintln!("{}", failing_in_words(judged, trial)),
@@ -288,7 +288,7 @@ fn failing_in_words(judged: &Judged, trial: u32) -> String {
         _ => String::new(),
     };
     format!(
-        "breme run: ended, since the same trials keep failing; the last one, trial {trial}: {}\n\
+        "breme run: stopped, because the same trials keep failing; the last one, trial {trial}: {}\n\
          repair this, then resume with: breme run --resume {folder}",
         cause.trim_end()
     )
@@ -296,7 +296,7 @@ fn failing_in_words(judged: &Judged, trial: u32) -> String {
 
 fn launcher() -> Result<Launcher, Failure> {
     let program = std::env::current_exe().map_err(|error| {
-        Failure::run(format!("cannot find this program, which is started again as generator: {error}"))
+        Failure::run(format!("cannot find the breme executable, which runs the generators: {error}"))
     })?;
     Ok(Launcher::new(Keeper::this_program(&[KEEP]), program, Hierarchy::find()))
 }

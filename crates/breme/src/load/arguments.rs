@@ -394,7 +394,7 @@ impl Args {
     fn rate_of_all(&self) -> Result<Option<f64>, Failure> {
         let (Some(requests), Some(over)) = (self.requests, self.over) else { return Ok(self.rate) };
         if over.is_zero() {
-            return Err(Failure::usage("--over 0s: must be above 0; leave it out to send without a schedule"));
+            return Err(Failure::usage("--over 0s: must be above 0; omit it to send without a schedule"));
         }
         Ok(Some(requests as f64 / over.as_secs_f64()))
     }

@@ -155,7 +155,7 @@ impl Watch {
             let rate = (progress.answered - last.1.answered) as f64 / since;
             let elapsed = duration_text(elapsed.as_nanos() as u64);
             bar.set_message(format!(
-                "{elapsed}  {rate:.0} answers/s  {} open  {} errors",
+                "{elapsed}  {rate:.0} responses/s  {} open  {} errors",
                 progress.open, progress.errors
             ));
             *last = (now, progress);

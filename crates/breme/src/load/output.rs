@@ -192,7 +192,7 @@ impl LogWriters {
     pub(super) fn join(self) -> Result<(), Failure> {
         for (path, thread) in self.threads {
             let written =
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread ended by a fault of breme")));
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("internal error: its thread panicked")));
             written.map_err(|error| cannot_write(&path, &error))?;
         }
         Ok(())

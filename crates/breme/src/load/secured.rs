@@ -44,23 +44,23 @@ pub(super) fn flags(args: &Args) -> ClientFlags<'_> {
 /// What the user can do about it.
 pub(super) fn remedy(failure: TlsFailure) -> &'static str {
     match failure {
-        TlsFailure::UnknownAuthority => "name its authority with --cacert FILE, or load it unchecked with --insecure",
+        TlsFailure::UnknownAuthority => "trust its issuer with --cacert FILE, or skip the check with --insecure",
         TlsFailure::Expired | TlsFailure::NotYetValid => {
-            "renew it, check this machine's clock, or load it unchecked with --insecure"
+            "renew it, check this machine's clock, or skip the check with --insecure"
         }
-        TlsFailure::WrongHost => "write the host that the certificate is for, or load it unchecked with --insecure",
+        TlsFailure::WrongHost => "use the host of the certificate, or skip the check with --insecure",
         TlsFailure::BadCertificate => {
-            "look at it with `openssl s_client -connect`, or load it unchecked with --insecure"
+            "inspect it with `openssl s_client -connect`, or skip the check with --insecure"
         }
         // handshake_failure, protocol_version, insufficient_security
         TlsFailure::NothingInCommon | TlsFailure::Alert(40 | 70 | 71) => {
-            "TLS 1.2 and 1.3 are spoken here; leave out --tls, or renew the server"
+            "breme supports TLS 1.2 and 1.3; remove --tls, or upgrade the server"
         }
-        TlsFailure::NotTls => "write http:// and not https://, or another port",
-        TlsFailure::Alert(116) => "show it a certificate with --cert FILE --key FILE",
+        TlsFailure::NotTls => "use http:// instead of https://, or another port",
+        TlsFailure::Alert(116) => "send a client certificate with --cert FILE --key FILE",
         TlsFailure::Alert(_) | TlsFailure::Closed | TlsFailure::Protocol | TlsFailure::NoSuchClient => {
-            "the server's log may tell more"
+            "see the server's log"
         }
-        TlsFailure::TimedOut => "check the server, or give it more time with --timeout",
+        TlsFailure::TimedOut => "check the server, or raise --timeout",
     }
 }

@@ -27,7 +27,7 @@ pub fn memory(text: &str) -> Result<usize, String> {
 
 /// A rate in arrivals per second: `100`, `0.5`, `20k`.
 pub fn rate(text: &str) -> Result<f64, String> {
-    let fault = || format!("{text:?} is not a rate; write a number a second: 100, 0.5, 20k");
+    let fault = || format!("{text:?} is not a rate; write a number per second: 100, 0.5, 20k");
     let (number, unit) = split_suffix(text);
     let factor = match unit {
         "" | "/s" => 1.0,
@@ -84,16 +84,16 @@ pub fn size(text: &str) -> Result<usize, String> {
 /// A field: `Name: value`.
 pub fn field(text: &str) -> Result<(String, String), String> {
     let (name, value) =
-        text.split_once(':').ok_or_else(|| format!("{text:?} is not a header field; write \"Name: value\""))?;
+        text.split_once(':').ok_or_else(|| format!("{text:?} is not a header; write \"Name: value\""))?;
     if name.is_empty() || name.contains(char::is_whitespace) {
-        return Err(format!("{name:?} is not a field name; write \"Name: value\""));
+        return Err(format!("{name:?} is not a header name; write \"Name: value\""));
     }
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
 /// A variable: `NAME=VALUE`.
 pub fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} gives no value; write NAME=VALUE"))?;
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} has no value; write NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

@@ -295,7 +295,7 @@ impl Args {
     fn check(&self, command: &Command, given: &ArgMatches) -> Result<(), Failure> {
         if !self.forward && self.upstreams.upstream.is_empty() {
             return Err(Failure::usage(
-                "there is no upstream; name a server with --upstream http://HOST:PORT, or add --forward for a forward proxy",
+                "no upstream; add --upstream http://HOST:PORT, or --forward for a forward proxy",
             ));
         }
         belonging::check(command, given)

@@ -64,7 +64,7 @@ pub fn resolve(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     if host.contains(':') && !host.starts_with('[') {
         return Err(fault("an IPv6 address must be in brackets"));
     }
-    let mut found = text.to_socket_addrs().map_err(|error| fault(&format!("cannot find the host: {error}")))?;
+    let mut found = text.to_socket_addrs().map_err(|error| fault(&format!("cannot resolve the host: {error}")))?;
     found.next().ok_or_else(|| fault("the host has no address"))
 }
 
@@ -83,7 +83,7 @@ mod tests {
             ("localhost:http", "--listen localhost:http: the port is not a number from 0 to 65535; write "),
             ("127.0.0.1:65536", "--listen 127.0.0.1:65536: the port is not a number from 0 to 65535; write "),
             ("::1:8080", "--listen ::1:8080: an IPv6 address must be in brackets; write "),
-            ("nowhere.invalid:80", "--listen nowhere.invalid:80: cannot find the host: "),
+            ("nowhere.invalid:80", "--listen nowhere.invalid:80: cannot resolve the host: "),
         ] {
             let message = address(text).unwrap_err().message;
             assert!(message.starts_with(problem) && message.contains("such as 127.0.0.1:8080"), "{message}");

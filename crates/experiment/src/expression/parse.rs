@@ -325,7 +325,7 @@ impl<'a> Parser<'a> {
             (Some((_, expression)), None) => expression.clone(),
             (Some((name, _)), Some((_, of_at))) => {
                 return Err(of_at.fault(format!(
-                    "`{name}` is a measure of this experiment and has its workload already; leave the parentheses out"
+                    "`{name}` is a measure of this experiment and includes its workload; remove the parentheses"
                 )));
             }
             (None, of) => Expression::Measured { measure: self.measure(&parts, of, at)?, at: Vec::new() },
@@ -335,7 +335,7 @@ impl<'a> Parser<'a> {
         if let Some(levels) = self.levels()? {
             if !self.may_have_levels {
                 let at = Stretch { start: levels_start, end: self.cursor.at() };
-                return Err(at.fault("a condition is about one trial, whose levels are given; leave the levels out"));
+                return Err(at.fault("a condition applies to a single trial; remove the levels"));
             }
             expression.set_levels(&levels);
         }
@@ -409,7 +409,7 @@ impl<'a> Parser<'a> {
             }
             let (level, level_at) = self.level_part("a level", is_level_character)?;
             if levels.iter().any(|(known, _)| *known == factor) {
-                return Err(factor_at.fault(format!("factor `{factor}` is named twice")));
+                return Err(factor_at.fault(format!("factor `{factor}` appears twice")));
             }
             levels.push(if self.vocabulary.is_empty() {
                 (factor, level)

@@ -129,9 +129,9 @@ fn quantile(name: &str, percent: &str) -> Result<TimeFigure, String> {
     match format!("{percent}e-2").parse::<f64>() {
         Ok(quantile) if quantile <= 1.0 => Ok(TimeFigure::Quantile(quantile)),
         Ok(_) if percent.len() > 2 && percent.starts_with("99") && !percent.contains('.') => {
-            Err(format!("`{name}` is not a quantile; did you mean `p99.{}`?", &percent[2..]))
+            Err(format!("`{name}` is not a percentile; did you mean `p99.{}`?", &percent[2..]))
         }
-        _ => Err(format!("`{name}` is not a quantile; write one from p0 to p100, as p50 or p99.9")),
+        _ => Err(format!("`{name}` is not a percentile; write one from p0 to p100, as p50 or p99.9")),
     }
 }
 

@@ -119,7 +119,7 @@ impl Dimension {
         match (self.seconds, self.bytes) {
             (0, 0) => "a plain number or a share",
             (1, 0) => "a time",
-            (-1, 0) => "a number a second",
+            (-1, 0) => "a number per second",
             (0, 1) => "bytes",
             (-1, 1) => "bytes a second",
             _ => "a mixture of units",

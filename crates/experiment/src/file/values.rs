@@ -290,13 +290,13 @@ written! {
 
 written! {
     /// A rate a second.
-    Rate(f64), "a number a second, or a text such as \"20k\"", { "type": ["number", "string"], "minimum": 0 },
+    Rate(f64), "a number per second, or a text such as \"20k\"", { "type": ["number", "string"], "minimum": 0 },
     |value| match value {
         Value::Integer(number) => Ok(Some(*number as f64).filter(|rate| *rate > 0.0)),
         Value::Float(number) => Ok(Some(*number).filter(|rate| *rate > 0.0 && rate.is_finite())),
         Value::Text(text) => match measured(text) {
             Some((rate, Unit::PerSecond | Unit::Plain)) if rate > 0.0 => Ok(Some(rate)),
-            _ => Err(format!("{text:?} is not a rate; write a number a second: 100, 0.5, 20k")),
+            _ => Err(format!("{text:?} is not a rate; write a number per second: 100, 0.5, 20k")),
         },
         _ => Ok(None),
     }

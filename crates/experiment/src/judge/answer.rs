@@ -97,7 +97,7 @@ fn of_measurements(question: &Question, judgement: &Judgement) -> (String, Strin
         return if search.is_confirmed {
             (search.sentence.clone(), String::new())
         } else {
-            ("Undecided: no longer trial confirms a limit.".to_owned(), search.sentence.clone())
+            ("Undecided: longer trials confirmed no limit.".to_owned(), search.sentence.clone())
         };
     }
     let first = question.measures.first().map(|measure| measure.name.clone()).unwrap_or_default();
@@ -128,7 +128,7 @@ mod tests {
         let search = |is_confirmed: bool| SearchOutcome {
             holds_at: Some(12_338.0),
             is_confirmed,
-            sentence: "`errors(user) > 1 %` does not hold up to rate = 12,338.".to_owned(),
+            sentence: "`errors(user) > 1 %` is false up to rate = 12,338.".to_owned(),
             ..SearchOutcome::default()
         };
         let of = |is_confirmed: bool| {
@@ -139,7 +139,7 @@ mod tests {
             )
         };
         let (headline, grounds) = of(false);
-        assert_eq!(headline, "Undecided: no longer trial confirms a limit.");
+        assert_eq!(headline, "Undecided: longer trials confirmed no limit.");
         assert!(grounds.contains("12,338"), "{grounds}");
         assert!(of(true).0.contains("12,338"));
     }

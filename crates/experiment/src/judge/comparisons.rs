@@ -166,7 +166,7 @@ fn sentence(question: &Question, comparison: &Comparison) -> String {
             let why = match effect.p_discovery {
                 _ if low <= nothing && high >= nothing => "",
                 Some(rate) if rate > 1.0 - question.confidence => " (not after correction for all comparisons)",
-                _ => " (two trials of the same thing, A/A, differ by as much)",
+                _ => " (two trials of the same combination, A/A, differ by as much)",
             };
             format!(
                 "No clear difference between `{left}` and `{right}` in `{name}`{at}: {kind} {said}{why}{}.",

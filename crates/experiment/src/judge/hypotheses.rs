@@ -285,7 +285,7 @@ fn why_undecided(effect: &Effect, look: &Look) -> Option<String> {
     }
     let standing = Standing::new(effect, look);
     if standing.is_within_noise() {
-        return Some("two trials of the same thing (A/A) differ by as much".to_owned());
+        return Some("two trials of the same combination (A/A) differ by as much".to_owned());
     }
     let is_alone = standing.is_below() || standing.is_above();
     is_alone.then(|| "significant on its own, but not after correction for the number of hypotheses".to_owned())

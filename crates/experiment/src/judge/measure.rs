@@ -41,10 +41,10 @@ impl fmt::Display for Lack {
             Self::Failed(what) => write!(formatter, "failed: {what}"),
             Self::Invalid(why) => write!(formatter, "INVALID: {why}"),
             Self::NoWorkload(name) => write!(formatter, "workload `{name}` did not run"),
-            Self::NoSubject(name) => write!(formatter, "subject `{name}` was not in it"),
+            Self::NoSubject(name) => write!(formatter, "subject `{name}` did not run"),
             Self::NothingCounted(of) => write!(formatter, "nothing to count in `{of}`"),
-            Self::NoCounter(name) => write!(formatter, "no counter `{name}` was shown"),
-            Self::NotKept(what) => write!(formatter, "{what} is not kept in the record"),
+            Self::NoCounter(name) => write!(formatter, "no counter `{name}` was exposed"),
+            Self::NotKept(what) => write!(formatter, "{what} is not in the record"),
         }
     }
 }

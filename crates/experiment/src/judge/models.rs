@@ -198,7 +198,7 @@ fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, String> {
         .collect();
     let (fits, best) = growth::compare(&levels);
     if fits.is_empty() || ladder.seen_by_fit().count() < FITTED_MIN {
-        return Err(format!("fewer than {FITTED_MIN} levels can be fitted to, since some are kept to try it on"));
+        return Err(format!("fewer than {FITTED_MIN} levels are available for the fit, since some are reserved to test it"));
     }
     let outcomes = fits.iter().enumerate().map(|(index, fit)| {
         let outcome = ladder.outcome(name_of(fit.law), |users| Some(fit.predict(users)));
@@ -247,11 +247,11 @@ fn error_in_words(outcome: &ModelOutcome) -> String {
     let unseen = outcome.points.iter().filter(|point| point.is_held_out).count();
     match outcome.prediction_error {
         Some(error) => format!(
-            "; wrong by {} on average at {} it had not seen",
+            "; mean error {} at {} that the fit omitted",
             percent(error, error, error),
             count(unseen, "level")
         ),
-        None => "; no level was kept to try it on".to_owned(),
+        None => "; no level was reserved to test it".to_owned(),
     }
 }
 
@@ -259,10 +259,10 @@ fn error_in_words(outcome: &ModelOutcome) -> String {
 /// delay without a queue: the network, the generator.
 fn queued(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<ModelOutcome>, String> {
     let stations = stations_of(ladder, processors)?;
-    let lowest = ladder.rungs.first().ok_or("no level counts")?;
+    let lowest = ladder.rungs.first().ok_or("no level has a trial that counts")?;
     let highest = ladder.rungs.iter().map(|rung| rung.users).fold(0.0, f64::max);
     if highest > f64::from(queueing::USERS_MAX) {
-        return Err(format!("{highest} users are more than the {} that can be computed", queueing::USERS_MAX));
+        return Err(format!("{highest} users exceed the maximum of {}", queueing::USERS_MAX));
     }
     let solve = |delay_s: f64| {
         queueing::exact_mva(&stations, ladder.think_s + delay_s, highest.ceil() as u32)
@@ -302,7 +302,7 @@ fn stations_of(ladder: &Ladder<'_>, processors: u32) -> Result<Vec<Station>, Str
         let name = demand.to_string();
         demand_s
             .map(|demand_s| Station { name: name.clone(), demand_s, servers })
-            .ok_or_else(|| format!("nothing was seen of the demand `{name}`"))
+            .ok_or_else(|| format!("the demand `{name}` has no measured value"))
     };
     let stations: Vec<Station> = ladder.demands.iter().enumerate().map(station).collect::<Result<_, _>>()?;
     if stations.is_empty() { Err("no subject was instrumented".to_owned()) } else { Ok(stations) }

@@ -327,10 +327,10 @@ fn sentence(outcome: &SearchOutcome, is_done: bool, gave_up: bool) -> String {
     let at = if outcome.at.is_empty() { String::new() } else { format!(" at {}", in_words(&outcome.at)) };
     let found = match (holds_at, fails_at) {
         (Some(low), Some(high)) => {
-            format!("`{until}` first holds between {factor} = {} and {}{at}", number(low), number(high))
+            format!("`{until}` is first true between {factor} = {} and {}{at}", number(low), number(high))
         }
-        (Some(low), None) => format!("`{until}` does not hold up to {factor} = {}{at}", number(low)),
-        (None, Some(high)) => format!("`{until}` holds already at {factor} = {}{at}", number(high)),
+        (Some(low), None) => format!("`{until}` is false up to {factor} = {}{at}", number(low)),
+        (None, Some(high)) => format!("`{until}` is already true at {factor} = {}{at}", number(high)),
         (None, None) => format!("`{until}`: no level of {factor} could be judged{at}"),
     };
     let state = match (is_confirmed, is_done) {
@@ -358,7 +358,7 @@ fn uncounted_in_words(outcome: &SearchOutcome, gave_up: bool) -> String {
     }
     if gave_up {
         text += &format!(
-            " The search gave up after {UNCOUNTED_MAX} trials that did not count; use a quieter machine, longer trials \
+            " The search stopped after {UNCOUNTED_MAX} trials that did not count; use a quieter machine, longer trials \
              (`short`) or lower levels."
         );
     }

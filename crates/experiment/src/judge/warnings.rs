@@ -130,12 +130,12 @@ fn repeated(records: &[TrialRecord]) -> Option<(String, bool)> {
     let is_one_sided = again.len() >= UNEVEN_MIN && most.len() * 2 > again.len();
     let of_one = match in_words(&most[0].levels) {
         levels if is_one_sided && !levels.is_empty() => {
-            format!(" {} of them were of {levels}: its results are a selection.", most.len())
+            format!(" {} of them were of {levels}, so its results may be biased by selection.", most.len())
         }
         _ => String::new(),
     };
     let text = format!(
-        "{} {were} repeated at the end of the block, being INVALID{in_all}; {counted} of the repetitions count.{of_one}",
+        "{} {were} repeated at the end of the block because of INVALID results{in_all}; {counted} of the repetitions count.{of_one}",
         again.len()
     );
     Some((text, is_one_sided))
@@ -214,11 +214,11 @@ fn missing(question: &Question, records: &[&TrialRecord], judgement: &Judgement)
         let at = if row.levels.is_empty() { String::new() } else { format!("At {}: ", in_words(&row.levels)) };
         let bound = match median_bounds(row.values.iter().map(|&(_, value)| value), lost) {
             Some((low, high)) => format!(
-                "whatever happened there, the median of all lies between {} and {}",
+                "for any values there, the median over all blocks is between {} and {}",
                 amount(low, measure.unit),
                 amount(high, measure.unit)
             ),
-            None => "the median of all may lie anywhere".to_owned(),
+            None => "the median over all blocks is unbounded".to_owned(),
         };
         let have = if lost == 1 { "has" } else { "have" };
         Some(format!("{at}{lost} of {} {have} no value of `{}`; {bound}.", count(blocks, "block"), measure.name))
@@ -243,7 +243,7 @@ fn biased(judgement: &Judgement) -> Vec<String> {
         .map(|floor| {
             let size = floor.effect.center.map(|center| format!("{center:.3}")).unwrap_or_default();
             format!(
-                "Two trials of the same thing (A/A) were called different in `{}` ({size}): effects up to this size are taken for noise.",
+                "Two trials of the same combination (A/A) differ significantly in `{}` ({size}): effects up to this size are considered noise.",
                 floor.measure
             )
         })
@@ -258,7 +258,7 @@ fn against_the_law(judgement: &Judgement) -> Option<String> {
     })?;
     let LawCheck { trial, workload, users, users_by_law, .. } = worst;
     Some(format!(
-        "In {} of {} closed loops N = X·(R+Z+H) does not hold; in trial {trial} the measured rate and times make {users_by_law:.1} of the {users} users of `{workload}`: something was measured wrongly.",
+        "In {} of {} closed loops N = X·(R+Z+H) does not hold; in trial {trial} the measured rate and times account for {users_by_law:.1} of the {users} users of `{workload}`: a measurement is wrong.",
         wrong.len(),
         judgement.laws.len(),
     ))
@@ -269,7 +269,7 @@ fn held_by_the_generator(judgement: &Judgement) -> Option<String> {
     let held: Vec<_> = judgement.laws.iter().filter(|law| law.held_share > HELD_SHARE_MAX).collect();
     let worst = held.iter().max_by(|one, other| one.held_share.total_cmp(&other.held_share))?;
     Some(format!(
-        "In {} of {} closed loops users waited longer for the generator than for the subject (in trial {}, `{}`, {:.0} % of the time): these rates are more the generator's; the response times are not touched.",
+        "In {} of {} closed loops users waited longer for the generator than for the subject (in trial {}, `{}`, {:.0} % of the time): the generator limits these rates; the response times are not affected.",
         held.len(),
         judgement.laws.len(),
         worst.trial,
@@ -305,7 +305,7 @@ fn growth_of(name: &str, by_levels: &BTreeMap<&Levels, Vec<f64>>) -> Option<Stri
     let trials = growing.iter().map(|(_, growths)| grown(growths)).sum();
     let at = if levels.is_empty() { String::new() } else { format!(" at {}", in_words(levels)) };
     Some(format!(
-        "The resident memory of `{name}` grew to the end of {}, by {} a minute{at}: it leaks, or fills a cache that has no bound yet.",
+        "The resident memory of `{name}` grew until the end of {}, by {} per minute{at}: a memory leak, or a cache that is not yet full.",
         count(trials, "trial"),
         amount(typical_of(fastest) * 60.0, Unit::Bytes)
     ))
@@ -321,7 +321,7 @@ fn disturbed(
     let shares: Vec<f64> = records.iter().map(|record| share(record)).filter(|&share| share > limit).collect();
     let most = shares.iter().copied().reduce(f64::max)?;
     let text =
-        format!("In {} up to {:.0} % of the processors' time was {by}.", count(shares.len(), "trial"), most * 100.0);
+        format!("In {} up to {:.0} % of the CPU time was {by}.", count(shares.len(), "trial"), most * 100.0);
     Some((text, most))
 }
 
@@ -329,7 +329,7 @@ fn restarted(records: &[&TrialRecord]) -> Option<String> {
     let restarted =
         records.iter().filter(|record| record.subjects.values().any(|subject| subject.restarts > 0)).count();
     (restarted > 0)
-        .then(|| format!("In {} a subject was started anew while it was measured.", count(restarted, "trial")))
+        .then(|| format!("In {} a subject restarted during the measurement.", count(restarted, "trial")))
 }
 
 #[cfg(test)]

@@ -318,9 +318,9 @@ mod tests {
 
     #[test]
     fn numbers_alone_make_no_other_text() {
-        let late = |ms: &str| without_numbers(&format!("left more than {ms} ms late (-t)"));
+        let late = |ms: &str| without_numbers(&format!("were sent more than {ms} ms late (-t)"));
         assert_eq!(late("8.58"), late("10"));
-        assert_eq!(late("9.5."), "left more than # ms late (-t)");
+        assert_eq!(late("9.5."), "were sent more than # ms late (-t)");
         assert_ne!(without_numbers("a 1"), without_numbers("b 1"));
     }
 

@@ -194,7 +194,7 @@ impl Questions<'_> {
         for text in texts.iter().take(MEASURE_COUNT_MAX) {
             let Some(expression) = self.expression(text) else { continue };
             if !expression.measures().iter().all(|(_, at)| at.is_empty()) {
-                self.book.note(&text.span, "a measure is shown at all levels; leave the levels out");
+                self.book.note(&text.span, "a measure is shown at all levels; remove the levels");
                 continue;
             }
             let measure =
@@ -262,7 +262,7 @@ impl Questions<'_> {
                     hypotheses.push(PlanHypothesis { says, expect: expect.value.clone(), claim, equal_within });
                 }
                 Err(error) if error.is_left_out => {
-                    self.warnings.push(format!("not judged in this profile, which leaves out its levels: {says}"));
+                    self.warnings.push(format!("not judged in this profile, which omits its levels: {says}"));
                 }
                 Err(error) => self.note(expect, &error),
             }
@@ -467,7 +467,7 @@ impl Questions<'_> {
         if let Some((level, _)) = factor.levels.iter().find(|(level, _)| level.parse::<f64>().is_err()) {
             self.book.note(
                 &name.span,
-                format!("a model needs numbers on its axis, and `{level}` of factor `{}` is none", factor.name),
+                format!("a model needs numeric levels, but level `{level}` of factor `{}` is not a number", factor.name),
             );
             return None;
         }

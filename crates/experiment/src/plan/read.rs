@@ -253,7 +253,7 @@ fn combinations(factors: &[FactorSpec], book: &mut Collector) -> Option<Vec<Vec<
     let Some(indices) = factors::combinations(&listed) else {
         let counts: Vec<String> = listed.iter().map(|factor| factor.levels.len().to_string()).collect();
         let problem = format!(
-            "{} combinations of levels are more than {COMBINATION_COUNT_MAX}; take fewer levels, or ask less in one experiment",
+            "{} combinations of levels are more than {COMBINATION_COUNT_MAX}; use fewer levels, or split the experiment",
             counts.join(" × ")
         );
         book.note(&listed.first()?.entry.key_span, problem);
@@ -426,7 +426,7 @@ impl Plan {
                 .and_then(|_| tree.table("design").iter().find(|entry| entry.key == "blocks"))
                 .or_else(|| tree.get("factor"));
             let span = place.map_or(0..0, |entry| entry.key_span.clone());
-            book.note(&span, format!("{combinations} trials in each of {blocks} blocks are {count}, more than {TRIAL_COUNT_MAX}; take fewer blocks or levels"));
+            book.note(&span, format!("{combinations} trials in each of {blocks} blocks are {count}, more than {TRIAL_COUNT_MAX}; use fewer blocks or levels"));
         }
     }
 

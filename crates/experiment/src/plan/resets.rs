@@ -78,7 +78,7 @@ impl<'a> Resolver<'a, '_> {
             Standing::Lacking(flag) => {
                 let key = key_of(flag);
                 let problem = format!(
-                    "`{reset_name}` needs `{key}` in subject `{name}`; write [subject.{name}] {key} = …, or leave the reset out"
+                    "`{reset_name}` needs `{key}` in subject `{name}`; write [subject.{name}] {key} = …, or remove the reset"
                 );
                 self.book.note(&at.span, problem);
                 return None;
@@ -87,7 +87,7 @@ impl<'a> Resolver<'a, '_> {
         }
         if reset.needs_token() && *token == AdminToken::None {
             let problem = format!(
-                "`{reset_name}` needs the token of subject `{name}`, and its `config` may name one that is not known here; write admin_token_file = \"FILE\" in the subject, with a file made by `openssl rand -hex 32`"
+                "`{reset_name}` needs the token of subject `{name}`, but its `config` file may set another one; write admin_token_file = \"FILE\" in the subject, with a file made by `openssl rand -hex 32`"
             );
             self.book.note(&at.span, problem);
             return None;

@@ -113,7 +113,7 @@ impl<'a> Resolver<'a, '_> {
         }
         match file::values::time(&value.0) {
             Ok(fixed) if fixed >= duration => {
-                self.book.note(span, format!("the warm-up of {fixed:?} leaves nothing of a trial of {duration:?}"));
+                self.book.note(span, format!("the warm-up of {fixed:?} must be shorter than a trial, {duration:?}"));
             }
             Ok(fixed) => return WarmUp::Fixed(fixed),
             Err(_) => {
@@ -171,7 +171,7 @@ impl<'a> Resolver<'a, '_> {
         let Some(to) = &file.to else {
             self.book.note(
                 &entry.key_span,
-                format!("path `{}` leads nowhere; write {} = {{ to = \"SUBJECT\" }}", entry.key, entry.key),
+                format!("path `{}` has no subject; write {} = {{ to = \"SUBJECT\" }}", entry.key, entry.key),
             );
             return Some(nowhere);
         };

@@ -66,7 +66,7 @@ impl Resolver<'_, '_> {
                 }
             },
             (None, None) => {
-                self.book.note(&path.span, format!("the file {:?} was not kept with the plan", path.value));
+                self.book.note(&path.span, format!("the plan does not contain the file {:?}", path.value));
                 return None;
             }
         };

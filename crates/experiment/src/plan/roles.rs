@@ -120,7 +120,7 @@ impl Role {
 
     fn unknown(&self, name: &str, entry: &Entry, others: &[&str]) -> String {
         if MADE.contains(&name) {
-            return format!("`{}` is set by the laboratory; leave it out", entry.key);
+            return format!("`{}` is set by breme; remove it", entry.key);
         }
         let flags = self.flags.iter().map(|flag| key_of(&flag.name)).filter(|name| !MADE.contains(&name.as_str()));
         let known: Vec<String> = flags.chain(others.iter().map(|other| (*other).to_owned())).collect();

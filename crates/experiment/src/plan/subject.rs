@@ -70,7 +70,7 @@ impl<'a> Resolver<'a, '_> {
         if ["port", "folder", "experiment"].contains(&entry.key.as_str()) {
             self.book.note(
                 &entry.key_span,
-                format!("${{{}}} has another meaning; give the subject another name", entry.key),
+                format!("${{{}}} is reserved; give the subject another name", entry.key),
             );
             return None;
         }
@@ -152,7 +152,7 @@ impl<'a> Resolver<'a, '_> {
             file.reset.0.iter().filter_map(|(action, reset)| self.reset(action, reset)).collect();
         let kind_of = match kind {
             Kind::Own(role) => {
-                self.refuse(table, &["command", "ports"], "it is one of breme's own servers; leave the key out");
+                self.refuse(table, &["command", "ports"], "it is one of breme's own servers; remove the key");
                 process.ports = vec!["port".to_owned()];
                 if role.flags.iter().any(|flag| flag.name == "admin") {
                     process.ports.push("admin".to_owned());
@@ -336,7 +336,7 @@ impl<'a> Resolver<'a, '_> {
             self.book.note(&status.span, format!("{} is not a status code; write one from 100 to 599", status.value.0));
         }
         if let (Some(status), None) = (status, &file.get) {
-            self.book.note(&status.span, "a status needs a path to ask for; add get = \"/\"");
+            self.book.note(&status.span, "`status` needs a path; add get = \"/\"");
         }
         let check = match (&file.get, &file.line) {
             (Some(get), _) => {

@@ -380,10 +380,10 @@ impl Resolver<'_, '_> {
             if name.value.is_empty() || !name.value.bytes().all(is_of_name) {
                 self.book.note(
                     &name.span,
-                    format!("{:?} is not a valid field name; use letters, digits and '-'", name.value),
+                    format!("{:?} is not a valid header name; use letters, digits and '-'", name.value),
                 );
             } else if value.0.contains(['\r', '\n', '\0']) {
-                self.book.note(&name.span, format!("the value of field {:?} holds a line break", name.value));
+                self.book.note(&name.span, format!("the value of header {:?} contains a line break", name.value));
             }
         }
     }

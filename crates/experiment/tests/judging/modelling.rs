@@ -60,7 +60,7 @@ fn contention_is_told_from_coherency() {
     assert!(found.prediction_error.unwrap() < 0.15, "{}", found.sentence);
     let linear = universal.models.iter().find(|model| model.name == "linear").unwrap();
     assert!(linear.prediction_error.unwrap() > 1.0, "straight on is wrong here: {}", linear.sentence);
-    assert!(linear.sentence.contains("levels it had not seen"), "{}", linear.sentence);
+    assert!(linear.sentence.contains("levels that the fit omitted"), "{}", linear.sentence);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_stands_in_the_way_of_a_model_is_told() {
     let queueing = ModelKind::Mva { think: None, demands: Vec::new() };
     let no_cpu = judge(&question(&queueing, vec![factor("users", &USERS)]), &ladder(|users| users));
     assert!(
-        no_cpu.warnings.iter().any(|warning| warning.contains("nothing was seen of the demand `cpu(site)`")),
+        no_cpu.warnings.iter().any(|warning| warning.contains("the demand `cpu(site)` has no measured value")),
         "{:?}",
         no_cpu.warnings
     );

@@ -106,7 +106,7 @@ fn the_last_attempt_stands_and_the_others_are_told() {
     assert_eq!((judgement.trials.run, judgement.trials.repeated), (30, repeated));
     assert_eq!(judgement.trials.counted + judgement.trials.invalid, 30);
     let told = judgement.warnings.iter().find(|warning| warning.contains("repeated at the end")).unwrap();
-    assert!(told.contains("were of build=new: its results are a selection"), "{told}");
+    assert!(told.contains("were of build=new, so its results may be biased"), "{told}");
     // Without what was in vain, nothing else is different.
     let last: Vec<TrialRecord> = breme_experiment::record::standing(&records).cloned().collect();
     let alone = judge(&experiment.question, &last);

@@ -62,7 +62,7 @@ fn a_sharp_point_is_found_and_confirmed_from_both_sides() {
 fn the_ends_of_the_range_are_found_too() {
     let never = run(&question(1.0, 1_000.0, true), |_, _, _| Some(false));
     assert_eq!((never.holds_at, never.fails_at, never.is_confirmed), (Some(1_000.0), None, true));
-    assert!(never.sentence.contains("does not hold up to crowd = 1,000"), "{}", never.sentence);
+    assert!(never.sentence.contains("is false up to crowd = 1,000"), "{}", never.sentence);
     let always = run(&question(8.0, 1_000.0, true), |_, _, _| Some(true));
     assert_eq!((always.holds_at, always.fails_at, always.is_confirmed), (None, Some(8.0), true));
     let from_nothing = run(&question(0.0, 250.0, true), |level, _, _| Some(level > 90.0));
@@ -183,7 +183,7 @@ fn a_search_on_a_machine_that_is_too_busy_gives_up() {
         let outcome = run(&question(1.0, 1_000.0, true), |level, _, _| random.chance(0.1).then_some(level > 42.0));
         let uncounted = outcome.steps.iter().filter(|step| step.failed.is_none()).count();
         assert!(uncounted <= 30 && outcome.steps.len() <= 45, "{outcome:?}");
-        let gave_up = outcome.sentence.contains("gave up after 30 trials");
+        let gave_up = outcome.sentence.contains("stopped after 30 trials");
         assert_eq!(gave_up, uncounted == 30, "{}", outcome.sentence);
     }
 }

@@ -220,7 +220,7 @@ fn what_is_missing_is_bounded() {
     late.invalid_reasons = vec!["late".to_owned()];
     let judgement = judge(&experiment.question, &records);
     let told = judgement.notes.iter().find(|note| note.contains("1 of 7 blocks has no value of")).unwrap();
-    assert!(told.starts_with("At path=cached: ") && told.contains("the median of all lies between"), "{told}");
+    assert!(told.starts_with("At path=cached: ") && told.contains("the median over all blocks is between"), "{told}");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn memory_that_grows_to_the_end_is_told() {
         record.subjects.get_mut("site").unwrap().memory_growth_per_s = 2e5;
     }
     let [warning] = warned(&records).try_into().unwrap();
-    assert!(warning.contains("`site` grew to the end of 6 trials, by 12 MB a minute at path=cached"), "{warning}");
+    assert!(warning.contains("`site` grew until the end of 6 trials, by 12 MB per minute at path=cached"), "{warning}");
     // Where connections come one after another, every server grows.
     for record in &mut records {
         record.workloads.get_mut("user").unwrap().is_changing = true;
@@ -278,8 +278,8 @@ fn an_effect_must_exceed_what_two_trials_of_the_same_thing_show() {
     let floor = judgement.noise.iter().find(|floor| floor.measure == "mean(user)").unwrap();
     assert!(floor.is_biased && floor.effect.floor.unwrap() > 1.15);
     assert_eq!(judgement.hypotheses[0].verdict, Verdict::Undecided { more_blocks: None });
-    assert!(judgement.hypotheses[0].sentence.contains("two trials of the same thing (A/A) differ by as much"));
-    assert!(judgement.warnings.iter().any(|warning| warning.contains("called different in `mean(user)`")));
+    assert!(judgement.hypotheses[0].sentence.contains("two trials of the same combination (A/A) differ by as much"));
+    assert!(judgement.warnings.iter().any(|warning| warning.contains("differ significantly in `mean(user)`")));
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn backlog_reason(outcome: &Outcome) -> Option<String> {
     let late = outcome.lateness.p50_ns as f64;
     (waited > begun / 2 && late > outcome.service_time.p50_ns as f64 * GENERATOR_SHARE_MAX).then(|| {
         format!(
-            "the generator had a backlog: {waited} of {begun} requests waited for a connection, and it came to them {} after there was one (median); lower the rate, use more threads (-t), or leave a processor to the generator",
+            "the generator had a backlog: {waited} of {begun} requests waited for a connection, and were sent {} after one was free (median); lower the rate, use more threads (-t), or leave a processor to the generator",
             duration(outcome.lateness.p50_ns)
         )
     })
@@ -87,7 +87,7 @@ fn lateness_reason(outcome: &Outcome) -> Option<String> {
     let share = outcome.service_time.p50_ns as f64 * LATENESS_SHARE_MAX;
     (late > nanos(LATENESS_P99_MAX) && late as f64 > share).then(|| {
         format!(
-            "the generator was late: 1 % of the requests left more than {} after they were due; lower the rate, use more threads (-t), or leave a processor to the generator",
+            "the generator was late: 1 % of the requests were sent more than {} after they were due; lower the rate, use more threads (-t), or leave a processor to the generator",
             duration(late)
         )
     })
@@ -98,13 +98,13 @@ fn dispersion_note(outcome: &Outcome) -> Option<String> {
     let index = outcome.dispersion.filter(|&index| index > DISPERSION_MAX)?;
     let thinks = outcome.users.is_some_and(|users| users.thinking > 0.0);
     let remedy = if outcome.settings.think_distribution.as_deref() == Some("constant") {
-        "leave out \",constant\" in the think time"
+        "remove \",constant\" from the think time"
     } else {
         "use more threads (-t), or leave a processor to the generator"
     };
     thinks.then(|| {
         format!(
-            "requests left in packs (index of dispersion {index:.1} per 100 µs; independent users: 1), so response times contain the queues that the packs made; {remedy}"
+            "requests were sent in bursts (index of dispersion {index:.1} per 100 µs; independent users: 1), so response times include the queues that these bursts form; {remedy}"
         )
     })
 }
@@ -114,7 +114,7 @@ fn starvation_note(outcome: &Outcome) -> Option<String> {
     let share = outcome.users.filter(|_| !is_short(outcome))?.generator_share();
     (share > GENERATOR_SHARE_MAX && outcome.generator.busiest_thread() <= THREAD_SHARE_MAX).then(|| {
         format!(
-            "{:.0} % of the users waited for the generator: the rate is its own, not the server's; leave a processor to it",
+            "{:.0} % of the users waited for the generator: the rate is the generator's, not the server's; leave a processor to it",
             share * 100.0
         )
     })
@@ -136,7 +136,7 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     }
     if is_short(outcome) && requests.answered > 0 {
         notes.push(format!(
-            "the run is too short to say much: {} in {}; give it more time (-d) or more requests (-n)",
+            "the run is too short for reliable figures: {} in {}; use a longer duration (-d) or more requests (-n)",
             plural(requests.answered, "response"),
             duration(outcome.elapsed_ns)
         ));
@@ -151,7 +151,7 @@ pub(super) fn notes(outcome: &Outcome) -> Vec<String> {
     }
     if requests.resent > 0 {
         notes.push(format!(
-            "{} requests were sent again because the server closed their connection before answering them",
+            "{} requests were sent again because the server closed their connection before it responded",
             requests.resent
         ));
     }

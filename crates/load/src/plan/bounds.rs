@@ -27,27 +27,27 @@ pub(super) fn check(settings: &Settings) -> Result<(), String> {
 
 fn check_bounds(settings: &Settings) -> Result<(), String> {
     if !(1..=CONNECTION_COUNT_MAX).contains(&settings.connections) {
-        return Err(format!("{} connections: it must be 1 to {CONNECTION_COUNT_MAX}", settings.connections));
+        return Err(format!("{} connections: must be from 1 to {CONNECTION_COUNT_MAX}", settings.connections));
     }
     if !(1..=PIPELINE_DEPTH_MAX).contains(&settings.pipeline_depth) {
-        return Err(format!("pipeline depth {}: it must be 1 to {PIPELINE_DEPTH_MAX}", settings.pipeline_depth));
+        return Err(format!("pipeline depth {}: must be from 1 to {PIPELINE_DEPTH_MAX}", settings.pipeline_depth));
     }
     if settings.connections * settings.pipeline_depth > OUTSTANDING_MAX {
         return Err(format!("connections × pipeline depth is above {OUTSTANDING_MAX}; lower one of them"));
     }
     if settings.pipeline_depth > 1 && (!settings.keep_alive || settings.version == Version::Http10) {
-        return Err("a pipeline needs HTTP/1.1 connections that stay open; leave out the pipeline depth, --no-keepalive or --http 1.0".to_owned());
+        return Err("pipelining needs persistent HTTP/1.1 connections; remove the pipeline depth, --no-keepalive or --http 1.0".to_owned());
     }
     if settings.timeout.is_zero() {
-        return Err("a time-out of 0 lets no request succeed; give it some time, as in 30s".to_owned());
+        return Err("the timeout must be above 0, as in 30s".to_owned());
     }
     if settings.requests == Some(0) || settings.duration == Some(Duration::ZERO) {
-        return Err("nothing is to be done: the number of requests and the duration must be above 0".to_owned());
+        return Err("the number of requests and the duration must be above 0".to_owned());
     }
     let has_end = settings.requests.is_some() || settings.duration.is_some();
     if has_end && settings.until_stopped {
         return Err(
-            "a run until it is stopped has no other end; leave out the number of requests and the duration".to_owned()
+            "a run that lasts until it is stopped has no other end; remove the number of requests and the duration".to_owned()
         );
     }
     if !has_end && !settings.until_stopped {
@@ -63,7 +63,7 @@ fn check_bounds(settings: &Settings) -> Result<(), String> {
 /// The files that hold intervals tell their times to the millisecond.
 fn check_interval(interval: Duration) -> Result<(), String> {
     if !(INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) || !interval.subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(format!("an interval of {interval:?}: it must be from 10ms to 1h, in whole milliseconds"));
+        return Err(format!("interval {interval:?}: must be from 10ms to 1h, in whole milliseconds"));
     }
     Ok(())
 }
@@ -72,27 +72,27 @@ fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), Stri
     let OpenLoop { pace, in_flight_max, deadline, .. } = open_loop;
     let rates = || std::iter::once(pace.rate).chain(pace.stages.iter().map(|stage| stage.rate));
     if let Some(bad) = rates().find(|rate| !(0.0..=RATE_MAX).contains(rate)) {
-        return Err(format!("a rate of {bad} a second: it must be from 0 to {RATE_MAX}"));
+        return Err(format!("rate {bad} per second: must be from 0 to {RATE_MAX}"));
     }
     if rates().all(|rate| rate == 0.0) {
-        return Err("a rate of 0 asks for nothing; give a rate above 0".to_owned());
+        return Err("a rate of 0 sends nothing; give a rate above 0".to_owned());
     }
     if pace.stages.len() > STAGE_COUNT_MAX {
-        return Err(format!("{} stages: there may be {STAGE_COUNT_MAX}", pace.stages.len()));
+        return Err(format!("{} stages: at most {STAGE_COUNT_MAX} are allowed", pace.stages.len()));
     }
     let places = (settings.connections * settings.pipeline_depth) as u64;
     if let Some(max) = in_flight_max
         && !(1..=places).contains(max)
     {
         return Err(format!(
-            "{max} requests in flight: it must be from 1 to connections × pipeline depth, {places}; raise -c to have more"
+            "{max} requests in flight: must be from 1 to connections × pipeline depth, {places}; raise -c for more"
         ));
     }
     if deadline.is_some_and(|deadline| deadline.is_zero()) {
-        return Err("a deadline of 0 lets no request be sent; give it some time, as in 100ms".to_owned());
+        return Err("the deadline must be above 0, as in 100ms".to_owned());
     }
     if settings.think.is_some() && settings.scenarios.is_none() {
-        return Err("a think time belongs to users who wait for answers; with a rate, leave it out".to_owned());
+        return Err("a think time needs a closed loop; remove it, or the rate".to_owned());
     }
     Ok(())
 }
@@ -100,13 +100,13 @@ fn check_open_loop(settings: &Settings, open_loop: &OpenLoop) -> Result<(), Stri
 /// Settings of which a scenario has no use, or has its own.
 pub(super) fn check_scenario_settings(settings: &Settings) -> Result<(), String> {
     let problem = if settings.pipeline_depth > 1 {
-        "the users of a scenario wait for each answer; leave out the pipeline depth"
+        "the requests of a scenario cannot be pipelined; remove the pipeline depth"
     } else if settings.expectations.any() {
-        "a scenario sets the expected responses in its file, under `check` of each step; leave out --expect-…"
+        "a scenario sets the expected responses in its file, under `check` of each step; remove --expect-…"
     } else if settings.method.is_some() || settings.content.is_some() {
-        "a scenario sets methods and bodies in its file, in each step; leave them out"
+        "a scenario sets methods and bodies in its file, in each step; remove them here"
     } else if settings.targets.len() > 1 {
-        "a scenario has its requests in its own file; leave out the targets"
+        "a scenario has its requests in its own file; remove the targets"
     } else {
         return Ok(());
     };
@@ -118,10 +118,10 @@ fn check_fields(settings: &Settings) -> Result<(), String> {
     let is = |name: &str, other: &str| name.eq_ignore_ascii_case(other);
     for (name, _) in &settings.fields {
         if is(name, "Content-Length") || is(name, "Transfer-Encoding") {
-            return Err(format!("field {name:?} is made from the content; leave it out"));
+            return Err(format!("header {name:?} is generated from the body; remove it"));
         }
         if is(name, "Cookie") && settings.cookies {
-            return Err("a Cookie field and --cookies exclude each other; leave one out".to_owned());
+            return Err("a Cookie header and --cookies exclude each other; remove one".to_owned());
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::zipf::{self, Zipf};
 pub const RANDOM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What a fault tells of them.
-pub(super) const KNOWN: &str = "{seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES} and {page_version} are known, and the names that --var gives a value; a brace itself is written {{ or }}";
+pub(super) const KNOWN: &str = "known are {seq}, {uniform:A:B}, {zipf:N:S}, {random:BYTES}, {page_version} and the variables defined with --var; for a brace write {{ or }}";
 /// How each of them begins.
 pub(super) const OPENINGS: [&str; 5] = ["{seq}", "{uniform:", "{zipf:", "{random:", "{page_version}"];
 const ALPHABET: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZab";

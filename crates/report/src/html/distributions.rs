@@ -87,7 +87,7 @@ impl<'a> Distributions<'a> {
     pub(crate) fn section(&self, palette: &Palette, gallery: &mut Gallery) -> Option<Markup> {
         self.workloads().next()?;
         Some(html! {
-            p.lead { "From the instant at which a request was due to its last byte, of all requests of the trials that count. Lower is faster; the slowest requests are at the right." }
+            p.lead { "Time from the due time of a request to the last byte of its response, of all requests of the trials that count. Lower is faster; the slowest requests are at the right." }
             @for workload in self.workloads() {
                 h3 { "Workload " code { (words::one_line(workload.name)) } }
                 (gallery.figure(&chart(workload, palette)))
@@ -162,10 +162,10 @@ fn chart(workload: &Workload<'_>, palette: &Palette) -> Chart {
     let looks: Vec<Look> = curves.iter().map(|curve| palette.look(curve.levels)).collect();
     let left_out = match workload.left_out {
         0 => String::new(),
-        left_out => format!(" {left_out} more combinations are not drawn."),
+        left_out => format!(" {left_out} more combinations are not shown."),
     };
     Chart {
-        caption: format!("Response time of {} by quantile.{left_out}", words::one_line(workload.name)),
+        caption: format!("Response time of {} by percentile.{left_out}", words::one_line(workload.name)),
         says: says(workload.name, curves),
         height_px: 360,
         option: option(curves, &looks, &y, &shown),
@@ -276,7 +276,7 @@ fn says(workload: &str, curves: &[Curve<'_>]) -> String {
     };
     let told: Vec<String> = curves.iter().take(TOLD_MAX).map(tell).collect();
     words::one_line(&format!(
-        "Quantile curves of the response time of {workload}, {} combinations. {}.",
+        "Percentile curves of the response time of {workload}, {} combinations. {}.",
         curves.len(),
         told.join("; ")
     ))

@@ -18,12 +18,12 @@ pub(crate) fn section(run: &Run<'_>) -> Option<Markup> {
         p {
             "The unit of evidence is the block: one trial of every combination, in random order. Each trial's percentiles come from all of its requests, and \
             are then compared over the blocks: trimmed means of the logarithms with repeated confidence intervals (Student's t); p-values after Holm (hypotheses) or Benjamini and \
-            Hochberg (comparisons). The warm-up is detected in each trial's time series and left out. An INVALID trial is repeated at \
+            Hochberg (comparisons). The warm-up is detected in each trial's time series and discarded. An INVALID trial is repeated at \
             the end of its block; one without a steady state counts. Response time starts at the instant at which the request was due."
         }
         dl.facts-list { @for (name, value) in facts(run) { div { dt { (name) } dd { (words::one_line(&value)) } } } }
         p.links {
-            "Beside this file: " a href="plan.toml" { "plan.toml" } ", " a href="trials.jsonl" { "trials.jsonl" } ", "
+            "In the same folder: " a href="plan.toml" { "plan.toml" } ", " a href="trials.jsonl" { "trials.jsonl" } ", "
             a href="instruments.csv" { "instruments.csv" } "."
         }
     })
@@ -40,8 +40,8 @@ fn facts(run: &Run<'_>) -> Vec<(String, String)> {
     facts.push(("Processor", format!("{}, {} used", machine.processor, machine.processors)));
     facts.push(("Memory", figure(machine.memory_bytes as f64, Unit::Bytes)));
     facts.push(("Kernel", machine.kernel.clone()));
-    facts.push(("Clock speed", machine.governor.clone().unwrap_or_else(|| String::from("not known"))));
-    facts.push(("Virtual machine", machine.virtualization.clone().unwrap_or_else(|| String::from("none seen"))));
+    facts.push(("Clock speed", machine.governor.clone().unwrap_or_else(|| String::from("unknown"))));
+    facts.push(("Virtual machine", machine.virtualization.clone().unwrap_or_else(|| String::from("none detected"))));
     let versions = head
         .subject_versions
         .iter()
@@ -143,7 +143,7 @@ pub(crate) fn plan(run: &Run<'_>) -> Option<Markup> {
     }
     let plan: String = words::many_lines(run.plan).chars().take(PLAN_CHARS_MAX).collect();
     Some(html! {
-        p.lead { "As it was when the run began." }
+        p.lead { "As of the start of the run." }
         pre.plan tabindex="0" aria-label="The plan" { code { (plan) } }
     })
 }

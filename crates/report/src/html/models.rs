@@ -110,7 +110,7 @@ fn model_option(group: &[&ModelOutcome], first: &ModelOutcome, x: &Axis, y: &Axi
     let mut series: Vec<Value> = group.iter().enumerate().map(line).collect();
     series.push(json!({ "type": "scatter", "name": key, "id": "fitted", "data": measured(false), "symbolSize": 9, "z": 4, "itemStyle": { "color": "var(--ink)" } }));
     series.push(json!({
-        "type": "scatter", "name": key, "id": "held out", "data": measured(true), "symbolSize": 10, "z": 4,
+        "type": "scatter", "name": key, "id": "omitted from the fit", "data": measured(true), "symbolSize": 10, "z": 4,
         "itemStyle": { "color": "var(--paper)", "borderColor": "var(--ink)", "borderWidth": 2 },
     }));
     json!({
@@ -124,7 +124,7 @@ fn model_option(group: &[&ModelOutcome], first: &ModelOutcome, x: &Axis, y: &Axi
 }
 
 fn parameters(group: &[&ModelOutcome]) -> Table {
-    let mut table = Table::new(&["model", "parameters", "#AICc", "#error at levels left out", ""]);
+    let mut table = Table::new(&["model", "parameters", "#AICc", "#error at omitted levels", ""]);
     for model in group {
         let parameters: Vec<String> = model
             .parameters
@@ -161,8 +161,8 @@ fn points_table(group: &[&ModelOutcome], unit: Unit) -> Table {
 fn model_says(group: &[&ModelOutcome], first: &ModelOutcome) -> String {
     let tell = |model: &&ModelOutcome| {
         let error = model.prediction_error.map_or_else(
-            || String::from("no level left out"),
-            |error| format!("error {} on levels left out", figure(error, Unit::Share)),
+            || String::from("no level omitted"),
+            |error| format!("error {} at omitted levels", figure(error, Unit::Share)),
         );
         format!("{}{}: {error}", model.name, if model.is_best { " (best)" } else { "" })
     };
@@ -197,10 +197,10 @@ fn search_chart(search: &SearchOutcome) -> Option<Chart> {
     let told = |level: Option<f64>| level.map_or_else(|| String::from("nowhere"), |level| figure(level, Unit::Plain));
     Some(Chart {
         caption: String::from(
-            "Each trial of the search, from left to right. Circle: held; cross: failed; hollow: does not count; large: a longer trial that confirms. Lines: the highest level that held and the lowest that failed.",
+            "Each trial of the search, from left to right. Circle: passed; cross: failed; hollow: does not count; large: a longer trial that confirms. Lines: the highest level that passed and the lowest that failed.",
         ),
         says: words::one_line(&format!(
-            "Search over {} in {} trials: holds at {}, fails at {}.",
+            "Search over {} in {} trials: passes at {}, fails at {}.",
             search.factor,
             search.steps.len(),
             told(search.holds_at),

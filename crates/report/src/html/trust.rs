@@ -37,8 +37,8 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
     let floors = &run.judgement.noise;
     let vocabulary = units::vocabulary(run);
     let verdict = |is_biased: bool| match is_biased {
-        true => words::VerdictWords { sign: "✗", class: "refuted", words: String::from("called different") },
-        false => words::VerdictWords { sign: "", class: "different", words: String::from("not called different") },
+        true => words::VerdictWords { sign: "✗", class: "refuted", words: String::from("significantly different") },
+        false => words::VerdictWords { sign: "", class: "different", words: String::from("not significantly different") },
     };
     let rows: Vec<forest::Row<'_>> = floors
         .iter()
@@ -55,7 +55,7 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
     html! {
         @if !floors.is_empty() {
             h3 { "Noise floor" }
-            p { "One combination was run twice in each block (A/A). What differs between the two is noise; a difference that is no larger proves nothing." }
+            p { "One combination was run twice in each block (A/A). Differences between its two trials are noise; an effect that is no larger is not significant." }
             (forest::key())
             @if let Some(chart) = chart { (gallery.figure(&chart)) }
             (table("Noise floor", &text::noise(run).limited(ROWS_MAX), None))
@@ -116,7 +116,7 @@ fn discounted_trial(trial: &TrialRecord) -> Markup {
             }
             ul { @for reason in words::why_not(trial) { li { (words::one_line(&reason)) } } }
             @if let TrialEnd::Failed { printed, .. } = &trial.end {
-                @if !printed.trim().is_empty() { pre tabindex="0" aria-label="The end of what it printed" { (words::printed(printed)) } }
+                @if !printed.trim().is_empty() { pre tabindex="0" aria-label="Last lines of its output" { (words::printed(printed)) } }
             }
         }
     }

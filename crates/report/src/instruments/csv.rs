@@ -157,7 +157,7 @@ impl Lines {
         let At { trial, at_ns } = at;
         let mut add = |of, instrument, value| instruments.add(&InstrumentRow { trial, at_ns, of, instrument, value });
         match name {
-            "memory_available_bytes" => add("machine, free for use", Instrument::Memory, value),
+            "memory_available_bytes" => add("machine, available", Instrument::Memory, value),
             "tcp_sockets" => add("machine", Instrument::Sockets, value),
             "tcp_time_wait" => add("machine, TIME_WAIT", Instrument::Sockets, value),
             "cpu_user_ns" | "cpu_system_ns" | "cpu_interrupts_ns" | "cpu_steal_ns" => {

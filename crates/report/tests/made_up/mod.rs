@@ -228,9 +228,9 @@ fn spoil(trials: &mut [TrialRecord]) {
     trials[40].workloads.clear();
     trials[77].invalid_reasons = vec![
         String::from(
-            "the generator's core was busy for 99 % of the time; give it more threads (-t) or a core of its own",
+            "the generator's core was busy for 99 % of the time; use more threads (-t) or a core of its own",
         ),
-        String::from("lateness: 99 % quantile 4.2 ms, more than a tenth of the median service time"),
+        String::from("lateness: 99th percentile 4.2 ms, more than a tenth of the median service time"),
     ];
     trials[101].repeat = 1;
     if let Some(workload) = trials[101].workloads.values_mut().next() {
@@ -376,7 +376,7 @@ fn study_judgement(trials: &[TrialRecord]) -> Judgement {
         },
         warnings: vec![String::from("1 trial failed: wiki: ended by signal 11 (SIGSEGV) 8.2 s into the trial (1×).")],
         notes: vec![
-            String::from("1 trial was repeated at the end of the block, being INVALID; 0 of the repetitions count."),
+            String::from("1 trial was repeated at the end of the block, because of INVALID results; 0 of the repetitions count."),
             String::from("1 trial without a steady state: `user`: it rises to the end (1×)."),
         ],
     }
@@ -514,7 +514,7 @@ fn models(rates: &MeasureTable) -> Vec<ModelOutcome> {
                 .collect(),
             prediction_error: Some(if is_best { 0.041 } else { 0.083 }),
             sentence: if is_best {
-                format!("The {name} predicts the rate at levels that it had not seen to 4.1 %.")
+                format!("The {name} predicts the rate at levels that the fit omitted to 4.1 %.")
             } else {
                 String::new()
             },

@@ -132,7 +132,7 @@ impl Stands {
     fn watch(&self, instruments: &Instruments) -> Result<(), Failure> {
         let subject = &self.subject;
         let watched = instruments.watch_subject(subject.name(), subject.kept(), subject.metrics_url());
-        watched.map_err(|error| Failure::new(subject.name(), format!("it cannot be watched: {error}"), ""))
+        watched.map_err(|error| Failure::new(subject.name(), format!("it cannot be monitored: {error}"), ""))
     }
 
     fn time_is_over(&self, trial: &TrialSpec) -> bool {

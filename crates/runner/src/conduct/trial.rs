@@ -249,12 +249,12 @@ fn take_in(record: &mut TrialRecord, loads: Vec<(String, Seen)>) {
 fn note_neighbours(record: &mut TrialRecord) {
     let machine = &record.machine;
     if machine.foreign_share > FOREIGN_SHARE_MAX {
-        let note = format!("{:.0} % of the machine's processors went to other programs", machine.foreign_share * 100.0);
+        let note = format!("other programs used {:.0} % of the CPU time", machine.foreign_share * 100.0);
         record.notes.push(note);
     }
     if machine.steal_share > STEAL_SHARE_MAX {
         let note =
-            format!("the hypervisor kept {:.0} % of the processors' time for others", machine.steal_share * 100.0);
+            format!("the hypervisor took {:.0} % of the CPU time", machine.steal_share * 100.0);
         record.notes.push(note);
     }
 }

@@ -81,7 +81,7 @@ impl Rows {
     /// Hands it over to the system. A full disk ends the writing and nothing else.
     pub(super) fn end_sample(&mut self) {
         if let Err(error) = self.file.flush() {
-            self.fault = Some(format!("cannot write the file of the instruments: {error}"));
+            self.fault = Some(format!("cannot write instruments.csv: {error}"));
         }
     }
 

@@ -94,7 +94,7 @@ impl Scraper {
     fn wait_answered(&self, deadline: Instant) -> Result<Scrape, String> {
         let mut state = self.shared.lock();
         while state.answered < state.asked {
-            let left = deadline.checked_duration_since(Instant::now()).ok_or("no answer came in time")?;
+            let left = deadline.checked_duration_since(Instant::now()).ok_or("no response within the time limit")?;
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         let fault = || state.fault.clone().unwrap_or_else(|| String::from("no scrape was made"));

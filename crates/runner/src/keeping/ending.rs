@@ -28,7 +28,7 @@ impl fmt::Display for Ending {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(formatter, "ended with status {code}")?,
-            (None, Some(signal)) => write!(formatter, "was ended by {}", signal_name(signal))?,
+            (None, Some(signal)) => write!(formatter, "was terminated by {}", signal_name(signal))?,
             (None, None) => write!(formatter, "was lost: its supervising process was killed")?,
         }
         if self.is_out_of_memory {

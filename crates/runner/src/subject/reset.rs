@@ -61,7 +61,7 @@ impl Subject {
         names: &Names,
     ) -> Result<(), String> {
         let url = with_path(&self.url, &names.fill(url, "url")?);
-        let fill = |(name, value): &(String, String)| Ok((name.clone(), names.fill(value, &format!("field {name}"))?));
+        let fill = |(name, value): &(String, String)| Ok((name.clone(), names.fill(value, &format!("header {name}"))?));
         let headers: Vec<_> = headers.iter().map(fill).collect::<Result<_, String>>()?;
         let answer = launcher.asker.ask(method, &url, &headers, ANSWER_WITHIN)?;
         if (200..400).contains(&answer.status) {

@@ -36,7 +36,7 @@ fn memory_is_limited_and_the_reason_of_death_is_told() {
     let Some(subject) = starts_or_explains(&spec, folder.path(), "memory") else { return };
     let ending = subject.wait_ended(LONG).unwrap();
     assert!(ending.is_out_of_memory, "{ending}");
-    assert!(ending.to_string().contains("was ended by SIGKILL (it reached its memory limit"), "{ending}");
+    assert!(ending.to_string().contains("was terminated by SIGKILL (it reached its memory limit"), "{ending}");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn one_that_runs_elsewhere_is_asked_and_not_stopped() {
 fn one_that_dies_at_once_says_what_it_printed() {
     let died = fault(&script("echo no configuration; echo give me one >&2; exit 3"));
     assert_eq!(died, "it ended with status 3 before it was ready; it printed:\nno configuration\ngive me one");
-    assert!(fault(&script("kill -SEGV $$")).contains("was ended by SIGSEGV before it was ready"));
+    assert!(fault(&script("kill -SEGV $$")).contains("was terminated by SIGSEGV before it was ready"));
     assert!(fault(&script("exit 0")).contains("ended with status 0 before it was ready; it printed nothing"));
 }
 

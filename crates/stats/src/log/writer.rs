@@ -47,7 +47,7 @@ fn checked_tag(tag: &str) -> io::Result<Tag<'_>> {
     Tag::new(tag).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("tag {tag:?} holds a comma or white space; use letters, digits, '-'"),
+            format!("tag {tag:?} contains a comma or white space; use letters, digits, '-'"),
         )
     })
 }

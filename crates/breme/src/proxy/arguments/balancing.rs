@@ -198,7 +198,7 @@ fn flag_of(setting: &str) -> &'static str {
         ("path of health", "--health-path"),
         ("host of health", "--health-host"),
         ("interval of health", "--health-interval"),
-        ("time-out of health", "--health-timeout"),
+        ("timeout of health", "--health-timeout"),
         ("rise of health", "--health-rise"),
         ("fall of health", "--health-fall"),
         ("first ejection", "--eject-time"),
