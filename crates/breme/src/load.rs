@@ -88,7 +88,9 @@ fn resolve(plan: &Plan) -> Result<Vec<SocketAddr>, Failure> {
     let authority = plan.peer();
     let found = (authority.host.as_str(), authority.port).to_socket_addrs();
     let addresses: Vec<SocketAddr> = found
-        .map_err(|error| Failure::run(format!("cannot resolve the host {:?}: {error}; check its name", authority.host)))?
+        .map_err(|error| {
+            Failure::run(format!("cannot resolve the host {:?}: {error}; check its name", authority.host))
+        })?
         .collect();
     if addresses.is_empty() {
         return Err(Failure::run(format!("the host {:?} has no address; check its name", authority.host)));

@@ -128,10 +128,7 @@ pub struct MailboxFull;
 
 impl std::fmt::Display for MailboxFull {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            formatter,
-            "the mailbox of this shard is full ({MAILBOX_MESSAGES_MAX} messages); retry later"
-        )
+        write!(formatter, "the mailbox of this shard is full ({MAILBOX_MESSAGES_MAX} messages); retry later")
     }
 }
 

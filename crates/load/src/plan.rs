@@ -134,9 +134,7 @@ impl Plan {
         };
         let url = Url::parse(base, &Variables::default()).map_err(PlanError::Setting)?;
         let prefix = url.path.as_fixed().filter(|path| !path.contains(&b'?')).ok_or_else(|| {
-            PlanError::Setting(format!(
-                "the base URL {base:?} must not contain '?' or a placeholder"
-            ))
+            PlanError::Setting(format!("the base URL {base:?} must not contain '?' or a placeholder"))
         })?;
         let before = before_path(&url.authority, proxy.as_ref());
         let prefix = [before.as_bytes(), prefix.strip_suffix(b"/").unwrap_or(prefix)].concat();

@@ -49,9 +49,7 @@ pub(super) fn remedy(failure: TlsFailure) -> &'static str {
             "renew it, check this machine's clock, or skip the check with --insecure"
         }
         TlsFailure::WrongHost => "use the host of the certificate, or skip the check with --insecure",
-        TlsFailure::BadCertificate => {
-            "inspect it with `openssl s_client -connect`, or skip the check with --insecure"
-        }
+        TlsFailure::BadCertificate => "inspect it with `openssl s_client -connect`, or skip the check with --insecure",
         // handshake_failure, protocol_version, insufficient_security
         TlsFailure::NothingInCommon | TlsFailure::Alert(40 | 70 | 71) => {
             "breme supports TLS 1.2 and 1.3; remove --tls, or upgrade the server"

@@ -198,7 +198,9 @@ fn grown(ladder: &Ladder<'_>) -> Result<Vec<ModelOutcome>, String> {
         .collect();
     let (fits, best) = growth::compare(&levels);
     if fits.is_empty() || ladder.seen_by_fit().count() < FITTED_MIN {
-        return Err(format!("fewer than {FITTED_MIN} levels are available for the fit, since some are reserved to test it"));
+        return Err(format!(
+            "fewer than {FITTED_MIN} levels are available for the fit, since some are reserved to test it"
+        ));
     }
     let outcomes = fits.iter().enumerate().map(|(index, fit)| {
         let outcome = ladder.outcome(name_of(fit.law), |users| Some(fit.predict(users)));
@@ -246,11 +248,9 @@ fn growth_sentence(fit: &Fit, unit: Unit, outcome: &ModelOutcome) -> String {
 fn error_in_words(outcome: &ModelOutcome) -> String {
     let unseen = outcome.points.iter().filter(|point| point.is_held_out).count();
     match outcome.prediction_error {
-        Some(error) => format!(
-            "; mean error {} at {} that the fit omitted",
-            percent(error, error, error),
-            count(unseen, "level")
-        ),
+        Some(error) => {
+            format!("; mean error {} at {} that the fit omitted", percent(error, error, error), count(unseen, "level"))
+        }
         None => "; no level was reserved to test it".to_owned(),
     }
 }

@@ -320,16 +320,14 @@ fn disturbed(
 ) -> Option<(String, f64)> {
     let shares: Vec<f64> = records.iter().map(|record| share(record)).filter(|&share| share > limit).collect();
     let most = shares.iter().copied().reduce(f64::max)?;
-    let text =
-        format!("In {} up to {:.0} % of the CPU time was {by}.", count(shares.len(), "trial"), most * 100.0);
+    let text = format!("In {} up to {:.0} % of the CPU time was {by}.", count(shares.len(), "trial"), most * 100.0);
     Some((text, most))
 }
 
 fn restarted(records: &[&TrialRecord]) -> Option<String> {
     let restarted =
         records.iter().filter(|record| record.subjects.values().any(|subject| subject.restarts > 0)).count();
-    (restarted > 0)
-        .then(|| format!("In {} a subject restarted during the measurement.", count(restarted, "trial")))
+    (restarted > 0).then(|| format!("In {} a subject restarted during the measurement.", count(restarted, "trial")))
 }
 
 #[cfg(test)]

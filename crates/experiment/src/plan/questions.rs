@@ -467,7 +467,10 @@ impl Questions<'_> {
         if let Some((level, _)) = factor.levels.iter().find(|(level, _)| level.parse::<f64>().is_err()) {
             self.book.note(
                 &name.span,
-                format!("a model needs numeric levels, but level `{level}` of factor `{}` is not a number", factor.name),
+                format!(
+                    "a model needs numeric levels, but level `{level}` of factor `{}` is not a number",
+                    factor.name
+                ),
             );
             return None;
         }

@@ -68,10 +68,7 @@ impl<'a> Resolver<'a, '_> {
     pub(super) fn subject(&mut self, entry: &Entry) -> Option<Subject> {
         check_name("subject", entry, self.book)?;
         if ["port", "folder", "experiment"].contains(&entry.key.as_str()) {
-            self.book.note(
-                &entry.key_span,
-                format!("${{{}}} is reserved; give the subject another name", entry.key),
-            );
+            self.book.note(&entry.key_span, format!("${{{}}} is reserved; give the subject another name", entry.key));
             return None;
         }
         let before = self.book.count();

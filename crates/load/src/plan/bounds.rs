@@ -36,7 +36,10 @@ fn check_bounds(settings: &Settings) -> Result<(), String> {
         return Err(format!("connections × pipeline depth is above {OUTSTANDING_MAX}; lower one of them"));
     }
     if settings.pipeline_depth > 1 && (!settings.keep_alive || settings.version == Version::Http10) {
-        return Err("pipelining needs persistent HTTP/1.1 connections; remove the pipeline depth, --no-keepalive or --http 1.0".to_owned());
+        return Err(
+            "pipelining needs persistent HTTP/1.1 connections; remove the pipeline depth, --no-keepalive or --http 1.0"
+                .to_owned(),
+        );
     }
     if settings.timeout.is_zero() {
         return Err("the timeout must be above 0, as in 30s".to_owned());
@@ -47,7 +50,8 @@ fn check_bounds(settings: &Settings) -> Result<(), String> {
     let has_end = settings.requests.is_some() || settings.duration.is_some();
     if has_end && settings.until_stopped {
         return Err(
-            "a run that lasts until it is stopped has no other end; remove the number of requests and the duration".to_owned()
+            "a run that lasts until it is stopped has no other end; remove the number of requests and the duration"
+                .to_owned(),
         );
     }
     if !has_end && !settings.until_stopped {

@@ -38,7 +38,9 @@ fn noise(run: &Run<'_>, gallery: &mut Gallery) -> Markup {
     let vocabulary = units::vocabulary(run);
     let verdict = |is_biased: bool| match is_biased {
         true => words::VerdictWords { sign: "✗", class: "refuted", words: String::from("significantly different") },
-        false => words::VerdictWords { sign: "", class: "different", words: String::from("not significantly different") },
+        false => {
+            words::VerdictWords { sign: "", class: "different", words: String::from("not significantly different") }
+        }
     };
     let rows: Vec<forest::Row<'_>> = floors
         .iter()

@@ -227,9 +227,7 @@ fn spoil(trials: &mut [TrialRecord]) {
     };
     trials[40].workloads.clear();
     trials[77].invalid_reasons = vec![
-        String::from(
-            "the generator's core was busy for 99 % of the time; use more threads (-t) or a core of its own",
-        ),
+        String::from("the generator's core was busy for 99 % of the time; use more threads (-t) or a core of its own"),
         String::from("lateness: 99th percentile 4.2 ms, more than a tenth of the median service time"),
     ];
     trials[101].repeat = 1;
@@ -376,7 +374,9 @@ fn study_judgement(trials: &[TrialRecord]) -> Judgement {
         },
         warnings: vec![String::from("1 trial failed: wiki: ended by signal 11 (SIGSEGV) 8.2 s into the trial (1×).")],
         notes: vec![
-            String::from("1 trial was repeated at the end of the block, because of INVALID results; 0 of the repetitions count."),
+            String::from(
+                "1 trial was repeated at the end of the block, because of INVALID results; 0 of the repetitions count.",
+            ),
             String::from("1 trial without a steady state: `user`: it rises to the end (1×)."),
         ],
     }

@@ -253,8 +253,7 @@ fn note_neighbours(record: &mut TrialRecord) {
         record.notes.push(note);
     }
     if machine.steal_share > STEAL_SHARE_MAX {
-        let note =
-            format!("the hypervisor took {:.0} % of the CPU time", machine.steal_share * 100.0);
+        let note = format!("the hypervisor took {:.0} % of the CPU time", machine.steal_share * 100.0);
         record.notes.push(note);
     }
 }

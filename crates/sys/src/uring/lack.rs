@@ -32,9 +32,14 @@ impl fmt::Display for UringLack {
                  io_uring_setup, io_uring_enter and io_uring_register"
             ),
             Self::Missing => {
-                write!(formatter, "this kernel has no io_uring, or a filter of system calls hides it; use Linux 6.1 or newer")
+                write!(
+                    formatter,
+                    "this kernel has no io_uring, or a filter of system calls hides it; use Linux 6.1 or newer"
+                )
             }
-            Self::TooOld(what) => write!(formatter, "this kernel's io_uring does not support {what}; use Linux 6.1 or newer"),
+            Self::TooOld(what) => {
+                write!(formatter, "this kernel's io_uring does not support {what}; use Linux 6.1 or newer")
+            }
             Self::Memory => write!(
                 formatter,
                 "the kernel has no memory for a ring; raise the limit of locked memory (`ulimit -l`) or of the container"
