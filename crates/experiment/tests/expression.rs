@@ -124,8 +124,8 @@ fn faults_of_claims_name_the_column_and_the_remedy() {
         ("p99 < 1 s", 1, "`p99` needs a workload: `p99(user)` or `p99(crowd)`"),
         ("latency(user) < 1 s", 1, "there is no measure `latency`; did you mean `p99`?"),
         ("maen(user) < 1 s", 1, "there is no measure `maen`; did you mean `mean`?"),
-        ("p999(user) < 1 s", 1, "`p999` is not a quantile; did you mean `p99.9`?"),
-        ("p101(user) < 1 s", 1, "`p101` is not a quantile; write one from p0 to p100, as p50 or p99.9"),
+        ("p999(user) < 1 s", 1, "`p999` is not a percentile; did you mean `p99.9`?"),
+        ("p101(user) < 1 s", 1, "`p101` is not a percentile; write one from p0 to p100, as p50 or p99.9"),
         ("tial > 3", 1, "there is no measure `tial`; did you mean `tail`?"),
         (
             "tail(user) > 3",

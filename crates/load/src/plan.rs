@@ -355,8 +355,8 @@ mod tests {
         check("0 connections", &|s| s.connections = 0);
         check("pipeline depth 5000", &|s| s.pipeline_depth = 5_000);
         check("lower one of them", &|s| (s.connections, s.pipeline_depth) = (100_000, 4_096));
-        check("a rate of -1", &|s| s.open_loop = Some(OpenLoop::constant(-1.0)));
-        check("a rate of NaN", &|s| s.open_loop = Some(OpenLoop::constant(f64::NAN)));
+        check("rate -1 per second", &|s| s.open_loop = Some(OpenLoop::constant(-1.0)));
+        check("rate NaN per second", &|s| s.open_loop = Some(OpenLoop::constant(f64::NAN)));
         check("a rate of 0 sends nothing", &|s| s.open_loop = Some(OpenLoop::constant(0.0)));
         check("from 1 to connections × pipeline depth, 10", &|s| {
             s.open_loop = Some(OpenLoop { in_flight_max: Some(11), ..OpenLoop::constant(1.0) });
@@ -374,10 +374,10 @@ mod tests {
         check("no end", &|s| (s.requests, s.duration) = (None, None));
         check("generated from the body", &|s| s.fields.push(("content-length".into(), b"1".to_vec())));
         check("exclude each other", &|s| (s.cookies, s.fields) = (true, vec![("cookie".into(), b"a=b".to_vec())]));
-        check("field \"X\", column 2: {seq:1}", &|s| s.fields.push(("X".into(), b"a{seq:1} {seq}".to_vec())));
-        check("content, column 1", &|s| s.content = Some(b"{x} {seq}".to_vec()));
+        check("header \"X\", column 2: {seq:1}", &|s| s.fields.push(("X".into(), b"a{seq:1} {seq}".to_vec())));
+        check("body, column 1", &|s| s.content = Some(b"{x} {seq}".to_vec()));
         check("\"G ET\" is not a method", &|s| s.method = Some("G ET".into()));
-        check("tunnel", &|s| s.method = Some("CONNECT".into()));
+        check("CONNECT is not supported", &|s| s.method = Some("CONNECT".into()));
         check("the proxy's URL \"http://p/x\" has a path; write http://p", &|s| s.proxy = Some("http://p/x".into()));
         check("TLS to the proxy is not supported; write http://p", &|s| s.proxy = Some("https://p".into()));
         check("no target", &|s| s.targets.clear());

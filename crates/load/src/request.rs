@@ -537,6 +537,6 @@ mod tests {
             fields: &[("X".to_owned(), value)],
             content: None,
         };
-        assert!(Request::build(parts).unwrap_err().contains("field \"X\" cannot be sent"));
+        assert!(Request::build(parts).unwrap_err().contains("header \"X\" cannot be sent"));
     }
 }

@@ -87,7 +87,7 @@ mod tests {
         for (name, value, problem) in [
             ("1a", "", "beginning with a letter"),
             ("", "", "beginning with a letter"),
-            ("seq", "1", "placeholder already"),
+            ("seq", "1", "is a placeholder"),
             ("a", "{zipf:0:1}", "the value of a, column 1: {zipf:0:1} needs a count"),
             ("a", "{b}", "not a placeholder"),
             ("a", "{page_version}", "in the body of a request only"),

@@ -119,7 +119,7 @@ fn users_who_are_answered_together_do_not_ask_together() {
     assert!(exponential.notes.is_empty(), "{:?}", exponential.notes);
     let constant = index(ThinkTime::Constant(3 * MILLISECOND));
     assert!(constant.dispersion.unwrap() > 10.0, "{:?}", constant.dispersion);
-    assert!(constant.notes.iter().any(|note| note.contains("in packs")), "{:?}", constant.notes);
+    assert!(constant.notes.iter().any(|note| note.contains("in bursts")), "{:?}", constant.notes);
 }
 
 #[test]

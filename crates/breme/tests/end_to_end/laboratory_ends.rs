@@ -147,7 +147,7 @@ fn what_was_spent_before_counts_when_a_run_goes_on() {
     // A block takes longer: three trials of ten answers after 5 ms each, to one user or to two.
     let laboratory = Laboratory::new(&SHORT.replace("blocks = 4", "blocks = 4\nbudget = \"120ms\""));
     let first = laboratory.breme(&["run", "experiment.toml", "--name", "one"]);
-    assert!(text_of(&first.stderr).contains("the time budget is spent"), "{}", text_of(&first.stderr));
+    assert!(text_of(&first.stderr).contains("the time budget is exhausted"), "{}", text_of(&first.stderr));
     let trials = laboratory.trials("one");
     assert_eq!(trials.len(), 3, "the first block is always run");
     assert!(trials.iter().all(|trial| trial["spent_s"].as_f64().unwrap() >= 0.025));

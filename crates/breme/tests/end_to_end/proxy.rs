@@ -188,7 +188,7 @@ fn tls_on_both_sides() {
         let strict = start_proxy(&tls);
         let told = curl(&strict);
         assert!(
-            told.ends_with(" 502") && told.contains("is signed by an authority that is not trusted"),
+            told.ends_with(" 502") && told.contains("the issuer of the certificate is not trusted"),
             "{driver}: an unknown authority is not believed: {told}"
         );
 
