@@ -136,7 +136,7 @@ fn faults_name_the_flag_or_the_place_in_the_file() {
         (&["-R", "5", "--in-flight-max", "999", url], "raise -c for more"),
         (&["--spin", "1ms", url], "--spin has no effect here"),
         (&["--var", "page", url], "write NAME=VALUE"),
-        (&["--var", "seq=1", url], "--var: {seq} is a placeholder already"),
+        (&["--var", "seq=1", url], "--var: {seq} is a placeholder;"),
     ] {
         let output = load(arguments);
         let message = String::from_utf8_lossy(&output.stderr);
