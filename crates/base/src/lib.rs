@@ -4,9 +4,9 @@
 //! simulation own the time. [`WallClock`] turns it into the calendar's time where a protocol needs that. [`Random`] is
 //! a small seeded generator: the same seed gives the same run. [`Timers`] keeps many deadlines and tells the nearest.
 //! [`Source`] finds line and column of an error in a text that a person wrote, [`nearest`] and [`meant_or_known`] the
-//! word that was probably meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] read numbers with suffixes, and [`ThinkTime`] the
-//! pause of a user between two requests. [`ShardPlaces`] holds
-//! what each of many threads counts for itself.
+//! word that was probably meant; [`parse_duration`], [`parse_count`] and [`parse_bytes`] read numbers with suffixes,
+//! and [`ThinkTime`] the pause of a user between two requests. [`ShardPlaces`] holds what each of many threads counts
+//! for itself.
 //!
 //! This crate reads no clock, opens nothing and starts nothing.
 

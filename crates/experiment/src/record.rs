@@ -257,33 +257,33 @@ pub struct WorkloadRecord {
     pub sessions: Option<Sessions>,
     /// Requests of each scenario step, by name.
     pub steps: BTreeMap<String, StepRecord>,
-    /// Responses to GET by what their Cache-Status says, of the whole trial; none: not counted.
+    /// Responses to GET by cache result, over the whole trial; null if they were not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheRecord>,
-    /// Stale responses, of the whole trial; none: the load writes no versions.
+    /// Stale responses over the whole trial; null if the load writes no versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<StaleRecord>,
 }
 
-/// Responses to GET, by what their Cache-Status (RFC 9211) says.
+/// Responses to GET by cache result, from their Cache-Status (RFC 9211).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheRecord {
-    /// Given by a cache without asking further.
+    /// Number of responses served by a cache.
     pub hits: u64,
-    /// Not given by any cache on their way.
+    /// Number of responses that no cache on their path served.
     pub misses: u64,
 }
 
-/// Responses that showed a version of a page which had been replaced.
+/// Responses with a version of a page that had been replaced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StaleRecord {
-    /// How many.
+    /// Number of stale responses.
     pub count: u64,
-    /// Responses whose version could be judged, the stale ones too.
+    /// Number of responses with a version that could be checked, including the stale ones.
     pub judged: u64,
-    /// Responses that showed no version, of pages of which one had been acknowledged.
+    /// Number of responses without a version, after one had been acknowledged for the page.
     pub unversioned: u64,
-    /// From the acknowledgement that replaced the version to the sending of the request.
+    /// Age of stale responses: time from the acknowledgement of a newer version to the sending of the request.
     pub age: Distribution,
 }
 

@@ -23,8 +23,8 @@ use breme_toml::{Collector, Diagnostics, Table};
 pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Scenarios {
-    /// Reads a file. `think` is for steps and scenarios without a think time of their own; `variables` override those of
-    /// the file.
+    /// Reads a file. `think` is for steps and scenarios without a think time of their own; `variables` override those
+    /// of the file.
     ///
     /// # Errors
     /// All errors in the file, with their positions.

@@ -91,7 +91,7 @@ mod tests {
             ("a", "{zipf:0:1}", "the value of a, column 1: {zipf:0:1} needs a count"),
             ("a", "{b}", "not a placeholder"),
             ("a", "{page_version}", "in the body of a request only"),
-            ("page_version", "", "placeholder already"),
+            ("page_version", "", "is a placeholder"),
         ] {
             let error = Variables::new([(name, value)]).unwrap_err();
             assert!(error.contains(problem), "{error}");

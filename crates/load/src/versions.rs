@@ -3,8 +3,8 @@
 //! A request whose content holds `{page_version}` writes a version: a mark that names the run, the page (the request's
 //! target) and the number of the write. A GET of the same target is judged by the newest mark of that page in its
 //! response. The response is **stale** if the write of that version had ended before another write of the page began,
-//! and that one was acknowledged before the GET was sent. Its **age** is the time from the first such acknowledgement to
-//! the sending of the GET.
+//! and that one was acknowledged before the GET was sent. Its **age** is the time from the first such acknowledgement
+//! to the sending of the GET.
 //!
 //! A write is acknowledged by a complete response with a status from 200 to 399. Of any other write, and of those that
 //! overlap, nobody knows which took effect last; their versions are never called stale.

@@ -1,7 +1,7 @@
 //! TOML files as people write them: experiments, scenarios, configurations.
 //!
-//! A file is parsed into a tree ([`Table`]) in which every part has its position. [`read`] turns a part of the tree into
-//! a type, and reports every error, not only the first: each with its line, its column and the likely remedy
+//! A file is parsed into a tree ([`Table`]) in which every part has its position. [`read`] turns a part of the tree
+//! into a type, and reports every error, not only the first: each with its line, its column and the likely remedy
 //! ([`Diagnostic`]).
 //!
 //! | module | is |

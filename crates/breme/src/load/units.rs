@@ -38,8 +38,8 @@ pub fn rate(text: &str) -> Result<f64, String> {
     Ok(number.parse::<f64>().map_err(|_| fault())? * factor)
 }
 
-/// A bandwidth in bits per second: `512kbit`, `20Mbit`, `1.5Gbit`, also with `/s`. Units of bytes are refused, and so is
-/// `Mbps`, which means bits to some tools and bytes to others.
+/// A bandwidth in bits per second: `512kbit`, `20Mbit`, `1.5Gbit`, also with `/s`. Units of bytes are refused, and so
+/// is `Mbps`, which means bits to some tools and bytes to others.
 pub fn bandwidth(text: &str) -> Result<u64, String> {
     let fault = || format!("{text:?} is not a bandwidth; write bits per second with a unit: 512kbit, 20Mbit, 1Gbit");
     let (number, unit) = split_suffix(text);

@@ -64,7 +64,8 @@ pub enum Quantity {
     HitRatio,
     /// Of a workload that writes versions: `stale.count`: stale responses.
     StaleCount,
-    /// Of a workload that writes versions: `stale.ratio`: the share of stale ones of all responses that could be judged.
+    /// Of a workload that writes versions: `stale.ratio`: the share of stale ones of all responses that could be
+    /// judged.
     StaleRatio,
     /// Of a subject (or, with a workload's name, of the subject that this asks): `cpu`: CPU time per answered request
     /// of all workloads. Seconds.

@@ -8,16 +8,16 @@ use super::times::TimeSummary;
 use crate::run::Run;
 use crate::tally::Tally;
 
-/// Responses to GET, by what their Cache-Status (RFC 9211) says.
+/// Responses to GET by cache result, from their Cache-Status (RFC 9211).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CacheSummary {
-    /// Given by a cache without asking further.
+    /// Number of responses served by a cache.
     pub hits: u64,
-    /// Not given by any cache on their way.
+    /// Number of responses that no cache on their path served.
     pub misses: u64,
-    /// Without a Cache-Status that can be read.
+    /// Number of responses without a valid Cache-Status.
     pub unsaid: u64,
-    /// hits / (hits + misses); none if there are neither.
+    /// hits ÷ (hits + misses); null if both are 0.
     pub hit_ratio: Option<f64>,
 }
 
@@ -28,32 +28,32 @@ pub struct CacheSummary {
 /// whose outcome is unknown, replace nothing for certain.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StaleSummary {
-    /// Responses that showed a replaced version.
+    /// Number of stale responses.
     pub count: u64,
-    /// Responses whose version could be judged, the stale ones too.
+    /// Number of responses with a version that could be checked, including the stale ones.
     pub judged: u64,
-    /// Responses with status 200 that showed no version of this run, though one had been acknowledged.
+    /// Number of responses with status 200 and no version of this run, after a version had been acknowledged.
     pub unversioned: u64,
-    /// Writes that were acknowledged: answered with a status from 200 to 399.
+    /// Number of acknowledged writes: those with a status from 200 to 399.
     pub writes: u64,
-    /// Writes that were not followed, since there were too many pages or versions.
+    /// Number of writes not tracked, because there were too many pages or versions.
     pub not_followed: u64,
-    /// From the first acknowledgement that replaced the version to the sending of the request, of stale responses.
+    /// Age of stale responses: time from the first acknowledgement of a newer version to the sending of the request.
     pub age: TimeSummary,
-    /// The distribution of these ages: an `HdrHistogram` in the compressed V2 encoding, base64.
+    /// Histogram of these ages: HdrHistogram in the compressed V2 encoding, base64.
     pub age_histogram: String,
-    /// The pages with the most stale responses.
+    /// Pages with the most stale responses.
     pub pages: Vec<StalePageSummary>,
 }
 
 /// A page with stale responses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StalePageSummary {
-    /// The request target.
+    /// Request target.
     pub path: String,
-    /// Stale responses.
+    /// Number of stale responses.
     pub count: u64,
-    /// The greatest age.
+    /// Maximum age of a stale response, in nanoseconds.
     pub age_max_ns: u64,
 }
 
