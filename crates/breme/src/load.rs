@@ -6,6 +6,7 @@
 mod arguments;
 mod attendant;
 mod fail_if;
+mod origin_counter;
 mod output;
 mod secured;
 mod stdin;
@@ -21,6 +22,7 @@ pub use arguments::Args;
 use attendant::{Attendant, Interruption};
 use breme_driver::{ClientTls, Clock, Settings as DriverSettings, start};
 use breme_load::{Generator, Load, Outcome, Plan, Run, TlsSummary};
+use origin_counter::OriginCounter;
 use output::{Outputs, ResultFormat};
 
 use crate::checks::{self, Checks};
@@ -55,8 +57,12 @@ fn measure(args: &Args) -> Result<ExitCode, Failure> {
     if args.start_on_line {
         stdin::wait_for_line()?;
     }
+    let origin = args.origin_counter.as_deref().map(OriginCounter::begin).transpose()?;
     let (mut shards, generator, interruption) = drive(&run, args, clock, &tls)?;
     let mut outcome = Outcome::of(&run, &mut shards, &generator);
+    if let Some(origin) = origin {
+        outcome.count_origin(origin.count()?);
+    }
     outcome.conditions = fail_if::judge(&args.fail_if, &run, &outcome);
     log_writers.join()?;
     outputs.write(&run, &outcome)?;

@@ -266,12 +266,15 @@ pub struct WorkloadRecord {
 }
 
 /// Responses to GET by cache result, from their Cache-Status (RFC 9211).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheRecord {
     /// Number of responses served by a cache.
     pub hits: u64,
     /// Number of responses that no cache on their path served.
     pub misses: u64,
+    /// Hit ratio by the origin's own count of requests; null without an `origin_counter`.
+    #[serde(default)]
+    pub origin_hit_ratio: Option<f64>,
 }
 
 /// Responses with a version of a page that had been replaced.

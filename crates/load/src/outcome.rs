@@ -89,6 +89,14 @@ impl Outcome {
         outcome
     }
 
+    /// Takes what the origin counted while the run lasted.
+    pub fn count_origin(&mut self, requests: u64) {
+        let responses = self.requests.answered;
+        if let Some(cache) = &mut self.cache {
+            cache.count_origin(requests, responses);
+        }
+    }
+
     /// The distribution of the response times.
     #[must_use]
     pub fn response_histogram(run: &Run) -> Histogram {

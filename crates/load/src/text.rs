@@ -366,7 +366,7 @@ fn sessions(outcome: &Outcome, style: Style) -> String {
 /// What caches gave, and what of it was out of date.
 fn reads(outcome: &Outcome, style: Style) -> String {
     let mut text = String::new();
-    if let Some(CacheSummary { hits, misses, unsaid, hit_ratio }) = outcome.cache {
+    if let Some(CacheSummary { hits, misses, unsaid, hit_ratio, origin_requests, origin_hit_ratio }) = outcome.cache {
         let _ = match hit_ratio {
             Some(ratio) => write!(
                 text,
@@ -379,6 +379,10 @@ fn reads(outcome: &Outcome, style: Style) -> String {
         };
         if unsaid > 0 && hit_ratio.is_some() {
             let _ = write!(text, "; {} without Cache-Status", grouped(unsaid));
+        }
+        if let (Some(requests), Some(ratio)) = (origin_requests, origin_hit_ratio) {
+            let requests = plural(requests, "request");
+            let _ = write!(text, "; {requests} reached the origin by its own count (hit ratio {})", percent(ratio));
         }
         text.push('\n');
     }

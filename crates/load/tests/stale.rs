@@ -238,11 +238,14 @@ fn hits_are_counted_without_versions_where_they_are_wanted() {
         });
         world.finish()
     };
-    let outcome = run(true);
+    let mut outcome = run(true);
+    outcome.count_origin(101);
     let cache = outcome.cache.unwrap();
     assert_eq!((cache.hits, cache.misses, cache.unsaid, cache.hit_ratio), (900, 100, 0, Some(0.9)));
     assert!(outcome.stale.is_none());
     let text = render_text(&outcome, Style::default());
-    assert!(text.contains("cache      900 hits of 1,000 responses (90 %)"), "{text}");
+    assert_eq!((cache.origin_requests, cache.origin_hit_ratio), (Some(101), Some(0.899)));
+    let expected = "cache      900 hits of 1,000 responses (90 %); 101 requests reached the origin by its own count (hit ratio 90 %)";
+    assert!(text.contains(expected), "{text}");
     assert!(run(false).cache.is_none());
 }

@@ -79,6 +79,18 @@ impl Asker {
     }
 }
 
+/// The content of a page, as text. The error says what is wrong, also with a status that is not 200.
+///
+/// # Errors
+/// When there is no such page, or it does not come in time.
+pub fn fetch(url: &str, within: Duration) -> Result<String, String> {
+    let answer = Asker::new().ask("GET", url, &[], within)?;
+    match answer.status {
+        200 => Ok(String::from_utf8_lossy(&answer.content).into_owned()),
+        status => Err(format!("GET {url} returned status {status}, not 200")),
+    }
+}
+
 fn agent(trusts_all: bool) -> ureq::Agent {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider).disable_verification(trusts_all);

@@ -46,6 +46,7 @@ mod process_table;
 mod subject;
 mod versions;
 
+pub use asking::fetch;
 pub use conduct::{Progress, RunFault, conduct};
 pub use control_group::Hierarchy;
 pub use instruments::{HEADER as INSTRUMENTS_HEADER, INTERVAL, Instruments, Readings, Window, machine};

@@ -212,6 +212,11 @@ pub struct Args {
     #[arg(long, help_heading = "Checks")]
     cache_status: bool,
 
+    /// URL of a counter that returns how many requests the origin got since it was last read, as http://wiki/wiki/stevec;
+    /// read before and after the run for the hit ratio by the origin's count
+    #[arg(long, value_name = "URL", help_heading = "Checks")]
+    pub(super) origin_counter: Option<String>,
+
     /// Expected response statuses: 200, 200,304, 2xx or 200-299 [default: 200-399]
     #[arg(long, value_name = "STATUSES", value_parser = StatusSet::parse, help_heading = "Checks")]
     expect_status: Option<StatusSet>,
@@ -362,7 +367,7 @@ impl Args {
             variables: Variables::default(),
             interval: self.interval,
             seed: self.seed,
-            cache_status: self.cache_status,
+            cache_status: self.cache_status || self.origin_counter.is_some(),
             run_number: random_bits()? as u64,
         })
     }

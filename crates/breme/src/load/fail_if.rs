@@ -68,6 +68,7 @@ fn is_count(quantity: &Quantity) -> bool {
             | Quantity::Failed
             | Quantity::SessionShare
             | Quantity::HitRatio
+            | Quantity::HitRatioByOrigin
             | Quantity::StaleCount
             | Quantity::StaleRatio
     )
@@ -119,7 +120,11 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
             failed: sum(|scenario| scenario.failed),
         }),
         steps: steps.collect(),
-        cache: outcome.cache.map(|cache| CacheRecord { hits: cache.hits, misses: cache.misses }),
+        cache: outcome.cache.map(|cache| CacheRecord {
+            hits: cache.hits,
+            misses: cache.misses,
+            origin_hit_ratio: cache.origin_hit_ratio,
+        }),
         stale: outcome.stale.as_ref().map(stale),
         ..WorkloadRecord::default()
     };

@@ -25,6 +25,7 @@ to = "edge"
 connections = 1
 requests = 20
 request = "/bytes/5"
+cache_status = true
 [design]
 blocks = 2
 pause = "0s"
@@ -52,6 +53,8 @@ fn seen(laboratory: &Laboratory, run: &str) -> Vec<[u64; 3]> {
     let of_origin = "breme_requests_total{status=\"2xx\",version=\"1.1\"}";
     let seen = |trial: &Value| {
         assert_eq!(trial["workloads"]["user"]["ok"], 20, "{trial}");
+        let (seen, counted) = (&trial["workloads"]["user"]["cache"], growth(trial, "edge", &of("hit")));
+        assert_eq!((&seen["hits"], &seen["misses"]), (&Value::from(counted), &Value::from(20 - counted)), "{trial}");
         [growth(trial, "edge", &of("miss")), growth(trial, "edge", &of("hit")), growth(trial, "origin", of_origin)]
     };
     trials.iter().map(seen).collect()

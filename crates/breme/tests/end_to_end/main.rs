@@ -53,6 +53,7 @@ mod recorder;
 mod schedules;
 mod site;
 mod slow_clients;
+mod stale;
 mod studies;
 mod tls;
 mod wiki;

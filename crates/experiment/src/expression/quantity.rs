@@ -5,7 +5,7 @@ use std::fmt;
 use super::terms::{Quantity, TimeFigure, TimeKind};
 
 /// Quantities that have one name.
-const WORDS: [(&str, Quantity); 17] = [
+const WORDS: [(&str, Quantity); 18] = [
     ("rate", Quantity::Rate),
     ("offered", Quantity::OfferedRate),
     ("bytes", Quantity::ByteRate),
@@ -15,6 +15,7 @@ const WORDS: [(&str, Quantity); 17] = [
     ("failed", Quantity::Failed),
     ("sessions", Quantity::SessionShare),
     ("hits.ratio", Quantity::HitRatio),
+    ("hits.by_origin", Quantity::HitRatioByOrigin),
     ("stale.count", Quantity::StaleCount),
     ("stale.ratio", Quantity::StaleRatio),
     ("cpu", Quantity::CpuPerRequest),
@@ -47,7 +48,7 @@ const OTHER_WORDS: [(&str, &str); 15] = [
     ("stale", "stale.count"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, sessions, hits.ratio, stale.count, stale.ratio, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, sessions, hits.ratio, hits.by_origin, stale.count, stale.ratio, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
 
 /// What a quantity is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,6 +62,8 @@ pub enum Quantity {
     Failed,
     /// Of a workload: `hits.ratio`: the share of responses to GET that a cache gave, by their Cache-Status.
     HitRatio,
+    /// Of a workload: `hits.by_origin`: the same by the origin's own count of requests.
+    HitRatioByOrigin,
     /// Of a workload that writes versions: `stale.count`: stale responses.
     StaleCount,
     /// Of a workload that writes versions: `stale.ratio`: the share of stale ones of all responses that could be

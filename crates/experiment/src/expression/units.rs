@@ -171,7 +171,12 @@ impl Quantity {
             Self::Time { .. } | Self::Step { .. } | Self::CpuPerRequest => Unit::Seconds,
             Self::Rate | Self::OfferedRate => Unit::PerSecond,
             Self::ByteRate => Unit::BytesPerSecond,
-            Self::ErrorShare | Self::PassShare | Self::SessionShare | Self::HitRatio | Self::StaleRatio => Unit::Share,
+            Self::ErrorShare
+            | Self::PassShare
+            | Self::SessionShare
+            | Self::HitRatio
+            | Self::HitRatioByOrigin
+            | Self::StaleRatio => Unit::Share,
             Self::Memory => Unit::Bytes,
             Self::Answered
             | Self::Failed

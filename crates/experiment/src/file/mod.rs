@@ -287,6 +287,9 @@ pub struct Workload {
     /// Count cache hits by the Cache-Status of responses (`hits.ratio`) [default: true if a request contains
     /// `{page_version}`, else false].
     pub(crate) cache_status: Option<bool>,
+    /// URL of a counter that returns how many requests the origin received since it was last read, as
+    /// `"${wiki.url}/wiki/stevec"` (`hits.by_origin`).
+    pub(crate) origin_counter: Option<String>,
     /// Checks on each response [default: a status from 200 to 399].
     pub(crate) expect: Option<Expect>,
     /// Scenario file, for users with several steps.

@@ -23,6 +23,7 @@ impl Expression {
                     | Quantity::PassShare
                     | Quantity::SessionShare
                     | Quantity::HitRatio
+                    | Quantity::HitRatioByOrigin
                     | Quantity::StaleCount
                     | Quantity::StaleRatio
                     | Quantity::Answered

@@ -112,6 +112,10 @@ impl<'a> Reader<'a> {
             Quantity::Failed => Ok(failed),
             Quantity::SessionShare => session_share(workload, of),
             Quantity::HitRatio => hit_ratio(workload, of),
+            Quantity::HitRatioByOrigin => workload
+                .cache
+                .and_then(|cache| cache.origin_hit_ratio)
+                .ok_or_else(|| Lack::NothingCounted(of.to_owned())),
             Quantity::StaleCount => Ok(stale(workload, of)?.count as f64),
             Quantity::StaleRatio => {
                 let stale = stale(workload, of)?;
@@ -249,7 +253,7 @@ mod tests {
             response: distribution(&[1_000_000, 2_000_000, 3_000_000, 4_000_000]),
             connect: distribution(&[300_000]),
             sessions: Some(Sessions { begun: 12, completed: 9, failed: 1 }),
-            cache: Some(CacheRecord { hits: 90, misses: 10 }),
+            cache: Some(CacheRecord { hits: 90, misses: 10, origin_hit_ratio: Some(0.89) }),
             stale: Some(StaleRecord {
                 count: 2,
                 judged: 50,
@@ -309,6 +313,7 @@ mod tests {
         check(&Quantity::Failed, "user", 25.0);
         check(&Quantity::SessionShare, "user", 0.9);
         check(&Quantity::HitRatio, "user", 0.9);
+        check(&Quantity::HitRatioByOrigin, "user", 0.89);
         check(&Quantity::StaleCount, "user", 2.0);
         check(&Quantity::StaleRatio, "user", 0.04);
         let age = |figure| Quantity::Time { kind: TimeKind::StaleAge, figure };

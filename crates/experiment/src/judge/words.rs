@@ -29,9 +29,12 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::CpuPerRequest
         | Quantity::Memory
         | Quantity::Switches => Some(true),
-        Quantity::Rate | Quantity::ByteRate | Quantity::PassShare | Quantity::SessionShare | Quantity::HitRatio => {
-            Some(false)
-        }
+        Quantity::Rate
+        | Quantity::ByteRate
+        | Quantity::PassShare
+        | Quantity::SessionShare
+        | Quantity::HitRatio
+        | Quantity::HitRatioByOrigin => Some(false),
         // More may be more work done, or more needed for the same work.
         Quantity::OfferedRate
         | Quantity::Answered

@@ -334,6 +334,7 @@ impl Resolver<'_, '_> {
         arguments.value("--timeout", file.timeout.map(|timeout| seconds(timeout.0)));
         arguments.flag("--cookies", file.cookies == Some(true));
         arguments.flag("--cache-status", file.cache_status == Some(true));
+        arguments.value("--origin-counter", file.origin_counter.clone());
         let method = file.method.as_ref().map(|method| method.value.clone());
         let method = method.or_else(|| request.and_then(|request| request.method.clone()));
         arguments.value("--method", method.filter(|method| method != "GET" || file.body.is_some()));

@@ -19,6 +19,10 @@ pub struct CacheSummary {
     pub unsaid: u64,
     /// hits ÷ (hits + misses); null if both are 0.
     pub hit_ratio: Option<f64>,
+    /// Requests that reached the origin, by its own count (`--origin-counter`).
+    pub origin_requests: Option<u64>,
+    /// By the origin's count: responses that did not need it / responses to GET.
+    pub origin_hit_ratio: Option<f64>,
 }
 
 /// Versions of pages that the run wrote (`{page_version}`) and read again with GET.
@@ -67,7 +71,18 @@ impl CacheSummary {
             misses: caches.misses,
             unsaid: caches.unsaid,
             hit_ratio: (said > 0).then(|| caches.hits as f64 / said as f64),
+            origin_requests: None,
+            origin_hit_ratio: None,
         })
+    }
+
+    /// Of the responses to all requests, so many came from the origin.
+    pub(super) fn count_origin(&mut self, requests: u64, responses: u64) {
+        let reads = self.hits + self.misses + self.unsaid;
+        self.origin_requests = Some(requests);
+        // Other methods reach the origin, so that what did not reach it was read.
+        let ratio = || (responses.saturating_sub(requests) as f64 / reads as f64).min(1.0);
+        self.origin_hit_ratio = (reads > 0).then(ratio);
     }
 }
 

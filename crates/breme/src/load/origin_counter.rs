@@ -1,0 +1,42 @@
+//! `--origin-counter`: how many requests reached the origin, by its own count.
+
+use std::time::Duration;
+
+use crate::failure::Failure;
+
+/// How long reading the counter may take.
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// A counter that begins again at 0 when it is read.
+#[derive(Debug)]
+pub struct OriginCounter<'a> {
+    url: &'a str,
+}
+
+impl<'a> OriginCounter<'a> {
+    /// Reads it, so that it counts the run alone.
+    pub fn begin(url: &'a str) -> Result<Self, Failure> {
+        let counter = Self { url };
+        counter.count().map(|_| counter)
+    }
+
+    /// What it has counted since.
+    pub fn count(&self) -> Result<u64, Failure> {
+        let fault = |problem: String| Failure::run(format!("--origin-counter {}: {problem}", self.url));
+        let text = fetch(self.url).map_err(fault)?;
+        text.trim().parse().map_err(|_| {
+            let shown: String = text.chars().take(40).collect();
+            fault(format!("returned {shown:?}; it must return a number of requests"))
+        })
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn fetch(url: &str) -> Result<String, String> {
+    breme_runner::fetch(url, WITHIN)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn fetch(_url: &str) -> Result<String, String> {
+    Err(format!("not available on this system (within {WITHIN:?})"))
+}
