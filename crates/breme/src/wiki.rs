@@ -63,6 +63,7 @@ fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
 }
 
 /// What a database reports, as the end of a command.
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn failed(error: DatabaseError) -> Failure {
     Failure::run(error.to_string())
 }

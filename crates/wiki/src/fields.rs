@@ -9,8 +9,8 @@
 //! The text of the page.
 //! ```
 //!
-//! A line has a key, a colon, and a value: JSON, or else plain text. Each object of fields can be written in this way and
-//! reads as the same.
+//! A line has a key, a colon, and a value: JSON, or else plain text. Each object of fields can be written in this way
+//! and reads as the same.
 
 use std::fmt;
 
@@ -156,8 +156,8 @@ mod tests {
     use super::*;
     use crate::name::Name;
 
-    fn fields(value: Value) -> Fields {
-        value.as_object().unwrap().clone()
+    fn fields(mut value: Value) -> Fields {
+        std::mem::take(value.as_object_mut().unwrap())
     }
 
     #[test]

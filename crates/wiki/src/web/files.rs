@@ -1,8 +1,8 @@
 //! Attachments.
 //!
 //! What users upload must never run in the wiki's name: only images, sound, films and plain text are shown, everything
-//! else is downloaded; the type comes from the name, never from the uploader, browsers may not guess another (nosniff), and
-//! the policy of the response allows nothing at all.
+//! else is downloaded; the type comes from the name, never from the uploader, browsers may not guess another (nosniff),
+//! and the policy of the response allows nothing at all.
 
 use axum::body::Body;
 use axum::extract::{Extension, Multipart, Path, State};

@@ -1,9 +1,10 @@
 //! Who asks, and whether they may.
 //!
-//! **Forged requests.** A page of another site can make a browser send a form here, with the user's cookies. Browsers say
-//! so: every request that changes something has Sec-Fetch-Site, or from older ones Origin, and both must name this site. We
-//! check these headers and have no tokens in forms, because a token belongs to one visitor: pages with forms could not be
-//! cached for everybody. Programs that are no browsers send neither header, and are let through unless they show a cookie.
+//! **Forged requests.** A page of another site can make a browser send a form here, with the user's cookies. Browsers
+//! say so: every request that changes something has Sec-Fetch-Site, or from older ones Origin, and both must name this
+//! site. We check these headers and have no tokens in forms, because a token belongs to one visitor: pages with forms
+//! could not be cached for everybody. Programs that are no browsers send neither header, and are let through unless
+//! they show a cookie.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

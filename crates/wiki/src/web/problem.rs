@@ -13,7 +13,8 @@ pub struct Problem {
     pub(crate) status: StatusCode,
     /// What is wrong and what to do about it, in a sentence or two.
     pub(crate) detail: String,
-    pub(crate) header: Option<(HeaderName, HeaderValue)>,
+    /// A header that the status needs; apart, since problems are returned through many calls.
+    pub(crate) header: Option<Box<(HeaderName, HeaderValue)>>,
     /// Further members for programs.
     pub(crate) members: Map<String, Value>,
 }
@@ -32,7 +33,7 @@ impl Problem {
     }
 
     pub(crate) fn with_header(mut self, name: HeaderName, value: impl AsRef<str>) -> Self {
-        self.header = HeaderValue::from_str(value.as_ref()).ok().map(|value| (name, value));
+        self.header = HeaderValue::from_str(value.as_ref()).ok().map(|value| Box::new((name, value)));
         self
     }
 
@@ -56,8 +57,8 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;
-        if let Some((name, value)) = self.header.clone() {
-            response.headers_mut().insert(name, value);
+        if let Some((name, value)) = self.header.as_deref() {
+            response.headers_mut().insert(name, value.clone());
         }
         response.extensions_mut().insert(self);
         response
