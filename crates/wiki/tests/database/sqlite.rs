@@ -138,7 +138,7 @@ async fn verify_finds_planted_faults() {
     for (fault, expected) in [
         ("UPDATE revisions SET bytes = bytes + 1 WHERE sequence = 1", "A, revision 1: a revision's text does not have"),
         ("UPDATE pages SET revision = 9 WHERE name = 'A'", "A: the page has no current revision"),
-        ("UPDATE pages SET current = 999 WHERE name = 'A'", "refers to a row of revisions that does not exist"),
+        ("UPDATE pages SET current = 999 WHERE name = 'A'", "A: the page has no current revision"),
         ("DELETE FROM revisions WHERE sequence = 2", "A: the page has a gap in its revisions"),
         ("UPDATE pages SET live = 0 WHERE name = 'A'", "A: the page is deleted, but"),
         ("UPDATE revisions SET fields = '{' WHERE fields IS NOT NULL", "fields are not valid JSON"),

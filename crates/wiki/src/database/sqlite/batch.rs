@@ -133,20 +133,18 @@ impl<'a> Batch<'a> {
     ) -> rusqlite::Result<Committed> {
         let created = !state.is_some_and(|state| state.is_live);
         let revision = state.map_or(1, |state| state.revision + 1);
-        let kind = if created { ChangeKind::Created } else { ChangeKind::Edited };
         self.sequence += 1;
         let page = match state {
-            Some(state) => state.id,
-            None => self.next_page()?,
+            Some(state) => {
+                let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 1 WHERE id = ?1";
+                self.execute(sql, params![state.id, revision, self.sequence])?;
+                self.forget(state.id)?;
+                state.id
+            }
+            None => self.insert_page(&write.name, &indexed.folded, revision)?,
         };
+        let kind = if created { ChangeKind::Created } else { ChangeKind::Edited };
         self.insert_revision(page, revision, kind, write, Some((content, indexed.fields.as_deref())))?;
-        if state.is_some() {
-            let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 1 WHERE id = ?1";
-            self.execute(sql, params![page, revision, self.sequence])?;
-            self.forget(page)?;
-        } else {
-            self.insert_page(page, &write.name, &indexed.folded, revision)?;
-        }
         self.insert_links(page, links)?;
         for (path, value) in &indexed.field_entries {
             self.execute("INSERT INTO fields (path, value, page) VALUES (?1, ?2, ?3)", params![path, value, page])?;
@@ -163,9 +161,9 @@ impl<'a> Batch<'a> {
     fn delete(&mut self, write: &Write, state: &State) -> rusqlite::Result<Committed> {
         let revision = state.revision + 1;
         self.sequence += 1;
-        self.insert_revision(state.id, revision, ChangeKind::Deleted, write, None)?;
         let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 0 WHERE id = ?1";
         self.execute(sql, params![state.id, revision, self.sequence])?;
+        self.insert_revision(state.id, revision, ChangeKind::Deleted, write, None)?;
         self.forget(state.id)?;
         self.words.insert(state.id, None);
         self.grams.insert(state.id, None);
@@ -238,9 +236,8 @@ impl<'a> Batch<'a> {
         let content = Content { redirect: Some(to.clone()), ..Content::default() };
         let indexed = Indexed::new(&write.name, &content);
         self.sequence += 1;
-        let page = self.next_page()?;
+        let page = self.insert_page(&write.name, &indexed.folded, revision)?;
         self.insert_revision(page, revision, ChangeKind::Created, write, Some((&content, None)))?;
-        self.insert_page(page, &write.name, &indexed.folded, revision)?;
         self.insert_links(page, std::slice::from_ref(to))?;
         self.words.insert(page, Some(Cow::Owned(indexed.words)));
         self.grams.insert(page, Some(Cow::Owned(indexed.grams)));
@@ -288,18 +285,12 @@ impl<'a> Batch<'a> {
         self.execute(sql, [digest]).map(|_| ())
     }
 
-    fn next_page(&self) -> rusqlite::Result<i64> {
-        one(self.connection, "SELECT coalesce(max(id), 0) + 1 FROM pages", &[])
-    }
-
-    /// Its revision has to be there: SQLite would compare a later one with all pages, to find those that wait for it.
-    fn insert_page(&self, page: i64, name: &Name, folded: &str, revision: u64) -> rusqlite::Result<()> {
+    fn insert_page(&self, name: &Name, folded: &str, revision: u64) -> rusqlite::Result<i64> {
         self.execute(
-            "INSERT INTO pages (id, name, folded, revision, current, links_version, live)
-             VALUES (?1, ?2, ?3, ?4, ?5, 0, 1)",
-            params![page, name.as_str(), folded, revision, self.sequence],
+            "INSERT INTO pages (name, folded, revision, current, links_version, live) VALUES (?1, ?2, ?3, ?4, 0, 1)",
+            params![name.as_str(), folded, revision, self.sequence],
         )?;
-        Ok(())
+        Ok(self.connection.last_insert_rowid())
     }
 
     fn insert_revision(

@@ -5,7 +5,8 @@ CREATE TABLE pages (
     -- The name without case and accents.
     folded TEXT NOT NULL,
     revision INTEGER NOT NULL,
-    current INTEGER NOT NULL REFERENCES revisions (sequence) DEFERRABLE INITIALLY DEFERRED,
+    -- Of `revisions`. A foreign key would make each new revision search all pages for those that wait for it.
+    current INTEGER NOT NULL,
     links_version INTEGER NOT NULL,
     live INTEGER NOT NULL CHECK (live IN (0, 1))
 ) STRICT;
