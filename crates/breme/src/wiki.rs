@@ -23,7 +23,7 @@ use breme_wiki::database::{Database, DatabaseError, open};
 use breme_wiki::purging::Edges;
 use breme_wiki::serving::{listen, serve};
 use breme_wiki::web::{Wiki, router};
-use breme_wiki::{accounts, settings::Writers};
+use breme_wiki::{accounts, lab, settings::Writers};
 use metrics::WikiMetrics;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -72,6 +72,9 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let process = ProcessMetrics::starting_now();
     let places = args.places()?;
     let database: Arc<dyn Database> = runtime.block_on(open(&args.database.database)).map_err(failed)?;
+    if let Some(count) = args.lab_pages {
+        runtime.block_on(lab::fill(&*database, count, &args.lab_page_bytes)).map_err(failed)?;
+    }
     let has_accounts = runtime.block_on(has_accounts(&*database)).map_err(failed)?;
     let settings = settings::settings(args, &places, has_accounts)?;
     if let Some(notice) = settings::notice(&settings) {

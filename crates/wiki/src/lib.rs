@@ -11,6 +11,7 @@
 //! | [`purging`] | purges at the caches in front |
 //! | [`serving`] | connections → the application |
 //! | [`folder`] | a wiki as a folder of Markdown files |
+//! | [`lab`] | pages with random text, for measurements |
 //! | [`settings`] | what an operator chooses |
 
 pub mod accounts;
@@ -18,6 +19,7 @@ pub mod calendar;
 pub mod database;
 pub mod fields;
 pub mod folder;
+pub mod lab;
 pub mod merge;
 pub mod name;
 pub mod page;

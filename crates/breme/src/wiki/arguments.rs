@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use breme_wiki::accounts::Scope;
+use breme_wiki::lab::PageBytes;
 use breme_wiki::serving::Limits;
 use clap::{Subcommand, ValueEnum};
 
@@ -26,6 +27,7 @@ Exit status: 0 after a shutdown, 1 if the wiki cannot run, 2 for wrong flags, 3 
 const CACHING: &str = "Caching";
 const ACCESS: &str = "Access";
 const LIMITS: &str = "Limits";
+const LABORATORY: &str = "Laboratory";
 
 /// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
 #[derive(Debug, clap::Args)]
@@ -134,6 +136,14 @@ pub struct ServeArgs {
     /// Changes per minute and client address; past it 429
     #[arg(long, value_name = "N", default_value = "600", value_parser = crate::serving::whole::<u32>, help_heading = LIMITS)]
     pub write_rate: u32,
+
+    /// Create the pages 1 to N with random text, unless the wiki has pages; for laboratories
+    #[arg(long, value_name = "N", help_heading = LABORATORY)]
+    pub lab_pages: Option<u64>,
+
+    /// Size of the text of each page of --lab-pages, in bytes, or evenly from MIN..MAX
+    #[arg(long, value_name = "SIZE", default_value = "5000", requires = "lab_pages", help_heading = LABORATORY)]
+    pub lab_page_bytes: PageBytes,
 
     /// Number of connections; further ones wait [default: 4096, or what the file descriptor limit allows]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LIMITS)]

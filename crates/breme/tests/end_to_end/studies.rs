@@ -101,3 +101,29 @@ fn the_proxies_answer_as_the_origin_does() {
         }
     }
 }
+
+#[test]
+fn a_cache_in_front_of_the_wiki_requests_each_page_once() {
+    let told = tiny("wiki/a-reads.toml");
+    assert!(seen(&told, "user").iter().all(|user| user["ok"] == 20), "{told}");
+    let reached = |path: &str| {
+        let trial = told["trials"].as_array().unwrap().iter().find(|trial| trial["levels"]["path"] == path).unwrap();
+        trial["subjects"]["wiki"]["counters"]["breme_requests_total"].as_f64().unwrap()
+    };
+    assert_eq!([reached("source"), reached("nocache")], [20.0, 20.0]);
+    assert_eq!([reached("plain"), reached("local")], [5.0, 5.0], "5 pages");
+}
+
+#[test]
+fn no_reader_of_the_wiki_gets_a_stale_page() {
+    let told = tiny("wiki/d-writes.toml");
+    let readers = seen(&told, "readers");
+    assert_eq!(readers.len(), 2, "with writes and without");
+    for reader in &readers {
+        assert_eq!(reader["errors"], serde_json::json!({}), "{reader}");
+        assert_eq!(reader["sessions"]["completed"], 200, "{reader}");
+    }
+    let stale = readers.iter().map(|reader| &reader["stale"]).find(|stale| stale.is_object()).unwrap();
+    assert_eq!(stale["count"], 0, "{stale}");
+    assert!(stale["judged"].as_u64() > Some(0), "{stale}");
+}
