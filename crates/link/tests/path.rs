@@ -1,5 +1,7 @@
 //! Delays, bandwidths, losses and ends to the microsecond, in virtual time.
 
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests")]
+
 mod support;
 
 use std::time::Duration;
@@ -26,8 +28,8 @@ fn answering(bytes: usize) -> Peer {
 
 #[test]
 fn a_first_response_takes_two_round_trips_and_the_next_one() {
-    let client = Peer::new([(0 * MS, Act::Send(100)), (500 * MS, Act::Send(100)), (900 * MS, Act::Finish)]);
-    let world = world(answering(10), |path| path.delay = 18 * MS).client(0 * MS, client);
+    let client = Peer::new([(Duration::ZERO, Act::Send(100)), (500 * MS, Act::Send(100)), (900 * MS, Act::Finish)]);
+    let world = world(answering(10), |path| path.delay = 18 * MS).client(Duration::ZERO, client);
     let Outcome { clients, server, .. } = world.run();
     assert_at(server.story().began.unwrap(), 18 * MS);
     assert_at(server.story().at(100), 3 * 18 * MS);
@@ -42,21 +44,22 @@ fn a_first_response_takes_two_round_trips_and_the_next_one() {
 
 #[test]
 fn a_server_that_speaks_first_is_heard_after_two_round_trips() {
-    let greeting = Peer::new([(0 * MS, Act::Send(10)), (0 * MS, Act::Finish)]);
-    let world = world(greeting, |path| path.delay = 10 * MS).client(0 * MS, Peer::new([(0 * MS, Act::Finish)]));
+    let greeting = Peer::new([(Duration::ZERO, Act::Send(10)), (Duration::ZERO, Act::Finish)]);
+    let world =
+        world(greeting, |path| path.delay = 10 * MS).client(Duration::ZERO, Peer::new([(Duration::ZERO, Act::Finish)]));
     assert_at(world.run().clients[0].at(10), 40 * MS);
 }
 
 #[test]
 fn each_direction_has_its_bandwidth() {
     // 125 kB are a megabit.
-    let client = Peer::new([(0 * MS, Act::Send(125_000)), (20_000 * MS, Act::Finish)]);
+    let client = Peer::new([(Duration::ZERO, Act::Send(125_000)), (20_000 * MS, Act::Finish)]);
     let pattern = Peer { answers: Some((125_000, 1_000_000)), ..Peer::default() };
     let properties = |path: &mut Settings| {
         path.delay = 18 * MS;
         path.bandwidths = [megabits(1), megabits(20)];
     };
-    let Outcome { clients, server, link } = world(pattern, properties).client(0 * MS, client).run();
+    let Outcome { clients, server, link } = world(pattern, properties).client(Duration::ZERO, client).run();
     assert_at(server.story().at(125_000), 1_000 * MS + 3 * 18 * MS);
     assert_at(clients[0].at(1_000_000), 1_000 * MS + 400 * MS + 4 * 18 * MS);
     assert_content(&clients[0].content);
@@ -69,9 +72,12 @@ fn each_direction_has_its_bandwidth() {
 
 #[test]
 fn connections_share_the_bandwidth_fairly() {
-    let uploads = |bytes| Peer::new([(0 * MS, Act::Send(bytes)), (0 * MS, Act::Finish)]);
+    let uploads = |bytes| Peer::new([(Duration::ZERO, Act::Send(bytes)), (Duration::ZERO, Act::Finish)]);
     let world = world(Peer::default(), |path| path.bandwidths[TO_SERVER] = megabits(1));
-    let world = world.client(0 * MS, uploads(125_000)).client(0 * MS, uploads(125_000)).client(0 * MS, uploads(62_500));
+    let world = world
+        .client(Duration::ZERO, uploads(125_000))
+        .client(Duration::ZERO, uploads(125_000))
+        .client(Duration::ZERO, uploads(62_500));
     let Outcome { server, .. } = world.run();
     let ended = |index: usize| server.peers[index].1.story.ended.unwrap();
     let segment = Bandwidth { bits_per_second: 1_000_000 };
@@ -87,10 +93,10 @@ fn connections_share_the_bandwidth_fairly() {
 
 #[test]
 fn a_short_request_passes_a_long_upload() {
-    let upload = Peer::new([(0 * MS, Act::Send(1_250_000)), (0 * MS, Act::Finish)]);
-    let short = Peer::new([(0 * MS, Act::Send(100)), (0 * MS, Act::Finish)]);
+    let upload = Peer::new([(Duration::ZERO, Act::Send(1_250_000)), (Duration::ZERO, Act::Finish)]);
+    let short = Peer::new([(Duration::ZERO, Act::Send(100)), (Duration::ZERO, Act::Finish)]);
     let world = world(Peer::default(), |path| path.bandwidths[TO_SERVER] = megabits(1));
-    let Outcome { server, .. } = world.client(0 * MS, upload).client(5_000 * MS, short).run();
+    let Outcome { server, .. } = world.client(Duration::ZERO, upload).client(5_000 * MS, short).run();
     let arrived = server.peers[1].1.story.ended.unwrap();
     // It waits for the segment that is on the line, and for one more at most.
     assert!(arrived.as_nanos() < 5_000_000_000 + 3 * 11_680_000, "{arrived:?}");
@@ -102,7 +108,8 @@ fn jitter_is_even_around_the_delay_and_keeps_the_order() {
     let mut acts: Vec<_> = (0..requests).map(|index| (index * 100 * MS, Act::Send(100))).collect();
     acts.push((requests * 100 * MS, Act::Finish));
     let properties = |path: &mut Settings| (path.delay, path.jitter) = (18 * MS, 2 * MS);
-    let Outcome { clients, server, .. } = world(answering(100), properties).client(0 * MS, Peer::new(acts)).run();
+    let Outcome { clients, server, .. } =
+        world(answering(100), properties).client(Duration::ZERO, Peer::new(acts)).run();
     let times: Vec<f64> = (1..requests)
         .map(|index| {
             let sent = index * 100 * MS;
@@ -120,9 +127,10 @@ fn jitter_is_even_around_the_delay_and_keeps_the_order() {
 
 #[test]
 fn a_half_closed_connection_goes_on() {
-    let client = Peer::new([(0 * MS, Act::Send(100)), (0 * MS, Act::Finish)]);
+    let client = Peer::new([(Duration::ZERO, Act::Send(100)), (Duration::ZERO, Act::Finish)]);
     let pattern = Peer::new([(300 * MS, Act::Send(1_000)), (600 * MS, Act::Finish)]);
-    let Outcome { clients, server, .. } = world(pattern, |path| path.delay = 10 * MS).client(0 * MS, client).run();
+    let Outcome { clients, server, .. } =
+        world(pattern, |path| path.delay = 10 * MS).client(Duration::ZERO, client).run();
     assert_at(server.story().ended.unwrap(), 30 * MS);
     assert_at(clients[0].at(1_000), (10 + 300 + 10) * MS);
     assert_at(clients[0].ended.unwrap(), (10 + 600 + 10) * MS);
@@ -131,12 +139,12 @@ fn a_half_closed_connection_goes_on() {
 #[test]
 fn a_reset_travels_and_discards_what_waits() {
     // At 1 Mbit/s, 3 kB pass in the 24 ms between the end of the handshake and the reset.
-    let client = Peer::new([(0 * MS, Act::Send(50_000)), (44 * MS, Act::Reset)]);
+    let client = Peer::new([(Duration::ZERO, Act::Send(50_000)), (44 * MS, Act::Reset)]);
     let properties = |path: &mut Settings| {
         path.delay = 10 * MS;
         path.bandwidths[TO_SERVER] = megabits(1);
     };
-    let Outcome { server, link, .. } = world(Peer::default(), properties).client(0 * MS, client).run();
+    let Outcome { server, link, .. } = world(Peer::default(), properties).client(Duration::ZERO, client).run();
     let (at, reason) = server.story().closed.unwrap();
     assert_eq!(reason, CloseReason::Reset);
     // Three segments had begun by then; the last of them leaves the line at 20 + 3 × 11.68 ms.
@@ -147,9 +155,9 @@ fn a_reset_travels_and_discards_what_waits() {
 
 #[test]
 fn a_server_that_resets_or_is_not_there_is_noticed_one_delay_later() {
-    let waiting = || Peer::new([(0 * MS, Act::Send(100))]);
+    let waiting = || Peer::new([(Duration::ZERO, Act::Send(100))]);
     let resetting = Peer::new([(500 * MS, Act::Reset)]);
-    let Outcome { clients, .. } = world(resetting, |path| path.delay = 10 * MS).client(0 * MS, waiting()).run();
+    let Outcome { clients, .. } = world(resetting, |path| path.delay = 10 * MS).client(Duration::ZERO, waiting()).run();
     let (at, reason) = clients[0].closed.unwrap();
     assert_at(at, 520 * MS);
     assert_eq!(reason, CloseReason::Reset);
@@ -158,7 +166,7 @@ fn a_server_that_resets_or_is_not_there_is_noticed_one_delay_later() {
         path.delay = 10 * MS;
         path.servers = vec![breme_sim::Simulation::nobody()];
     };
-    let Outcome { clients, link, server } = world(Peer::default(), nowhere).client(0 * MS, waiting()).run();
+    let Outcome { clients, link, server } = world(Peer::default(), nowhere).client(Duration::ZERO, waiting()).run();
     let (at, reason) = clients[0].closed.unwrap();
     assert_at(at, 20 * MS);
     assert_eq!((reason, link.counts().connects_failed, server.peers.len()), (CloseReason::Reset, 1, 0));
@@ -167,20 +175,20 @@ fn a_server_that_resets_or_is_not_there_is_noticed_one_delay_later() {
 #[test]
 fn further_addresses_of_the_server_are_tried() {
     let nobody_first = |path: &mut Settings| path.servers.insert(0, breme_sim::Simulation::nobody());
-    let client = Peer::new([(0 * MS, Act::Send(100)), (1 * MS, Act::Finish)]);
-    let Outcome { clients, link, .. } = world(answering(10), nobody_first).client(0 * MS, client).run();
+    let client = Peer::new([(Duration::ZERO, Act::Send(100)), (1 * MS, Act::Finish)]);
+    let Outcome { clients, link, .. } = world(answering(10), nobody_first).client(Duration::ZERO, client).run();
     assert_eq!((clients[0].content.len(), link.counts().connects_failed), (10, 0));
 }
 
 #[test]
 fn losses_delay_by_time_outs_and_lose_nothing() {
     let bytes = 1_000 * SEGMENT_BYTES;
-    let client = Peer::new([(0 * MS, Act::Send(bytes)), (0 * MS, Act::Finish)]);
+    let client = Peer::new([(Duration::ZERO, Act::Send(bytes)), (Duration::ZERO, Act::Finish)]);
     let properties = |path: &mut Settings| {
         (path.delay, path.loss) = (10 * MS, 0.01);
         path.bandwidths[TO_SERVER] = megabits(100);
     };
-    let Outcome { server, link, .. } = world(Peer::default(), properties).client(0 * MS, client).run();
+    let Outcome { server, link, .. } = world(Peer::default(), properties).client(Duration::ZERO, client).run();
     assert_content(&server.story().content);
     assert_eq!(server.story().content.len(), bytes);
     let losses = link.counts().directions[TO_SERVER].losses;
@@ -195,7 +203,8 @@ fn the_path_resets_both_sides() {
     let requests = 1_000;
     let acts = (0..requests).map(|index| (index * 10 * MS, Act::Send(100)));
     let properties = |path: &mut Settings| (path.delay, path.resets) = (1 * MS, 0.01);
-    let Outcome { clients, server, link } = world(answering(100), properties).client(0 * MS, Peer::new(acts)).run();
+    let Outcome { clients, server, link } =
+        world(answering(100), properties).client(Duration::ZERO, Peer::new(acts)).run();
     let [(at_client, client), (at_server, server)] = [clients[0].closed.unwrap(), server.story().closed.unwrap()];
     assert_eq!((client, server), (CloseReason::Reset, CloseReason::Reset));
     assert_eq!(at_client.max(at_server).since(at_client.min(at_server)), Duration::ZERO);
@@ -210,7 +219,7 @@ fn a_receiver_that_does_not_read_stops_the_sender_at_the_window() {
     network.window_bytes = breme_sim::Amounts::always(10_000);
     network.long_queue_bytes = breme_sim::Amounts::always(10_000);
     network.lent_bytes_max = 50_000;
-    let client = Peer::new([(0 * MS, Act::Send(bytes)), (0 * MS, Act::Finish)]);
+    let client = Peer::new([(Duration::ZERO, Act::Send(bytes)), (Duration::ZERO, Act::Finish)]);
     let mut world = World::new(network, 1, slow, |path| path.bandwidths[TO_SERVER] = megabits(10));
     let link = world.link.clone();
     let held = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -220,7 +229,7 @@ fn a_receiver_that_does_not_read_stops_the_sender_at_the_window() {
     });
     let mut watcher = Some(watcher);
     world.simulation.client("observer", 1, |_| watcher.take().unwrap());
-    let Outcome { server, .. } = world.client(0 * MS, client).run();
+    let Outcome { server, .. } = world.client(Duration::ZERO, client).run();
     assert_content(&server.story().content);
     assert_eq!(server.story().content.len(), bytes);
     let held = held.lock().unwrap();
@@ -232,12 +241,12 @@ fn a_receiver_that_does_not_read_stops_the_sender_at_the_window() {
 #[test]
 fn the_same_seed_gives_the_same_times() {
     let times = |seed: u64| {
-        let client = Peer::new([(0 * MS, Act::Send(200_000)), (0 * MS, Act::Finish)]);
+        let client = Peer::new([(Duration::ZERO, Act::Send(200_000)), (Duration::ZERO, Act::Finish)]);
         let properties = |path: &mut Settings| {
             (path.delay, path.jitter, path.loss) = (10 * MS, 5 * MS, 0.02);
             path.bandwidths[TO_CLIENT] = megabits(3);
         };
-        let world = World::new(instant_network(), seed, answering(300), properties).client(0 * MS, client);
+        let world = World::new(instant_network(), seed, answering(300), properties).client(Duration::ZERO, client);
         world.run().clients[0].received.clone()
     };
     assert_eq!(times(1), times(1));

@@ -1,5 +1,7 @@
 //! Whatever the network does, a path changes no byte, breaks no rule of the contract and forgets no connection.
 
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "tests")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

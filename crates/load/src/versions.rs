@@ -372,8 +372,7 @@ mod tests {
 
     #[test]
     fn the_oldest_versions_are_forgotten_first() {
-        let mut page = Pages::default();
-        page.version_count = VERSION_COUNT_MAX - 2;
+        let mut page = Pages { version_count: VERSION_COUNT_MAX - 2, ..Pages::default() };
         let numbers: Vec<_> = (0..4).map(|at| page.begin_write(b"/p", ms(at)).unwrap().number).collect();
         assert_eq!(numbers, [1, 2, 3, 4]);
         assert_eq!(page.list[0].versions.iter().map(|version| version.number).collect::<Vec<_>>(), [3, 4]);

@@ -13,24 +13,25 @@
 //! The shape is that of completion, which readiness can imitate, not the reverse:
 //!
 //! - **Receiving.** The driver lends bytes for one call. The node says how many it took. The rest waits in the driver
-//! and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the node
-//! [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
-//! keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call. - **Sending.** The
-//! node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared segments, file ranges, and
-//! parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the call returns; all that one
-//! call produced for a connection leaves in one system call where the kernel allows. What the kernel does not take
-//! stays in the driver's queue of that connection. While that queue is long, an *accepted* connection is lent no more
-//! bytes: a peer that does not read its answers may not ask for more. A connection that the node *opened* is always
-//! lent: were both sides to wait until their queues are empty, neither would ever read. A node that must hold back a
-//! peer it connected to [pauses](Actions::pause) that connection. - **Closing.** Every connection that was accepted or
-//! connected gets exactly one [`Node::handle_closed`], also when the node itself asked for the end. After
-//! [`Actions::close`] nothing more is lent. - **Time.** Each call carries the instant of its event, read for that
-//! event. It never goes back. When bytes came can be earlier ([`Received::came`]). [`Node::next_deadline`] is asked
-//! after each batch of events; [`Node::handle_deadline`] comes at that instant or a little later. - **Pressure.** Only
-//! the driver sees connections that wait to be accepted; only the node knows which of its clients have no request in
-//! progress. So the driver reports when connections begin and cease to wait ([`Node::handle_pressure`]), and the node
-//! closes clients that are idle or slow to send. Those that are slow to read the driver closes
-//! ([`CloseReason::Evicted`]).
+//!   and is lent again, from its first byte, with what comes after it: when more bytes or the end arrive, when the node
+//!   [resumes](Actions::resume) the connection, or when its send queue has drained. That is the back-pressure: a driver
+//!   keeps a bounded number of bytes and then stops reading. A node takes all that it can in one call.
+//! - **Sending.** The node appends to one buffer that the driver owns ([`Actions::send`]) or hands over shared
+//!   segments, file ranges, and parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the
+//!   call returns; all that one call produced for a connection leaves in one system call where the kernel allows. What
+//!   the kernel does not take stays in the driver's queue of that connection. While that queue is long, an *accepted*
+//!   connection is lent no more bytes: a peer that does not read its answers may not ask for more. A connection that
+//!   the node *opened* is always lent: were both sides to wait until their queues are empty, neither would ever read. A
+//!   node that must hold back a peer it connected to [pauses](Actions::pause) that connection.
+//! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when
+//!   the node itself asked for the end. After [`Actions::close`] nothing more is lent.
+//! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can
+//!   be earlier ([`Received::came`]). [`Node::next_deadline`] is asked after each batch of events;
+//!   [`Node::handle_deadline`] comes at that instant or a little later.
+//! - **Pressure.** Only the driver sees connections that wait to be accepted; only the node knows which of its clients
+//!   have no request in progress. So the driver reports when connections begin and cease to wait
+//!   ([`Node::handle_pressure`]), and the node closes clients that are idle or slow to send. Those that are slow to read
+//!   the driver closes ([`CloseReason::Evicted`]).
 //!
 //! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node
 //! can [wake](Actions::wake) another shard's.
