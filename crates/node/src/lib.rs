@@ -30,8 +30,8 @@
 //!   [`Node::handle_deadline`] comes at that instant or a little later.
 //! - **Pressure.** Only the driver sees connections that wait to be accepted; only the node knows which of its clients
 //!   have no request in progress. So the driver reports when connections begin and cease to wait
-//!   ([`Node::handle_pressure`]), and the node closes clients that are idle or slow to send. Those that are slow to read
-//!   the driver closes ([`CloseReason::Evicted`]).
+//!   ([`Node::handle_pressure`]), and the node closes clients that are idle or slow to send. The driver closes those
+//!   that are slow to read ([`CloseReason::Evicted`]).
 //!
 //! What nodes of several shards share is a `Send + Sync` handle which the node factory puts into each of them. A node
 //! can [wake](Actions::wake) another shard's.

@@ -212,8 +212,8 @@ pub struct Args {
     #[arg(long, help_heading = "Checks")]
     cache_status: bool,
 
-    /// URL of a counter that returns how many requests the origin got since it was last read, as http://wiki/wiki/stevec;
-    /// read before and after the run for the hit ratio by the origin's count
+    /// URL of a counter that returns the number of requests at the origin since it was last read, as
+    /// http://wiki/wiki/stevec; read before and after the run for the hit ratio by the origin's count
     #[arg(long, value_name = "URL", help_heading = "Checks")]
     pub(super) origin_counter: Option<String>,
 

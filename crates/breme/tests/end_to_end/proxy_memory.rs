@@ -12,8 +12,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use crate::harness::{DRIVERS, Site, read_head, serve_each, wait_until};
 
 const READERS: u64 = 200;
-/// Memory of the proxy for each of them, both connections included: `--relay-memory` allows 64 kB, of which a receipt of
-/// 32 kB is in use.
+/// Memory of the proxy for each of them, both connections included: `--relay-memory` allows 64 kB, of which a receipt
+/// of 32 kB is in use.
 const READER_BYTES_MAX: u64 = 48 * 1024;
 /// … that stays behind when they have left.
 const REMAINDER_BYTES_MAX: u64 = 12 * 1024;
