@@ -175,9 +175,34 @@ impl de::Error for ReadError {
     }
 }
 
-/// Whatever type is requested, the visitor gets the value that is there.
-macro_rules! forward_to_any {
-    ($($more:ident)*) => {
+/// The position for a type that asks for it; otherwise, whatever type is requested, the visitor gets the value that is
+/// there.
+macro_rules! positions_and_any {
+    ($self:ident, $span:expr; $($more:ident)*) => {
+        fn deserialize_newtype_struct<V: Visitor<'de>>(
+            $self,
+            name: &'static str,
+            visitor: V,
+        ) -> Result<V::Value, ReadError> {
+            if name == AT {
+                return visitor.visit_seq(PlaceReader { span: &$span, parts: 0, value: Some($self) });
+            }
+            visitor.visit_newtype_struct($self)
+        }
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            $self,
+            name: &'static str,
+            _: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, ReadError> {
+            if is_spanned(name) {
+                let span = $span.clone();
+                return visitor.visit_map(SpannedDeserializer::new($self, span));
+            }
+            $self.deserialize_any(visitor)
+        }
+
         serde::forward_to_deserialize_any! {
             bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct
             map identifier ignored_any $($more)*
@@ -207,17 +232,6 @@ impl<'de> de::Deserializer<'de> for NodeReader<'de> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
-        if name == AT {
-            return visitor.visit_seq(PlaceReader { span: &self.0.span, parts: 0, value: Some(self) });
-        }
-        visitor.visit_newtype_struct(self)
-    }
-
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -235,20 +249,7 @@ impl<'de> de::Deserializer<'de> for NodeReader<'de> {
         result.map_err(|error: ReadError| error.at(&self.0.span))
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
-        if is_spanned(name) {
-            let span = self.0.span.clone();
-            return visitor.visit_map(SpannedDeserializer::new(self, span));
-        }
-        self.deserialize_any(visitor)
-    }
-
-    forward_to_any! {}
+    positions_and_any! { self, self.0.span; }
 }
 
 impl<'de> IntoDeserializer<'de, ReadError> for NodeReader<'de> {
@@ -269,30 +270,6 @@ impl<'de> de::Deserializer<'de> for KeyReader<'de> {
         visitor.visit_str(&self.0.key).map_err(|error: ReadError| error.at(span).below(span))
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
-        if name == AT {
-            return visitor.visit_seq(PlaceReader { span: &self.0.key_span, parts: 0, value: Some(self) });
-        }
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, ReadError> {
-        if is_spanned(name) {
-            let span = self.0.key_span.clone();
-            return visitor.visit_map(SpannedDeserializer::new(self, span));
-        }
-        self.deserialize_any(visitor)
-    }
-
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -304,7 +281,7 @@ impl<'de> de::Deserializer<'de> for KeyReader<'de> {
         visitor.visit_enum(name).map_err(|error: ReadError| error.at(span).below(span))
     }
 
-    forward_to_any! { option }
+    positions_and_any! { self, self.0.key_span; option }
 }
 
 impl<'de> IntoDeserializer<'de, ReadError> for KeyReader<'de> {
