@@ -6,15 +6,15 @@ mod settings;
 use std::fmt;
 use std::time::Duration;
 
+use breme_base::ThinkTime;
 use breme_http1::ClientConnection;
+use breme_toml::Diagnostics;
 
 use crate::request::{CONTENT_BYTES_MAX, Parts, Request};
 use crate::scenario::{Scenarios, Step};
 use crate::target::{Authority, Target, TargetError, Url};
 use crate::template::{RANDOM_BYTES_MAX, Template};
 use crate::variables::Variables;
-use breme_base::ThinkTime;
-use breme_toml::Diagnostics;
 
 pub use bounds::{CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, PIPELINE_DEPTH_MAX};
 pub use settings::{OpenLoop, Settings, WAITING_MAX};

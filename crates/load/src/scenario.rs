@@ -8,6 +8,8 @@ mod compile;
 mod file;
 mod program;
 
+use breme_base::ThinkTime;
+use breme_toml::{Collector, Diagnostics, Table};
 use compile::Compiler;
 pub use file::File;
 pub use program::{
@@ -16,8 +18,6 @@ pub use program::{
 pub(crate) use program::{From, Operation, Scenario, Step};
 
 use crate::variables::Variables;
-use breme_base::ThinkTime;
-use breme_toml::{Collector, Diagnostics, Table};
 
 /// The longest scenario file.
 pub const SCENARIO_FILE_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -15,5 +15,5 @@ mod reader;
 mod tree;
 
 pub use diagnostic::{Collector, DIAGNOSTICS_MAX, Diagnostic, Diagnostics, Span};
-pub use reader::{AT, node_of, read, read_most, read_rest};
+pub use reader::{node_of, read, read_most, read_rest};
 pub use tree::{Entry, Node, Table, Value};

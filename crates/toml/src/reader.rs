@@ -13,10 +13,6 @@ use crate::tree::{Entry, Node, Table, Value};
 
 /// The maximum number of errors that are searched for in one part of a file.
 const ROUNDS_MAX: usize = 40;
-/// The name of a newtype struct that asks for the position of its value: it is deserialized from the sequence start,
-/// end, value.
-pub const AT: &str = "$breme::At";
-
 /// Reads a part of a file. None if it contains an error; all of them are noted.
 pub fn read<T: DeserializeOwned>(node: &Node, collector: &mut Collector) -> Option<T> {
     let before = collector.count();
@@ -175,18 +171,15 @@ impl de::Error for ReadError {
     }
 }
 
-/// The position for a type that asks for it; otherwise, whatever type is requested, the visitor gets the value that is
+/// The position for [`toml::Spanned`]; otherwise, whatever type is requested, the visitor gets the value that is
 /// there.
 macro_rules! positions_and_any {
     ($self:ident, $span:expr; $($more:ident)*) => {
         fn deserialize_newtype_struct<V: Visitor<'de>>(
             $self,
-            name: &'static str,
+            _: &'static str,
             visitor: V,
         ) -> Result<V::Value, ReadError> {
-            if name == AT {
-                return visitor.visit_seq(PlaceReader { span: &$span, parts: 0, value: Some($self) });
-            }
             visitor.visit_newtype_struct($self)
         }
 
@@ -289,27 +282,6 @@ impl<'de> IntoDeserializer<'de, ReadError> for KeyReader<'de> {
 
     fn into_deserializer(self) -> Self {
         self
-    }
-}
-
-/// Start, end, value.
-struct PlaceReader<'a, D> {
-    span: &'a Span,
-    parts: u8,
-    value: Option<D>,
-}
-
-impl<'de, D: de::Deserializer<'de, Error = ReadError>> de::SeqAccess<'de> for PlaceReader<'_, D> {
-    type Error = ReadError;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
-        self.parts += 1;
-        let number = |number: usize| number.into_deserializer();
-        match self.parts {
-            1 => seed.deserialize(number(self.span.start)).map(Some),
-            2 => seed.deserialize(number(self.span.end)).map(Some),
-            _ => self.value.take().map(|value| seed.deserialize(value)).transpose(),
-        }
     }
 }
 

@@ -5,12 +5,14 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::path::Path;
 
-use breme_base::{Source, nearest};
-use breme_toml::{DIAGNOSTICS_MAX, Diagnostic, Diagnostics};
+use breme_base::nearest;
+use breme_toml::{Collector, Diagnostics};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue, Error as TomlError};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue, Error as TomlError},
+};
 
 use super::keys::{FLAGS_ONLY, Kind, is_list, keys};
 use crate::failure::in_a_line;
@@ -25,25 +27,23 @@ pub struct Setting {
 
 /// The flags that a file holds, in its order.
 pub fn read(text: &str, folder: &Path, command: &Command) -> Result<Vec<Setting>, Diagnostics> {
-    let mut reader = Reader { source: Source(text), text, folder, command, faults: Vec::new() };
+    let mut reader = Reader { collector: Collector::new(text), folder, command };
     let (table, errors) = DeTable::parse_recoverable(text);
     let is_syntax_good = reader.note_syntax(errors);
     if !is_syntax_good {
-        return Err(Diagnostics(reader.faults));
+        return Err(reader.collector.into_diagnostics());
     }
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let settings = entries.into_iter().filter_map(|(key, value)| reader.setting(key.get_ref(), key.span(), value));
     let settings: Vec<Setting> = settings.collect();
-    if reader.faults.is_empty() { Ok(settings) } else { Err(Diagnostics(reader.faults)) }
+    if reader.collector.count() == 0 { Ok(settings) } else { Err(reader.collector.into_diagnostics()) }
 }
 
 struct Reader<'a> {
-    source: Source<'a>,
-    text: &'a str,
+    collector: Collector,
     folder: &'a Path,
     command: &'a Command,
-    faults: Vec<Diagnostic>,
 }
 
 impl Reader<'_> {
@@ -59,23 +59,9 @@ impl Reader<'_> {
         duplicates.sort_by_key(start);
         for error in if is_good { duplicates } else { others } {
             let message = error.message().trim_end_matches('\n').replace('\n', "; ");
-            self.note(error.span().unwrap_or(0..0), format!("invalid TOML: {message}"));
+            self.collector.note(&error.span().unwrap_or(0..0), format!("invalid TOML: {message}"));
         }
         is_good
-    }
-
-    fn note(&mut self, span: Range<usize>, problem: String) {
-        let place = self.source.place(span.start);
-        let written = self.text.get(span).unwrap_or_default();
-        let length = written.lines().next().unwrap_or_default().chars().count();
-        if self.faults.len() < DIAGNOSTICS_MAX {
-            self.faults.push(Diagnostic {
-                place: Some(place),
-                problem,
-                line: self.source.line(place.line).to_owned(),
-                length,
-            });
-        }
     }
 
     fn setting(&mut self, key: &str, span: Range<usize>, value: &Spanned<DeValue<'_>>) -> Option<Setting> {
@@ -85,22 +71,22 @@ impl Reader<'_> {
                 DeValue::Table(_) => no_tables(key),
                 _ => self.unknown(key),
             };
-            self.note(span, problem);
+            self.collector.note(&span, problem);
             return None;
         };
         let values: Vec<&Spanned<DeValue<'_>>> = match value.get_ref() {
             DeValue::Array(list) if is_list(argument) => list.iter().collect(),
             _ => vec![value],
         };
-        let before = self.faults.len();
+        let before = self.collector.count();
         let mut arguments = Vec::new();
         for value in values {
             match self.argument(name, argument, value.get_ref()) {
                 Ok(found) => arguments.extend(found.map(Into::into)),
-                Err(problem) => self.note(value.span(), problem),
+                Err(problem) => self.collector.note(&value.span(), problem),
             }
         }
-        (self.faults.len() == before).then(|| Setting { id: argument.get_id().to_string(), arguments })
+        (self.collector.count() == before).then(|| Setting { id: argument.get_id().to_string(), arguments })
     }
 
     fn unknown(&self, key: &str) -> String {

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::placeholder::{self, Placeholder};
 use breme_base::meant_or_known;
-use breme_toml::{Collector, Span};
-use breme_toml::{Entry, Node, Table, Value};
+use breme_toml::{Collector, Entry, Node, Span, Table, Value};
+
+use crate::placeholder::{self, Placeholder};
 
 /// The levels of one combination: factor, name of the level, its value or settings.
 pub(crate) struct Levels<'a> {
@@ -58,12 +58,13 @@ impl Levels<'_> {
 
     /// The part with all levels filled in; `used` takes the factors that it names. What cannot be filled in is noted
     /// and left out.
-    pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, book: &mut Collector) -> Option<Node> {
+    pub(crate) fn fill(&self, node: &Node, used: &mut BTreeSet<String>, collector: &mut Collector) -> Option<Node> {
         let value = match &node.value {
-            Value::Text(text) => return self.fill_text(text, &node.span, used, book),
-            Value::List(list) => Value::List(list.iter().filter_map(|node| self.fill(node, used, book)).collect()),
+            Value::Text(text) => return self.fill_text(text, &node.span, used, collector),
+            Value::List(list) => Value::List(list.iter().filter_map(|node| self.fill(node, used, collector)).collect()),
             Value::Table(table) => {
-                let fill = |entry: &Entry| Some(Entry { node: self.fill(&entry.node, used, book)?, ..entry.clone() });
+                let fill =
+                    |entry: &Entry| Some(Entry { node: self.fill(&entry.node, used, collector)?, ..entry.clone() });
                 Value::Table(Table { entries: table.entries.iter().filter_map(fill).collect() })
             }
             other => other.clone(),
@@ -71,7 +72,13 @@ impl Levels<'_> {
         Some(Node { span: node.span.clone(), value })
     }
 
-    fn fill_text(&self, text: &str, span: &Span, used: &mut BTreeSet<String>, book: &mut Collector) -> Option<Node> {
+    fn fill_text(
+        &self,
+        text: &str,
+        span: &Span,
+        used: &mut BTreeSet<String>,
+        collector: &mut Collector,
+    ) -> Option<Node> {
         let node = |value| Some(Node { span: span.clone(), value });
         match text.strip_prefix('$') {
             Some(rest) if rest.starts_with('$') && !rest.starts_with("${") => node(Value::Text(rest.to_owned())),
@@ -88,11 +95,11 @@ impl Levels<'_> {
                             meant_or_known(first, self.factors.iter().map(String::as_str))
                         )
                     });
-                    book.note_within(span, text, 1, text.chars().count(), problem);
+                    collector.note_within(span, text, 1, text.chars().count(), problem);
                     None
                 }
             },
-            _ => node(Value::Text(self.fill_within(text, span, used, book))),
+            _ => node(Value::Text(self.fill_within(text, span, used, collector))),
         }
     }
 
@@ -103,7 +110,7 @@ impl Levels<'_> {
         text: &str,
         span: &Span,
         used: &mut BTreeSet<String>,
-        book: &mut Collector,
+        collector: &mut Collector,
     ) -> String {
         let replaced: Result<String, ()> = placeholder::replace(text, |Placeholder { name, range, is_escaped }| {
             if is_escaped || self.is_for_runner(name) {
@@ -120,7 +127,7 @@ impl Levels<'_> {
                 Err(problem) => {
                     let column = text[..range.start].chars().count() + 1;
                     let problem = problem.unwrap_or_else(|| self.unknown(name));
-                    book.note_within(span, text, column, range.len(), problem);
+                    collector.note_within(span, text, column, range.len(), problem);
                     Ok(None)
                 }
             }

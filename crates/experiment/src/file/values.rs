@@ -5,16 +5,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use breme_toml::{Entry, Node, Span, Table, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
+use toml::Spanned;
 
 use crate::expression::{Expression, Unit, Vocabulary};
-use breme_toml::AT;
-use breme_toml::Span;
-use breme_toml::{Entry, Node, Table, Value};
 
-/// A value, and where it stands.
+/// A value and its position, with the schema of the value.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
     pub value: T,
@@ -23,25 +22,8 @@ pub(crate) struct At<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(AT, AtVisitor(PhantomData))
-    }
-}
-
-struct AtVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for AtVisitor<T> {
-    type Value = At<T>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a value with its place")
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut parts: A) -> Result<At<T>, A::Error> {
-        let missing = || de::Error::custom("a value without a place");
-        let start = parts.next_element::<usize>()?.ok_or_else(missing)?;
-        let end = parts.next_element::<usize>()?.ok_or_else(missing)?;
-        let value = parts.next_element::<T>()?.ok_or_else(missing)?;
-        Ok(At { value, span: start..end })
+        let spanned = Spanned::<T>::deserialize(deserializer)?;
+        Ok(Self { span: spanned.span(), value: spanned.into_inner() })
     }
 }
 

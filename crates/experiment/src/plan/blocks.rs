@@ -1,11 +1,10 @@
 //! How many blocks a run has: a fixed number, or as many as it takes to decide every hypothesis.
 
 use breme_stats::{BLOCKS_MIN, EXTENSION_MAX};
+use breme_toml::{Collector, Node, Value};
 
 use crate::file::BlockRange;
 use crate::file::values::Count;
-use breme_toml::Collector;
-use breme_toml::{Node, Value};
 
 /// The most blocks of a run.
 pub const BLOCK_COUNT_MAX: u64 = 10_000;
@@ -67,15 +66,15 @@ impl Blocks {
     }
 
     /// `6`, or `{ least = 6, most = 24 }`.
-    pub(super) fn read(node: Option<&Node>, book: &mut Collector) -> Option<Self> {
+    pub(super) fn read(node: Option<&Node>, collector: &mut Collector) -> Option<Self> {
         let Some(node) = node else { return Some(DEFAULT) };
         let blocks = if matches!(node.value, Value::Table(_)) {
-            let range: BlockRange = breme_toml::read(node, book)?;
+            let range: BlockRange = breme_toml::read(node, collector)?;
             let most = range.most.map_or(u64::from(DEFAULT.most), |count| count.0);
             let least = range.least.map_or(u64::from(DEFAULT.least).min(most), |count| count.0);
             (least, most, range.extended_to.map(|count| count.0))
         } else {
-            let count: Count = breme_toml::read(node, book)?;
+            let count: Count = breme_toml::read(node, collector)?;
             (count.0, count.0, None)
         };
         let (least, most, extended_to) = blocks;
@@ -90,7 +89,7 @@ impl Blocks {
             let extended_to = extended_to.map(|blocks| blocks as u32);
             return Some(Self { least: least as u32, most: most as u32, extended_to });
         };
-        book.note(&node.span, problem);
+        collector.note(&node.span, problem);
         None
     }
 }

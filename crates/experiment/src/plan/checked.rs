@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_toml::{Diagnostic, Diagnostics};
+
 use super::blocks::Blocks;
 use super::document::Document;
 use super::factors::LevelRange;
@@ -11,7 +13,6 @@ use super::order;
 use super::questions::{PlanHypothesis, PlanMeasure, PlanModel, PlanPublished, PlanSearch};
 use crate::expression::Vocabulary;
 use crate::trial::{TrialKey, TrialSpec};
-use breme_toml::{Diagnostic, Diagnostics};
 
 /// An experiment, checked: what is asked, and every trial that answers it.
 #[derive(Clone, Debug)]

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use breme_toml::{Collector, Diagnostics, Node, Table};
+
 use super::factors::FactorSpec;
 use super::questions::PlanSearch;
 use super::resolve::Resolved;
@@ -11,8 +13,6 @@ use super::resolver::{Files, Resolver};
 use super::roles::Roles;
 use crate::file::RestartText;
 use crate::file::levels::Levels;
-use breme_toml::{Collector, Diagnostics};
-use breme_toml::{Node, Table};
 
 /// The file with its profile, and all that it names: enough to make any trial.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Document {
             }
         }
         let files = Files { known: RefCell::new(self.files.clone()), read: None };
-        let (mut book, mut used, mut asked) = (Collector::new(""), BTreeSet::new(), BTreeSet::new());
+        let (mut collector, mut used, mut asked) = (Collector::new(""), BTreeSet::new(), BTreeSet::new());
         let mut resolver = Resolver {
             tree: &self.tree,
             roles: &self.roles,
@@ -62,11 +62,11 @@ impl Document {
             restart: RestartText::Block,
             used: &mut used,
             asked: &mut asked,
-            book: &mut book,
+            collector: &mut collector,
         };
         match resolver.resolve() {
             Some(resolved) => Ok(resolved),
-            None => Err(book.into_diagnostics()),
+            None => Err(collector.into_diagnostics()),
         }
     }
 

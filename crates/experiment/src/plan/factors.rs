@@ -1,7 +1,6 @@
 //! Factors: their levels, and the combinations of them.
 
-use breme_toml::Collector;
-use breme_toml::{Entry, Node, Table, Value};
+use breme_toml::{Collector, Entry, Node, Table, Value};
 
 /// The most factors of an experiment.
 pub const FACTOR_COUNT_MAX: usize = 12;
@@ -46,36 +45,38 @@ impl LevelRange {
 }
 
 /// The factors of a file, in its order.
-pub(super) fn read(tree: &Table, subjects: &[String], book: &mut Collector) -> Vec<FactorSpec> {
+pub(super) fn read(tree: &Table, subjects: &[String], collector: &mut Collector) -> Vec<FactorSpec> {
     let entries = tree.table("factor");
     if let Some(entry) = entries.get(FACTOR_COUNT_MAX) {
-        book.note(&entry.key_span, format!("there are more than {FACTOR_COUNT_MAX} factors"));
+        collector.note(&entry.key_span, format!("there are more than {FACTOR_COUNT_MAX} factors"));
     }
-    entries.iter().take(FACTOR_COUNT_MAX).filter_map(|entry| factor(entry, subjects, book)).collect()
+    entries.iter().take(FACTOR_COUNT_MAX).filter_map(|entry| factor(entry, subjects, collector)).collect()
 }
 
-fn factor(entry: &Entry, subjects: &[String], book: &mut Collector) -> Option<FactorSpec> {
-    super::names::check_name("factor", entry, book)?;
+fn factor(entry: &Entry, subjects: &[String], collector: &mut Collector) -> Option<FactorSpec> {
+    super::names::check_name("factor", entry, collector)?;
     if subjects.contains(&entry.key) {
-        book.note(&entry.key_span, format!("there is a subject `{}` already; give the factor another name", entry.key));
+        collector
+            .note(&entry.key_span, format!("there is a subject `{}` already; give the factor another name", entry.key));
         return None;
     }
     let mut factor = FactorSpec { name: entry.key.clone(), entry: entry.clone(), levels: Vec::new(), range: None };
     match &entry.node.value {
-        Value::List(list) => factor.levels = plain_levels(entry, list, book)?,
+        Value::List(list) => factor.levels = plain_levels(entry, list, collector)?,
         Value::Table(table) if table.get("from").is_some_and(is_number) || table.get("to").is_some_and(is_number) => {
-            factor.range = Some(range(entry, table, book)?);
+            factor.range = Some(range(entry, table, collector)?);
         }
-        Value::Table(table) => factor.levels = named_levels(entry, table, book)?,
+        Value::Table(table) => factor.levels = named_levels(entry, table, collector)?,
         other => {
             let described = other.describe();
             let example = other.plain().unwrap_or_default();
-            book.note(&entry.node.span, format!("a factor has a list of levels, such as [{example}], not {described}"));
+            collector
+                .note(&entry.node.span, format!("a factor has a list of levels, such as [{example}], not {described}"));
             return None;
         }
     }
     if factor.levels.len() > LEVEL_COUNT_MAX {
-        book.note(&entry.key_span, format!("factor `{}` has more than {LEVEL_COUNT_MAX} levels", entry.key));
+        collector.note(&entry.key_span, format!("factor `{}` has more than {LEVEL_COUNT_MAX} levels", entry.key));
         return None;
     }
     Some(factor)
@@ -93,35 +94,35 @@ fn number(node: &Node) -> Option<(f64, bool)> {
     }
 }
 
-fn plain_levels(entry: &Entry, list: &[Node], book: &mut Collector) -> Option<Vec<(String, Node)>> {
-    let before = book.count();
+fn plain_levels(entry: &Entry, list: &[Node], collector: &mut Collector) -> Option<Vec<(String, Node)>> {
+    let before = collector.count();
     if list.is_empty() {
-        book.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
+        collector.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
     }
     let mut levels: Vec<(String, Node)> = Vec::new();
     for node in list {
         let Some(name) = node.value.plain() else {
             let described = node.value.describe();
-            book.note(&node.span, format!("a level in a list is a text, a number or a boolean, not {described}; levels with settings are written as a table: {{ NAME = {{ … }} }}"));
+            collector.note(&node.span, format!("a level in a list is a text, a number or a boolean, not {described}; levels with settings are written as a table: {{ NAME = {{ … }} }}"));
             continue;
         };
         if levels.iter().any(|(known, _)| *known == name) {
-            book.note(&node.span, format!("factor `{}` has the level `{name}` twice", entry.key));
+            collector.note(&node.span, format!("factor `{}` has the level `{name}` twice", entry.key));
         }
         levels.push((name, node.clone()));
     }
-    (book.count() == before).then_some(levels)
+    (collector.count() == before).then_some(levels)
 }
 
-fn named_levels(entry: &Entry, table: &Table, book: &mut Collector) -> Option<Vec<(String, Node)>> {
-    let before = book.count();
+fn named_levels(entry: &Entry, table: &Table, collector: &mut Collector) -> Option<Vec<(String, Node)>> {
+    let before = collector.count();
     if table.entries.is_empty() {
-        book.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
+        collector.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
     }
     for level in &table.entries {
         if !matches!(level.node.value, Value::Table(_)) {
             let described = level.node.value.describe();
-            book.note(
+            collector.note(
                 &level.node.span,
                 format!(
                     "level `{}` of factor `{}` is a table of settings, such as {{ {} = … }}, not {described}",
@@ -131,27 +132,27 @@ fn named_levels(entry: &Entry, table: &Table, book: &mut Collector) -> Option<Ve
         }
     }
     let levels = table.entries.iter().map(|level| (level.key.clone(), level.node.clone())).collect();
-    (book.count() == before).then_some(levels)
+    (collector.count() == before).then_some(levels)
 }
 
-fn range(entry: &Entry, table: &Table, book: &mut Collector) -> Option<LevelRange> {
-    let before = book.count();
+fn range(entry: &Entry, table: &Table, collector: &mut Collector) -> Option<LevelRange> {
+    let before = collector.count();
     for other in table.entries.iter().filter(|other| other.key != "from" && other.key != "to") {
         let problem = format!("a range has only `from` and `to`, not `{}`", other.key);
-        book.note(&other.key_span, problem);
+        collector.note(&other.key_span, problem);
     }
     let ends = ["from", "to"].map(|key| table.get(key).and_then(|entry| number(&entry.node)));
     match ends {
-        _ if book.count() > before => None,
+        _ if collector.count() > before => None,
         [Some((from, from_is_whole)), Some((to, to_is_whole))] if from < to => {
             Some(LevelRange { from, to, is_whole: from_is_whole && to_is_whole })
         }
         [Some(_), Some(_)] => {
-            book.note(&entry.node.span, "this range is empty; `from` must be less than `to`");
+            collector.note(&entry.node.span, "this range is empty; `from` must be less than `to`");
             None
         }
         _ => {
-            book.note(&entry.node.span, "a range is two numbers: { from = 1, to = 1000 }");
+            collector.note(&entry.node.span, "a range is two numbers: { from = 1, to = 1000 }");
             None
         }
     }

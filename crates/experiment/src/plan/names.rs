@@ -1,15 +1,15 @@
 //! Names that the file gives, and paths that it takes from its own folder.
 
+use breme_toml::{Collector, Entry};
+
 use crate::placeholder;
-use breme_toml::Collector;
-use breme_toml::Entry;
 
 /// The name of a subject, a path, a workload or a factor.
-pub(super) fn check_name(what: &str, entry: &Entry, book: &mut Collector) -> Option<()> {
+pub(super) fn check_name(what: &str, entry: &Entry, collector: &mut Collector) -> Option<()> {
     if placeholder::is_name(&entry.key) && !entry.key.contains('.') {
         return Some(());
     }
-    book.note(
+    collector.note(
         &entry.key_span,
         format!(
             "{:?} is not a valid {what} name; use letters, digits, '_' and '-', beginning with a letter",

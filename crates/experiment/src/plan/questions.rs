@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use breme_base::meant_or_known;
+use breme_toml::{Collector, Span};
+
 use super::factors::{FactorSpec, LevelRange};
 use super::gate::{Gate, GatedMeasure, check_margin};
 use super::resolve::Resolved;
-use breme_base::meant_or_known;
-
 use crate::expression::{
     Claim, Condition, Expression, ExpressionError, Measure, Quantity, TimeFigure, TimeKind, Unit, Vocabulary,
 };
@@ -14,7 +15,6 @@ use crate::file::values::{At, measured};
 use crate::file::{self, ModelKindText};
 use crate::placeholder;
 use crate::trial::SubjectKind;
-use breme_toml::{Collector, Span};
 
 /// The most hypotheses of an experiment.
 pub const HYPOTHESIS_COUNT_MAX: usize = 500;
@@ -143,7 +143,7 @@ pub(super) struct Questions<'q> {
     pub factors: &'q [FactorSpec],
     pub equal_within: f64,
     pub warnings: &'q mut Vec<String>,
-    pub book: &'q mut Collector,
+    pub collector: &'q mut Collector,
 }
 
 impl Questions<'_> {
@@ -158,7 +158,7 @@ impl Questions<'_> {
                 } else {
                     "is not a valid measure name; use letters, digits and '_', beginning with a letter"
                 };
-                self.book.note(&name.span, format!("{:?} {why}", name.value));
+                self.collector.note(&name.span, format!("{:?} {why}", name.value));
                 continue;
             }
             if let Some(expression) = self.expression(text) {
@@ -178,7 +178,7 @@ impl Questions<'_> {
     }
 
     fn note(&mut self, text: &At<String>, error: &ExpressionError) {
-        self.book.note_within(&text.span, &text.value, error.column, error.length, error.problem.clone());
+        self.collector.note_within(&text.span, &text.value, error.column, error.length, error.problem.clone());
     }
 
     pub(super) fn measures(
@@ -189,12 +189,12 @@ impl Questions<'_> {
     ) -> Vec<PlanMeasure> {
         let mut measures: Vec<PlanMeasure> = Vec::new();
         if let Some(text) = texts.get(MEASURE_COUNT_MAX) {
-            self.book.note(&text.span, format!("there are more than {MEASURE_COUNT_MAX} measures"));
+            self.collector.note(&text.span, format!("there are more than {MEASURE_COUNT_MAX} measures"));
         }
         for text in texts.iter().take(MEASURE_COUNT_MAX) {
             let Some(expression) = self.expression(text) else { continue };
             if !expression.measures().iter().all(|(_, at)| at.is_empty()) {
-                self.book.note(&text.span, "a measure is shown at all levels; remove the levels");
+                self.collector.note(&text.span, "a measure is shown at all levels; remove the levels");
                 continue;
             }
             let measure =
@@ -228,7 +228,7 @@ impl Questions<'_> {
         if let Some(margin) = file.and_then(|file| file.value.margin.as_ref()) {
             match check_margin(margin.value.0) {
                 Ok(share) => gate.margin = share,
-                Err(problem) => self.book.note(&margin.span, problem),
+                Err(problem) => self.collector.note(&margin.span, problem),
             }
         }
         let texts = file.map(|file| file.value.measures.0.as_slice()).unwrap_or_default();
@@ -238,7 +238,9 @@ impl Questions<'_> {
         for text in texts {
             match GatedMeasure::parse(&text.value, &self.vocabulary) {
                 Ok(gated) => gate.measures.push(gated),
-                Err(fault) => self.book.note_within(&text.span, &text.value, fault.column, fault.length, fault.problem),
+                Err(fault) => {
+                    self.collector.note_within(&text.span, &text.value, fault.column, fault.length, fault.problem)
+                }
             }
         }
         gate
@@ -247,12 +249,13 @@ impl Questions<'_> {
     /// The hypotheses; those about levels that the profile leaves out are left out too.
     pub(super) fn hypotheses(&mut self, files: &[At<file::Hypothesis>]) -> Vec<PlanHypothesis> {
         if let Some(file) = files.get(HYPOTHESIS_COUNT_MAX) {
-            self.book.note(&file.span, format!("there are more than {HYPOTHESIS_COUNT_MAX} hypotheses"));
+            self.collector.note(&file.span, format!("there are more than {HYPOTHESIS_COUNT_MAX} hypotheses"));
         }
         let mut hypotheses = Vec::new();
         for At { value: file, span } in files.iter().take(HYPOTHESIS_COUNT_MAX) {
             let Some(expect) = &file.expect else {
-                self.book.note(span, "this hypothesis has no claim; add expect = \"p99(user) < 50 ms\" or the like");
+                self.collector
+                    .note(span, "this hypothesis has no claim; add expect = \"p99(user) < 50 ms\" or the like");
                 continue;
             };
             let says = file.says.clone().unwrap_or_else(|| expect.value.clone());
@@ -276,7 +279,7 @@ impl Questions<'_> {
 
     fn one_published(&mut self, At { value: file, span }: &At<file::Published>) -> Option<PlanPublished> {
         let Some(measure) = &file.measure else {
-            self.book.note(span, "there is no published measure; add measure = \"mean(user)\" or the like");
+            self.collector.note(span, "there is no published measure; add measure = \"mean(user)\" or the like");
             return None;
         };
         let expression = self.expression(measure)?;
@@ -301,13 +304,13 @@ impl Questions<'_> {
                 Err(error) if error.is_left_out => return None,
                 Err(error) => {
                     let place = if error.column == 1 { &factor.span } else { &level.span };
-                    self.book.note(place, error.problem);
+                    self.collector.note(place, error.problem);
                     return None;
                 }
             }
         }
         let Some(value) = &file.value else {
-            self.book.note(span, "there is no figure; add value = \"75.6 ms\" or the like");
+            self.collector.note(span, "there is no figure; add value = \"75.6 ms\" or the like");
             return None;
         };
         let text = &value.value.0;
@@ -320,18 +323,18 @@ impl Questions<'_> {
                 Some((at, number))
             }
             Some((_, Unit::Plain)) => {
-                self.book.note(
+                self.collector.note(
                     &value.span,
                     format!("{text} has no unit; write \"{text} ms\", or unit = \"ms\" for all values"),
                 );
                 None
             }
             Some(_) => {
-                self.book.note(&value.span, format!("{with_unit:?} is in another unit than the measure"));
+                self.collector.note(&value.span, format!("{with_unit:?} is in another unit than the measure"));
                 None
             }
             None => {
-                self.book.note(
+                self.collector.note(
                     &value.span,
                     format!("{with_unit:?} is not a number with a unit; write for example \"75.6 ms\""),
                 );
@@ -346,12 +349,12 @@ impl Questions<'_> {
         duration: Duration,
         others: &[Vec<(String, String)>],
     ) -> Option<PlanSearch> {
-        let before = self.book.count();
+        let before = self.collector.count();
         if file.factor.is_none() {
-            self.book.note(span, "there is no factor to vary; add factor = \"NAME\"");
+            self.collector.note(span, "there is no factor to vary; add factor = \"NAME\"");
         }
         if file.until.is_none() {
-            self.book.note(
+            self.collector.note(
                 span,
                 "there is no condition to search for; add until = \"p95(user) > 2 s or errors(user) > 1 %\" or the like",
             );
@@ -367,15 +370,16 @@ impl Questions<'_> {
         let short = file.short.as_ref().map_or(SHORT_DEFAULT.min(duration), |short| short.value.0);
         let long = file.long.as_ref().map_or(short.saturating_mul(LONG_FACTOR), |long| long.value.0);
         for at in [&file.short, &file.long].into_iter().flatten() {
-            super::resolve::check_duration(at.value.0, &at.span, self.book);
+            super::resolve::check_duration(at.value.0, &at.span, self.collector);
         }
         if let Some(at) = file.long.as_ref().filter(|_| long < short) {
-            self.book.note(&at.span, format!("the long trials ({long:?}) are shorter than the short ones ({short:?})"));
+            self.collector
+                .note(&at.span, format!("the long trials ({long:?}) are shorter than the short ones ({short:?})"));
         }
         let (factor, range) = factor?;
         let precision = file.precision.map_or(PRECISION_DEFAULT, |share| share.0);
         let search = PlanSearch { factor, range, until: until?, short, long, precision, others: others.to_vec() };
-        (self.book.count() == before).then_some(search)
+        (self.collector.count() == before).then_some(search)
     }
 
     /// The range of a factor: its own, or that of the numbers that are its levels.
@@ -390,7 +394,7 @@ impl Questions<'_> {
             (from < to).then_some(LevelRange { from, to, is_whole })
         });
         if range.is_none() {
-            self.book.note(
+            self.collector.note(
                 &name.span,
                 format!(
                     "the levels of factor `{}` are not numbers, which a search needs; write {} = {{ from = 1, to = 1000 }}",
@@ -406,7 +410,7 @@ impl Questions<'_> {
         if found.is_none() {
             let known = self.factors.iter().map(|factor| factor.name.as_str());
             let hint = meant_or_known(&name.value, known);
-            self.book.note(&name.span, format!("there is no factor `{}`; {hint}", name.value));
+            self.collector.note(&name.span, format!("there is no factor `{}`; {hint}", name.value));
         }
         found
     }
@@ -416,7 +420,7 @@ impl Questions<'_> {
     }
 
     fn model(&mut self, At { value: file, span }: &At<file::Model>) -> Option<PlanModel> {
-        let before = self.book.count();
+        let before = self.collector.count();
         self.check_complete(file, span);
         let of = file
             .of
@@ -430,7 +434,7 @@ impl Questions<'_> {
             .filter_map(|demand| {
                 let expression = self.expression(demand)?;
                 if expression.unit() != Unit::Seconds {
-                    self.book.note(&demand.span, "a demand is a time per request, such as cpu(wiki)");
+                    self.collector.note(&demand.span, "a demand is a time per request, such as cpu(wiki)");
                 }
                 Some(expression)
             })
@@ -441,14 +445,14 @@ impl Questions<'_> {
             match self.vocabulary.level_elsewhere(&over, &level.value.0) {
                 Ok((_, level)) => leave_out.push(level),
                 Err(error) if error.is_left_out => {}
-                Err(error) => self.book.note(&level.span, error.problem),
+                Err(error) => self.collector.note(&level.span, error.problem),
             }
         }
         let kind = match file.kind? {
             ModelKindText::Growth => ModelKind::Growth,
             ModelKindText::Mva => ModelKind::Mva { think: file.think.map(|think| think.0), demands },
         };
-        (self.book.count() == before).then_some(PlanModel { kind, name, of, over, leave_out })
+        (self.collector.count() == before).then_some(PlanModel { kind, name, of, over, leave_out })
     }
 
     fn check_complete(&mut self, file: &file::Model, span: &Span) {
@@ -458,14 +462,14 @@ impl Questions<'_> {
             (file.over.is_none(), "over = \"FACTOR\""),
         ];
         for (_, remedy) in missing.iter().filter(|(is_missing, _)| *is_missing) {
-            self.book.note(span, format!("this model is not complete; add {remedy}"));
+            self.collector.note(span, format!("this model is not complete; add {remedy}"));
         }
     }
 
     fn over(&mut self, name: &At<String>) -> Option<String> {
         let factor = self.factor(name)?;
         if let Some((level, _)) = factor.levels.iter().find(|(level, _)| level.parse::<f64>().is_err()) {
-            self.book.note(
+            self.collector.note(
                 &name.span,
                 format!(
                     "a model needs numeric levels, but level `{level}` of factor `{}` is not a number",
@@ -475,7 +479,7 @@ impl Questions<'_> {
             return None;
         }
         if factor.range.is_some() {
-            self.book.note(&name.span, format!("a model needs levels, and factor `{}` has a range", factor.name));
+            self.collector.note(&name.span, format!("a model needs levels, and factor `{}` has a range", factor.name));
             return None;
         }
         Some(factor.name)

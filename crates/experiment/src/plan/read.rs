@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use breme_base::meant_or_known;
 use breme_stats::BLOCKS_MIN;
+use breme_toml::{Collector, Diagnostics, Entry, Node, Table, Value, node_of};
 
 use super::blocks::Blocks;
 use super::checked::{Plan, PlanFactor};
@@ -21,10 +23,6 @@ use super::run::{CONFIDENCE_DEFAULT, EQUAL_WITHIN_DEFAULT, Run, SEED_DEFAULT};
 use crate::expression::Vocabulary;
 use crate::file::values::At;
 use crate::file::{self, RestartText};
-use breme_base::meant_or_known;
-use breme_toml::node_of;
-use breme_toml::{Collector, Diagnostics};
-use breme_toml::{Entry, Node, Table, Value};
 
 /// The longest experiment file.
 pub const EXPERIMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -52,39 +50,39 @@ impl Plan {
     /// # Errors
     /// Everything that is wrong with it, in this profile or another, with places and remedies.
     pub fn read(text: &str, profile: Option<&str>, surroundings: &Surroundings<'_>) -> Result<Self, Diagnostics> {
-        let mut book = Collector::new(text);
+        let mut collector = Collector::new(text);
         if text.len() > EXPERIMENT_BYTES_MAX {
-            book.note_at_large(format!(
+            collector.note_at_large(format!(
                 "the file has {} bytes; at most {EXPERIMENT_BYTES_MAX} are allowed",
                 text.len()
             ));
-            return Err(book.into_diagnostics());
+            return Err(collector.into_diagnostics());
         }
-        let mut tree = Table::parse(text, &mut book);
-        if book.count() > 0 {
-            return Err(book.into_diagnostics());
+        let mut tree = Table::parse(text, &mut collector);
+        if collector.count() > 0 {
+            return Err(collector.into_diagnostics());
         }
-        let profiles = profiles(&mut tree, profile, &mut book);
-        let plan = read_profile(&tree, &profiles, profile, surroundings, &mut book);
+        let profiles = profiles(&mut tree, profile, &mut collector);
+        let plan = read_profile(&tree, &profiles, profile, surroundings, &mut collector);
         for other in [None].into_iter().chain(profiles.iter().map(|entry| Some(entry.key.as_str()))) {
-            if other != profile && !book.is_full() {
-                drop(read_profile(&tree, &profiles, other, surroundings, &mut book));
+            if other != profile && !collector.is_full() {
+                drop(read_profile(&tree, &profiles, other, surroundings, &mut collector));
             }
         }
         match plan {
-            Some(plan) if book.count() == 0 => Ok(plan),
+            Some(plan) if collector.count() == 0 => Ok(plan),
             _ => {
-                if book.count() == 0 {
-                    book.note_at_large("the experiment cannot be read");
+                if collector.count() == 0 {
+                    collector.note_at_large("the experiment cannot be read");
                 }
-                Err(book.into_diagnostics())
+                Err(collector.into_diagnostics())
             }
         }
     }
 }
 
 /// Takes the profiles out of the file.
-fn profiles(tree: &mut Table, wanted: Option<&str>, book: &mut Collector) -> Vec<Entry> {
+fn profiles(tree: &mut Table, wanted: Option<&str>, collector: &mut Collector) -> Vec<Entry> {
     let section = tree.take("profile");
     let mut profiles = Vec::new();
     match section.map(|entry| entry.node) {
@@ -93,7 +91,7 @@ fn profiles(tree: &mut Table, wanted: Option<&str>, book: &mut Collector) -> Vec
                 if matches!(entry.node.value, Value::Table(_)) {
                     profiles.push(entry);
                 } else {
-                    book.note(
+                    collector.note(
                         &entry.key_span,
                         format!("a profile is a table; write [profile.NAME], and put `{}` below it", entry.key),
                     );
@@ -101,13 +99,13 @@ fn profiles(tree: &mut Table, wanted: Option<&str>, book: &mut Collector) -> Vec
             }
         }
         Some(node) => {
-            book.note(&node.span, format!("profiles are tables, [profile.NAME], not {}", node.value.describe()));
+            collector.note(&node.span, format!("profiles are tables, [profile.NAME], not {}", node.value.describe()));
         }
         None => {}
     }
     if let Some(wanted) = wanted.filter(|wanted| !profiles.iter().any(|entry| entry.key == *wanted)) {
         let hint = meant_or_known(wanted, profiles.iter().map(|entry| entry.key.as_str()));
-        book.note_at_large(format!("there is no profile `{wanted}`; {hint}"));
+        collector.note_at_large(format!("there is no profile `{wanted}`; {hint}"));
     }
     profiles
 }
@@ -118,17 +116,17 @@ fn read_profile(
     profiles: &[Entry],
     profile: Option<&str>,
     surroundings: &Surroundings<'_>,
-    book: &mut Collector,
+    collector: &mut Collector,
 ) -> Option<Plan> {
-    let before = book.count();
+    let before = collector.count();
     let mut tree = base.clone();
     let chosen = profiles.iter().find(|entry| Some(entry.key.as_str()) == profile);
     if let Some(Entry { node: Node { value: Value::Table(over), .. }, .. }) = chosen {
         tree.lay_over(over, &REPLACED_WHOLE);
     }
-    let file: Option<file::File> = breme_toml::read_rest(&node_of(tree.clone()), book);
+    let file: Option<file::File> = breme_toml::read_rest(&node_of(tree.clone()), collector);
     let subjects: Vec<String> = tree.table("subject").iter().map(|entry| entry.key.clone()).collect();
-    let factors = factors::read(&tree, &subjects, book);
+    let factors = factors::read(&tree, &subjects, collector);
     let left_out = left_out(base, file.as_ref(), &factors, &subjects);
     // A section whose name is misspelt would be missed everywhere; that its name is wrong has been noted.
     let is_section = |entry: &&Entry| matches!(entry.node.value, Value::Table(_) | Value::List(_));
@@ -155,16 +153,16 @@ fn read_profile(
         subjects,
         folder,
     };
-    let combinations = combinations(&document.factors, book)?;
-    let run = Run::read(&document.tree, &combinations, book);
+    let combinations = combinations(&document.factors, collector)?;
+    let run = Run::read(&document.tree, &combinations, collector);
     if document.tree.table("workload").is_empty() {
-        book.note_at_large(
+        collector.note_at_large(
             "there is no workload, so nothing can be measured; add [workload.NAME] with request = \"/\"",
         );
     }
-    check_names(&document, book);
+    check_names(&document, collector);
     let seed = run.as_ref().map_or(SEED_DEFAULT, |run| run.seed);
-    let resolved = resolve_all(&document, &files, &combinations, seed, surroundings, book);
+    let resolved = resolve_all(&document, &files, &combinations, seed, surroundings, collector);
     let mut plan = Plan {
         title: "experiment".to_owned(),
         question: None,
@@ -196,16 +194,16 @@ fn read_profile(
     if !document.unreadable_factors.is_empty() {
         return None; // what is asked may name any factor
     }
-    plan.ask(file?, &document, &left_out, &resolved, book);
+    plan.ask(file?, &document, &left_out, &resolved, collector);
     if plan.hypotheses.is_empty() {
         // Nothing is decided that could end it.
         plan.blocks.most = plan.blocks.least;
     }
-    plan.check_size(&document.tree, book);
+    plan.check_size(&document.tree, collector);
     document.files = files.known.into_inner();
     document.keep(&left_out);
     plan.document = Arc::new(document);
-    if book.count() > before {
+    if collector.count() > before {
         return None;
     }
     plan.warn_of_the_run();
@@ -213,10 +211,10 @@ fn read_profile(
 }
 
 /// `memory(user)` and the names in a report's charts must say of whom they speak.
-fn check_names(document: &Document, book: &mut Collector) {
+fn check_names(document: &Document, collector: &mut Collector) {
     for entry in document.tree.table("workload").iter().filter(|entry| document.subjects.contains(&entry.key)) {
         let name = &entry.key;
-        book.note(&entry.key_span, format!("`{name}` is a subject already; give the workload another name"));
+        collector.note(&entry.key_span, format!("`{name}` is a subject already; give the workload another name"));
     }
 }
 
@@ -248,7 +246,7 @@ fn left_out(
 }
 
 /// The names of the levels of every combination; factors with a range are not in it.
-fn combinations(factors: &[FactorSpec], book: &mut Collector) -> Option<Vec<Vec<(String, String)>>> {
+fn combinations(factors: &[FactorSpec], collector: &mut Collector) -> Option<Vec<Vec<(String, String)>>> {
     let listed: Vec<&FactorSpec> = factors.iter().filter(|factor| factor.range.is_none()).collect();
     let Some(indices) = factors::combinations(&listed) else {
         let counts: Vec<String> = listed.iter().map(|factor| factor.levels.len().to_string()).collect();
@@ -256,7 +254,7 @@ fn combinations(factors: &[FactorSpec], book: &mut Collector) -> Option<Vec<Vec<
             "{} combinations of levels are more than {COMBINATION_COUNT_MAX}; use fewer levels, or split the experiment",
             counts.join(" × ")
         );
-        book.note(&listed.first()?.entry.key_span, problem);
+        collector.note(&listed.first()?.entry.key_span, problem);
         return None;
     };
     let names = |indices: Vec<usize>| {
@@ -281,9 +279,9 @@ fn resolve_all(
     combinations: &[Vec<(String, String)>],
     seed: u64,
     surroundings: &Surroundings<'_>,
-    book: &mut Collector,
+    collector: &mut Collector,
 ) -> AllResolved {
-    let before = book.count();
+    let before = collector.count();
     let mut all = AllResolved { first: None, used: BTreeSet::new(), asked: BTreeSet::new(), is_whole: true };
     let ends: Vec<[(String, Node); 2]> = document.factors.iter().filter_map(range_ends).collect();
     for combination in combinations {
@@ -309,17 +307,17 @@ fn resolve_all(
                 restart: RestartText::Block,
                 used: &mut all.used,
                 asked: &mut all.asked,
-                book,
+                collector,
             }
             .resolve();
             all.first = all.first.or(resolved);
-            if book.is_full() {
+            if collector.is_full() {
                 all.is_whole = false;
                 return all;
             }
         }
     }
-    all.is_whole = book.count() == before;
+    all.is_whole = collector.count() == before;
     all
 }
 
@@ -351,7 +349,7 @@ impl Plan {
         document: &Document,
         left_out: &[(String, String)],
         resolved: &AllResolved,
-        book: &mut Collector,
+        collector: &mut Collector,
     ) {
         let first = resolved.first.as_ref();
         let workloads: Vec<String> = document.tree.table("workload").iter().map(|entry| entry.key.clone()).collect();
@@ -364,7 +362,7 @@ impl Plan {
             factors: &document.factors,
             equal_within: self.equal_within,
             warnings: &mut self.warnings,
-            book,
+            collector,
         };
         questions.named(&file.measure.0);
         self.measures = questions.measures(&file.measures.0, first, resolved.asked.len());
@@ -377,7 +375,7 @@ impl Plan {
         self.vocabulary = questions.vocabulary;
         self.title = file.title.unwrap_or_else(|| "experiment".to_owned());
         (self.question, self.notes) = (file.question, file.notes);
-        self.check_ranges(document, searched.as_deref(), &file.hypothesis, book);
+        self.check_ranges(document, searched.as_deref(), &file.hypothesis, collector);
     }
 
     /// The combinations without one factor, each once.
@@ -399,7 +397,7 @@ impl Plan {
         document: &Document,
         searched: Option<&str>,
         hypotheses: &[At<file::Hypothesis>],
-        book: &mut Collector,
+        collector: &mut Collector,
     ) {
         for factor in
             document.factors.iter().filter(|factor| factor.range.is_some() && Some(factor.name.as_str()) != searched)
@@ -408,15 +406,15 @@ impl Plan {
                 "factor `{}` has a range, but there is no search; add [search] with factor = \"{}\", or list its levels",
                 factor.name, factor.name
             );
-            book.note(&factor.entry.key_span, problem);
+            collector.note(&factor.entry.key_span, problem);
         }
         if let (true, Some(hypothesis)) = (self.has_range(), hypotheses.first()) {
             let expect = hypothesis.value.expect.as_ref().map_or(&hypothesis.span, |expect| &expect.span);
-            book.note(expect, "a hypothesis needs fixed levels, but a factor has a range; list its levels instead: a search can use them too");
+            collector.note(expect, "a hypothesis needs fixed levels, but a factor has a range; list its levels instead: a search can use them too");
         }
     }
 
-    fn check_size(&self, tree: &Table, book: &mut Collector) {
+    fn check_size(&self, tree: &Table, collector: &mut Collector) {
         let combinations = self.combinations.len() as u64 + u64::from(self.aa.is_some());
         let blocks = self.blocks.to_run();
         let count = combinations * u64::from(blocks);
@@ -426,7 +424,7 @@ impl Plan {
                 .and_then(|_| tree.table("design").iter().find(|entry| entry.key == "blocks"))
                 .or_else(|| tree.get("factor"));
             let span = place.map_or(0..0, |entry| entry.key_span.clone());
-            book.note(&span, format!("{combinations} trials in each of {blocks} blocks are {count}, more than {TRIAL_COUNT_MAX}; use fewer blocks or levels"));
+            collector.note(&span, format!("{combinations} trials in each of {blocks} blocks are {count}, more than {TRIAL_COUNT_MAX}; use fewer blocks or levels"));
         }
     }
 

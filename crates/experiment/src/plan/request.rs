@@ -1,11 +1,11 @@
 //! A request as the file has it becomes a method and a path as `breme load` has them.
 
+use breme_base::meant_or_known;
+use breme_toml::{Collector, Entry, Node, Span, Table, Value};
+
 use super::resolver::Resolver;
 use crate::file::METHODS;
 use crate::file::values::{At, Raw};
-use breme_base::meant_or_known;
-use breme_toml::{Collector, Span};
-use breme_toml::{Entry, Node, Table, Value};
 
 /// The placeholders that `breme load` knows.
 const PLACEHOLDERS: [&str; 4] = ["seq", "uniform", "zipf", "random"];
@@ -20,10 +20,10 @@ impl Resolver<'_, '_> {
     pub(super) fn request(&mut self, request: &At<Raw>) -> Option<Request> {
         let At { value: Raw(value), span } = request;
         match value {
-            Value::Text(text) => written(text, span, self.book),
-            Value::Table(table) => from_table(table, span, self.book),
+            Value::Text(text) => written(text, span, self.collector),
+            Value::Table(table) => from_table(table, span, self.collector),
             other => {
-                self.book.note(
+                self.collector.note(
                     span,
                     format!(
                         "a request is a text such as \"GET /page\" or a table such as {{ get = \"/page\" }}, not {}",
@@ -36,7 +36,7 @@ impl Resolver<'_, '_> {
     }
 }
 
-fn written(text: &str, span: &Span, book: &mut Collector) -> Option<Request> {
+fn written(text: &str, span: &Span, collector: &mut Collector) -> Option<Request> {
     let (method, target) = match text.split_once(' ') {
         Some((method, target)) if !method.starts_with('/') => (Some(method), target.trim_start()),
         _ => (None, text),
@@ -44,72 +44,72 @@ fn written(text: &str, span: &Span, book: &mut Collector) -> Option<Request> {
     let is_method =
         method.is_none_or(|method| !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase()));
     if !is_method || !target.starts_with('/') {
-        book.note(
+        collector.note(
             span,
             format!("{text:?} is not a request; write a method and a path that begins with '/', as in \"GET /page\""),
         );
         return None;
     }
-    check_target(text, target, span, book)?;
-    check_placeholders(text, &[], span, book)?;
+    check_target(text, target, span, collector)?;
+    check_placeholders(text, &[], span, collector)?;
     Some(Request { method: method.map(str::to_owned), target: target.to_owned() })
 }
 
-fn check_target(text: &str, target: &str, span: &Span, book: &mut Collector) -> Option<()> {
+fn check_target(text: &str, target: &str, span: &Span, collector: &mut Collector) -> Option<()> {
     let Some((at, character)) = target.char_indices().find(|(_, character)| !character.is_ascii_graphic()) else {
         return Some(());
     };
     let column = text[..text.len() - target.len() + at].chars().count() + 1;
-    book.note_within(span, text, column, 1, format!("{character:?} is not allowed in a path; percent-encode it"));
+    collector.note_within(span, text, column, 1, format!("{character:?} is not allowed in a path; percent-encode it"));
     None
 }
 
-fn from_table(table: &Table, span: &Span, book: &mut Collector) -> Option<Request> {
+fn from_table(table: &Table, span: &Span, collector: &mut Collector) -> Option<Request> {
     let is_method = |entry: &&Entry| METHODS.contains(&entry.key.to_lowercase().as_str());
     let methods: Vec<&Entry> = table.entries.iter().filter(is_method).collect();
     let method = match methods.as_slice() {
         [method] => method,
         [] => {
-            book.note(span, "this request has no method and path; write for example get = \"/page\"");
+            collector.note(span, "this request has no method and path; write for example get = \"/page\"");
             return None;
         }
         [_, second, ..] => {
-            book.note(&second.key_span, "a request has one method; make another workload of the other one");
+            collector.note(&second.key_span, "a request has one method; make another workload of the other one");
             return None;
         }
     };
     let Value::Text(target) = &method.node.value else {
         let described = method.node.value.describe();
-        book.note(&method.node.span, format!("expected a path such as \"/page\", found {described}"));
+        collector.note(&method.node.span, format!("expected a path such as \"/page\", found {described}"));
         return None;
     };
     let at = &method.node.span;
     if !target.starts_with('/') {
-        book.note(at, format!("{target:?} is not a path; a path begins with '/'"));
+        collector.note(at, format!("{target:?} is not a path; a path begins with '/'"));
         return None;
     }
-    check_target(target, target, at, book)?;
+    check_target(target, target, at, collector)?;
     let named: Vec<&Entry> = table.entries.iter().filter(|entry| !is_method(entry)).collect();
     let names: Vec<&str> = named.iter().map(|entry| entry.key.as_str()).collect();
-    check_placeholders(target, &names, at, book)?;
+    check_placeholders(target, &names, at, collector)?;
     let mut target = target.clone();
     for entry in named {
         let name = format!("{{{}}}", entry.key);
         if !target.contains(&name) {
-            book.note(&entry.key_span, format!("`{}` is not used; write {name} in the path", entry.key));
+            collector.note(&entry.key_span, format!("`{}` is not used; write {name} in the path", entry.key));
             return None;
         }
-        target = target.replace(&name, &placeholder(&entry.node, book)?);
+        target = target.replace(&name, &placeholder(&entry.node, collector)?);
     }
     Some(Request { method: Some(method.key.to_uppercase()), target })
 }
 
 /// Every `{name}` is a placeholder of `breme load`, or named beside the path.
-fn check_placeholders(text: &str, names: &[&str], span: &Span, book: &mut Collector) -> Option<()> {
+fn check_placeholders(text: &str, names: &[&str], span: &Span, collector: &mut Collector) -> Option<()> {
     let mut from = 0;
     while let Some(start) = text[from..].find('{').map(|found| from + found) {
         let Some(end) = text[start..].find('}').map(|length| start + length) else {
-            book.note_within(span, text, text[..start].chars().count() + 1, 1, "this brace is not closed");
+            collector.note_within(span, text, text[..start].chars().count() + 1, 1, "this brace is not closed");
             return None;
         };
         let name = &text[start + 1..end];
@@ -121,7 +121,7 @@ fn check_placeholders(text: &str, names: &[&str], span: &Span, book: &mut Collec
                 Some(near) => format!("did you mean {{{near}}}?"),
                 None => format!("define it: {{ get = {text:?}, {name} = {{ uniform = 1000 }} }}"),
             };
-            book.note_within(
+            collector.note_within(
                 span,
                 text,
                 text[..start].chars().count() + 1,
@@ -136,13 +136,14 @@ fn check_placeholders(text: &str, names: &[&str], span: &Span, book: &mut Collec
 }
 
 /// `{ uniform = 1000 }` → `{uniform:1:1000}`.
-fn placeholder(node: &Node, book: &mut Collector) -> Option<String> {
+fn placeholder(node: &Node, collector: &mut Collector) -> Option<String> {
     let table = match &node.value {
         Value::Table(table) => table,
         Value::Text(text) => return Some(text.clone()),
         Value::Integer(number) => return Some(number.to_string()),
         other => {
-            book.note(&node.span, format!("expected {{ uniform = 1000 }} or the like, found {}", other.describe()));
+            collector
+                .note(&node.span, format!("expected {{ uniform = 1000 }} or the like, found {}", other.describe()));
             return None;
         }
     };
@@ -150,18 +151,18 @@ fn placeholder(node: &Node, book: &mut Collector) -> Option<String> {
     let is_unknown = |entry: &&Entry| !KINDS.contains(&entry.key.as_str()) && entry.key != "exponent";
     if let Some(entry) = table.entries.iter().find(is_unknown) {
         let hint = meant_or_known(&entry.key, KINDS.into_iter());
-        book.note(&entry.key_span, format!("there is no placeholder `{}`; {hint}", entry.key));
+        collector.note(&entry.key_span, format!("there is no placeholder `{}`; {hint}", entry.key));
         return None;
     }
     let kinds: Vec<&Entry> = table.entries.iter().filter(|entry| entry.key != "exponent").collect();
     let [kind] = kinds.as_slice() else {
-        book.note(&node.span, "a placeholder is one of { uniform = 1000 }, { zipf = 1000, exponent = 0.9 }, { random = 20 } and { seq = true }");
+        collector.note(&node.span, "a placeholder is one of { uniform = 1000 }, { zipf = 1000, exponent = 0.9 }, { random = 20 } and { seq = true }");
         return None;
     };
-    let number = |node: &Node, book: &mut Collector| match whole(&node.value) {
+    let number = |node: &Node, collector: &mut Collector| match whole(&node.value) {
         Some(number) => Some(number),
         None => {
-            book.note(&node.span, format!("expected a whole number, found {}", node.value.describe()));
+            collector.note(&node.span, format!("expected a whole number, found {}", node.value.describe()));
             None
         }
     };
@@ -169,22 +170,22 @@ fn placeholder(node: &Node, book: &mut Collector) -> Option<String> {
         ("seq", _) => "{seq}".to_owned(),
         ("uniform", Value::List(ends)) => {
             let [low, high] = ends.as_slice() else {
-                book.note(&kind.node.span, "a range needs two ends: [1, 1000]");
+                collector.note(&kind.node.span, "a range needs two ends: [1, 1000]");
                 return None;
             };
-            let (low_value, high_value) = (number(low, book)?, number(high, book)?);
+            let (low_value, high_value) = (number(low, collector)?, number(high, collector)?);
             if low_value > high_value {
-                book.note(&kind.node.span, "this range is reversed; write the smaller number first");
+                collector.note(&kind.node.span, "this range is reversed; write the smaller number first");
                 return None;
             }
             format!("{{uniform:{low_value}:{high_value}}}")
         }
-        ("uniform", _) => format!("{{uniform:1:{}}}", number(&kind.node, book)?.max(1)),
-        ("random", _) => format!("{{random:{}}}", number(&kind.node, book)?),
+        ("uniform", _) => format!("{{uniform:1:{}}}", number(&kind.node, collector)?.max(1)),
+        ("random", _) => format!("{{random:{}}}", number(&kind.node, collector)?),
         (_, _) => {
             let exponent =
                 table.get("exponent").and_then(|entry| entry.node.value.plain()).unwrap_or_else(|| "1".to_owned());
-            format!("{{zipf:{}:{exponent}}}", number(&kind.node, book)?)
+            format!("{{zipf:{}:{exponent}}}", number(&kind.node, collector)?)
         }
     })
 }

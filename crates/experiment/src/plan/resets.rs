@@ -20,7 +20,7 @@ impl<'a> Resolver<'a, '_> {
 
     fn reset_of(&mut self, at: &At<String>, subjects: &[Subject]) -> Option<Reset> {
         let Some((subject_name, name)) = at.value.split_once('.') else {
-            self.book.note(
+            self.collector.note(
                 &at.span,
                 format!(
                     "{:?} is not a reset; write SUBJECT.ACTION, as in \"edge.cache\" or \"edge.restart\"",
@@ -31,7 +31,7 @@ impl<'a> Resolver<'a, '_> {
         };
         let Some(subject) = subjects.iter().find(|subject| subject.spec.name == subject_name) else {
             let known = subjects.iter().map(|subject| subject.spec.name.as_str());
-            self.book.note(
+            self.collector.note(
                 &at.span,
                 format!("there is no subject `{subject_name}`; {}", meant_or_known(subject_name, known)),
             );
@@ -58,7 +58,7 @@ impl<'a> Resolver<'a, '_> {
         let known = described.chain(of_role.iter().map(|reset| reset.name.as_str()));
         let known: Vec<&str> = known.chain(can_restart.then_some(RESTART)).collect();
         let hint = meant_or_known(name, known.iter().copied());
-        self.book.note(&at.span, format!("subject `{}` has no reset `{name}`; {hint}", subject.spec.name));
+        self.collector.note(&at.span, format!("subject `{}` has no reset `{name}`; {hint}", subject.spec.name));
         None
     }
 
@@ -80,7 +80,7 @@ impl<'a> Resolver<'a, '_> {
                 let problem = format!(
                     "`{reset_name}` needs `{key}` in subject `{name}`; write [subject.{name}] {key} = …, or remove the reset"
                 );
-                self.book.note(&at.span, problem);
+                self.collector.note(&at.span, problem);
                 return None;
             }
             Standing::Ready => {}
@@ -89,7 +89,7 @@ impl<'a> Resolver<'a, '_> {
             let problem = format!(
                 "`{reset_name}` needs the token of subject `{name}`, but its `config` file may set another one; write admin_token_file = \"FILE\" in the subject, with a file made by `openssl rand -hex 32`"
             );
-            self.book.note(&at.span, problem);
+            self.collector.note(&at.span, problem);
             return None;
         }
         Some(reset.action.clone())
@@ -99,7 +99,7 @@ impl<'a> Resolver<'a, '_> {
     pub(super) fn reset(&mut self, name: &At<String>, reset: &At<file::Reset>) -> Option<(String, ResetAction)> {
         let At { value: file, span } = reset;
         if name.value == RESTART {
-            self.book.note(&name.span, "`restart` is a built-in reset; choose another name");
+            self.collector.note(&name.span, "`restart` is a built-in reset; choose another name");
         }
         let request = match (&file.get, &file.post, &file.purge, &file.request) {
             (Some(path), None, None, None) => Some(("GET", path.as_str())),
@@ -111,7 +111,8 @@ impl<'a> Resolver<'a, '_> {
         let action = match (request, &file.command) {
             (Some((method, url)), None) => {
                 if !url.starts_with('/') && !url.starts_with("http") && !url.starts_with("${") {
-                    self.book.note(span, format!("{url:?} is neither a path nor a URL; write for example \"PURGE /\""));
+                    self.collector
+                        .note(span, format!("{url:?} is neither a path nor a URL; write for example \"PURGE /\""));
                 }
                 let headers =
                     file.headers.0.iter().map(|(name, value)| (name.value.clone(), value.0.clone())).collect();
@@ -119,7 +120,7 @@ impl<'a> Resolver<'a, '_> {
             }
             (None, Some(Command(command))) => ResetAction::Command(command.clone()),
             _ => {
-                self.book.note(span, "a reset is one request or one command: { post = \"/reset\" }, { purge = \"/\" }, { request = \"BAN /\" } or { command = [\"PROGRAM\"] }");
+                self.collector.note(span, "a reset is one request or one command: { post = \"/reset\" }, { purge = \"/\" }, { request = \"BAN /\" } or { command = [\"PROGRAM\"] }");
                 return None;
             }
         };

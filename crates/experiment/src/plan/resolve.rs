@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use breme_base::meant_or_known;
+use breme_toml::{Collector, Entry, Span, Table, Value};
+
 use super::names::check_name;
 use super::order;
 use super::resolver::Resolver;
@@ -10,9 +13,6 @@ use super::subject::{SUBJECT_COUNT_MAX, Subject};
 use crate::file::values::{At, OneOrMany};
 use crate::file::{self, RestartText};
 use crate::trial::{Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
-use breme_base::meant_or_known;
-use breme_toml::{Collector, Span};
-use breme_toml::{Entry, Table, Value};
 
 /// The longest trial.
 pub const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
@@ -59,7 +59,7 @@ impl Resolved {
 impl<'a> Resolver<'a, '_> {
     /// None if anything is wrong; then it is noted.
     pub(super) fn resolve(&mut self) -> Option<Resolved> {
-        let before = self.book.count();
+        let before = self.collector.count();
         let design = self.design();
         let subjects = self.subjects();
         let routes = self.routes();
@@ -75,7 +75,7 @@ impl<'a> Resolver<'a, '_> {
         let resets = resets.into_iter().filter(|reset| subjects.iter().any(|subject| subject.name == reset.subject));
         let resets = resets.collect();
         let workloads = workloads.into_iter().map(|(spec, _)| spec).collect();
-        (self.book.count() == before).then_some(Resolved { subjects, workloads, resets, design })
+        (self.collector.count() == before).then_some(Resolved { subjects, workloads, resets, design })
     }
 
     fn design(&mut self) -> Option<Design> {
@@ -87,21 +87,21 @@ impl<'a> Resolver<'a, '_> {
                 resets: Vec::new(),
             });
         };
-        let before = self.book.count();
+        let before = self.collector.count();
         let node = self.fill(&entry.node)?;
-        let file: file::Design = breme_toml::read(&node, self.book)?;
+        let file: file::Design = breme_toml::read(&node, self.collector)?;
         let duration = file.duration.as_ref().map_or(DURATION_DEFAULT, |duration| duration.value.0);
         if let Some(at) = &file.duration {
-            check_duration(at.value.0, &at.span, self.book);
+            check_duration(at.value.0, &at.span, self.collector);
         }
         if let Some(at) = file.pause.as_ref().filter(|pause| pause.value.0 > DURATION_MAX) {
-            self.book.note(&at.span, "the pause is too long; write for example \"1s\"");
+            self.collector.note(&at.span, "the pause is too long; write for example \"1s\"");
         }
         let warm_up = self.warm_up(file.warm_up.as_ref(), duration);
         self.restart = file.restart.unwrap_or(RestartText::Block);
         let pause = file.pause.map_or(PAUSE_DEFAULT, |pause| pause.value.0);
         let OneOrMany(resets) = file.reset;
-        (self.book.count() == before).then_some(Design { duration, warm_up, pause, resets })
+        (self.collector.count() == before).then_some(Design { duration, warm_up, pause, resets })
     }
 
     fn warm_up(&mut self, text: Option<&At<file::values::Text>>, duration: Duration) -> WarmUp {
@@ -113,7 +113,8 @@ impl<'a> Resolver<'a, '_> {
         }
         match file::values::time(&value.0) {
             Ok(fixed) if fixed >= duration => {
-                self.book.note(span, format!("the warm-up of {fixed:?} must be shorter than a trial, {duration:?}"));
+                self.collector
+                    .note(span, format!("the warm-up of {fixed:?} must be shorter than a trial, {duration:?}"));
             }
             Ok(fixed) => return WarmUp::Fixed(fixed),
             Err(_) => {
@@ -121,21 +122,21 @@ impl<'a> Resolver<'a, '_> {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => "write auto, none, or a time such as \"5s\"".to_owned(),
                 };
-                self.book.note(span, format!("{:?} is not a warm-up; {remedy}", value.0));
+                self.collector.note(span, format!("{:?} is not a warm-up; {remedy}", value.0));
             }
         }
         WarmUp::Found
     }
 
     fn subjects(&mut self) -> Option<Vec<Subject>> {
-        let before = self.book.count();
+        let before = self.collector.count();
         let entries = self.tree.table("subject");
         if let Some(entry) = entries.get(SUBJECT_COUNT_MAX) {
-            self.book.note(&entry.key_span, format!("there are more than {SUBJECT_COUNT_MAX} subjects"));
+            self.collector.note(&entry.key_span, format!("there are more than {SUBJECT_COUNT_MAX} subjects"));
         }
         let subjects: Vec<Subject> =
             entries.iter().take(SUBJECT_COUNT_MAX).filter_map(|entry| self.subject(entry)).collect();
-        (self.book.count() == before && subjects.len() == entries.len()).then_some(subjects)
+        (self.collector.count() == before && subjects.len() == entries.len()).then_some(subjects)
     }
 
     /// The paths, and each subject as a path to itself.
@@ -144,7 +145,7 @@ impl<'a> Resolver<'a, '_> {
         let mut routes: Vec<Route> = tree.table("path").iter().filter_map(|entry| self.path(entry)).collect();
         for subject in self.levels.subjects {
             if let Some(path) = tree.table("path").iter().find(|path| path.key == *subject) {
-                self.book.note(
+                self.collector.note(
                     &path.key_span,
                     format!("there is a subject `{subject}` already; give the path another name"),
                 );
@@ -157,19 +158,19 @@ impl<'a> Resolver<'a, '_> {
 
     /// A path that leads nowhere is one all the same, so that workloads do not miss it.
     fn path(&mut self, entry: &Entry) -> Option<Route> {
-        check_name("path", entry, self.book)?;
+        check_name("path", entry, self.collector)?;
         let (name, headers) = (entry.key.clone(), Vec::new());
         let nowhere = Route { name, subject: String::new(), behind: None, headers, is_path: true };
         let Some(node) = self.fill(&entry.node) else { return Some(nowhere) };
         if let Value::Text(to) = &node.value {
-            self.book.note(&node.span, format!("a path is a table; write {} = {{ to = {to:?} }}", entry.key));
+            self.collector.note(&node.span, format!("a path is a table; write {} = {{ to = {to:?} }}", entry.key));
             return Some(nowhere);
         }
-        let before = self.book.count();
-        let file: Option<file::Path> = breme_toml::read(&node, self.book);
-        let Some(file) = file.filter(|_| self.book.count() == before) else { return Some(nowhere) };
+        let before = self.collector.count();
+        let file: Option<file::Path> = breme_toml::read(&node, self.collector);
+        let Some(file) = file.filter(|_| self.collector.count() == before) else { return Some(nowhere) };
         let Some(to) = &file.to else {
-            self.book.note(
+            self.collector.note(
                 &entry.key_span,
                 format!("path `{}` has no subject; write {} = {{ to = \"SUBJECT\" }}", entry.key, entry.key),
             );
@@ -178,7 +179,7 @@ impl<'a> Resolver<'a, '_> {
         for subject in [to].into_iter().chain(&file.r#for) {
             if !self.levels.subjects.contains(&subject.value) {
                 let hint = meant_or_known(&subject.value, self.levels.subjects.iter().map(String::as_str));
-                self.book.note(&subject.span, format!("there is no subject `{}`; {hint}", subject.value));
+                self.collector.note(&subject.span, format!("there is no subject `{}`; {hint}", subject.value));
             }
         }
         self.check_headers(&file.headers.0);
@@ -209,7 +210,7 @@ impl<'a> Resolver<'a, '_> {
                 let mut names: Vec<&str> = circle(&waiting);
                 names.push(names[0]);
                 let first = waiting.iter().find(|subject| subject.spec.name == names[0]).unwrap_or(&waiting[0]);
-                self.book
+                self.collector
                     .note(&first.key_span, format!("subjects depend on each other in a cycle: {}", names.join(" → ")));
                 return None;
             };
@@ -227,11 +228,11 @@ impl<'a> Resolver<'a, '_> {
 }
 
 /// What no trial can last.
-pub(super) fn check_duration(duration: Duration, span: &Span, book: &mut Collector) {
+pub(super) fn check_duration(duration: Duration, span: &Span, collector: &mut Collector) {
     if duration.is_zero() {
-        book.note(span, "nothing can be measured in 0 s; write for example \"10s\"");
+        collector.note(span, "nothing can be measured in 0 s; write for example \"10s\"");
     } else if duration > DURATION_MAX {
-        book.note(span, format!("a trial lasts at most {} days", DURATION_MAX.as_secs() / 86_400));
+        collector.note(span, format!("a trial lasts at most {} days", DURATION_MAX.as_secs() / 86_400));
     }
 }
 

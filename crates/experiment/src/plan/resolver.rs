@@ -1,18 +1,18 @@
 //! What it takes to fill the levels of one combination into the parts of the file: the tree, the roles, the files that
-//! it names, and a book for all that is wrong. The parts themselves (`subject`, `workload`, `request`, `resolve`) are
+//! it names, and a collector of errors. The parts themselves (`subject`, `workload`, `request`, `resolve`) are
 //! methods of it, each in its own file.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use breme_toml::{Collector, Node, Span, Table};
+
 use super::roles::Roles;
 use crate::file::RestartText;
 use crate::file::levels::Levels;
 use crate::file::values::{At, Content};
 use crate::placeholder;
-use breme_toml::{Collector, Span};
-use breme_toml::{Node, Table};
 
 /// The longest file that an experiment may name, and all of them together.
 pub const CONTENT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -41,7 +41,7 @@ pub(super) struct Resolver<'a, 'b> {
     /// Factors that are used, and subjects that are asked.
     pub used: &'b mut BTreeSet<String>,
     pub asked: &'b mut BTreeSet<String>,
-    pub book: &'b mut Collector,
+    pub collector: &'b mut Collector,
 }
 
 impl Resolver<'_, '_> {
@@ -50,7 +50,7 @@ impl Resolver<'_, '_> {
         if self.levels.is_open(node) {
             return None;
         }
-        self.levels.fill(node, self.used, self.book)
+        self.levels.fill(node, self.used, self.collector)
     }
 
     /// The content of a file that stands beside the experiment.
@@ -61,26 +61,26 @@ impl Resolver<'_, '_> {
             (None, Some(read)) => match read(&path.value) {
                 Ok(content) => self.keep(path, content)?,
                 Err(problem) => {
-                    self.book.note(&path.span, format!("the file {:?} cannot be read: {problem}", path.value));
+                    self.collector.note(&path.span, format!("the file {:?} cannot be read: {problem}", path.value));
                     return None;
                 }
             },
             (None, None) => {
-                self.book.note(&path.span, format!("the plan does not contain the file {:?}", path.value));
+                self.collector.note(&path.span, format!("the plan does not contain the file {:?}", path.value));
                 return None;
             }
         };
         if self.levels.is_open_text(&content) {
             return None;
         }
-        Some(self.levels.fill_within(&content, &path.span, self.used, self.book))
+        Some(self.levels.fill_within(&content, &path.span, self.used, self.collector))
     }
 
     fn keep(&mut self, path: &At<String>, content: String) -> Option<Arc<str>> {
         let mut known = self.files.known.borrow_mut();
         let sum: usize = known.values().map(|content| content.len()).sum();
         if sum + content.len() > CONTENT_BYTES_MAX {
-            self.book
+            self.collector
                 .note(&path.span, format!("the files of the experiment exceed {CONTENT_BYTES_MAX} bytes in total"));
             return None;
         }
@@ -92,7 +92,7 @@ impl Resolver<'_, '_> {
     pub(super) fn check_with_program(&mut self, role: &str, arguments: &[String], span: &Span) {
         let arguments: Vec<String> = arguments.iter().map(|argument| placeholder::stand_in(argument)).collect();
         if let Some(Err(problem)) = self.check.map(|check| check(role, &arguments)) {
-            self.book.note(span, format!("`breme {role}` would not start: {problem}"));
+            self.collector.note(span, format!("`breme {role}` would not start: {problem}"));
         }
     }
 

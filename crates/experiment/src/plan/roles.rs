@@ -1,9 +1,9 @@
 //! This program's own servers as subjects: which there are, and which flags they take. The binary knows; the plan
 //! checks.
 
+use breme_toml::{Collector, Entry, Span, Table, Value};
+
 use crate::trial::{AdminToken, ResetAction};
-use breme_toml::{Collector, Span};
-use breme_toml::{Entry, Table, Value};
 
 /// All of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,19 +84,21 @@ impl Role {
         table: &Table,
         others: &[&str],
         scope: &Scope<'_>,
-        book: &mut Collector,
+        collector: &mut Collector,
     ) -> Vec<String> {
         let mut arguments = Vec::new();
         let mut positional = Vec::new();
         for (name, entry) in flattened(table, "") {
             let Some(flag) = self.flags.iter().find(|flag| flag.name == name && !MADE.contains(&name.as_str())) else {
-                book.note(&entry.key_span, self.unknown(&name, entry, others));
+                collector.note(&entry.key_span, self.unknown(&name, entry, others));
                 continue;
             };
             let into = if flag.is_positional { &mut positional } else { &mut arguments };
             match &entry.node.value {
-                Value::List(list) => list.iter().for_each(|node| flag.push(&node.value, &node.span, scope, book, into)),
-                value => flag.push(value, &entry.node.span, scope, book, into),
+                Value::List(list) => {
+                    list.iter().for_each(|node| flag.push(&node.value, &node.span, scope, collector, into))
+                }
+                value => flag.push(value, &entry.node.span, scope, collector, into),
             }
         }
         arguments.extend(positional);
@@ -177,13 +179,20 @@ fn flattened<'a>(table: &'a Table, before: &str) -> Vec<(String, &'a Entry)> {
 }
 
 impl Flag {
-    fn push(&self, value: &Value, span: &Span, scope: &Scope<'_>, book: &mut Collector, arguments: &mut Vec<String>) {
+    fn push(
+        &self,
+        value: &Value,
+        span: &Span,
+        scope: &Scope<'_>,
+        collector: &mut Collector,
+        arguments: &mut Vec<String>,
+    ) {
         let name = format!("--{}", self.name);
         if !self.takes_value && !self.is_positional {
             match value {
                 Value::Boolean(true) => arguments.push(name),
                 Value::Boolean(false) => {}
-                other => book.note(
+                other => collector.note(
                     span,
                     format!("`{}` is a switch: expected true or false, found {}", self.name, other.describe()),
                 ),
@@ -191,11 +200,11 @@ impl Flag {
             return;
         }
         let Some(text) = value.plain() else {
-            return book.note(span, format!("expected a value for `{}`, found {}", self.name, value.describe()));
+            return collector.note(span, format!("expected a value for `{}`, found {}", self.name, value.describe()));
         };
         if !self.values.is_empty() && !self.values.contains(&text) {
             let known = breme_base::meant_or_known(&text, self.values.iter().map(String::as_str));
-            return book.note(span, format!("`{}` cannot be {text:?}; {known}", self.name));
+            return collector.note(span, format!("`{}` cannot be {text:?}; {known}", self.name));
         }
         let text = self.meant(text, scope);
         if self.is_positional { arguments.push(text) } else { arguments.push(format!("{name}={text}")) }

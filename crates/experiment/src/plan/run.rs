@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
+use breme_base::meant_or_known;
+use breme_toml::{Collector, Entry, Table, Value, node_of};
+
 use super::blocks::Blocks;
 use super::checked::Plan;
 use super::repeats::{REPEATS_DEFAULT, REPEATS_MAX};
 use crate::file::values::{At, Raw};
 use crate::file::{self, OrderText};
-use breme_base::meant_or_known;
-use breme_toml::Collector;
-use breme_toml::node_of;
-use breme_toml::{Entry, Table, Value};
 
 pub(super) const SEED_DEFAULT: u64 = 1;
 pub(super) const EQUAL_WITHIN_DEFAULT: f64 = 0.02;
@@ -32,38 +31,42 @@ pub(super) struct Run {
 const OF_THE_RUN: [&str; 8] = ["blocks", "repeats", "seed", "budget", "aa", "equal_within", "confidence", "order"];
 
 impl Run {
-    pub(super) fn read(tree: &Table, combinations: &[Vec<(String, String)>], book: &mut Collector) -> Option<Self> {
-        let before = book.count();
+    pub(super) fn read(
+        tree: &Table,
+        combinations: &[Vec<(String, String)>],
+        collector: &mut Collector,
+    ) -> Option<Self> {
+        let before = collector.count();
         let entries = tree.table("design").iter().filter(|entry| OF_THE_RUN.contains(&entry.key.as_str()));
         let entries: Vec<Entry> = entries.cloned().collect();
         for entry in &entries {
             if matches!(&entry.node.value, Value::Text(text) if text.starts_with('$')) {
                 let problem = format!("`{}` applies to the whole run; it cannot depend on a factor", entry.key);
-                book.note(&entry.node.span, problem);
+                collector.note(&entry.node.span, problem);
             }
         }
-        if book.count() > before {
+        if collector.count() > before {
             return None;
         }
-        let file: file::Design = breme_toml::read_rest(&node_of(Table { entries: entries.clone() }), book)?;
+        let file: file::Design = breme_toml::read_rest(&node_of(Table { entries: entries.clone() }), collector)?;
         let written = entries.iter().find(|entry| entry.key == "blocks");
-        let blocks = Blocks::read(written.map(|entry| &entry.node), book);
+        let blocks = Blocks::read(written.map(|entry| &entry.node), collector);
         let repeats = file.repeats.as_ref().map_or(REPEATS_DEFAULT, |repeats| repeats.value.0);
         if let Some(at) = file.repeats.as_ref().filter(|_| repeats > REPEATS_MAX) {
             let problem = format!(
                 "a trial is repeated at most {REPEATS_MAX} times; the default is {REPEATS_DEFAULT}, and 0 means never"
             );
-            book.note(&at.span, problem);
+            collector.note(&at.span, problem);
         }
         let confidence = file.confidence.as_ref().map_or(CONFIDENCE_DEFAULT, |share| share.value.0);
         if let Some(at) = file.confidence.as_ref().filter(|_| !(0.5..1.0).contains(&confidence)) {
-            book.note(&at.span, "the confidence is at least 50 % and less than 100 %; write for example \"95 %\"");
+            collector.note(&at.span, "the confidence is at least 50 % and less than 100 %; write for example \"95 %\"");
         }
         if let Some(at) = file.budget.as_ref().filter(|budget| budget.value.0.is_zero()) {
-            book.note(&at.span, "nothing can be measured in 0 s; write for example \"30m\"");
+            collector.note(&at.span, "nothing can be measured in 0 s; write for example \"30m\"");
         }
-        let aa = same_twice(file.aa.as_ref(), combinations, book);
-        if book.count() > before {
+        let aa = same_twice(file.aa.as_ref(), combinations, collector);
+        if collector.count() > before {
             return None;
         }
         Some(Self {
@@ -90,13 +93,14 @@ impl Run {
 }
 
 /// The combination that is tried twice: the first one, or the first that has these levels.
-fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book: &mut Collector) -> Option<u32> {
+fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], collector: &mut Collector) -> Option<u32> {
     let Some(At { value: Raw(value), span }) = aa else { return Some(0) };
     let table = match value {
         Value::Boolean(is_wanted) => return is_wanted.then_some(0),
         Value::Table(table) => table,
         other => {
-            book.note(span, format!("expected true, false or the levels of a combination, found {}", other.describe()));
+            collector
+                .note(span, format!("expected true, false or the levels of a combination, found {}", other.describe()));
             return None;
         }
     };
@@ -115,7 +119,7 @@ fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book
             .collect();
         if known.is_empty() {
             let factors = combinations.first().into_iter().flatten().map(|(name, _)| name.as_str());
-            book.note(
+            collector.note(
                 &entry.key_span,
                 format!("there is no factor `{}`; {}", entry.key, meant_or_known(&entry.key, factors)),
             );
@@ -127,7 +131,7 @@ fn same_twice(aa: Option<&At<Raw>>, combinations: &[Vec<(String, String)>], book
                     distinct.push(level);
                 }
             });
-            book.note(
+            collector.note(
                 &entry.node.span,
                 format!(
                     "factor `{}` has no level `{level}`; {}",

@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use breme_base::meant_or_known;
+use breme_toml::{Entry, Node, Span, Table, Value};
+
 use super::names::check_name;
 use super::resolver::Resolver;
 use super::roles::{Role, Roles, Scope};
@@ -12,9 +15,6 @@ use crate::placeholder;
 use crate::trial::{
     Cpus, ProcessSpec, Ready, ReadyCheck, ResetAction, ResourceLimits, Restart, SubjectKind, SubjectSpec,
 };
-use breme_base::meant_or_known;
-use breme_toml::Span;
-use breme_toml::{Entry, Node, Table, Value};
 
 /// The most subjects of an experiment.
 pub const SUBJECT_COUNT_MAX: usize = 100;
@@ -66,16 +66,17 @@ enum Kind<'a> {
 
 impl<'a> Resolver<'a, '_> {
     pub(super) fn subject(&mut self, entry: &Entry) -> Option<Subject> {
-        check_name("subject", entry, self.book)?;
+        check_name("subject", entry, self.collector)?;
         if ["port", "folder", "experiment"].contains(&entry.key.as_str()) {
-            self.book.note(&entry.key_span, format!("${{{}}} is reserved; give the subject another name", entry.key));
+            self.collector
+                .note(&entry.key_span, format!("${{{}}} is reserved; give the subject another name", entry.key));
             return None;
         }
-        let before = self.book.count();
+        let before = self.collector.count();
         let node = self.fill(&entry.node)?;
         let Value::Table(table) = &node.value else {
             let described = node.value.describe();
-            self.book.note(&node.span, format!("a subject is a table of settings, not {described}"));
+            self.collector.note(&node.span, format!("a subject is a table of settings, not {described}"));
             return None;
         };
         let kind = self.kind(entry, table)?;
@@ -83,13 +84,13 @@ impl<'a> Resolver<'a, '_> {
         let arguments = match kind {
             Kind::Own(role) => {
                 let scope = Scope { subjects: self.levels.subjects, folder: self.levels.folder };
-                role.arguments(&flags, &KEYS, &scope, self.book)
+                role.arguments(&flags, &KEYS, &scope, self.collector)
             }
             _ => Vec::new(),
         };
         let file: Option<file::Subject> =
-            breme_toml::read(&Node { value: Value::Table(common), ..node.clone() }, self.book);
-        let file = file.filter(|_| self.book.count() == before)?;
+            breme_toml::read(&Node { value: Value::Table(common), ..node.clone() }, self.collector);
+        let file = file.filter(|_| self.collector.count() == before)?;
         self.subject_of(entry, table, &kind, arguments, &file)
     }
 
@@ -117,9 +118,9 @@ impl<'a> Resolver<'a, '_> {
         match kind {
             Some(kind) => {
                 let hint = meant_or_known(name, known.iter().copied());
-                self.book.note(&kind.node.span, format!("there is no kind of subject `{name}`; {hint}"));
+                self.collector.note(&kind.node.span, format!("there is no kind of subject `{name}`; {hint}"));
             }
-            None => self.book.note(
+            None => self.collector.note(
                 &entry.key_span,
                 format!("subject `{}` has no `kind`; there are {}", entry.key, known.join(", ")),
             ),
@@ -135,7 +136,7 @@ impl<'a> Resolver<'a, '_> {
         arguments: Vec<String>,
         file: &file::Subject,
     ) -> Option<Subject> {
-        let before = self.book.count();
+        let before = self.collector.count();
         let name = entry.key.clone();
         if matches!(kind, Kind::External) {
             self.refuse(
@@ -161,7 +162,7 @@ impl<'a> Resolver<'a, '_> {
             Kind::Command => match &file.command {
                 Some(command) => SubjectKind::Command { command: command.value.0.clone(), process },
                 None => {
-                    self.book.note(
+                    self.collector.note(
                         &entry.key_span,
                         format!("subject `{name}` has no `command`; write command = [\"PROGRAM\", \"ARGUMENT\"]"),
                     );
@@ -176,12 +177,12 @@ impl<'a> Resolver<'a, '_> {
         let restart = restart(file.restart.unwrap_or(self.restart));
         let spec = SubjectSpec { name, kind: kind_of, url, metrics_url, ready, restart };
         let needs = self.needs(&spec, &resets, &file.needs, &entry.key_span);
-        (self.book.count() == before).then(|| Subject { spec, needs, resets, key_span: entry.key_span.clone() })
+        (self.collector.count() == before).then(|| Subject { spec, needs, resets, key_span: entry.key_span.clone() })
     }
 
     fn refuse(&mut self, table: &Table, keys: &[&str], why: &str) {
         for entry in table.entries.iter().filter(|entry| keys.contains(&entry.key.as_str())) {
-            self.book.note(&entry.key_span, format!("`{}` is not allowed in this subject: {why}", entry.key));
+            self.collector.note(&entry.key_span, format!("`{}` is not allowed in this subject: {why}", entry.key));
         }
     }
 
@@ -195,7 +196,7 @@ impl<'a> Resolver<'a, '_> {
         }
         let limits = file.limits.as_ref();
         if let Some(cpu) = limits.and_then(|limits| limits.cpu.as_ref()).filter(|cpu| cpu.value.0 <= 0.0) {
-            self.book.note(&cpu.span, "a limit of processors must be above 0; 0.5 is half a processor");
+            self.collector.note(&cpu.span, "a limit of processors must be above 0; 0.5 is half a processor");
         }
         let ports = file
             .ports
@@ -204,7 +205,7 @@ impl<'a> Resolver<'a, '_> {
         for port in
             file.ports.iter().flatten().filter(|port| !placeholder::is_name(&port.value) || port.value.contains('.'))
         {
-            self.book.note(
+            self.collector.note(
                 &port.span,
                 format!(
                     "{:?} is not a valid port name; write a word, such as \"admin\" for ${{port.admin}}",
@@ -236,7 +237,7 @@ impl<'a> Resolver<'a, '_> {
     fn check_file_name(&mut self, name: &At<String>) {
         let is_inside = !name.value.is_empty() && name.value.split('/').all(|part| !["", ".", ".."].contains(&part));
         if !is_inside {
-            self.book.note(
+            self.collector.note(
                 &name.span,
                 format!(
                     "{:?} is not a file name inside the trial's folder; write for example \"conf/nginx.conf\"",
@@ -252,7 +253,7 @@ impl<'a> Resolver<'a, '_> {
         if SIGNALS.contains(&name.as_str()) {
             return Some(name);
         }
-        self.book.note(
+        self.collector.note(
             &signal.span,
             format!("there is no signal {:?}; {}", signal.value, meant_or_known(&name, SIGNALS.into_iter())),
         );
@@ -267,7 +268,7 @@ impl<'a> Resolver<'a, '_> {
             list => match cpu_list(list) {
                 Some(cpus) => Cpus::List(cpus),
                 None => {
-                    self.book.note(span, format!("{text:?} is not a list of processors; write auto, all, or numbers and ranges such as \"0,2-3\""));
+                    self.collector.note(span, format!("{text:?} is not a list of processors; write auto, all, or numbers and ranges such as \"0,2-3\""));
                     Cpus::Auto
                 }
             },
@@ -278,7 +279,7 @@ impl<'a> Resolver<'a, '_> {
         let Some(url) = &file.url else {
             return match kind {
                 SubjectKind::External => {
-                    self.book.note(
+                    self.collector.note(
                         &entry.key_span,
                         format!("subject `{}` has no `url`; write url = \"http://HOST:PORT\"", entry.key),
                     );
@@ -293,7 +294,7 @@ impl<'a> Resolver<'a, '_> {
         };
         let rest = ["http://", "https://"].into_iter().find_map(|scheme| url.value.strip_prefix(scheme));
         if rest.is_none_or(str::is_empty) && !url.value.starts_with("${") {
-            self.book
+            self.collector
                 .note(&url.span, format!("{:?} is not a URL; write http://HOST:PORT or https://HOST:PORT", url.value));
         }
         Some(url.value.trim_end_matches('/').to_owned())
@@ -309,7 +310,7 @@ impl<'a> Resolver<'a, '_> {
             return Some(format!("{url}{}", metrics.value));
         }
         if !metrics.value.starts_with("http://") && !metrics.value.starts_with("https://") {
-            self.book.note(
+            self.collector.note(
                 &metrics.span,
                 format!("{:?} is neither a path nor a URL; write for example \"/metrics\"", metrics.value),
             );
@@ -326,19 +327,20 @@ impl<'a> Resolver<'a, '_> {
         let within = file.within.map_or(READY_WITHIN, |within| within.0);
         let checks = [file.port == Some(true), file.get.is_some(), file.line.is_some()];
         if checks.iter().filter(|is_named| **is_named).count() > 1 {
-            self.book.note(span, "`port`, `get` and `line` exclude each other");
+            self.collector.note(span, "`port`, `get` and `line` exclude each other");
         }
         let status = file.status.as_ref();
         if let Some(status) = status.filter(|status| !(100..600).contains(&status.value.0)) {
-            self.book.note(&status.span, format!("{} is not a status code; write one from 100 to 599", status.value.0));
+            self.collector
+                .note(&status.span, format!("{} is not a status code; write one from 100 to 599", status.value.0));
         }
         if let (Some(status), None) = (status, &file.get) {
-            self.book.note(&status.span, "`status` needs a path; add get = \"/\"");
+            self.collector.note(&status.span, "`status` needs a path; add get = \"/\"");
         }
         let check = match (&file.get, &file.line) {
             (Some(get), _) => {
                 if !get.value.starts_with('/') {
-                    self.book.note(&get.span, format!("{:?} is not a path; a path begins with '/'", get.value));
+                    self.collector.note(&get.span, format!("{:?} is not a path; a path begins with '/'", get.value));
                 }
                 let status = status.and_then(|status| u16::try_from(status.value.0).ok()).unwrap_or(200);
                 ReadyCheck::Answer { path: get.value.clone(), status }
@@ -364,7 +366,7 @@ impl<'a> Resolver<'a, '_> {
                 needs.insert(need.value.clone());
             } else {
                 let hint = meant_or_known(&need.value, self.levels.subjects.iter().map(String::as_str));
-                self.book.note(&need.span, format!("there is no subject `{}`; {hint}", need.value));
+                self.collector.note(&need.span, format!("there is no subject `{}`; {hint}", need.value));
             }
         }
         let ports = spec.kind.process().map_or(&[][..], |process| &process.ports);
@@ -383,7 +385,7 @@ impl<'a> Resolver<'a, '_> {
                                     format!("write ports = {all:?}")
                                 }
                             };
-                            self.book.note(
+                            self.collector.note(
                                 span,
                                 format!(
                                     "${{{}}} is used in subject `{}`, but there is no port `{port}`; {hint}",

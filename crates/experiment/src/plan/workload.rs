@@ -1,9 +1,11 @@
 //! A workload of the file becomes the arguments of `breme load`, and what the runner and the judge must know of it
 //! besides.
 
-use breme_base::ThinkTime;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+use breme_base::{ThinkTime, meant_or_known};
+use breme_toml::{Entry, Span, Table, Value};
 
 use super::names::{absolute, check_name};
 use super::request::Request;
@@ -13,9 +15,6 @@ use crate::file;
 use crate::file::values::{At, Content, Text};
 use crate::placeholder;
 use crate::trial::WorkloadSpec;
-use breme_base::meant_or_known;
-use breme_toml::Span;
-use breme_toml::{Entry, Table, Value};
 
 /// The most workloads of an experiment.
 pub const WORKLOAD_COUNT_MAX: usize = 50;
@@ -64,28 +63,28 @@ impl Resolver<'_, '_> {
         routes: &[Route],
         design: Option<&Design>,
     ) -> Option<Vec<(WorkloadSpec, String)>> {
-        let before = self.book.count();
+        let before = self.collector.count();
         if let Some(entry) = entries.get(WORKLOAD_COUNT_MAX) {
-            self.book.note(&entry.key_span, format!("there are more than {WORKLOAD_COUNT_MAX} workloads"));
+            self.collector.note(&entry.key_span, format!("there are more than {WORKLOAD_COUNT_MAX} workloads"));
         }
         let mut specs = Vec::new();
         for entry in entries.iter().take(WORKLOAD_COUNT_MAX) {
             specs.extend(self.workload(entry, routes));
         }
-        if self.book.count() > before || specs.len() < entries.len() {
+        if self.collector.count() > before || specs.len() < entries.len() {
             return None;
         }
         self.settle_background(&mut specs);
         self.check_ends(&specs, entries, design);
-        (self.book.count() == before).then(|| specs.into_iter().map(|found| (found.spec, found.subject)).collect())
+        (self.collector.count() == before).then(|| specs.into_iter().map(|found| (found.spec, found.subject)).collect())
     }
 
     fn workload(&mut self, entry: &Entry, routes: &[Route]) -> Option<Found> {
-        check_name("workload", entry, self.book)?;
-        let before = self.book.count();
+        check_name("workload", entry, self.collector)?;
+        let before = self.collector.count();
         let node = self.fill(&entry.node)?;
-        let file: Option<file::Workload> = breme_toml::read(&node, self.book);
-        let is_filled = self.book.count() == before;
+        let file: Option<file::Workload> = breme_toml::read(&node, self.collector);
+        let is_filled = self.collector.count() == before;
         let route = self.route(entry, file.as_ref().and_then(|file| file.to.as_ref()), &node.value, routes);
         let file = file.filter(|_| is_filled)?;
         let route = route?;
@@ -117,16 +116,16 @@ impl Resolver<'_, '_> {
         self.check_texts(&spec, &entry.key_span);
         self.check_headers(&file.headers.0);
         if spec.start_after > DURATION_MAX {
-            self.book.note(
+            self.collector.note(
                 &entry.key_span,
                 format!("workload `{}` starts after more than {} days", spec.name, DURATION_MAX.as_secs() / 86_400),
             );
         }
-        if self.book.count() == before {
+        if self.collector.count() == before {
             self.check_with_program("load", &command_line(&spec), &entry.key_span);
         }
         let background = file.background.map(|background| background.value);
-        (self.book.count() == before).then(|| Found { spec, subject: route.subject.clone(), background })
+        (self.collector.count() == before).then(|| Found { spec, subject: route.subject.clone(), background })
     }
 
     /// The way that its requests take; where the file does not say it, what is meant must be plain.
@@ -150,7 +149,7 @@ impl Resolver<'_, '_> {
         let found = routes.iter().find(|route| route.name == name);
         if found.is_none() {
             let hint = meant_or_known(&name, routes.iter().map(|route| route.name.as_str()));
-            self.book.note(&span, format!("there is no path or subject `{name}`; {hint}"));
+            self.collector.note(&span, format!("there is no path or subject `{name}`; {hint}"));
         }
         found
     }
@@ -165,13 +164,13 @@ impl Resolver<'_, '_> {
             _ if has_to => None,
             ([], []) => {
                 if self.levels.subjects.is_empty() {
-                    self.book.note(&entry.key_span, "there is no subject to load; add [subject.NAME]");
+                    self.collector.note(&entry.key_span, "there is no subject to load; add [subject.NAME]");
                 }
                 None
             }
             _ => {
                 let known: Vec<String> = routes.iter().map(|route| format!("to = \"{}\"", route.name)).collect();
-                self.book.note(
+                self.collector.note(
                     &entry.key_span,
                     format!("workload `{}` has several possible targets; write {}", entry.key, known.join(" or ")),
                 );
@@ -191,22 +190,22 @@ impl Resolver<'_, '_> {
         ];
         for (one, others, why) in exclusive.into_iter().filter(|(one, ..)| table.get(one).is_some()) {
             for other in others.iter().filter_map(|other| table.get(other)) {
-                self.book.note(&other.key_span, format!("`{}` and `{one}` exclude each other: {why}", other.key));
+                self.collector.note(&other.key_span, format!("`{}` and `{one}` exclude each other: {why}", other.key));
             }
         }
         if let (Some(over), None) = (&file.over, &file.requests) {
-            self.book.note(&over.span, "`over` is the time over which `requests` are spread; add requests = 1000");
+            self.collector.note(&over.span, "`over` is the time over which `requests` are spread; add requests = 1000");
         }
         let is_open = file.rate.is_some() || !file.stages.0.is_empty() || file.over.is_some();
         let of_open_loop = ["arrivals", "in_flight_max", "waiting_max", "deadline", "spin"];
         for entry in of_open_loop.iter().filter_map(|key| table.get(key)).filter(|_| !is_open) {
-            self.book.note(&entry.key_span, format!("`{}` belongs to an open loop; add a `rate`", entry.key));
+            self.collector.note(&entry.key_span, format!("`{}` belongs to an open loop; add a `rate`", entry.key));
         }
         if let (Some(entry), None) = (table.get("variables"), &file.scenario) {
-            self.book.note(&entry.key_span, "`variables` require a `scenario`");
+            self.collector.note(&entry.key_span, "`variables` require a `scenario`");
         }
         if let (Some(key), None) = (table.get("key"), &file.cert) {
-            self.book.note(&key.key_span, "a key belongs to a certificate; add cert = \"FILE\"");
+            self.collector.note(&key.key_span, "a key belongs to a certificate; add cert = \"FILE\"");
         }
         for (key, known) in [
             ("arrivals", &["even", "poisson"][..]),
@@ -218,7 +217,7 @@ impl Resolver<'_, '_> {
         }
         self.check_numbers(file, table);
         if let Some(requests) = file.requests.as_ref().filter(|requests| requests.value.0 == 0) {
-            self.book
+            self.collector
                 .note(&requests.span, "`requests` must be at least 1; to disable the workload, set connections = 0");
         }
     }
@@ -234,7 +233,8 @@ impl Resolver<'_, '_> {
         for (key, value, bounds) in bounded {
             if let (Some(value), Some(entry)) = (value.filter(|value| !bounds.contains(value)), table.get(key)) {
                 let (least, most) = (bounds.start(), breme_base::grouped(*bounds.end()));
-                self.book.note(&entry.node.span, format!("`{key}` is a number from {least} to {most}, not {value}"));
+                self.collector
+                    .note(&entry.node.span, format!("`{key}` is a number from {least} to {most}, not {value}"));
             }
         }
     }
@@ -244,13 +244,13 @@ impl Resolver<'_, '_> {
         let text = entry.node.value.plain().unwrap_or_default();
         if !known.contains(&text.as_str()) {
             let hint = meant_or_known(&text, known.iter().copied());
-            self.book.note(&entry.node.span, format!("`{key}` cannot be {text:?}; {hint}"));
+            self.collector.note(&entry.node.span, format!("`{key}` cannot be {text:?}; {hint}"));
         }
     }
 
     fn positive(&mut self, time: Option<&At<file::values::Time>>) -> Option<Duration> {
         let time = time?;
-        check_duration(time.value.0, &time.span, self.book);
+        check_duration(time.value.0, &time.span, self.collector);
         Some(time.value.0)
     }
 
@@ -262,7 +262,7 @@ impl Resolver<'_, '_> {
             let parts = text.split_once([':', '@']);
             match parts.map(|(time, rate)| (breme_base::parse_duration(time), file::values::measured(rate))) {
                 Some((Ok(time), Some(_))) => sum = sum.saturating_add(time),
-                _ => self.book.note(span, format!("{text:?} is not a stage; write TIME:RATE for a linear change to RATE, as in 10s:500, or TIME@RATE for a constant rate, as in 1m@500")),
+                _ => self.collector.note(span, format!("{text:?} is not a stage; write TIME:RATE for a linear change to RATE, as in 10s:500, or TIME@RATE for a constant rate, as in 1m@500")),
             }
         }
         (!stages.is_empty()).then_some(sum)
@@ -273,7 +273,7 @@ impl Resolver<'_, '_> {
         match ThinkTime::parse(text) {
             Ok(think) => think.mean(),
             Err(problem) => {
-                self.book.note(span, problem);
+                self.collector.note(span, problem);
                 Duration::ZERO
             }
         }
@@ -294,7 +294,7 @@ impl Resolver<'_, '_> {
         match &file.request {
             Some(request) => self.request(request),
             None if file.scenario.is_none() && file.targets.is_none() => {
-                self.book
+                self.collector
                     .note(&entry.key_span, format!("workload `{}` has no request; add request = \"/\"", entry.key));
                 None
             }
@@ -379,12 +379,12 @@ impl Resolver<'_, '_> {
         let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         for (name, value) in headers {
             if name.value.is_empty() || !name.value.bytes().all(is_of_name) {
-                self.book.note(
+                self.collector.note(
                     &name.span,
                     format!("{:?} is not a valid header name; use letters, digits and '-'", name.value),
                 );
             } else if value.0.contains(['\r', '\n', '\0']) {
-                self.book.note(&name.span, format!("the value of header {:?} contains a line break", name.value));
+                self.collector.note(&name.span, format!("the value of header {:?} contains a line break", name.value));
             }
         }
     }
@@ -395,7 +395,7 @@ impl Resolver<'_, '_> {
         let names = texts.flat_map(|text| placeholder::find(text)).filter(|found| !found.is_escaped);
         for found in names.filter(|found| found.name == "port" || found.name.starts_with("port.")) {
             let subject = self.levels.subjects.first().map_or("SUBJECT", String::as_str);
-            self.book.note(
+            self.collector.note(
                 span,
                 format!("workload `{}` has no port of its own; write ${{{subject}.{}}}", spec.name, found.name),
             );
@@ -418,9 +418,9 @@ impl Resolver<'_, '_> {
         let at: Vec<String> = self.levels.chosen.iter().map(|(factor, level, _)| format!("{factor}={level}")).collect();
         let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
         if running.is_empty() {
-            self.book.note(&first.key_span, format!("nothing is measured{at}: no workload has a connection"));
+            self.collector.note(&first.key_span, format!("nothing is measured{at}: no workload has a connection"));
         } else if running.iter().all(|found| found.spec.is_background) {
-            self.book.note(
+            self.collector.note(
                 &first.key_span,
                 format!(
                     "every workload is in the background{at}, and none ends the trial; set background = false for one"
@@ -433,7 +433,8 @@ impl Resolver<'_, '_> {
             starts_late && length.is_some_and(|length| found.spec.start_after >= length)
         });
         if let Some(late) = late {
-            self.book.note(&first.key_span, format!("workload `{}` starts after the trial has ended", late.spec.name));
+            self.collector
+                .note(&first.key_span, format!("workload `{}` starts after the trial has ended", late.spec.name));
         }
     }
 }

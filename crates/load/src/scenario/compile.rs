@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use breme_base::ThinkTime;
+use breme_toml::{Collector, Diagnostic, Diagnostics};
 use toml::Spanned;
 
 use super::file::{
@@ -17,8 +19,6 @@ use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
 use crate::request::CONTENT_BYTES_MAX;
 use crate::template::{Names, Template};
 use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};
-use breme_base::ThinkTime;
-use breme_toml::{Collector, Diagnostic, Diagnostics};
 
 /// The memory that one regular expression may take when it is compiled.
 const REGEX_BYTES_MAX: usize = 4 * 1024 * 1024;

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use breme_base::Random;
+use breme_base::{Random, ThinkTime};
+use breme_toml::{Diagnostic, Diagnostics};
 use regex::bytes::Regex;
 
 use crate::checks::Expectations;
 use crate::template::Template;
-use breme_base::ThinkTime;
-use breme_toml::{Diagnostic, Diagnostics};
 
 /// The most scenarios of a run.
 pub const SCENARIO_COUNT_MAX: usize = 100;
