@@ -20,11 +20,10 @@ use super::problem::Problem;
 use super::reading::{existing, wants_json};
 use super::submission::{read_body, too_large};
 use super::writing::json_response;
-use super::{Outcome, Shared, Wiki, name, see_other};
-use crate::calendar::now;
+use super::{Outcome, PageName, Shared, Wiki, name, see_other};
 use crate::database::keys;
 use crate::name::Name;
-use crate::page::{Action, Condition, Write};
+use crate::page::Action;
 use crate::{paths, views};
 
 /// Media types by the ending of a name, and whether browsers may show them.
@@ -72,15 +71,7 @@ impl Wiki {
     }
 
     async fn change_file(&self, visitor: &Visitor, page: &Name, action: Action) -> Result<(), Problem> {
-        let write = Write {
-            name: page.clone(),
-            condition: Condition::Any,
-            action,
-            author: visitor.author().map(str::to_owned),
-            comment: String::new(),
-            time: now(),
-        };
-        self.write(write).await?;
+        self.write(self.write_of(visitor, page, action, "", None)).await?;
         Ok(())
     }
 }
@@ -89,11 +80,11 @@ impl Wiki {
 pub(crate) async fn list(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(page): PageName,
     uri: Uri,
     headers: HeaderMap,
 ) -> Outcome {
-    let page = existing(&wiki, &name(&text)?).await?;
+    let page = existing(&wiki, &page).await?;
     let files = wiki.database.attachments(&page.name).await?;
     let keys = vec![keys::page(&page.name), keys::TEMPLATES.to_owned()];
     if wants_json(&headers, &uri) {
@@ -107,11 +98,11 @@ pub(crate) async fn list(
 pub(crate) async fn upload(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(page): PageName,
     headers: HeaderMap,
     mut form: Multipart,
 ) -> Outcome {
-    let page = existing(&wiki, &name(&text)?).await?;
+    let page = existing(&wiki, &page).await?;
     let fault = |error: axum::extract::multipart::MultipartError| {
         Problem::bad_request(format!("The form cannot be read: {error}."))
     };

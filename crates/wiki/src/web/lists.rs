@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::caching::Representation;
 use super::guard::Visitor;
 use super::problem::Problem;
-use super::reading::{LINES, wants_json};
+use super::reading::{LINES, first_lines, wants_json};
 use super::submission::query;
 use super::{Outcome, Shared};
 use crate::calendar::rfc3339;
@@ -41,9 +41,7 @@ pub(crate) async fn pages(
     headers: HeaderMap,
 ) -> Outcome {
     let after = query(&uri).get("after").and_then(|after| Name::parse(after).ok());
-    let mut names = wiki.database.list(after.as_ref(), LINES + 1).await?;
-    let has_more = names.len() > LINES;
-    names.truncate(LINES);
+    let (names, has_more) = first_lines(wiki.database.list(after.as_ref(), LINES + 1).await?);
     if wants_json(&headers, &uri) {
         let next = names.last().filter(|_| has_more);
         let value = json!({ "pages": names, "next": next });
@@ -62,9 +60,7 @@ pub(crate) async fn recent(
 ) -> Outcome {
     let before = query(&uri).get("before").map(|before| before.parse());
     let before = before.transpose().map_err(|_| Problem::bad_request("`before` is not a number."))?;
-    let mut changes = wiki.database.recent(before, LINES + 1).await?;
-    let has_more = changes.len() > LINES;
-    changes.truncate(LINES);
+    let (changes, has_more) = first_lines(wiki.database.recent(before, LINES + 1).await?);
     if wants_json(&headers, &uri) {
         return Ok(wiki.show_json(&headers, &visitor, &views::changes_json(&changes), keys_of(keys::CHANGES)));
     }

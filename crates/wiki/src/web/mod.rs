@@ -30,7 +30,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -42,6 +42,7 @@ use guard::{Limiter, Visitor, admit, identify};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use negotiation::names_html;
 use problem::Problem;
@@ -155,8 +156,13 @@ impl Wiki {
             return render(text, name, missing);
         }
         let (text, name, missing) = (text.to_owned(), name.clone(), missing.to_owned());
+        self.work(move || render(&text, &name, &missing)).await.unwrap_or_default()
+    }
+
+    /// Carries out work that takes a core for a while, on a thread for such work; none if it panicked.
+    async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let _permit = self.working.acquire().await;
-        tokio::task::spawn_blocking(move || render(&text, &name, &missing)).await.unwrap_or_default()
+        tokio::task::spawn_blocking(work).await.ok()
     }
 
     /// Who may share the responses to a visitor.
@@ -166,9 +172,13 @@ impl Wiki {
     }
 
     fn frame<'a>(&'a self, visitor: &'a Visitor) -> views::Frame<'a> {
+        self.frame_of(visitor.user())
+    }
+
+    fn frame_of<'a>(&'a self, user: Option<&'a str>) -> views::Frame<'a> {
         views::Frame {
             title: &self.settings.title,
-            user: visitor.user(),
+            user,
             has_accounts: self.settings.has_accounts,
             // Never by visitor: pages for everybody are cached.
             is_writable: self.settings.writers != Writers::Nobody,
@@ -286,10 +296,11 @@ async fn outermost(State(wiki): Shared, mut request: Request, next: Next) -> Res
     if uri.path() != COUNTER_PATH {
         wiki.counts.since_read.add(1);
     }
-    let headers = request.headers().clone();
+    let is_html = names_html(request.headers());
     let peer = request.extensions().get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.0);
-    let identified = identify(&wiki, &headers, &uri, peer).await;
-    let admitted = identified.and_then(|visitor| admit(&wiki, &method, &uri, &headers, &visitor).map(|()| visitor));
+    let identified = identify(&wiki, request.headers(), &uri, peer).await;
+    let admitted =
+        identified.and_then(|visitor| admit(&wiki, &method, &uri, request.headers(), &visitor).map(|()| visitor));
     let visitor = admitted.as_ref().ok().cloned();
     let mut response = match admitted {
         Ok(visitor) => {
@@ -299,7 +310,7 @@ async fn outermost(State(wiki): Shared, mut request: Request, next: Next) -> Res
         Err(problem) => problem.into_response(),
     };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        write_problem(&wiki, &problem, (&method, &uri, &headers), visitor.as_ref(), &mut response);
+        write_problem(&wiki, &problem, (&method, &uri, is_html), visitor.as_ref(), &mut response);
     }
     wiki.counts.count(response.status());
     let headers = response.headers_mut();
@@ -315,11 +326,11 @@ async fn outermost(State(wiki): Shared, mut request: Request, next: Next) -> Res
 fn write_problem(
     wiki: &Wiki,
     problem: &Problem,
-    (method, uri, headers): (&Method, &Uri, &HeaderMap),
+    (method, uri, is_html): (&Method, &Uri, bool),
     visitor: Option<&Visitor>,
     response: &mut Response,
 ) {
-    if !names_html(headers) {
+    if !is_html {
         insert(response.headers_mut(), CONTENT_TYPE, "application/problem+json");
         *response.body_mut() = format!("{}\n", problem.to_json()).into();
         return;
@@ -331,13 +342,7 @@ fn write_problem(
         return;
     }
     insert(response.headers_mut(), CONTENT_TYPE, "text/html; charset=utf-8");
-    let anonymous = views::Frame {
-        title: &wiki.settings.title,
-        user: None,
-        has_accounts: wiki.settings.has_accounts,
-        is_writable: wiki.settings.writers != Writers::Nobody,
-    };
-    let frame = visitor.map_or(anonymous, |visitor| wiki.frame(visitor));
+    let frame = wiki.frame_of(visitor.and_then(Visitor::user));
     *response.body_mut() = views::problem(&frame, problem.title(), &problem.detail).into();
 }
 
@@ -368,9 +373,21 @@ async fn counter(State(wiki): Shared, method: Method) -> Response {
     ([(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{count}\n")).into_response()
 }
 
-/// A name in a path.
+/// A name in a path or a form.
 pub(crate) fn name(text: &str) -> Result<Name, Problem> {
     Name::parse(text).map_err(|error| Problem::bad_request(format!("{text:?} is not a name: {error}.")))
+}
+
+/// The page in the path of a request: `/wiki/NAME/…`.
+pub(crate) struct PageName(pub(crate) Name);
+
+impl<S: Send + Sync> FromRequestParts<S> for PageName {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state).await.map_err(IntoResponse::into_response)?;
+        name(&text).map(Self).map_err(IntoResponse::into_response)
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::guard::Visitor;
 use super::negotiation::{Format, negotiate};
 use super::problem::Problem;
 use super::submission::query;
-use super::{Outcome, Shared, Wiki, name, redirect};
+use super::{Outcome, PageName, Shared, Wiki, name, redirect};
 use crate::calendar::rfc3339;
 use crate::database::keys;
 use crate::fields::to_markdown;
@@ -24,6 +24,14 @@ use crate::{paths, render, views};
 
 /// The lines of a list.
 pub(crate) const LINES: usize = 100;
+
+/// The lines of a list for which one more than [`LINES`] was requested, and whether there are more.
+pub(crate) fn first_lines<T>(mut list: Vec<T>) -> (Vec<T>, bool) {
+    let has_more = list.len() > LINES;
+    list.truncate(LINES);
+    (list, has_more)
+}
+
 /// How many links of a text that is not the current one are looked up.
 const LOOKUPS_MAX: usize = 100;
 
@@ -217,15 +225,12 @@ fn number(text: Option<&String>, what: &str) -> Result<Option<u64>, Problem> {
 pub(crate) async fn history(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
 ) -> Outcome {
-    let name = name(&text)?;
     let before = number(query(&uri).get("before"), "before")?;
-    let mut changes = wiki.database.history(&name, before, LINES + 1).await?;
-    let has_more = changes.len() > LINES;
-    changes.truncate(LINES);
+    let (changes, has_more) = first_lines(wiki.database.history(&name, before, LINES + 1).await?);
     if changes.is_empty() && before.is_none() {
         return Err(Problem::not_found(format!("There has never been a page {name}.")));
     }
@@ -295,11 +300,10 @@ pub(crate) async fn revision(
 pub(crate) async fn difference(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
 ) -> Outcome {
-    let name = name(&text)?;
     let parameters = query(&uri);
     let newest = wiki.database.history(&name, None, 1).await?.first().map_or(0, |change| change.revision);
     let to = number(parameters.get("to"), "to")?.unwrap_or(newest);
@@ -308,12 +312,8 @@ pub(crate) async fn difference(
     let (old, new) = (content_of(&wiki, &name, from).await?, content_of(&wiki, &name, to).await?);
     let (old, new) =
         (old.map(|c| to_markdown(&c)).unwrap_or_default(), new.map(|c| to_markdown(&c)).unwrap_or_default());
-    let groups = {
-        let _permit = wiki.working.acquire().await;
-        tokio::task::spawn_blocking(move || diff(&old, &new, by_words)).await
-    };
-    let groups =
-        groups.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be compared."))?;
+    let failed = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be compared.");
+    let groups = wiki.work(move || diff(&old, &new, by_words)).await.ok_or_else(failed)?;
     let html = views::difference(&wiki.frame(&visitor), &name, (from, to, newest), by_words, &groups);
     Ok(wiki.show(&headers, &visitor, html, vec![keys::page(&name), keys::TEMPLATES.to_owned()]))
 }
@@ -331,15 +331,12 @@ async fn content_of(wiki: &Wiki, name: &Name, revision: u64) -> Result<Option<Co
 pub(crate) async fn backlinks(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
 ) -> Outcome {
-    let name = name(&text)?;
     let after = query(&uri).get("after").and_then(|after| Name::parse(after).ok());
-    let mut names = wiki.database.backlinks(&name, after.as_ref(), LINES + 1).await?;
-    let has_more = names.len() > LINES;
-    names.truncate(LINES);
+    let (names, has_more) = first_lines(wiki.database.backlinks(&name, after.as_ref(), LINES + 1).await?);
     // Any change may add a link.
     let keys = vec![keys::CHANGES.to_owned(), keys::LISTS.to_owned(), keys::TEMPLATES.to_owned()];
     if wants_json(&headers, &uri) {

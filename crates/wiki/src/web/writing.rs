@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_LOCATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode, Uri};
@@ -15,7 +15,7 @@ use super::negotiation::names_html;
 use super::problem::Problem;
 use super::reading::{existing, missing_links};
 use super::submission::{Submission, query, read_form, read_submission};
-use super::{Outcome, SHORT_BYTES, Shared, Wiki, name, see_other};
+use super::{Outcome, PageName, SHORT_BYTES, Shared, Wiki, name, see_other};
 use crate::calendar::now;
 use crate::database::WriteError;
 use crate::fields::to_lines;
@@ -90,7 +90,14 @@ impl Wiki {
         visitor.author().map(str::to_owned).or(given.filter(|_| !self.settings.has_accounts))
     }
 
-    fn write_of(&self, visitor: &Visitor, name: &Name, action: Action, comment: &str, given: Option<String>) -> Write {
+    pub(super) fn write_of(
+        &self,
+        visitor: &Visitor,
+        name: &Name,
+        action: Action,
+        comment: &str,
+        given: Option<String>,
+    ) -> Write {
         Write {
             name: name.clone(),
             condition: Condition::Any,
@@ -139,12 +146,11 @@ impl Wiki {
 pub(crate) async fn post(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Outcome {
-    let name = name(&text)?;
     let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
     if submission.is_preview || submission.problem.is_some() {
         return preview_form(&wiki, &visitor, &name, &submission).await;
@@ -161,12 +167,11 @@ pub(crate) async fn post(
 pub(crate) async fn put(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Outcome {
-    let name = name(&text)?;
     let demand = demand(&headers)?;
     let submission = read_submission(&headers, &uri, body, wiki.settings.page_bytes_max).await?;
     if let Some(problem) = submission.problem {
@@ -245,13 +250,9 @@ async fn conflict(
         None => None,
     };
     let base_text = base_text.map(|content| content.text).unwrap_or_default();
-    let merged = {
-        let (ours, theirs) = (submission.content.text.clone(), text.clone());
-        let _permit = wiki.working.acquire().await;
-        tokio::task::spawn_blocking(move || merge(&base_text, &ours, &theirs)).await
-    };
-    let merged: Merge =
-        merged.map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be merged."))?;
+    let (ours, theirs) = (submission.content.text.clone(), text.clone());
+    let failed = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The texts cannot be merged.");
+    let merged: Merge = wiki.work(move || merge(&base_text, &ours, &theirs)).await.ok_or_else(failed)?;
     if names_html(headers) {
         let mut response = html(&views::conflict(&wiki.frame(visitor), name, &found, submission, &merged));
         *response.status_mut() = status;
@@ -279,11 +280,10 @@ async fn conflict(
 pub(crate) async fn delete(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
     uri: Uri,
     headers: HeaderMap,
 ) -> Outcome {
-    let name = name(&text)?;
     let mut parameters = query(&uri);
     let comment = parameters.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &name, Action::Delete, &comment, parameters.remove("author"));
@@ -306,9 +306,8 @@ fn html(text: &str) -> Response {
 pub(crate) async fn edit_form(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
 ) -> Outcome {
-    let name = name(&text)?;
     if !visitor.may_write(&wiki.settings) {
         return Err(may_not(&visitor));
     }
@@ -368,9 +367,9 @@ pub(crate) async fn new_form(State(wiki): Shared, Extension(visitor): Extension<
 pub(crate) async fn rename_form(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(page): PageName,
 ) -> Outcome {
-    let page = existing(&wiki, &name(&text)?).await?;
+    let page = existing(&wiki, &page).await?;
     Ok(html(&views::rename(&wiki.frame(&visitor), &page)))
 }
 
@@ -378,11 +377,10 @@ pub(crate) async fn rename_form(
 pub(crate) async fn rename(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(from): PageName,
     headers: HeaderMap,
     body: Body,
 ) -> Outcome {
-    let from = name(&text)?;
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let to = name(form.get("to").map_or("", String::as_str))?;
     if to == from {
@@ -411,9 +409,9 @@ async fn by_form(
 pub(crate) async fn delete_form(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(page): PageName,
 ) -> Outcome {
-    let page = existing(&wiki, &name(&text)?).await?;
+    let page = existing(&wiki, &page).await?;
     let backlinks = wiki.database.backlinks(&page.name, None, super::reading::LINES).await?;
     Ok(html(&views::delete(&wiki.frame(&visitor), &page, &backlinks)))
 }
@@ -422,10 +420,9 @@ pub(crate) async fn delete_form(
 pub(crate) async fn delete_by_form(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
     body: Body,
 ) -> Outcome {
-    let name = name(&text)?;
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let comment = form.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &name, Action::Delete, &comment, form.remove("author"));
@@ -437,11 +434,10 @@ pub(crate) async fn delete_by_form(
 pub(crate) async fn revert(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
-    Path(text): Path<String>,
+    PageName(name): PageName,
     headers: HeaderMap,
     body: Body,
 ) -> Outcome {
-    let name = name(&text)?;
     let form = read_form(body, SMALL_FORM_BYTES).await?;
     let number: u64 = form
         .get("revision")
