@@ -3,6 +3,7 @@
 //! Writes are durable when they return: with SQLite in WAL mode and `synchronous=FULL`, with PostgreSQL by its
 //! `synchronous_commit`. All of one write, including the queue of purges, is one transaction.
 
+mod effects;
 mod operation;
 pub mod postgres;
 mod prepared;
@@ -217,6 +218,11 @@ impl DatabaseError {
     fn temporary(action: &'static str, reason: &str) -> Self {
         Self { action, reason: reason.to_owned(), is_temporary: true }
     }
+
+    /// A write where nothing is written.
+    fn open_for_reading() -> Self {
+        Self { action: "write", reason: "it is open for reading".to_owned(), is_temporary: false }
+    }
 }
 
 impl From<DatabaseError> for WriteError {
@@ -236,6 +242,10 @@ fn clamp(number: u64) -> i64 {
 
 fn bounded(limit: usize) -> usize {
     limit.min(RESULTS_MAX)
+}
+
+fn without_excerpts(names: Vec<Name>) -> Vec<Match> {
+    names.into_iter().map(|name| Match { name, excerpt: String::new() }).collect()
 }
 
 /// Prepares one write.

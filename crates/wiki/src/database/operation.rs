@@ -3,8 +3,8 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::prepared::Prepared;
-use super::{DatabaseError, WriteError};
-use crate::page::Committed;
+use super::{DatabaseError, WriteError, in_chunks, prepare};
+use crate::page::{Committed, Write};
 
 /// The most operations that wait for the next transaction; further ones wait for a place.
 const QUEUED_MAX: usize = 1024;
@@ -68,7 +68,40 @@ impl Queue {
         (Self(sender), receiver)
     }
 
-    pub(crate) async fn carry_out(&self, operation: Operation) -> Answer {
+    /// [`Database::write`](super::Database::write).
+    pub(crate) async fn write(&self, write: Write) -> Result<Committed, WriteError> {
+        let operation = Operation::Write(Box::new(prepare(write).await?));
+        Ok(self.carry_out(operation).await?.committed()?)
+    }
+
+    /// [`Database::import`](super::Database::import).
+    pub(crate) async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError> {
+        in_chunks(writes, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
+    }
+
+    /// [`Database::purged`](super::Database::purged).
+    pub(crate) async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
+        self.change(Operation::Purged { edge: edge.to_owned(), through }).await.map(|_| ())
+    }
+
+    /// [`Database::set_edges`](super::Database::set_edges).
+    pub(crate) async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
+        self.change(Operation::SetEdges(edges.to_vec())).await.map(|_| ())
+    }
+
+    /// [`Database::set_value`](super::Database::set_value).
+    pub(crate) async fn set_value(
+        &self,
+        key: &str,
+        expected: Option<Option<&str>>,
+        value: Option<&str>,
+    ) -> Result<bool, DatabaseError> {
+        let expected = expected.map(|expected| expected.map(str::to_owned));
+        let operation = Operation::SetValue { key: key.to_owned(), expected, value: value.map(str::to_owned) };
+        self.change(operation).await?.done()
+    }
+
+    async fn carry_out(&self, operation: Operation) -> Answer {
         let (reply, answer) = oneshot::channel();
         let ended = || WriteError::from(DatabaseError::temporary("write", "the writer has ended"));
         self.0.send(Job { operation, reply }).await.map_err(|_| ended())?;
@@ -76,7 +109,7 @@ impl Queue {
     }
 
     /// Carries out an operation that the rules of the wiki never refuse.
-    pub(crate) async fn change(&self, operation: Operation) -> Result<Outcome, DatabaseError> {
+    async fn change(&self, operation: Operation) -> Result<Outcome, DatabaseError> {
         self.carry_out(operation).await.map_err(|error| match error {
             WriteError::Database(error) => error,
             refused => DatabaseError { action: "write", reason: format!("refused: {refused:?}"), is_temporary: false },
@@ -89,15 +122,15 @@ impl Queue {
 }
 
 impl Outcome {
-    pub(crate) fn committed(self) -> Result<Committed, DatabaseError> {
+    fn committed(self) -> Result<Committed, DatabaseError> {
         if let Self::Committed(committed) = self { Ok(committed) } else { Err(self.unexpected()) }
     }
 
-    pub(crate) fn imported(self) -> Result<u64, DatabaseError> {
+    fn imported(self) -> Result<u64, DatabaseError> {
         if let Self::Imported(count) = self { Ok(count) } else { Err(self.unexpected()) }
     }
 
-    pub(crate) fn done(self) -> Result<bool, DatabaseError> {
+    fn done(self) -> Result<bool, DatabaseError> {
         if let Self::Done(changed) = self { Ok(changed) } else { Err(self.unexpected()) }
     }
 

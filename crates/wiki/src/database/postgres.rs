@@ -19,9 +19,9 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, NoTls};
 
-use super::operation::{Operation, Queue};
+use super::operation::Queue;
 use super::words::{TextQuery, TitleQuery};
-use super::{Database, DatabaseError, WriteError, bounded, in_chunks, prepare};
+use super::{Database, DatabaseError, WriteError, bounded, without_excerpts};
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
 
@@ -119,9 +119,7 @@ impl PostgresDatabase {
     }
 
     fn queue(&self) -> Result<&Queue, DatabaseError> {
-        let reading =
-            || DatabaseError { action: "write", reason: "it is open for reading".into(), is_temporary: false };
-        self.queue.as_ref().ok_or_else(reading)
+        self.queue.as_ref().ok_or_else(DatabaseError::open_for_reading)
     }
 }
 
@@ -151,10 +149,6 @@ macro_rules! read {
     ($self:ident, $action:literal, $read:ident $(, $argument:expr)*) => {
         read::$read(&$self.client($action).await? $(, $argument)*).await.map_err(|error| error.describe($action))
     };
-}
-
-fn without_excerpts(names: Vec<Name>) -> Vec<Match> {
-    names.into_iter().map(|name| Match { name, excerpt: String::new() }).collect()
 }
 
 #[async_trait]
@@ -212,13 +206,11 @@ impl Database for PostgresDatabase {
     }
 
     async fn write(&self, write: Write) -> Result<Committed, WriteError> {
-        let operation = Operation::Write(Box::new(prepare(write).await?));
-        Ok(self.queue()?.carry_out(operation).await?.committed()?)
+        self.queue()?.write(write).await
     }
 
     async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError> {
-        let queue = self.queue()?;
-        in_chunks(writes, |chunk| async { queue.change(Operation::Import(chunk)).await?.imported() }).await
+        self.queue()?.import(writes).await
     }
 
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
@@ -229,12 +221,11 @@ impl Database for PostgresDatabase {
     }
 
     async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
-        let operation = Operation::Purged { edge: edge.to_owned(), through };
-        self.queue()?.change(operation).await.map(|_| ())
+        self.queue()?.purged(edge, through).await
     }
 
     async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
-        self.queue()?.change(Operation::SetEdges(edges.to_vec())).await.map(|_| ())
+        self.queue()?.set_edges(edges).await
     }
 
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError> {
@@ -250,9 +241,7 @@ impl Database for PostgresDatabase {
         expected: Option<Option<&str>>,
         value: Option<&str>,
     ) -> Result<bool, DatabaseError> {
-        let expected = expected.map(|expected| expected.map(str::to_owned));
-        let operation = Operation::SetValue { key: key.to_owned(), expected, value: value.map(str::to_owned) };
-        self.queue()?.change(operation).await?.done()
+        self.queue()?.set_value(key, expected, value).await
     }
 
     async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError> {

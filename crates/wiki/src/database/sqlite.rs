@@ -30,9 +30,9 @@ use tokio::sync::Semaphore;
 
 use self::cache::Pages;
 use self::writer::Writer;
-use super::operation::{Operation, Queue};
+use super::operation::Queue;
 use super::words::{TextQuery, TitleQuery};
-use super::{Database, DatabaseError, WriteError, bounded, in_chunks, prepare};
+use super::{Database, DatabaseError, WriteError, bounded, without_excerpts};
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
 
@@ -83,16 +83,11 @@ impl SqliteDatabase {
         let failed = |error: rusqlite::Error| failure("open the database", path, &error);
         schema::check(&connection, path)?;
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(failed)?;
-        connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
-        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
+        make_durable(&connection).map_err(failed)?;
         connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX, |_| Ok(())).map_err(failed)?;
         schema::migrate(&mut connection, path)?;
         let pages = Arc::new(Pages::new(cache_bytes));
-        let writer = Writer::start(connection, Arc::clone(&pages)).map_err(|error| DatabaseError {
-            action: "start the thread that writes",
-            reason: error.to_string(),
-            is_temporary: true,
-        })?;
+        let writer = Writer::start(connection, Arc::clone(&pages))?;
         Ok(Self { writer: Some(writer), readers: Readers::new(path), pages, _lock: Some(lock) })
     }
 
@@ -123,16 +118,9 @@ impl SqliteDatabase {
     /// The file does not exist, is not the wiki's, or has another version.
     pub fn open_for_values(path: &Path) -> Result<Self, DatabaseError> {
         let mut database = Self::open_to_read(path)?;
-        let failed = |error: rusqlite::Error| failure("open the database", path, &error);
         let connection = connect(path, OpenFlags::empty())?;
-        connection.pragma_update(None, "synchronous", "full").map_err(failed)?;
-        connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-        let writer = Writer::start(connection, Arc::clone(&database.pages)).map_err(|error| DatabaseError {
-            action: "start the thread that writes",
-            reason: error.to_string(),
-            is_temporary: true,
-        })?;
-        database.writer = Some(writer);
+        make_durable(&connection).map_err(|error| failure("open the database", path, &error))?;
+        database.writer = Some(Writer::start(connection, Arc::clone(&database.pages))?);
         Ok(database)
     }
 
@@ -184,9 +172,7 @@ impl SqliteDatabase {
     }
 
     fn queue(&self) -> Result<&Queue, DatabaseError> {
-        let reading =
-            || DatabaseError { action: "write", reason: "it is open for reading".into(), is_temporary: false };
-        self.writer.as_ref().and_then(Writer::queue).ok_or_else(reading)
+        self.writer.as_ref().and_then(Writer::queue).ok_or_else(DatabaseError::open_for_reading)
     }
 }
 
@@ -247,6 +233,12 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, DatabaseError> {
     connection.pragma_update(None, "cache_size", -CONNECTION_CACHE_KIB).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     Ok(connection)
+}
+
+/// For a connection that writes: a commit is on disk when it returns.
+fn make_durable(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", true)
 }
 
 fn failure(action: &'static str, path: &Path, error: &rusqlite::Error) -> DatabaseError {
@@ -327,8 +319,7 @@ impl Database for SqliteDatabase {
     ) -> Result<Vec<Match>, DatabaseError> {
         let (path, value, limit) = (path.to_owned(), value.cloned(), bounded(limit));
         let work = move |connection: &Connection| read::by_fields(connection, &path, value.as_ref(), limit);
-        let names = self.read("search the fields", work).await?;
-        Ok(names.into_iter().map(|name| Match { name, excerpt: String::new() }).collect())
+        self.read("search the fields", work).await.map(without_excerpts)
     }
 
     async fn attachments(&self, name: &Name) -> Result<Vec<AttachmentInfo>, DatabaseError> {
@@ -342,13 +333,11 @@ impl Database for SqliteDatabase {
     }
 
     async fn write(&self, write: Write) -> Result<Committed, WriteError> {
-        let operation = Operation::Write(Box::new(prepare(write).await?));
-        Ok(self.queue()?.carry_out(operation).await?.committed()?)
+        self.queue()?.write(write).await
     }
 
     async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError> {
-        let queue = self.queue()?;
-        in_chunks(writes, |chunk| async { queue.change(Operation::Import(chunk)).await?.imported() }).await
+        self.queue()?.import(writes).await
     }
 
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
@@ -357,12 +346,11 @@ impl Database for SqliteDatabase {
     }
 
     async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {
-        let operation = Operation::Purged { edge: edge.to_owned(), through };
-        self.queue()?.change(operation).await.map(|_| ())
+        self.queue()?.purged(edge, through).await
     }
 
     async fn set_edges(&self, edges: &[String]) -> Result<(), DatabaseError> {
-        self.queue()?.change(Operation::SetEdges(edges.to_vec())).await.map(|_| ())
+        self.queue()?.set_edges(edges).await
     }
 
     async fn value(&self, key: &str) -> Result<Option<String>, DatabaseError> {
@@ -376,9 +364,7 @@ impl Database for SqliteDatabase {
         expected: Option<Option<&str>>,
         value: Option<&str>,
     ) -> Result<bool, DatabaseError> {
-        let expected = expected.map(|expected| expected.map(str::to_owned));
-        let operation = Operation::SetValue { key: key.to_owned(), expected, value: value.map(str::to_owned) };
-        self.queue()?.change(operation).await?.done()
+        self.queue()?.set_value(key, expected, value).await
     }
 
     async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, DatabaseError> {

@@ -4,18 +4,17 @@
 //! the commit. So the sequences of changes and of purges are those of the commits, and no two transactions wait for
 //! each other's rows.
 
-use std::collections::BTreeSet;
-
 use deadpool_postgres::Transaction;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::Error;
 use super::read::{found, number, rows, value};
+use crate::database::effects::Effects;
 use crate::database::operation::{Answer, Operation, Outcome};
 use crate::database::prepared::{Derived, Indexed, Prepared, State, holds};
 use crate::database::words::{fold, index_grams, index_words};
-use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp, keys};
+use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
 use crate::name::Name;
 use crate::page::{Action, ChangeKind, Committed, Content, Write};
 
@@ -30,9 +29,7 @@ pub(super) struct Batch<'a> {
     /// The last one that is taken in the sequence of changes.
     sequence: u64,
     has_edges: bool,
-    changed: BTreeSet<Name>,
-    lists_changed: bool,
-    revisions_made: bool,
+    effects: Effects,
 }
 
 impl<'a> Batch<'a> {
@@ -46,9 +43,7 @@ impl<'a> Batch<'a> {
             transaction,
             sequence: row.as_ref().map_or(0, |row| number(row, 0)),
             has_edges: row.is_some_and(|row| row.get(1)),
-            changed: BTreeSet::new(),
-            lists_changed: false,
-            revisions_made: false,
+            effects: Effects::default(),
         })
     }
 
@@ -67,15 +62,9 @@ impl<'a> Batch<'a> {
 
     /// Queues the purges.
     pub(super) async fn finish(self) -> Result<(), Error> {
-        if !self.has_edges || self.changed.is_empty() {
+        let queued = if self.has_edges { self.effects.keys() } else { Vec::new() };
+        if queued.is_empty() {
             return Ok(());
-        }
-        let mut queued: Vec<String> = self.changed.iter().map(keys::page).collect();
-        if self.lists_changed {
-            queued.push(keys::LISTS.to_owned());
-        }
-        if self.revisions_made {
-            queued.push(keys::CHANGES.to_owned());
         }
         let before = self.newest_purge().await?;
         let newest = clamp(before) + clamp(queued.len() as u64);
@@ -163,7 +152,7 @@ impl<'a> Batch<'a> {
             self.index_grams(page, &indexed.grams).await?;
             changed.append(&mut self.recolour_links(&write.name, page).await?);
         }
-        Ok(self.committed(revision, created, changed, created))
+        Ok(self.effects.revision(self.sequence, revision, created, changed, created))
     }
 
     async fn delete(&mut self, write: &Write, state: &State) -> Result<Committed, Error> {
@@ -177,7 +166,7 @@ impl<'a> Batch<'a> {
         self.execute("DELETE FROM wiki.grams WHERE page = $1", &[&state.id]).await?;
         let mut changed = vec![write.name.clone()];
         changed.append(&mut self.recolour_links(&write.name, state.id).await?);
-        Ok(self.committed(revision, false, changed, true))
+        Ok(self.effects.revision(self.sequence, revision, false, changed, true))
     }
 
     /// The page takes the new name with its history; revisions of a page that was deleted there come before its own. At
@@ -211,7 +200,7 @@ impl<'a> Batch<'a> {
         changed.append(&mut self.recolour_links(to, state.id).await?);
         let renamed = self.sequence;
         self.redirect(write, to, state.revision + 1).await?;
-        let mut committed = self.committed(revision, false, changed, true);
+        let mut committed = self.effects.revision(self.sequence, revision, false, changed, true);
         committed.sequence = renamed;
         Ok(Ok(committed))
     }
@@ -261,14 +250,14 @@ impl<'a> Batch<'a> {
                    VALUES ($1, $2, $3, $4, $5, $6)";
         let length = clamp(bytes.len() as u64);
         self.execute(sql, &[&state.id, &file.as_str(), &media_type, &digest, &length, &write.time]).await?;
-        Ok(self.committed_without_revision(write, state))
+        Ok(self.effects.attachment(self.sequence, write, state))
     }
 
     async fn detach(&mut self, write: &Write, state: &State, file: &Name) -> Result<WriteAnswer, Error> {
         if !self.remove_attachment(state.id, file).await? {
             return Ok(Err(WriteError::Missing));
         }
-        Ok(Ok(self.committed_without_revision(write, state)))
+        Ok(Ok(self.effects.attachment(self.sequence, write, state)))
     }
 
     /// Returns whether the page had the attachment.
@@ -373,19 +362,6 @@ impl<'a> Batch<'a> {
         let mut names: Vec<Name> = rows.iter().filter_map(|row| Name::parse(row.get(0)).ok()).collect();
         names.sort_unstable();
         Ok(names)
-    }
-
-    fn committed(&mut self, revision: u64, created: bool, changed: Vec<Name>, list_changed: bool) -> Committed {
-        self.changed.extend(changed.iter().cloned());
-        self.lists_changed |= list_changed;
-        self.revisions_made = true;
-        Committed { revision, sequence: self.sequence, created, changed, list_changed }
-    }
-
-    fn committed_without_revision(&mut self, write: &Write, state: &State) -> Committed {
-        self.changed.insert(write.name.clone());
-        let changed = vec![write.name.clone()];
-        Committed { revision: state.revision, sequence: self.sequence, created: false, changed, list_changed: false }
     }
 
     async fn newest_purge(&self) -> Result<u64, Error> {

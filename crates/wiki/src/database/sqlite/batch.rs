@@ -10,10 +10,11 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{found, one, rows};
+use crate::database::effects::Effects;
 use crate::database::operation::{Answer, Operation, Outcome};
 use crate::database::prepared::{Derived, Indexed, Prepared, State, holds};
 use crate::database::words::{fold, index_grams, index_words};
-use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp, keys};
+use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
 use crate::name::Name;
 use crate::page::{Action, ChangeKind, Committed, Condition, Content, Write};
 
@@ -28,9 +29,7 @@ pub(super) struct Batch<'a> {
     /// The pages whose words or names change: their entries in the indexes, or `None` to remove them.
     words: BTreeMap<i64, Option<Cow<'a, str>>>,
     grams: BTreeMap<i64, Option<Cow<'a, str>>>,
-    changed: BTreeSet<Name>,
-    lists_changed: bool,
-    revisions_made: bool,
+    effects: Effects,
 }
 
 impl<'a> Batch<'a> {
@@ -41,9 +40,7 @@ impl<'a> Batch<'a> {
             has_edges: one(connection, "SELECT EXISTS (SELECT 1 FROM edges)", &[])?,
             words: BTreeMap::new(),
             grams: BTreeMap::new(),
-            changed: BTreeSet::new(),
-            lists_changed: false,
-            revisions_made: false,
+            effects: Effects::default(),
         })
     }
 
@@ -78,7 +75,7 @@ impl<'a> Batch<'a> {
             }
         }
         self.queue_purges()?;
-        Ok(self.changed)
+        Ok(self.effects.into_pages())
     }
 
     fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<usize> {
@@ -155,7 +152,7 @@ impl<'a> Batch<'a> {
             self.grams.insert(page, Some(Cow::Borrowed(&indexed.grams)));
             changed.append(&mut self.recolour_links(&write.name, page)?);
         }
-        Ok(self.committed(revision, created, changed, created))
+        Ok(self.effects.revision(self.sequence, revision, created, changed, created))
     }
 
     fn delete(&mut self, write: &Write, state: &State) -> rusqlite::Result<Committed> {
@@ -169,7 +166,7 @@ impl<'a> Batch<'a> {
         self.grams.insert(state.id, None);
         let mut changed = vec![write.name.clone()];
         changed.append(&mut self.recolour_links(&write.name, state.id)?);
-        Ok(self.committed(revision, false, changed, true))
+        Ok(self.effects.revision(self.sequence, revision, false, changed, true))
     }
 
     /// The page takes the new name with its history; revisions of a page that was deleted there come before its own. At
@@ -212,7 +209,7 @@ impl<'a> Batch<'a> {
         changed.append(&mut self.recolour_links(to, state.id)?);
         let sequence = self.sequence;
         self.redirect(write, to, state.revision + 1)?;
-        let mut committed = self.committed(revision, false, changed, true);
+        let mut committed = self.effects.revision(self.sequence, revision, false, changed, true);
         committed.sequence = sequence;
         Ok(Ok(committed))
     }
@@ -261,14 +258,14 @@ impl<'a> Batch<'a> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![state.id, file.as_str(), media_type, digest, bytes.len(), write.time],
         )?;
-        Ok(self.committed_without_revision(write, state))
+        Ok(self.effects.attachment(self.sequence, write, state))
     }
 
     fn detach(&mut self, write: &Write, state: &State, file: &Name) -> rusqlite::Result<WriteAnswer> {
         if !self.remove_attachment(state.id, file)? {
             return Ok(Err(WriteError::Missing));
         }
-        Ok(Ok(self.committed_without_revision(write, state)))
+        Ok(Ok(self.effects.attachment(self.sequence, write, state)))
     }
 
     /// Returns whether the page had the attachment.
@@ -348,34 +345,10 @@ impl<'a> Batch<'a> {
         Ok(names.iter().filter_map(|name| Name::parse(name).ok()).collect())
     }
 
-    fn committed(&mut self, revision: u64, created: bool, changed: Vec<Name>, list_changed: bool) -> Committed {
-        self.changed.extend(changed.iter().cloned());
-        self.lists_changed |= list_changed;
-        self.revisions_made = true;
-        Committed { revision, sequence: self.sequence, created, changed, list_changed }
-    }
-
-    fn committed_without_revision(&mut self, write: &Write, state: &State) -> Committed {
-        self.changed.insert(write.name.clone());
-        Committed {
-            revision: state.revision,
-            sequence: self.sequence,
-            created: false,
-            changed: vec![write.name.clone()],
-            list_changed: false,
-        }
-    }
-
     fn queue_purges(&self) -> rusqlite::Result<()> {
-        if !self.has_edges || self.changed.is_empty() {
+        let queued = if self.has_edges { self.effects.keys() } else { Vec::new() };
+        if queued.is_empty() {
             return Ok(());
-        }
-        let mut queued: Vec<String> = self.changed.iter().map(keys::page).collect();
-        if self.lists_changed {
-            queued.push(keys::LISTS.to_owned());
-        }
-        if self.revisions_made {
-            queued.push(keys::CHANGES.to_owned());
         }
         for key in queued {
             self.execute("INSERT INTO purges (key) VALUES (?1)", [key])?;

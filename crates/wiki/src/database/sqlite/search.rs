@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use super::read::rows;
 use crate::database::words::{Rating, TextQuery, TitleQuery};
-use crate::database::{TEXT_CANDIDATES_MAX, TITLE_CANDIDATES_MAX, best};
+use crate::database::{TEXT_CANDIDATES_MAX, TITLE_CANDIDATES_MAX, best, without_excerpts};
 use crate::name::Name;
 use crate::page::Match;
 
@@ -106,5 +106,5 @@ fn all_of(words: &[String]) -> String {
 
 /// Names of stored pages as results of a search for names.
 pub(super) fn names(names: &[String]) -> Vec<Match> {
-    names.iter().filter_map(|name| Some(Match { name: Name::parse(name).ok()?, excerpt: String::new() })).collect()
+    without_excerpts(names.iter().filter_map(|name| Name::parse(name).ok()).collect())
 }

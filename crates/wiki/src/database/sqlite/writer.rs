@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 
 use super::batch::Batch;
 use super::cache::Pages;
-use crate::database::WriteError;
 use crate::database::operation::{Answer, Job, Queue, batch};
+use crate::database::{DatabaseError, WriteError};
 
 /// The way to the thread; it ends after the last of its jobs when this is dropped.
 pub(super) struct Writer {
@@ -18,10 +18,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, pages: Arc<Pages>) -> std::io::Result<Self> {
+    pub(super) fn start(connection: Connection, pages: Arc<Pages>) -> Result<Self, DatabaseError> {
         let (queue, jobs) = Queue::new();
         let name = String::from("wiki-writer");
-        let thread = std::thread::Builder::new().name(name).spawn(move || run(connection, jobs, &pages))?;
+        let thread = std::thread::Builder::new().name(name).spawn(move || run(connection, jobs, &pages));
+        let failed =
+            |error: std::io::Error| DatabaseError::temporary("start the thread that writes", &error.to_string());
+        let thread = thread.map_err(failed)?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 

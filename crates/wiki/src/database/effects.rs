@@ -1,0 +1,58 @@
+//! What the writes of a transaction change for readers and caches.
+
+use std::collections::BTreeSet;
+
+use super::keys;
+use super::prepared::State;
+use crate::name::Name;
+use crate::page::{Committed, Write};
+
+/// The changes of all writes of a transaction so far.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// The pages whose representations changed.
+    pages: BTreeSet<Name>,
+    lists_changed: bool,
+    revisions_made: bool,
+}
+
+impl Effects {
+    /// A write that made a revision.
+    pub(crate) fn revision(
+        &mut self,
+        sequence: u64,
+        revision: u64,
+        created: bool,
+        changed: Vec<Name>,
+        list_changed: bool,
+    ) -> Committed {
+        self.pages.extend(changed.iter().cloned());
+        self.lists_changed |= list_changed;
+        self.revisions_made = true;
+        Committed { revision, sequence, created, changed, list_changed }
+    }
+
+    /// A write to a page that made no revision.
+    pub(crate) fn attachment(&mut self, sequence: u64, write: &Write, state: &State) -> Committed {
+        self.pages.insert(write.name.clone());
+        let changed = vec![write.name.clone()];
+        Committed { revision: state.revision, sequence, created: false, changed, list_changed: false }
+    }
+
+    /// The surrogate keys to purge.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        let mut purged: Vec<String> = self.pages.iter().map(keys::page).collect();
+        if self.lists_changed {
+            purged.push(keys::LISTS.to_owned());
+        }
+        if self.revisions_made {
+            purged.push(keys::CHANGES.to_owned());
+        }
+        purged
+    }
+
+    /// The pages whose representations changed.
+    pub(crate) fn into_pages(self) -> BTreeSet<Name> {
+        self.pages
+    }
+}
