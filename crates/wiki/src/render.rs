@@ -129,19 +129,6 @@ pub fn links(text: &str) -> Vec<Name> {
     names.filter(|name| seen.insert(name.clone())).take(LINKS_MAX).collect()
 }
 
-/// The beginning of a text without markup, for feeds and suggestions.
-#[must_use]
-pub fn summary(text: &str, chars_max: usize) -> String {
-    let arena = Arena::new();
-    let root = parse_document(&arena, text, &options());
-    let words = plain_text(root);
-    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(chars_max) {
-        Some((end, _)) => format!("{}…", line[..end].trim_end()),
-        None => line,
-    }
-}
-
 fn options() -> Options<'static> {
     let mut options = Options::default();
     options.extension.strikethrough = true;
@@ -246,7 +233,8 @@ fn link_attachment(link: &mut NodeLink, own: &Name) {
     link.url = Name::parse(&file).map_or_else(|_| "#".to_owned(), |file| paths::attachment(own, &file));
 }
 
-fn escape(text: &str) -> String {
+/// `text` as the text or an attribute of HTML or XML.
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

@@ -52,12 +52,6 @@ fn links_lead_to_pages() {
     assert_eq!(names, ["A", "b c", "Ž"]);
 }
 
-#[test]
-fn a_summary_has_no_markup() {
-    assert_eq!(summary("# Head\n\nSome *text* with [[a|links]].", 100), "Head Some text with links.");
-    assert_eq!(summary("one two three", 7), "one two…");
-}
-
 /// Texts that made other wikis run scripts, and what must never come out of them: an element or an attribute outside
 /// the list, or a URL of another scheme. The check parses the output again, as a browser does, and judges the tree.
 #[test]

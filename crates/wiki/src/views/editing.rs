@@ -146,6 +146,13 @@ pub(crate) fn new_page(frame: &Frame<'_>) -> String {
     document(frame, "New page", &main)
 }
 
+fn comment_field() -> Markup {
+    html! {
+        label for="comment" { "Why? " span.hint { "(optional)" } }
+        input #comment type="text" name="comment" maxlength="500" dir="auto";
+    }
+}
+
 pub(crate) fn rename(frame: &Frame<'_>, page: &Page) -> String {
     let main = html! {
         (heading(frame, &page.name, "rename", Tab::Rename))
@@ -154,8 +161,7 @@ pub(crate) fn rename(frame: &Frame<'_>, page: &Page) -> String {
             label for="to" { "New name" }
             input #to type="text" name="to" required maxlength=(NAME_BYTES_MAX) dir="auto" autocomplete="off" value=(page.name);
             p.hint { "The history moves along. The old name will redirect to the new one." }
-            label for="comment" { "Why? " span.hint { "(optional)" } }
-            input #comment type="text" name="comment" maxlength="500" dir="auto";
+            (comment_field())
             p.actions {
                 button.primary { "Rename" }
                 a href=(paths::page(&page.name)) { "Cancel" }
@@ -175,8 +181,7 @@ pub(crate) fn delete(frame: &Frame<'_>, page: &Page, backlinks: &[Name]) -> Stri
                 p { "These pages link to it:" }
                 ul { @for name in backlinks { li { (link(name)) } } }
             }
-            label for="comment" { "Why? " span.hint { "(optional)" } }
-            input #comment type="text" name="comment" maxlength="500" dir="auto";
+            (comment_field())
             p.actions {
                 button.danger { "Delete" }
                 a href=(paths::page(&page.name)) { "Cancel" }

@@ -18,6 +18,7 @@ use crate::calendar::rfc3339;
 use crate::database::keys;
 use crate::name::Name;
 use crate::page::{Change, ChangeKind, Found};
+use crate::render::escape;
 use crate::{paths, views};
 
 /// The results of a search by titles, and by texts or fields.
@@ -121,20 +122,11 @@ fn atom(title: &str, base: &str, changes: &[Change]) -> String {
     text + "</feed>\n"
 }
 
+/// `text` as text of XML 1.0, which cannot hold control characters, not even escaped.
 fn xml(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            // XML 1.0 cannot hold these, not even escaped.
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    let is_allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
+    let allowed: String = text.chars().map(|c| if is_allowed(c) { c } else { ' ' }).collect();
+    escape(&allowed)
 }
 
 /// `GET /search?q=WORDS`, or `?field=PATH&value=VALUE`.
