@@ -12,13 +12,12 @@
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::calendar::now;
 use crate::database::{Database, DatabaseError};
+use crate::digest::{hex, sha256};
 use crate::name::Name;
 use crate::page::Millis;
-use crate::web::hex;
 
 /// How long a session lasts, ms.
 pub const SESSION_MILLIS: Millis = 30 * 24 * 3600 * 1000;
@@ -118,10 +117,6 @@ pub fn secret() -> Result<String, AccountError> {
     Ok(hex(&bytes))
 }
 
-fn digest(secret: &str) -> String {
-    hex(&Sha256::digest(secret))
-}
-
 fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
@@ -214,7 +209,7 @@ pub async fn users(database: &dyn Database) -> Result<Vec<(String, User)>, Datab
 pub async fn begin_session(database: &dyn Database, user: &str) -> Result<String, AccountError> {
     let secret = secret()?;
     let session = Session { user: user.to_owned(), since: now() };
-    database.set_value(&format!("session:{}", digest(&secret)), None, Some(&written(&session))).await?;
+    database.set_value(&format!("session:{}", sha256(secret.as_bytes())), None, Some(&written(&session))).await?;
     Ok(secret)
 }
 
@@ -224,7 +219,7 @@ pub async fn begin_session(database: &dyn Database, user: &str) -> Result<String
 ///
 /// The database failed.
 pub async fn session(database: &dyn Database, secret: &str) -> Result<Option<(String, User)>, DatabaseError> {
-    let value = database.value(&format!("session:{}", digest(secret))).await?;
+    let value = database.value(&format!("session:{}", sha256(secret.as_bytes()))).await?;
     let Some(session) = value.as_deref().and_then(read::<Session>) else { return Ok(None) };
     let user = user(database, &session.user).await?;
     let lasts = |user: &User| session.since >= user.since && now() < session.since + SESSION_MILLIS;
@@ -237,7 +232,7 @@ pub async fn session(database: &dyn Database, secret: &str) -> Result<Option<(St
 ///
 /// The database failed.
 pub async fn end_session(database: &dyn Database, secret: &str) -> Result<(), DatabaseError> {
-    database.set_value(&format!("session:{}", digest(secret)), None, None).await.map(drop)
+    database.set_value(&format!("session:{}", sha256(secret.as_bytes())), None, None).await.map(drop)
 }
 
 /// Removes the sessions that are over. Returns how many.
@@ -264,7 +259,7 @@ pub async fn remove_expired_sessions(database: &dyn Database) -> Result<usize, D
 pub async fn add_token(database: &dyn Database, label: &Name, scope: Scope) -> Result<String, AccountError> {
     let secret = format!("{TOKEN_PREFIX}{}", secret()?);
     let token = Token { label: label.to_string(), scope, since: now() };
-    database.set_value(&format!("token:{}", digest(&secret)), None, Some(&written(&token))).await?;
+    database.set_value(&format!("token:{}", sha256(secret.as_bytes())), None, Some(&written(&token))).await?;
     Ok(secret)
 }
 
@@ -274,7 +269,7 @@ pub async fn add_token(database: &dyn Database, label: &Name, scope: Scope) -> R
 ///
 /// The database failed.
 pub async fn token(database: &dyn Database, secret: &str) -> Result<Option<Token>, DatabaseError> {
-    Ok(database.value(&format!("token:{}", digest(secret))).await?.as_deref().and_then(read))
+    Ok(database.value(&format!("token:{}", sha256(secret.as_bytes()))).await?.as_deref().and_then(read))
 }
 
 /// All tokens.

@@ -12,11 +12,13 @@
 //! | [`serving`] | connections → the application |
 //! | [`folder`] | a wiki as a folder of Markdown files |
 //! | [`lab`] | pages with random text, for measurements |
+//! | `digest` | bytes and digests as text |
 //! | [`settings`] | what an operator chooses |
 
 pub mod accounts;
 pub mod calendar;
 pub mod database;
+mod digest;
 pub mod fields;
 pub mod folder;
 pub mod lab;

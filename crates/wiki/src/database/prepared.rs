@@ -1,12 +1,11 @@
 //! What every database computes of a write before its transaction begins.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::words::{fold, index_grams, index_words};
+use crate::digest::sha256;
 use crate::name::Name;
 use crate::page::{Action, Condition, Content, Fields, Write};
 
@@ -99,14 +98,6 @@ impl Prepared {
 /// NUL becomes U+FFFD, as in CommonMark; PostgreSQL's texts cannot contain it.
 fn without_nul(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
-}
-
-/// SHA-256, hexadecimal.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// The page as a write finds it in its transaction.

@@ -1,16 +1,14 @@
 //! Validators and the headers for caches.
 
-use std::fmt::Write;
-
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use sha2::{Digest, Sha256};
 
 use crate::calendar::http_date;
 use crate::database::keys;
+use crate::digest::sha256;
 use crate::page::Millis;
 
 /// Under which keys a response can be purged.
@@ -93,14 +91,7 @@ pub(crate) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 
 /// 64 bits of SHA-256, hexadecimal: enough to tell the versions of one response from each other.
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes)[..8])
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    sha256(bytes)[..16].to_owned()
 }
 
 /// Whether the client has this version (RFC 9110, 13.2.2): If-None-Match, compared weakly, or else If-Modified-Since.

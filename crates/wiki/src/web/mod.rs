@@ -35,7 +35,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-pub(crate) use caching::hex;
 use caching::{Audience, Representation, digest, insert};
 pub use counts::{Counts, Reading};
 use guard::{Limiter, Visitor, admit, identify};

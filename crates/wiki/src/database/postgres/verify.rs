@@ -5,7 +5,7 @@ use deadpool_postgres::GenericClient;
 use super::Error;
 use super::read::rows;
 use crate::database::FAULTS_MAX;
-use crate::database::prepared::sha256;
+use crate::digest::sha256;
 
 /// Rules, each with a statement that returns the places where it is broken.
 const RULES: &[(&str, &str)] = &[

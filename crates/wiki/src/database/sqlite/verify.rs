@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::read::rows;
 use crate::database::FAULTS_MAX;
-use crate::database::prepared::sha256;
+use crate::digest::sha256;
 
 /// Rules, each with a statement that returns the places where it is broken.
 const RULES: &[(&str, &str)] = &[
