@@ -239,7 +239,7 @@ impl Questions<'_> {
             match GatedMeasure::parse(&text.value, &self.vocabulary) {
                 Ok(gated) => gate.measures.push(gated),
                 Err(fault) => {
-                    self.collector.note_within(&text.span, &text.value, fault.column, fault.length, fault.problem)
+                    self.collector.note_within(&text.span, &text.value, fault.column, fault.length, fault.problem);
                 }
             }
         }

@@ -96,7 +96,7 @@ impl Role {
             let into = if flag.is_positional { &mut positional } else { &mut arguments };
             match &entry.node.value {
                 Value::List(list) => {
-                    list.iter().for_each(|node| flag.push(&node.value, &node.span, scope, collector, into))
+                    list.iter().for_each(|node| flag.push(&node.value, &node.span, scope, collector, into));
                 }
                 value => flag.push(value, &entry.node.span, scope, collector, into),
             }
