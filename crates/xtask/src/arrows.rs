@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cache", &["base", "http1"]),
     ("balance", &["base"]),
     ("toml", &["base"]),
+    ("session", &["base"]),
     ("experiment", &["base", "stats", "toml"]),
     ("report", &["base", "experiment", "stats"]),
     // roles: never a driver, never the operating system
@@ -67,6 +68,7 @@ const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
     ("report", &["testkit"]),
     ("driver", &["testkit"]),
     ("sim", &["testkit"]),
+    ("session", &["sim"]),
     ("origin", &["sim", "testkit", "sys"]),
     ("load", &["sim", "testkit", "origin"]),
     ("proxy", &["sim", "testkit", "origin", "load", "driver"]),

@@ -1,0 +1,159 @@
+//! Fields of records as bytes: big-endian numbers, names with their lengths. Whoever reads is told what is wrong, and
+//! never reads past the end.
+
+use std::fmt;
+
+use crate::id::SessionKey;
+use crate::name::{Incarnation, NodeName, Owner, Register};
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecordError {
+    /// They end before the record does.
+    Short,
+    /// They go on after it.
+    Long,
+    /// Written in a format of this number, which this program does not know.
+    Format(u8),
+    /// A field holds what it cannot hold.
+    Field(&'static str),
+    /// The checksum is that of another content or of another register.
+    Checksum,
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short => formatter.write_str("the record is cut short"),
+            Self::Long => formatter.write_str("bytes follow the record"),
+            Self::Format(format) => {
+                write!(formatter, "the record has format {format}, which this version of the program cannot read")
+            }
+            Self::Field(field) => write!(formatter, "the record's field `{field}` is invalid"),
+            Self::Checksum => formatter.write_str("the record's checksum does not match"),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+const CHECKSUM_BYTES: usize = 4;
+
+/// A record that is being written.
+pub(crate) struct Writer(Vec<u8>);
+
+impl Writer {
+    pub(crate) fn new(format: u8, capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(capacity);
+        bytes.push(format);
+        Self(bytes)
+    }
+
+    pub(crate) fn byte(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    pub(crate) fn number(&mut self, value: u64) {
+        self.0.extend(value.to_be_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, value: &[u8]) {
+        self.0.extend((value.len() as u32).to_be_bytes());
+        self.0.extend(value);
+    }
+
+    pub(crate) fn name(&mut self, name: &NodeName) {
+        self.byte(name.as_bytes().len() as u8);
+        self.0.extend(name.as_bytes());
+    }
+
+    pub(crate) fn incarnation(&mut self, incarnation: Incarnation) {
+        self.number(incarnation.number);
+        self.number(incarnation.nonce);
+    }
+
+    pub(crate) fn owner(&mut self, owner: &Owner) {
+        self.name(&owner.node);
+        self.incarnation(owner.incarnation);
+    }
+
+    pub(crate) fn finish(mut self, register: Register) -> Vec<u8> {
+        let sum = checksum(register, &self.0);
+        self.0.extend(sum);
+        self.0
+    }
+}
+
+/// A record that is being read.
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Checks format and checksum first.
+    pub(crate) fn new(bytes: &'a [u8], format: u8, register: Register) -> Result<Self, RecordError> {
+        let (content, sum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(RecordError::Short)?;
+        let (&found, fields) = content.split_first().ok_or(RecordError::Short)?;
+        if found != format {
+            return Err(RecordError::Format(found));
+        }
+        if checksum(register, content) != *sum {
+            return Err(RecordError::Checksum);
+        }
+        Ok(Self(fields))
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], RecordError> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(RecordError::Short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const COUNT: usize>(&mut self) -> Result<[u8; COUNT], RecordError> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(RecordError::Short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, RecordError> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, RecordError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    pub(crate) fn bytes(&mut self, max: usize, field: &'static str) -> Result<&'a [u8], RecordError> {
+        let length = u32::from_be_bytes(self.array()?) as usize;
+        if length > max {
+            return Err(RecordError::Field(field));
+        }
+        self.take(length)
+    }
+
+    pub(crate) fn name(&mut self) -> Result<NodeName, RecordError> {
+        let length = self.byte()?;
+        NodeName::from_bytes(self.take(length.into())?).ok_or(RecordError::Field("node"))
+    }
+
+    pub(crate) fn incarnation(&mut self) -> Result<Incarnation, RecordError> {
+        Ok(Incarnation { number: self.number()?, nonce: self.number()? })
+    }
+
+    pub(crate) fn owner(&mut self) -> Result<Owner, RecordError> {
+        Ok(Owner { node: self.name()?, incarnation: self.incarnation()? })
+    }
+
+    pub(crate) fn finish(self) -> Result<(), RecordError> {
+        if self.0.is_empty() { Ok(()) } else { Err(RecordError::Long) }
+    }
+}
+
+/// Of the content and of the register that holds it, so that a record in another's place is noticed.
+fn checksum(register: Register, content: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut hasher = crc32fast::Hasher::new();
+    match &register {
+        Register::Session(key) => hasher.update(SessionKey::as_bytes(key)),
+        Register::Node(name) => hasher.update(name.as_bytes()),
+    }
+    hasher.update(content);
+    hasher.finalize().to_be_bytes()
+}

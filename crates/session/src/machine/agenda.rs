@@ -1,0 +1,54 @@
+//! Who is to be called when.
+
+use std::collections::BTreeSet;
+
+use breme_base::Instant;
+
+use super::messages::RequestNumber;
+use crate::id::SessionKey;
+use crate::name::NodeName;
+
+/// Whom a deadline is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Timer {
+    Membership,
+    Node(NodeName),
+    Session(SessionKey),
+    Request(RequestNumber),
+}
+
+/// Deadlines in order. Each owner knows its own, so that it can be taken out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Agenda(BTreeSet<(Instant, Timer)>);
+
+impl Agenda {
+    /// Moves a deadline; [`Instant::FAR`] is none.
+    pub(crate) fn set(&mut self, timer: Timer, before: Instant, after: Instant) {
+        if before == after {
+            return;
+        }
+        self.0.remove(&(before, timer));
+        if after != Instant::FAR {
+            self.0.insert((after, timer));
+        }
+    }
+
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out one that is due. Its owner must set it again.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
+        let &(at, timer) = self.0.first()?;
+        if at > now {
+            return None;
+        }
+        self.0.pop_first();
+        Some(timer)
+    }
+
+    /// Sessions in the order of their deadlines.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionKey> {
+        self.0.iter().filter_map(|(_, timer)| if let Timer::Session(key) = timer { Some(*key) } else { None })
+    }
+}

@@ -1,0 +1,389 @@
+//! Commits: one compare-and-set at a time for each session, repeated until its outcome is known.
+
+use std::time::Duration;
+
+use breme_base::Instant;
+use bytes::Bytes;
+
+use super::messages::{HandOverAnswer, Moment, Outcome, Ticket};
+use super::sessions::Phase;
+use super::tenure::{Held, Leaving};
+use super::{Asker, Machine};
+use crate::engine::{EngineRequest, EngineResponse, Sequence};
+use crate::id::SessionKey;
+use crate::name::{NodeName, Owner, Register};
+use crate::record::{OPERATIONS_MAX, OperationId, SessionRecord, SessionState};
+
+/// A compare-and-set that is under way.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Commit {
+    kind: Kind,
+    operation: OperationId,
+    /// The record as it will be.
+    record: SessionRecord,
+    value: Bytes,
+    lifetime: Duration,
+    /// How many changes it covers.
+    covers: u64,
+    /// How many commits of the tenure had been sent before it.
+    earlier: u64,
+    stage: Stage,
+    tries: u32,
+    /// With this one, the session is given up if nothing is known.
+    give_up: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// The tenure goes on.
+    Save,
+    HandOver {
+        from: NodeName,
+        call: super::messages::Call,
+        to: Owner,
+    },
+    Free,
+    End,
+    Rotate,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+enum Stage {
+    /// The compare-and-set has been sent.
+    Sent { ticket: Ticket, until: Instant },
+    /// Its outcome is unknown; the register is read.
+    LookingUp { ticket: Ticket, until: Instant },
+    /// It will be sent again.
+    Pausing { until: Instant },
+}
+
+impl Commit {
+    pub(crate) fn ends_tenure(&self) -> bool {
+        self.kind != Kind::Save
+    }
+
+    pub(crate) const fn until(&self) -> Instant {
+        match self.stage {
+            Stage::Sent { until, .. } | Stage::LookingUp { until, .. } | Stage::Pausing { until } => until,
+        }
+    }
+
+    fn covers(&self, held: &Held) -> bool {
+        held.change <= self.covers && held.commits_sent <= self.earlier
+    }
+}
+
+/// What a look-up showed.
+enum Found {
+    /// The compare-and-set has not taken effect (as far as a stale read can tell).
+    NotYet,
+    /// It has, and nothing came after it.
+    Newest(Sequence),
+    /// It has, and the register has changed since.
+    Replaced,
+    /// It has not, and never will: another came before it.
+    Lost,
+    /// The register has changed so often that nobody can tell.
+    Forgotten,
+}
+
+impl Machine {
+    pub(crate) fn save(&mut self, at: Moment, key: SessionKey) {
+        self.start_commit(at, key, Kind::Save);
+    }
+
+    /// Nothing runs and no commit is under way: the tenure ends.
+    pub(crate) fn leave(&mut self, at: Moment, key: SessionKey) {
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        let is_unstored = tenure.sequence == Sequence::ABSENT;
+        let kind = match tenure.leaving.as_deref() {
+            Some(&Leaving::HandOver { from, call, to, .. }) => Kind::HandOver { from, call, to },
+            Some(Leaving::Free) => Kind::Free,
+            Some(Leaving::End) => Kind::End,
+            Some(Leaving::Rotate { is_ready: false, .. }) => {
+                self.store_successor(at, key);
+                return;
+            }
+            Some(Leaving::Rotate { .. }) => Kind::Rotate,
+            None => return,
+        };
+        if is_unstored {
+            // Nobody else has ever seen it: there is nothing to write.
+            self.end_tenure(at, key, kind, Sequence::ABSENT);
+        } else {
+            self.start_commit(at, key, kind);
+        }
+    }
+
+    fn start_commit(&mut self, at: Moment, key: SessionKey, kind: Kind) {
+        let operation = self.operation();
+        let (lifetime, give_up) = match kind {
+            Kind::End | Kind::Rotate => (self.settings.tombstone, at.now + self.settings.tombstone),
+            _ => (self.settings.record_lifetime(), at.now + self.settings.tombstone),
+        };
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        let mut record = SessionRecord { body: tenure.body.clone(), ..tenure.record.clone() };
+        record.version += 1;
+        record.accessed = tenure.used.wall.max(record.accessed);
+        append(&mut record.operations, operation);
+        match kind {
+            Kind::Save => {}
+            Kind::HandOver { to, .. } => {
+                record.state = SessionState::Owned(to);
+                record.epoch += 1;
+            }
+            Kind::Free => record.state = SessionState::Free,
+            Kind::End => (record.state, record.body) = (SessionState::Ended, Bytes::new()),
+            Kind::Rotate => (record.state, record.body) = (SessionState::Rotated, Bytes::new()),
+        }
+        let value = record.encode(&key);
+        let (covers, earlier) = (tenure.change, tenure.commits_sent);
+        tenure.commits_sent += 1;
+        tenure.wants_commit = false;
+        let stage = Stage::Pausing { until: at.now };
+        tenure.commit = Some(Box::new(Commit {
+            kind,
+            operation,
+            record,
+            value,
+            lifetime,
+            covers,
+            earlier,
+            stage,
+            tries: 0,
+            give_up,
+        }));
+        self.send_commit(at, key);
+        if !self.rules.responds_after_commit {
+            self.release_covered(at, key);
+        }
+    }
+
+    fn send_commit(&mut self, at: Moment, key: SessionKey) {
+        let until = at.now + self.settings.response_max;
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        let Some(commit) = &tenure.commit else { return };
+        let request = EngineRequest::CompareAndSet {
+            register: Register::Session(key),
+            expected: tenure.sequence,
+            value: commit.value.clone(),
+            time_to_live: Some(commit.lifetime),
+        };
+        let ticket = self.ask_engine(Asker::Session(key), request);
+        self.set_commit_stage(key, Stage::Sent { ticket, until });
+    }
+
+    fn look_up_commit(&mut self, at: Moment, key: SessionKey) {
+        self.statistics.looked_up += 1;
+        let ticket = self.ask_engine(Asker::Session(key), EngineRequest::Read { register: Register::Session(key) });
+        self.set_commit_stage(key, Stage::LookingUp { ticket, until: at.now + self.settings.response_max });
+    }
+
+    fn pause_commit(&mut self, at: Moment, key: SessionKey) {
+        let settings = std::sync::Arc::clone(&self.settings);
+        let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_mut()) else { return };
+        commit.tries += 1;
+        commit.stage = Stage::Pausing { until: at.now + settings.pause(commit.tries) };
+    }
+
+    fn set_commit_stage(&mut self, key: SessionKey, stage: Stage) {
+        if let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_mut()) {
+            commit.stage = stage;
+        }
+    }
+
+    /// A deadline of a session that this node serves.
+    pub(crate) fn ring_tenure(&mut self, at: Moment, key: SessionKey) {
+        self.look_at_hand_over(at, key);
+        let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_ref()) else { return };
+        if commit.until() > at.now {
+            return;
+        }
+        let (stage, is_hopeless) = (commit.stage, at.now >= commit.give_up);
+        match stage {
+            Stage::Sent { ticket, .. } => {
+                self.tickets.remove(&ticket);
+                self.look_up_commit(at, key);
+            }
+            Stage::LookingUp { ticket, .. } => {
+                self.tickets.remove(&ticket);
+                self.pause_commit(at, key);
+            }
+            Stage::Pausing { .. } if is_hopeless => self.lose_tenure(at, key, false),
+            Stage::Pausing { .. } => self.send_commit(at, key),
+        }
+    }
+
+    pub(crate) fn take_commit_response(
+        &mut self,
+        at: Moment,
+        key: SessionKey,
+        ticket: Ticket,
+        response: EngineResponse,
+    ) {
+        let Some(commit) = self.tenure_mut(key).and_then(|tenure| tenure.commit.as_ref()) else { return };
+        match (commit.stage, response) {
+            (Stage::Sent { ticket: asked, .. }, response) if asked == ticket => match response {
+                EngineResponse::Committed(sequence) => self.end_commit(at, key, sequence),
+                EngineResponse::Refused => self.pause_commit(at, key),
+                EngineResponse::Conflict => {
+                    self.statistics.conflicts += 1;
+                    self.look_up_commit(at, key);
+                }
+                _ => self.look_up_commit(at, key),
+            },
+            (Stage::LookingUp { ticket: asked, .. }, EngineResponse::Found(found)) if asked == ticket => {
+                self.judge_commit(at, key, found.as_ref());
+            }
+            (Stage::LookingUp { ticket: asked, .. }, _) if asked == ticket => self.pause_commit(at, key),
+            _ => return,
+        }
+        self.advance(at, key);
+    }
+
+    fn judge_commit(&mut self, at: Moment, key: SessionKey, found: Option<&(Sequence, Bytes)>) {
+        match self.what_became(key, found) {
+            Found::NotYet => self.pause_commit(at, key),
+            Found::Newest(sequence) => self.end_commit(at, key, sequence),
+            Found::Replaced => {
+                self.release_covered_by_commit(key);
+                self.lose_tenure(at, key, true);
+            }
+            Found::Lost => self.lose_tenure(at, key, true),
+            Found::Forgotten => self.lose_tenure(at, key, false),
+        }
+    }
+
+    fn what_became(&mut self, key: SessionKey, found: Option<&(Sequence, Bytes)>) -> Found {
+        let resolves = self.rules.resolves_operations;
+        let Some(tenure) = self.tenure_mut(key) else { return Found::NotYet };
+        let (Some(commit), Some((sequence, value))) = (&tenure.commit, found) else { return Found::NotYet };
+        if *sequence <= tenure.sequence {
+            return Found::NotYet;
+        }
+        let Ok(record) = SessionRecord::decode(&key, value) else {
+            self.tell_damaged(Register::Session(key));
+            return Found::Forgotten;
+        };
+        if !resolves {
+            return Found::Lost;
+        }
+        let version = commit.record.version;
+        match record.operation_at(version) {
+            Some(operation) if operation != commit.operation => Found::Lost,
+            Some(_) if record.version == version => Found::Newest(*sequence),
+            Some(_) => Found::Replaced,
+            None if record.version < version => Found::Lost,
+            None => Found::Forgotten,
+        }
+    }
+
+    fn end_commit(&mut self, at: Moment, key: SessionKey, sequence: Sequence) {
+        self.statistics.commits += 1;
+        self.release_covered(at, key);
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let Phase::Owned(tenure) = &mut session.phase else { return };
+        let Some(commit) = tenure.commit.take() else { return };
+        session.seen = (sequence, commit.record.version);
+        let kind = commit.kind;
+        tenure.sequence = sequence;
+        tenure.committed = commit.covers;
+        tenure.record = commit.record;
+        // Reads of what is committed by now, but taken after this commit was sent, need another or the lease.
+        tenure.wants_commit |= tenure.held.iter().any(|held| held.change <= tenure.committed);
+        if kind != Kind::Save {
+            self.end_tenure(at, key, kind, sequence);
+        } else if let Some(former) = tenure.successor_of.take() {
+            self.end_former(at, former);
+        }
+    }
+
+    /// The commit has taken effect: releases what it covers, and what the lease makes good.
+    fn release_covered(&mut self, at: Moment, key: SessionKey) {
+        let has_lease = self.has_lease(at);
+        self.release_held(key, |commit, held| commit.covers(held) || (has_lease && held.change <= commit.covers));
+    }
+
+    fn release_covered_by_commit(&mut self, key: SessionKey) {
+        self.release_held(key, Commit::covers);
+    }
+
+    fn release_held(&mut self, key: SessionKey, is_good: impl Fn(&Commit, &Held) -> bool) {
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        let Some(commit) = &tenure.commit else { return };
+        let good: Vec<_> = tenure.held.extract_if(.., |held| is_good(commit, held)).collect();
+        for held in good {
+            self.release(held.request, Outcome::Done);
+        }
+    }
+
+    /// The last commit of a tenure has taken effect.
+    fn end_tenure(&mut self, at: Moment, key: SessionKey, kind: Kind, sequence: Sequence) {
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        // Only those of a session that was never stored: no request ran when the commit was sent, so it covered all.
+        let held = std::mem::take(&mut tenure.held);
+        let record = tenure.record.clone();
+        tenure.leaving = None;
+        for held in held {
+            self.release(held.request, Outcome::Done);
+        }
+        match kind {
+            Kind::Save => {}
+            Kind::HandOver { from, call, to } => {
+                self.statistics.given += 1;
+                self.answer(from, call, HandOverAnswer::Given { sequence, record });
+                self.set_phase(key, Phase::Elsewhere { owner: to, until: at.now + self.settings.remember_elsewhere });
+            }
+            Kind::Free => {
+                self.count_freed();
+                self.set_phase(key, Phase::Unread);
+            }
+            Kind::End | Kind::Rotate => {
+                self.end_queue_absent(key);
+                self.remove_session(key);
+            }
+        }
+        self.advance(at, key);
+    }
+
+    /// Another node has the session, or nobody can tell. `is_certain` says that the commit under way, if it is not
+    /// covered, has not taken effect and never will.
+    pub(crate) fn lose_tenure(&mut self, at: Moment, key: SessionKey, is_certain: bool) {
+        self.statistics.lost += 1;
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        let commit = tenure.commit.take();
+        let held = std::mem::take(&mut tenure.held);
+        let leaving = tenure.leaving.take();
+        let former = tenure.successor_of.take();
+        for held in held {
+            let is_sent = commit.as_ref().is_some_and(|commit| held.change <= commit.covers);
+            let is_unknown = held.has_written && is_sent && !is_certain;
+            self.release(held.request, if is_unknown { Outcome::Unknown } else { Outcome::NotDone });
+        }
+        if let Some(commit) = commit {
+            self.forget_ticket(&commit);
+        }
+        self.set_phase(key, Phase::Unread);
+        if let Some(leaving) = leaving {
+            self.abandon_leaving(at, &leaving);
+        }
+        if let Some(former) = former {
+            self.keep_former(at, former);
+        }
+        self.advance(at, key);
+    }
+
+    fn forget_ticket(&mut self, commit: &Commit) {
+        if let Stage::Sent { ticket, .. } | Stage::LookingUp { ticket, .. } = commit.stage {
+            self.tickets.remove(&ticket);
+        }
+    }
+}
+
+/// Appends to the last operations, of which only so many are kept.
+pub(crate) fn append(operations: &mut Vec<OperationId>, operation: OperationId) {
+    if operations.len() >= OPERATIONS_MAX {
+        operations.remove(0);
+    }
+    operations.push(operation);
+}

@@ -1,0 +1,164 @@
+//! How sessions leave a node for good: under a new id, with the node's life, or because the node drains.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use super::Machine;
+use super::messages::{Moment, Outcome};
+use super::sessions::{Phase, Session};
+use super::tenure::{Leaving, Tenure};
+use crate::engine::Sequence;
+use crate::id::SessionKey;
+
+/// The node gives its sessions away, some at a time.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Drain {
+    cursor: Option<SessionKey>,
+    /// How many are being given up.
+    active: usize,
+    /// Nothing is left; the node leaves.
+    pub(crate) is_done: bool,
+}
+
+impl Machine {
+    /// First the session under its new id is stored, which nobody knows yet; then the old one ends. So at no time both
+    /// are known, and a crash between the two loses nothing.
+    pub(crate) fn store_successor(&mut self, at: Moment, key: SessionKey) {
+        let Some(Leaving::Rotate { to, body, .. }) = self.tenure_mut(key).and_then(|tenure| tenure.leaving.as_deref())
+        else {
+            return;
+        };
+        let (to, body) = (*to, body.clone());
+        if let Some(session) = self.sessions.get(&to) {
+            let is_under_way = matches!(&session.phase, Phase::Owned(tenure) if tenure.successor_of == Some(key));
+            if !is_under_way {
+                self.keep_former(at, key);
+            }
+            return;
+        }
+        self.sessions.insert(to, Session::new(true));
+        let mut tenure = self.new_tenure(at, body);
+        tenure.successor_of = Some(key);
+        self.set_phase(to, Phase::Owned(Box::new(tenure)));
+        self.advance(at, to);
+    }
+
+    fn new_tenure(&mut self, at: Moment, body: Bytes) -> Tenure {
+        let number = self.number();
+        let mut tenure = Tenure::new(number, Sequence::ABSENT, self.new_record(at), at, self.settings.release_delay);
+        tenure.body = body;
+        tenure.change = 1;
+        tenure
+    }
+
+    /// The successor is stored: now the old session ends.
+    pub(crate) fn end_former(&mut self, at: Moment, key: SessionKey) {
+        let leaving = self.tenure_mut(key).and_then(|tenure| tenure.leaving.as_deref_mut());
+        if let Some(Leaving::Rotate { is_ready, .. }) = leaving {
+            *is_ready = true;
+            self.advance(at, key);
+        }
+    }
+
+    /// The successor could not be stored: the old session goes on.
+    pub(crate) fn keep_former(&mut self, at: Moment, key: SessionKey) {
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        let Some(Leaving::Rotate { request, .. }) = tenure.leaving.as_deref() else { return };
+        let request = *request;
+        tenure.leaving = None;
+        if let Some(place) = tenure.held.iter().position(|held| held.request == request) {
+            tenure.held.remove(place);
+            self.release(request, Outcome::NotDone);
+        }
+        self.advance(at, key);
+    }
+
+    /// The session was lost before it could leave in order.
+    pub(crate) fn abandon_leaving(&mut self, at: Moment, leaving: &Leaving) {
+        match leaving {
+            Leaving::HandOver { .. } => self.abandon_hand_over(leaving),
+            Leaving::Free => self.count_freed(),
+            Leaving::End => {}
+            Leaving::Rotate { to, .. } => {
+                if let Some(successor) = self.tenure_mut(*to) {
+                    successor.leaving = Some(Box::new(Leaving::End));
+                    self.advance(at, *to);
+                }
+            }
+        }
+    }
+
+    /// This node's life is over: what it knows of its sessions may be old.
+    pub(crate) fn drop_all_sessions(&mut self, at: Moment) {
+        for key in self.sessions.keys().copied().collect::<Vec<_>>() {
+            let Some(session) = self.sessions.get(&key) else { continue };
+            match &session.phase {
+                Phase::Owned(_) => self.lose_tenure(at, key, false),
+                Phase::Reading { ticket, .. } | Phase::Claiming { ticket, .. } | Phase::Burying { ticket, .. } => {
+                    let ticket = *ticket;
+                    self.tickets.remove(&ticket);
+                    self.set_phase(key, Phase::Unread);
+                }
+                Phase::Asking { call, .. } => {
+                    let call = *call;
+                    self.calls.remove(&call);
+                    self.set_phase(key, Phase::Unread);
+                }
+                Phase::Fresh
+                | Phase::Unread
+                | Phase::Pausing { .. }
+                | Phase::AwaitingNode { .. }
+                | Phase::Elsewhere { .. } => {}
+            }
+            self.advance(at, key);
+        }
+    }
+
+    pub(crate) fn start_drain(&mut self, at: Moment) {
+        if self.drain.is_none() {
+            self.drain = Some(Drain::default());
+            self.renew(at);
+        }
+    }
+
+    pub(crate) fn count_freed(&mut self) {
+        if let Some(drain) = &mut self.drain {
+            drain.active = drain.active.saturating_sub(1);
+        }
+    }
+
+    /// Gives up as many sessions as may be under way; leaves when there is nothing left.
+    pub(crate) fn continue_drain(&mut self, at: Moment) {
+        while let Some(key) = self.next_to_free() {
+            if let Some(tenure) = self.tenure_mut(key) {
+                tenure.leaving = Some(Box::new(Leaving::Free));
+            }
+            self.advance(at, key);
+        }
+        let is_empty = self.owned == 0 && self.requests.is_empty();
+        let Some(drain) = &mut self.drain else { return };
+        if drain.active == 0 && is_empty {
+            drain.is_done = true;
+        }
+        if drain.is_done {
+            self.renew(at);
+        }
+    }
+
+    fn next_to_free(&mut self) -> Option<SessionKey> {
+        let drain = self.drain.as_mut().filter(|drain| drain.active < self.settings.drain_batch)?;
+        let can_go = |session: &Session| match &session.phase {
+            Phase::Owned(tenure) => {
+                let is_free = tenure.leaving.is_none() && !tenure.is_ending() && tenure.successor_of.is_none();
+                is_free && tenure.sequence != Sequence::ABSENT
+            }
+            _ => false,
+        };
+        let start = drain.cursor.map_or(Bound::Unbounded, Bound::Excluded);
+        let found = self.sessions.range((start, Bound::Unbounded)).find(|(_, session)| can_go(session));
+        drain.cursor = found.map(|(key, _)| *key);
+        drain.active += usize::from(found.is_some());
+        drain.cursor
+    }
+}

@@ -1,0 +1,118 @@
+//! Sessions that go from one living node to another: one question, one commit by the owner, one response.
+
+use breme_base::Instant;
+
+use super::Machine;
+use super::messages::{Call, HandOver, HandOverAnswer, Moment, Output};
+use super::sessions::{Phase, Session};
+use super::tenure::Leaving;
+use crate::engine::Sequence;
+use crate::id::SessionKey;
+use crate::name::{NodeName, Owner};
+use crate::record::SessionState;
+
+/// A node that waits for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Wanted {
+    from: NodeName,
+    call: Call,
+    to: Owner,
+    /// It gives up then.
+    until: Instant,
+}
+
+impl Machine {
+    pub(crate) fn take_question(&mut self, at: Moment, from: NodeName, call: Call, question: HandOver) {
+        let HandOver { session: key, to } = question;
+        let wanted = Wanted { from, call, to, until: at.now + self.settings.response_max };
+        let is_known = self.sessions.contains_key(&key);
+        if to.node != from || (!is_known && self.sessions.len() >= self.settings.sessions_max && !self.evict()) {
+            self.refuse_wanted(Some(wanted));
+            return;
+        }
+        // Who asks has read that this node is the owner. If it has not got the session, it looks, and claims it first.
+        let session = self.sessions.entry(key).or_insert_with(|| Session::new(false));
+        match session.phase {
+            Phase::Unread | Phase::Reading { .. } | Phase::Pausing { .. } if session.wanted.is_none() => {
+                session.wanted = Some(wanted);
+            }
+            Phase::Elsewhere { .. } => {
+                session.wanted = Some(wanted);
+                self.set_phase(key, Phase::Unread);
+            }
+            _ => self.promise(at, key, wanted),
+        }
+        self.advance(at, key);
+    }
+
+    /// The session is given away as soon as those who wait here have run, if it is this node's to give.
+    pub(crate) fn promise(&mut self, at: Moment, key: SessionKey, wanted: Wanted) {
+        let Wanted { from, call, to, until } = wanted;
+        let grants_left = self.sessions.get(&key).map_or(0, |session| session.queue.len());
+        let tenure = self.tenure_mut(key).filter(|tenure| {
+            let is_free = tenure.leaving.is_none() && !tenure.is_ending() && tenure.successor_of.is_none();
+            is_free && tenure.sequence != Sequence::ABSENT && at.now < tenure.expires()
+        });
+        let Some(tenure) = tenure.filter(|_| at.now < until) else {
+            self.refuse_wanted(Some(wanted));
+            return;
+        };
+        let release = tenure.release_at();
+        let next_look = if release > at.now { release.min(until) } else { until };
+        tenure.leaving = Some(Box::new(Leaving::HandOver { from, call, to, until, next_look, grants_left }));
+    }
+
+    pub(crate) fn refuse_wanted(&mut self, wanted: Option<Wanted>) {
+        if let Some(Wanted { from, call, .. }) = wanted {
+            self.answer(from, call, HandOverAnswer::Refused);
+        }
+    }
+
+    /// At a deadline: the delay of the release may be over, or the asker has given up.
+    pub(crate) fn look_at_hand_over(&mut self, at: Moment, key: SessionKey) {
+        let Some(tenure) = self.tenure_mut(key) else { return };
+        let release = tenure.release_at();
+        if tenure.is_ending() {
+            return;
+        }
+        let Some(Leaving::HandOver { until, next_look, .. }) = tenure.leaving.as_deref_mut() else { return };
+        if at.now < *until {
+            *next_look = if release > at.now { release.min(*until) } else { *until };
+        } else if let Some(leaving) = tenure.leaving.take() {
+            self.abandon_hand_over(&leaving);
+        }
+    }
+
+    pub(crate) fn abandon_hand_over(&mut self, leaving: &Leaving) {
+        if let Leaving::HandOver { from, call, .. } = leaving {
+            self.answer(*from, *call, HandOverAnswer::Refused);
+        }
+    }
+
+    pub(crate) fn answer(&mut self, to: NodeName, call: Call, answer: HandOverAnswer) {
+        self.outputs.push(Output::Answer { to, call, answer });
+    }
+
+    /// A response counts only while its question is open, and only for this life.
+    pub(crate) fn take_answer(&mut self, at: Moment, call: Call, answer: HandOverAnswer) {
+        let Some(key) = self.calls.remove(&call) else { return };
+        let me = self.myself().map(SessionState::Owned);
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let Phase::Asking { call: asked, owner, .. } = session.phase else { return };
+        if asked != call {
+            return;
+        }
+        match answer {
+            HandOverAnswer::Given { sequence, record } if me == Some(record.state) && sequence > session.seen.0 => {
+                self.statistics.taken += 1;
+                self.install(at, key, sequence, record);
+            }
+            HandOverAnswer::Given { .. } => self.set_phase(key, Phase::Unread),
+            HandOverAnswer::Refused => {
+                session.refused_by = Some(owner);
+                self.set_phase(key, Phase::Unread);
+            }
+        }
+        self.advance(at, key);
+    }
+}

@@ -1,0 +1,366 @@
+//! The node's own lease: it joins, renews, notices that it was fenced, and leaves.
+
+use breme_base::Instant;
+
+use super::messages::{Event, Moment, Ticket};
+use super::{Asker, Machine, Timer};
+use crate::engine::{EngineRequest, EngineResponse, Sequence};
+use crate::name::{Incarnation, Owner, Register};
+use crate::record::{NodeRecord, NodeState};
+use crate::settings::Reads;
+
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Membership {
+    nonce: u64,
+    /// The present life, or the last one; 0 before the first.
+    incarnation: Incarnation,
+    /// The greatest number that a life of this process was to have.
+    highest: u64,
+    /// The last life of this process that has ended.
+    lost: u64,
+    stage: Stage,
+    /// Of this node's record, as this node last wrote it.
+    sequence: Sequence,
+    renewal: u64,
+    lease_end: Instant,
+    /// A process of the same name that was there before, since when this one has seen its record unchanged.
+    former: Option<Former>,
+    /// A process that has ended, as its supervisor says.
+    exited: Option<u64>,
+    deadline: Instant,
+    tries: u32,
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Former {
+    sequence: Sequence,
+    since: Instant,
+}
+
+#[derive(Clone, Debug, Hash)]
+enum Stage {
+    /// Not a member, and nothing under way.
+    Outside,
+    /// Not a member; reads its record.
+    Reading(Ticket),
+    /// Not a member; writes its record.
+    Registering { ticket: Ticket, sent: Instant, record: NodeRecord },
+    /// A member, until the next renewal.
+    Member,
+    /// A member; a renewal is under way.
+    Renewing(Renewal),
+    /// It has left for good.
+    Left,
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Renewal {
+    ticket: Ticket,
+    is_read: bool,
+    /// When it was sent for the first time, and for the last.
+    first_sent: Instant,
+    last_sent: Instant,
+    record: NodeRecord,
+}
+
+impl Membership {
+    pub(crate) const fn new(nonce: u64) -> Self {
+        Self {
+            nonce,
+            incarnation: Incarnation { number: 0, nonce },
+            highest: 0,
+            lost: 0,
+            stage: Stage::Outside,
+            sequence: Sequence::ABSENT,
+            renewal: 0,
+            lease_end: Instant::ZERO,
+            former: None,
+            exited: None,
+            deadline: Instant::ZERO,
+            tries: 0,
+        }
+    }
+
+    pub(crate) const fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
+    pub(crate) const fn member(&self) -> Option<Incarnation> {
+        match self.stage {
+            Stage::Member | Stage::Renewing(_) => Some(self.incarnation),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn has_left(&self) -> bool {
+        matches!(self.stage, Stage::Left)
+    }
+
+    pub(crate) const fn lease_end(&self) -> Instant {
+        self.lease_end
+    }
+
+    /// The last life of this process that has a number.
+    pub(crate) const fn last_incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    pub(crate) const fn set_exited(&mut self, nonce: u64) {
+        self.exited = Some(nonce);
+    }
+}
+
+impl Machine {
+    /// As whom this node owns sessions.
+    pub(crate) fn myself(&self) -> Option<Owner> {
+        self.membership.member().map(|incarnation| Owner { node: self.me, incarnation })
+    }
+
+    /// Whether no other node can have claimed a session of this one before `at`.
+    pub(crate) fn has_lease(&self, at: Moment) -> bool {
+        let is_in_time = at.now < self.membership.lease_end || !self.rules.checks_lease_after_snapshot;
+        self.settings.reads == Reads::Leased && self.membership.member().is_some() && is_in_time
+    }
+
+    fn set_lease_timer(&mut self, deadline: Instant) {
+        self.agenda.set(Timer::Membership, self.membership.deadline, deadline);
+        self.membership.deadline = deadline;
+    }
+
+    pub(crate) fn ring_membership(&mut self, at: Moment) {
+        self.membership.deadline = Instant::FAR;
+        match &self.membership.stage {
+            Stage::Outside => self.read_own_record(at),
+            Stage::Reading(ticket) | Stage::Registering { ticket, .. } => {
+                self.tickets.remove(ticket);
+                self.pause_joining(at);
+            }
+            Stage::Member => self.renew(at),
+            Stage::Renewing(renewal) => {
+                let ticket = renewal.ticket;
+                self.tickets.remove(&ticket);
+                if renewal.is_read { self.resend_renewal(at) } else { self.look_up_renewal(at) }
+            }
+            Stage::Left => {}
+        }
+    }
+
+    pub(crate) fn take_lease_response(&mut self, at: Moment, ticket: Ticket, response: EngineResponse) {
+        match (&self.membership.stage, response) {
+            (Stage::Reading(asked), EngineResponse::Found(found)) if *asked == ticket => self.judge_own(at, found),
+            (Stage::Registering { ticket: asked, sent, .. }, EngineResponse::Committed(sequence))
+                if *asked == ticket =>
+            {
+                let sent = *sent;
+                self.become_member(at, sequence, sent + self.settings.lease_trusted());
+            }
+            (Stage::Reading(asked) | Stage::Registering { ticket: asked, .. }, _) if *asked == ticket => {
+                self.pause_joining(at);
+            }
+            (Stage::Renewing(renewal), response) if renewal.ticket == ticket => {
+                let renewal = renewal.clone();
+                self.judge_renewal(at, &renewal, response);
+            }
+            _ => {}
+        }
+    }
+
+    fn read_own_record(&mut self, at: Moment) {
+        let ticket = self.ask_engine(Asker::Membership, EngineRequest::Read { register: Register::Node(self.me) });
+        self.membership.stage = Stage::Reading(ticket);
+        self.set_lease_timer(at.now + self.settings.response_max);
+    }
+
+    fn pause_joining(&mut self, at: Moment) {
+        self.membership.stage = Stage::Outside;
+        let pause = self.settings.pause(self.membership.tries);
+        self.membership.tries += 1;
+        self.set_lease_timer(at.now + pause);
+    }
+
+    /// Decides by the record that was found (it may be stale) how to join.
+    fn judge_own(&mut self, at: Moment, found: Option<(Sequence, bytes::Bytes)>) {
+        let Some((sequence, value)) = found else {
+            self.register(at, Sequence::ABSENT, 0);
+            return;
+        };
+        let Ok(record) = NodeRecord::decode(&self.me, &value) else {
+            self.tell_damaged(Register::Node(self.me));
+            self.pause_joining(at);
+            return;
+        };
+        let Incarnation { number, nonce } = record.incarnation;
+        if record.state == NodeState::Over {
+            self.register(at, sequence, number);
+        } else if nonce == self.membership.nonce && number <= self.membership.lost {
+            self.pause_joining(at); // stale
+        } else if nonce == self.membership.nonce {
+            // Its own, whose response was lost. Its lease is renewed before it is trusted.
+            self.membership.incarnation = record.incarnation;
+            self.membership.renewal = record.renewal;
+            self.become_member(at, sequence, Instant::ZERO);
+        } else if self.is_former_over(at, sequence, nonce) {
+            self.register(at, sequence, number);
+        } else {
+            self.pause_joining(at);
+        }
+    }
+
+    /// Whether the process that wrote the record can trust its lease no more.
+    fn is_former_over(&mut self, at: Moment, sequence: Sequence, nonce: u64) -> bool {
+        if self.membership.exited == Some(nonce) {
+            return true;
+        }
+        match &self.membership.former {
+            Some(former) if former.sequence == sequence => at.now >= former.since + self.settings.lease_waited(),
+            Some(former) if former.sequence > sequence => false,
+            _ => {
+                self.membership.former = Some(Former { sequence, since: at.now });
+                false
+            }
+        }
+    }
+
+    fn register(&mut self, at: Moment, expected: Sequence, number: u64) {
+        let number = number.max(self.membership.highest) + 1;
+        self.membership.highest = number;
+        self.membership.incarnation = Incarnation { number, nonce: self.membership.nonce };
+        self.membership.renewal = 0;
+        let record = self.own_record(self.active_state());
+        let ticket = self.write_own(expected, &record);
+        self.membership.stage = Stage::Registering { ticket, sent: at.now, record };
+        self.set_lease_timer(at.now + self.settings.response_max);
+    }
+
+    const fn active_state(&self) -> NodeState {
+        if self.drain.is_some() { NodeState::Draining } else { NodeState::Active }
+    }
+
+    fn own_record(&self, state: NodeState) -> NodeRecord {
+        NodeRecord {
+            incarnation: self.membership.incarnation,
+            state,
+            renewal: self.membership.renewal,
+            address: self.settings.address.clone(),
+        }
+    }
+
+    fn write_own(&mut self, expected: Sequence, record: &NodeRecord) -> Ticket {
+        let request = EngineRequest::CompareAndSet {
+            register: Register::Node(self.me),
+            expected,
+            value: record.encode(&self.me),
+            time_to_live: None,
+        };
+        self.ask_engine(Asker::Membership, request)
+    }
+
+    fn become_member(&mut self, at: Moment, sequence: Sequence, lease_end: Instant) {
+        self.membership.sequence = sequence;
+        self.membership.lease_end = lease_end;
+        self.membership.former = None;
+        self.membership.tries = 0;
+        self.membership.stage = Stage::Member;
+        self.tell(Event::Joined(self.membership.incarnation));
+        if lease_end > at.now {
+            self.set_lease_timer(at.now + self.settings.renew_every);
+        } else {
+            self.renew(at);
+        }
+        self.advance_waiting(at);
+    }
+
+    pub(crate) fn renew(&mut self, at: Moment) {
+        if !matches!(self.membership.stage, Stage::Member) {
+            return;
+        }
+        self.membership.renewal += 1;
+        let state =
+            if self.drain.as_ref().is_some_and(|drain| drain.is_done) { NodeState::Over } else { self.active_state() };
+        let record = self.own_record(state);
+        let ticket = self.write_own(self.membership.sequence, &record);
+        let (first_sent, last_sent) = (at.now, at.now);
+        self.membership.stage = Stage::Renewing(Renewal { ticket, is_read: false, first_sent, last_sent, record });
+        self.set_lease_timer(at.now + self.settings.response_max);
+    }
+
+    fn judge_renewal(&mut self, at: Moment, renewal: &Renewal, response: EngineResponse) {
+        match response {
+            EngineResponse::Committed(sequence) => self.end_renewal(at, renewal, sequence, renewal.last_sent),
+            EngineResponse::Found(found) => self.judge_looked_up(at, renewal, found),
+            EngineResponse::Conflict | EngineResponse::Unknown if !renewal.is_read => self.look_up_renewal(at),
+            _ => self.set_lease_timer(at.now + self.settings.retry_pause),
+        }
+    }
+
+    fn look_up_renewal(&mut self, at: Moment) {
+        let ticket = self.ask_engine(Asker::Membership, EngineRequest::Read { register: Register::Node(self.me) });
+        if let Stage::Renewing(renewal) = &mut self.membership.stage {
+            renewal.ticket = ticket;
+            renewal.is_read = true;
+        }
+        self.set_lease_timer(at.now + self.settings.response_max);
+    }
+
+    fn judge_looked_up(&mut self, at: Moment, renewal: &Renewal, found: Option<(Sequence, bytes::Bytes)>) {
+        let newer = found.filter(|(sequence, _)| *sequence > self.membership.sequence);
+        let Some((sequence, value)) = newer else {
+            // Not written yet; the same again can take effect only once. After a pause, since the read may be stale.
+            self.set_lease_timer(at.now + self.settings.retry_pause);
+            return;
+        };
+        if NodeRecord::decode(&self.me, &value).is_ok_and(|record| record == renewal.record) {
+            // It may be the first try that took effect.
+            self.end_renewal(at, renewal, sequence, renewal.first_sent);
+        } else {
+            self.lose_life(at);
+        }
+    }
+
+    fn resend_renewal(&mut self, at: Moment) {
+        let Stage::Renewing(renewal) = &self.membership.stage else { return };
+        let mut renewal = renewal.clone();
+        renewal.ticket = self.write_own(self.membership.sequence, &renewal.record);
+        renewal.is_read = false;
+        renewal.last_sent = at.now;
+        self.membership.stage = Stage::Renewing(renewal);
+        self.set_lease_timer(at.now + self.settings.response_max);
+    }
+
+    fn end_renewal(&mut self, at: Moment, renewal: &Renewal, sequence: Sequence, sent: Instant) {
+        self.membership.sequence = sequence;
+        if renewal.record.state == NodeState::Over {
+            self.membership.stage = Stage::Left;
+            self.membership.lease_end = Instant::ZERO;
+            self.set_lease_timer(Instant::FAR);
+            self.tell(Event::Left);
+            self.advance_waiting(at);
+            return;
+        }
+        self.membership.stage = Stage::Member;
+        self.membership.lease_end = self.membership.lease_end.max(sent + self.settings.lease_trusted());
+        self.set_lease_timer(sent.max(at.now) + self.settings.renew_every);
+        if renewal.record.state != self.active_state() {
+            self.renew(at);
+        }
+    }
+
+    /// Its own record seems to have been changed by somebody else: a renewal will tell.
+    pub(crate) fn take_own_hint(&mut self, at: Moment, sequence: Sequence) {
+        if sequence > self.membership.sequence {
+            self.renew(at);
+        }
+    }
+
+    /// Another node has ended this life, or another process has this node's name.
+    fn lose_life(&mut self, at: Moment) {
+        self.statistics.fenced += 1;
+        self.tell(Event::Fenced(self.membership.incarnation));
+        self.membership.lost = self.membership.incarnation.number;
+        self.membership.stage = Stage::Outside;
+        self.membership.lease_end = Instant::ZERO;
+        self.membership.tries = 0;
+        self.drop_all_sessions(at);
+        self.set_lease_timer(at.now);
+    }
+}

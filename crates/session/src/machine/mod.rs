@@ -1,0 +1,205 @@
+//! The ownership protocol as a state machine. The documentation of the crate describes it.
+
+mod agenda;
+mod commits;
+mod ends;
+mod finding;
+mod hand_overs;
+mod membership;
+mod messages;
+mod nodes;
+mod requests;
+mod serving;
+mod sessions;
+mod statistics;
+mod tenure;
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use breme_base::Instant;
+
+pub use self::messages::{
+    Access, Call, Change, Event, ForwardResult, HandOver, HandOverAnswer, Input, Moment, Outcome, Output, Refusal,
+    RequestNumber, Target, Ticket,
+};
+pub use self::statistics::{Gauges, Statistics};
+
+use self::agenda::{Agenda, Timer};
+use self::ends::Drain;
+use self::membership::Membership;
+use self::nodes::Node;
+use self::requests::Request;
+use self::sessions::Session;
+use crate::engine::{EngineRequest, EngineResponse};
+use crate::id::SessionKey;
+use crate::name::{Incarnation, NodeName};
+use crate::record::OperationId;
+use crate::settings::{Rules, Settings, SettingsError};
+
+/// One node's part in the ownership protocol: inputs go in with their moments, outputs come out.
+///
+/// It opens nothing and reads no clock. The same inputs give the same outputs.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    settings: Arc<Settings>,
+    rules: Rules,
+    me: NodeName,
+    membership: Membership,
+    nodes: BTreeMap<NodeName, Node>,
+    sessions: BTreeMap<SessionKey, Session>,
+    /// How many of the sessions this node owns.
+    owned: usize,
+    requests: BTreeMap<RequestNumber, Request>,
+    /// Whom the engine's responses are for.
+    tickets: BTreeMap<Ticket, Asker>,
+    /// Which session each question to another node is about.
+    calls: BTreeMap<Call, SessionKey>,
+    agenda: Agenda,
+    /// Numbers tickets, calls, tenures and operations.
+    last: u64,
+    drain: Option<Drain>,
+    statistics: Statistics,
+    outputs: Vec<Output>,
+}
+
+/// Whom a response of the engine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asker {
+    Membership,
+    Node(NodeName),
+    Session(SessionKey),
+}
+
+impl Machine {
+    /// The machine of the node `me` in this process, which has drawn `nonce` at random. It joins the cluster with its
+    /// first [`Input::Time`].
+    ///
+    /// # Errors
+    ///
+    /// If the settings contradict each other.
+    pub fn new(settings: Settings, me: NodeName, nonce: u64) -> Result<Self, SettingsError> {
+        Self::with_rules(settings, Rules::default(), me, nonce)
+    }
+
+    /// As `new`, with rules switched off: for tests of checkers.
+    #[doc(hidden)]
+    pub fn with_rules(settings: Settings, rules: Rules, me: NodeName, nonce: u64) -> Result<Self, SettingsError> {
+        settings.check()?;
+        let mut agenda = Agenda::default();
+        agenda.set(Timer::Membership, Instant::FAR, Instant::ZERO);
+        Ok(Self {
+            settings: Arc::new(settings),
+            rules,
+            me,
+            membership: Membership::new(nonce),
+            nodes: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            owned: 0,
+            requests: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            agenda,
+            last: 0,
+            drain: None,
+            statistics: Statistics::default(),
+            outputs: Vec::new(),
+        })
+    }
+
+    /// Takes an input in and appends what the driver is to do to `outputs`.
+    ///
+    /// Moments never go back.
+    pub fn handle(&mut self, at: Moment, input: Input, outputs: &mut Vec<Output>) {
+        match input {
+            Input::Begin { request, session, access, hops } => self.begin(at, request, session, access, hops),
+            Input::Finish { request, change } => self.finish(at, request, change),
+            Input::Abandon { request } => self.abandon(request),
+            Input::ForwardEnded { request, result } => self.end_forward(at, request, result),
+            Input::Engine { ticket, response } => self.take_response(at, ticket, response),
+            Input::Watched { register, sequence, value } => self.take_hint(at, register, sequence, &value),
+            Input::Asked { from, call, question } => self.take_question(at, from, call, question),
+            Input::Answered { call, answer } => self.take_answer(at, call, answer),
+            Input::Exited { node, nonce } => self.take_exit(at, node, nonce),
+            Input::Drain => self.start_drain(at),
+            Input::Time => {}
+        }
+        while let Some(timer) = self.agenda.pop_due(at.now) {
+            self.ring(at, timer);
+        }
+        self.continue_drain(at);
+        outputs.append(&mut self.outputs);
+    }
+
+    /// When [`Input::Time`] is due, at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.agenda.next()
+    }
+
+    /// The node's name.
+    #[must_use]
+    pub const fn node(&self) -> NodeName {
+        self.me
+    }
+
+    /// The node's present life, if it is a member of the cluster.
+    #[must_use]
+    pub const fn incarnation(&self) -> Option<Incarnation> {
+        self.membership.member()
+    }
+
+    fn ring(&mut self, at: Moment, timer: Timer) {
+        match timer {
+            Timer::Membership => self.ring_membership(at),
+            Timer::Node(name) => self.ring_node(at, name),
+            Timer::Session(key) => self.ring_session(at, key),
+            Timer::Request(number) => self.ring_request(at, number),
+        }
+    }
+
+    fn take_response(&mut self, at: Moment, ticket: Ticket, response: EngineResponse) {
+        match self.tickets.remove(&ticket) {
+            Some(Asker::Membership) => self.take_lease_response(at, ticket, response),
+            Some(Asker::Node(name)) => self.take_node_response(at, name, ticket, response),
+            Some(Asker::Session(key)) => self.take_session_response(at, key, ticket, response),
+            // Too late: the outcome has been looked up, or nobody wants it any more.
+            None => {}
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn ask_engine(&mut self, asker: Asker, request: EngineRequest) -> Ticket {
+        let ticket = Ticket(self.number());
+        self.tickets.insert(ticket, asker);
+        self.outputs.push(Output::Engine { ticket, request });
+        ticket
+    }
+
+    fn operation(&mut self) -> OperationId {
+        OperationId { nonce: self.membership.nonce(), number: self.number() }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.outputs.push(Output::Event(event));
+    }
+}
+
+/// The state without settings and statistics, so that a model checker knows equal states.
+impl Hash for Machine {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.membership.hash(hasher);
+        self.nodes.hash(hasher);
+        self.sessions.hash(hasher);
+        self.requests.hash(hasher);
+        self.tickets.hash(hasher);
+        self.calls.hash(hasher);
+        self.last.hash(hasher);
+        self.drain.hash(hasher);
+    }
+}

@@ -1,0 +1,311 @@
+//! What this node knows of the others: whether they may still serve their sessions.
+
+use std::collections::BTreeSet;
+
+use breme_base::Instant;
+use bytes::Bytes;
+
+use super::messages::{Event, Moment, Ticket};
+use super::{Asker, Machine, Timer};
+use crate::engine::{EngineRequest, EngineResponse, Sequence};
+use crate::id::SessionKey;
+use crate::name::{NodeName, Owner, Register};
+use crate::record::{NodeRecord, NodeState};
+
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Node {
+    sequence: Sequence,
+    record: Option<NodeRecord>,
+    /// Since when this is the newest record that is known; none if none was ever read.
+    observed: Option<Instant>,
+    question: Option<Question>,
+    /// A process that has ended, as its supervisor says.
+    exited: Option<u64>,
+    /// Requests are not forwarded to it until then, unless it renews its lease.
+    unreachable_until: Instant,
+    /// Sessions that wait for news of this node.
+    awaiting: BTreeSet<SessionKey>,
+    deadline: Instant,
+}
+
+#[derive(Clone, Debug, Hash)]
+enum Question {
+    Read(Ticket),
+    /// With the record that ends its life.
+    Fence(Ticket, NodeRecord),
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            sequence: Sequence::ABSENT,
+            record: None,
+            observed: None,
+            question: None,
+            exited: None,
+            unreachable_until: Instant::ZERO,
+            awaiting: BTreeSet::new(),
+            deadline: Instant::FAR,
+        }
+    }
+}
+
+/// Whether an owner may still serve its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It may.
+    Serving { is_draining: bool },
+    /// It may, but it cannot be reached at the moment.
+    Unreachable,
+    /// Its lease is over, so its life can be ended.
+    Silent,
+    /// Its life has ended.
+    Over,
+    /// Nothing of this life is known yet.
+    Unknown,
+}
+
+impl Node {
+    fn lease_end(&self, waited: std::time::Duration) -> Instant {
+        self.observed.map_or(Instant::FAR, |observed| observed + waited)
+    }
+
+    fn has_exited(&self, nonce: u64) -> bool {
+        self.exited == Some(nonce)
+    }
+}
+
+impl Machine {
+    pub(crate) fn standing(&self, at: Moment, owner: &Owner) -> Standing {
+        if owner.node == self.me {
+            let last = self.membership.last_incarnation();
+            return if owner.incarnation.number <= last.number { Standing::Over } else { Standing::Unknown };
+        }
+        let Some(node) = self.nodes.get(&owner.node) else { return Standing::Unknown };
+        if node.observed.is_none() {
+            return Standing::Unknown;
+        }
+        let is_silent =
+            node.lease_end(self.settings.lease_waited()) <= at.now || node.has_exited(owner.incarnation.nonce);
+        let is_draining = match &node.record {
+            // Its register has been lost. It ends as all do: after a lease.
+            None => false,
+            Some(record) if record.incarnation.number > owner.incarnation.number => return Standing::Over,
+            Some(record) if record.incarnation.number < owner.incarnation.number => return Standing::Unknown,
+            Some(record) if record.incarnation.nonce != owner.incarnation.nonce => return Standing::Over,
+            Some(record) => match record.state {
+                NodeState::Over => return Standing::Over,
+                NodeState::Draining => true,
+                NodeState::Active => false,
+            },
+        };
+        let is_unreachable = node.unreachable_until > at.now;
+        if !self.rules.waits_for_lease && is_unreachable {
+            return Standing::Over;
+        }
+        match (is_silent, is_unreachable) {
+            (true, _) => Standing::Silent,
+            (false, true) => Standing::Unreachable,
+            (false, false) => Standing::Serving { is_draining },
+        }
+    }
+
+    /// Where a node can be reached.
+    pub(crate) fn address(&self, name: &NodeName) -> String {
+        let record = self.nodes.get(name).and_then(|node| node.record.as_ref());
+        record.map_or_else(String::new, |record| record.address.clone())
+    }
+
+    /// A node that would take a session from this one, the same for all who ask (rendezvous hashing).
+    pub(crate) fn other_node(&self, at: Moment, key: &SessionKey) -> Option<NodeName> {
+        let takes = |name: &NodeName, node: &Node| {
+            let record = node.record.as_ref()?;
+            let owner = Owner { node: *name, incarnation: record.incarnation };
+            (self.standing(at, &owner) == Standing::Serving { is_draining: false }).then_some(*name)
+        };
+        let weight = |name: &NodeName| {
+            let mut hasher = crc32fast::Hasher::new();
+            hasher.update(key.as_bytes());
+            hasher.update(name.as_bytes());
+            hasher.finalize()
+        };
+        self.nodes.iter().filter_map(|(name, node)| takes(name, node)).max_by_key(weight)
+    }
+
+    /// A session waits for news of the node of its owner, and for `until` at the latest.
+    pub(crate) fn await_node(&mut self, at: Moment, key: SessionKey, owner: &Owner) -> Instant {
+        if let Some(node) = self.node_mut(owner.node) {
+            node.awaiting.insert(key);
+        }
+        self.attend(at, owner);
+        let lease_end = self.nodes.get(&owner.node).map(|node| node.lease_end(self.settings.lease_waited()));
+        lease_end.filter(|end| *end > at.now).unwrap_or(Instant::FAR)
+    }
+
+    fn node_mut(&mut self, name: NodeName) -> Option<&mut Node> {
+        if name == self.me || (self.nodes.len() >= self.settings.nodes_max && !self.nodes.contains_key(&name)) {
+            return None;
+        }
+        Some(self.nodes.entry(name).or_default())
+    }
+
+    /// Does what brings news of an owner: ends its life if its lease is over, else reads its record.
+    fn attend(&mut self, at: Moment, owner: &Owner) {
+        let is_silent = self.standing(at, owner) == Standing::Silent;
+        let Some(node) = self.node_mut(owner.node) else { return };
+        if node.question.is_some() {
+            return;
+        }
+        if !is_silent {
+            self.read_node(at, owner.node);
+            return;
+        }
+        let over = node.record.clone().map_or_else(
+            || NodeRecord {
+                incarnation: owner.incarnation,
+                state: NodeState::Over,
+                renewal: 0,
+                address: String::new(),
+            },
+            |record| NodeRecord { state: NodeState::Over, ..record },
+        );
+        let request = EngineRequest::CompareAndSet {
+            register: Register::Node(owner.node),
+            expected: node.sequence,
+            value: over.encode(&owner.node),
+            time_to_live: None,
+        };
+        self.ask_about(at, owner.node, request, |ticket| Question::Fence(ticket, over));
+    }
+
+    fn read_node(&mut self, at: Moment, name: NodeName) {
+        self.ask_about(at, name, EngineRequest::Read { register: Register::Node(name) }, Question::Read);
+    }
+
+    fn ask_about(
+        &mut self,
+        at: Moment,
+        name: NodeName,
+        request: EngineRequest,
+        question: impl FnOnce(Ticket) -> Question,
+    ) {
+        let ticket = self.ask_engine(Asker::Node(name), request);
+        let deadline = at.now + self.settings.response_max;
+        if let Some(node) = self.nodes.get_mut(&name) {
+            node.question = Some(question(ticket));
+            self.agenda.set(Timer::Node(name), node.deadline, deadline);
+            node.deadline = deadline;
+        }
+    }
+
+    fn take_question_about(&mut self, name: NodeName) -> Option<Question> {
+        let node = self.nodes.get_mut(&name)?;
+        self.agenda.set(Timer::Node(name), node.deadline, Instant::FAR);
+        node.deadline = Instant::FAR;
+        node.question.take()
+    }
+
+    /// No response about a node came in time.
+    pub(crate) fn ring_node(&mut self, at: Moment, name: NodeName) {
+        match self.take_question_about(name) {
+            Some(Question::Fence(ticket, _)) => {
+                self.tickets.remove(&ticket);
+                self.read_node(at, name);
+            }
+            Some(Question::Read(ticket)) => {
+                self.tickets.remove(&ticket);
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn take_node_response(&mut self, at: Moment, name: NodeName, ticket: Ticket, response: EngineResponse) {
+        let is_asked = |node: &Node| match &node.question {
+            Some(Question::Read(asked) | Question::Fence(asked, _)) => *asked == ticket,
+            None => false,
+        };
+        if !self.nodes.get(&name).is_some_and(is_asked) {
+            return;
+        }
+        match (self.take_question_about(name), response) {
+            (Some(Question::Fence(_, record)), EngineResponse::Committed(sequence)) => {
+                self.statistics.fenced_others += 1;
+                self.tell(Event::FencedPeer(Owner { node: name, incarnation: record.incarnation }));
+                self.observe(at, name, sequence, record);
+            }
+            // It has renewed its lease, or another node was faster, or nobody knows.
+            (Some(Question::Fence(..)), _) => self.read_node(at, name),
+            (Some(Question::Read(_)), EngineResponse::Found(Some((sequence, value)))) => {
+                self.observe_bytes(at, name, sequence, &value);
+            }
+            (Some(Question::Read(_)), EngineResponse::Found(None)) => self.observe_absence(at, name),
+            // Who waits will ask again.
+            _ => {}
+        }
+    }
+
+    pub(crate) fn observe_bytes(&mut self, at: Moment, name: NodeName, sequence: Sequence, value: &Bytes) {
+        match NodeRecord::decode(&name, value) {
+            Ok(record) => self.observe(at, name, sequence, record),
+            Err(_) => self.tell_damaged(Register::Node(name)),
+        }
+    }
+
+    fn observe_absence(&mut self, at: Moment, name: NodeName) {
+        let Some(node) = self.node_mut(name) else { return };
+        if node.observed.is_none() {
+            node.observed = Some(at.now);
+            self.wake_sessions_of(at, name);
+        }
+    }
+
+    fn observe(&mut self, at: Moment, name: NodeName, sequence: Sequence, record: NodeRecord) {
+        let Some(node) = self.node_mut(name) else { return };
+        if sequence <= node.sequence {
+            return; // stale
+        }
+        let has_exited = node.has_exited(record.incarnation.nonce) && record.state != NodeState::Over;
+        let owner = Owner { node: name, incarnation: record.incarnation };
+        node.sequence = sequence;
+        node.record = Some(record);
+        node.observed = Some(at.now);
+        node.unreachable_until = Instant::ZERO;
+        if has_exited {
+            self.attend(at, &owner);
+        }
+        self.wake_sessions_of(at, name);
+    }
+
+    fn wake_sessions_of(&mut self, at: Moment, name: NodeName) {
+        let Some(node) = self.nodes.get_mut(&name) else { return };
+        for key in std::mem::take(&mut node.awaiting) {
+            self.end_awaiting(at, key);
+        }
+    }
+
+    /// The supervisor of a process has seen it end.
+    pub(crate) fn take_exit(&mut self, at: Moment, name: NodeName, nonce: u64) {
+        if name == self.me {
+            self.membership.set_exited(nonce);
+            return;
+        }
+        let Some(node) = self.node_mut(name) else { return };
+        node.exited = Some(nonce);
+        match &node.record {
+            Some(record) if record.incarnation.nonce == nonce => {
+                let owner = Owner { node: name, incarnation: record.incarnation };
+                self.attend(at, &owner);
+            }
+            _ if node.question.is_none() => self.read_node(at, name),
+            _ => {}
+        }
+        self.wake_sessions_of(at, name);
+    }
+
+    pub(crate) fn note_unreachable(&mut self, at: Moment, name: NodeName) {
+        let until = at.now + self.settings.renew_every;
+        if let Some(node) = self.node_mut(name) {
+            node.unreachable_until = until;
+        }
+    }
+}

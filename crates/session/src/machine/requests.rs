@@ -1,0 +1,156 @@
+//! Requests from their beginning to their end.
+
+use breme_base::Instant;
+
+use super::messages::{Access, Moment, Outcome, Output, Refusal, RequestNumber, Target};
+use super::sessions::{Phase, Session};
+use super::{Machine, Timer};
+use crate::id::SessionKey;
+
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Request {
+    pub(crate) session: SessionKey,
+    /// The session is a new one.
+    pub(crate) is_new: bool,
+    pub(crate) access: Access,
+    pub(crate) hops: u8,
+    pub(crate) stage: Stage,
+    deadline: Instant,
+    /// How long it may wait to run.
+    pub(crate) waits_until: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    /// In its session's queue.
+    Waiting,
+    Running(Snapshot),
+    /// Its response waits for a commit.
+    Held,
+    Forwarded(crate::name::NodeName),
+}
+
+/// The state on which a request runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Snapshot {
+    pub(crate) tenure: u64,
+    /// How many changes it contains.
+    pub(crate) change: u64,
+    /// How many commits had been sent when it was taken.
+    pub(crate) commits_sent: u64,
+}
+
+impl Machine {
+    pub(crate) fn begin(&mut self, at: Moment, number: RequestNumber, target: Target, access: Access, hops: u8) {
+        self.statistics.requests += 1;
+        let (key, is_new) = match target {
+            Target::Existing(key) => (key, false),
+            Target::New(key) => (key, true),
+        };
+        if self.requests.len() >= self.settings.requests_max
+            || self.requests.contains_key(&number)
+            || !self.has_place(&key, is_new)
+        {
+            self.refuse_unknown(number);
+            return;
+        }
+        let deadline = at.now + self.settings.wait_max;
+        let request =
+            Request { session: key, is_new, access, hops, stage: Stage::Waiting, deadline, waits_until: deadline };
+        self.requests.insert(number, request);
+        self.agenda.set(Timer::Request(number), Instant::FAR, deadline);
+        let session = self.sessions.entry(key).or_insert_with(|| Session::new(is_new));
+        session.queue.push_back(number);
+        // Who forwards to this node believes that it is the owner: it may be right by now.
+        if hops > 0 && matches!(session.phase, Phase::Elsewhere { .. }) {
+            self.set_phase(key, Phase::Unread);
+        }
+        self.advance(at, key);
+    }
+
+    /// Whether the session has a place in memory, and room for one request more.
+    fn has_place(&mut self, key: &SessionKey, is_new: bool) -> bool {
+        match self.sessions.get(key) {
+            Some(session) => !is_new && session.request_count() < self.settings.session_requests_max,
+            None => self.sessions.len() < self.settings.sessions_max || self.evict(),
+        }
+    }
+
+    pub(crate) fn abandon(&mut self, number: RequestNumber) {
+        if self.requests.get(&number).is_some_and(|request| request.stage == Stage::Waiting) {
+            self.take_out_of_queue(number);
+            self.forget(number);
+        }
+    }
+
+    fn take_out_of_queue(&mut self, number: RequestNumber) {
+        let Some(request) = self.requests.get(&number) else { return };
+        if let Some(session) = self.sessions.get_mut(&request.session) {
+            session.queue.retain(|waiting| *waiting != number);
+        }
+    }
+
+    /// The request's time is up.
+    pub(crate) fn ring_request(&mut self, _at: Moment, number: RequestNumber) {
+        let Some(request) = self.requests.get_mut(&number) else { return };
+        request.deadline = Instant::FAR;
+        match request.stage {
+            Stage::Waiting => {
+                self.take_out_of_queue(number);
+                self.refuse(number, Refusal::Timeout);
+            }
+            Stage::Held => self.give_up_held(number),
+            Stage::Running(_) | Stage::Forwarded(_) => {}
+        }
+    }
+
+    pub(crate) fn set_stage(&mut self, number: RequestNumber, stage: Stage, deadline: Instant) {
+        if let Some(request) = self.requests.get_mut(&number) {
+            request.stage = stage;
+            self.agenda.set(Timer::Request(number), request.deadline, deadline);
+            request.deadline = deadline;
+        }
+    }
+
+    pub(crate) fn forget(&mut self, number: RequestNumber) -> Option<Request> {
+        let request = self.requests.remove(&number)?;
+        self.agenda.set(Timer::Request(number), request.deadline, Instant::FAR);
+        Some(request)
+    }
+
+    fn refuse_unknown(&mut self, request: RequestNumber) {
+        self.statistics.refused += 1;
+        let retry_after = self.settings.response_max;
+        self.outputs.push(Output::Refuse { request, why: Refusal::Busy, retry_after });
+    }
+
+    pub(crate) fn refuse(&mut self, request: RequestNumber, why: Refusal) {
+        self.statistics.refused += 1;
+        self.forget(request);
+        let retry_after = self.settings.response_max;
+        self.outputs.push(Output::Refuse { request, why, retry_after });
+    }
+
+    pub(crate) fn release(&mut self, request: RequestNumber, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => self.statistics.done += 1,
+            Outcome::NotDone | Outcome::TooLarge => self.statistics.not_done += 1,
+            Outcome::Unknown => self.statistics.unknown += 1,
+        }
+        self.forget(request);
+        self.outputs.push(Output::Release { request, outcome });
+    }
+
+    /// There is no such session: those who wait for it learn so.
+    pub(crate) fn end_queue_absent(&mut self, key: SessionKey) {
+        for request in self.take_queue(key) {
+            self.statistics.absent += 1;
+            self.forget(request);
+            self.outputs.push(Output::Absent { request });
+        }
+    }
+
+    pub(crate) fn take_queue(&mut self, key: SessionKey) -> std::collections::VecDeque<RequestNumber> {
+        self.sessions.get_mut(&key).map(|session| std::mem::take(&mut session.queue)).unwrap_or_default()
+    }
+}

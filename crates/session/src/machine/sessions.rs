@@ -1,0 +1,239 @@
+//! Sessions as this node sees them: what is known of each, and what is under way.
+
+use std::collections::VecDeque;
+
+use breme_base::Instant;
+
+use super::hand_overs::Wanted;
+use super::messages::{Call, Moment, RequestNumber, Ticket};
+use super::tenure::Tenure;
+use super::{Machine, Timer};
+use crate::engine::{EngineResponse, Sequence};
+use crate::id::SessionKey;
+use crate::name::Owner;
+use crate::record::SessionRecord;
+
+/// How many sessions are looked at to find one that can leave the memory.
+const EVICTION_LOOKS_MAX: usize = 32;
+
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Session {
+    /// Requests that have not run, in the order of their arrival.
+    pub(crate) queue: VecDeque<RequestNumber>,
+    pub(crate) phase: Phase,
+    /// The newest version that was seen in its register.
+    pub(crate) seen: (Sequence, u64),
+    /// How many requests this node has forwarded since it last owned the session.
+    pub(crate) forwarded: u32,
+    /// This owner has refused to hand the session over: it is not asked again at once.
+    pub(crate) refused_by: Option<Owner>,
+    /// Another node has asked for the session, which is this node's but not in its memory.
+    pub(crate) wanted: Option<Wanted>,
+    /// How often something has been tried in vain.
+    pub(crate) tries: u32,
+    deadline: Instant,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(crate) enum Phase {
+    /// A new session, of which nothing is stored.
+    Fresh,
+    /// Its record is to be read.
+    Unread,
+    Reading {
+        ticket: Ticket,
+        until: Instant,
+    },
+    /// It will be read again.
+    Pausing {
+        until: Instant,
+    },
+    /// Its owner does not respond; news of its node is awaited.
+    AwaitingNode {
+        owner: Owner,
+        until: Instant,
+    },
+    /// A compare-and-set that makes this node its owner is under way.
+    Claiming {
+        ticket: Ticket,
+        until: Instant,
+        record: Box<SessionRecord>,
+    },
+    /// A compare-and-set that ends it is under way.
+    Burying {
+        ticket: Ticket,
+        until: Instant,
+    },
+    /// Its owner has been asked to hand it over.
+    Asking {
+        call: Call,
+        until: Instant,
+        owner: Owner,
+    },
+    /// It has another owner, to whom requests are forwarded.
+    Elsewhere {
+        owner: Owner,
+        until: Instant,
+    },
+    /// This node serves it.
+    Owned(Box<Tenure>),
+}
+
+impl Session {
+    pub(crate) fn new(is_new: bool) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            phase: if is_new { Phase::Fresh } else { Phase::Unread },
+            seen: (Sequence::ABSENT, 0),
+            forwarded: 0,
+            refused_by: None,
+            wanted: None,
+            tries: 0,
+            deadline: Instant::FAR,
+        }
+    }
+
+    pub(crate) fn request_count(&self) -> usize {
+        let in_tenure = if let Phase::Owned(tenure) = &self.phase { tenure.request_count() } else { 0 };
+        self.queue.len() + in_tenure
+    }
+
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.queue.is_empty() || self.wanted.is_some()
+    }
+
+    fn can_be_evicted(&self) -> bool {
+        match &self.phase {
+            Phase::Elsewhere { .. } => self.queue.is_empty(),
+            Phase::Owned(tenure) => self.queue.is_empty() && tenure.is_quiet(),
+            _ => false,
+        }
+    }
+
+    fn waits_until(&self) -> Instant {
+        match &self.phase {
+            Phase::Fresh | Phase::Unread => Instant::FAR,
+            Phase::Reading { until, .. }
+            | Phase::Pausing { until }
+            | Phase::AwaitingNode { until, .. }
+            | Phase::Claiming { until, .. }
+            | Phase::Burying { until, .. }
+            | Phase::Asking { until, .. }
+            | Phase::Elsewhere { until, .. } => *until,
+            Phase::Owned(tenure) => tenure.deadline(),
+        }
+    }
+}
+
+impl Machine {
+    pub(crate) fn set_phase(&mut self, key: SessionKey, phase: Phase) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        self.owned += usize::from(matches!(phase, Phase::Owned(_)));
+        self.owned -= usize::from(matches!(session.phase, Phase::Owned(_)));
+        session.phase = phase;
+    }
+
+    pub(crate) fn remove_session(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.remove(&key) {
+            self.owned -= usize::from(matches!(session.phase, Phase::Owned(_)));
+            self.agenda.set(Timer::Session(key), session.deadline, Instant::FAR);
+            self.refuse_wanted(session.wanted);
+        }
+    }
+
+    pub(crate) fn tenure_mut(&mut self, key: SessionKey) -> Option<&mut Tenure> {
+        match &mut self.sessions.get_mut(&key)?.phase {
+            Phase::Owned(tenure) => Some(tenure),
+            _ => None,
+        }
+    }
+
+    /// Does for a session what can be done now.
+    pub(crate) fn advance(&mut self, at: Moment, key: SessionKey) {
+        let Some(session) = self.sessions.get(&key) else { return };
+        let is_waited_for = session.is_waited_for();
+        let can_own = self.membership.member().is_some();
+        match session.phase {
+            Phase::Fresh | Phase::Unread if !is_waited_for => self.remove_session(key),
+            Phase::Fresh | Phase::Unread if self.membership.has_left() => self.forward_away(at, key),
+            Phase::Fresh if can_own => self.start_fresh(at, key),
+            Phase::Unread if can_own => self.read_session(at, key),
+            Phase::Elsewhere { owner, .. } if !session.queue.is_empty() => self.route(at, key, owner),
+            Phase::Owned(_) => self.serve(at, key),
+            _ => {}
+        }
+        self.set_session_timer(key);
+    }
+
+    /// Those that waited until this node is a member, or that it may no longer keep.
+    pub(crate) fn advance_waiting(&mut self, at: Moment) {
+        let is_waiting = |session: &Session| matches!(session.phase, Phase::Fresh | Phase::Unread);
+        let keys = self.sessions.iter().filter(|(_, session)| is_waiting(session)).map(|(key, _)| *key);
+        for key in keys.collect::<Vec<_>>() {
+            self.advance(at, key);
+        }
+    }
+
+    fn set_session_timer(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let deadline = session.waits_until();
+        self.agenda.set(Timer::Session(key), session.deadline, deadline);
+        session.deadline = deadline;
+    }
+
+    pub(crate) fn ring_session(&mut self, at: Moment, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        session.deadline = Instant::FAR;
+        match &session.phase {
+            Phase::Reading { ticket, .. } | Phase::Claiming { ticket, .. } | Phase::Burying { ticket, .. } => {
+                let ticket = *ticket;
+                self.tickets.remove(&ticket);
+                self.set_phase(key, Phase::Unread);
+            }
+            Phase::Pausing { .. } => self.set_phase(key, Phase::Unread),
+            Phase::AwaitingNode { .. } => {
+                self.end_awaiting(at, key);
+                return;
+            }
+            Phase::Asking { call, owner, .. } => {
+                let call = *call;
+                session.refused_by = Some(*owner);
+                self.calls.remove(&call);
+                self.set_phase(key, Phase::Unread);
+            }
+            Phase::Elsewhere { .. } => {
+                self.remove_session(key);
+                return;
+            }
+            Phase::Owned(_) => self.ring_tenure(at, key),
+            Phase::Fresh | Phase::Unread => {}
+        }
+        self.advance(at, key);
+    }
+
+    pub(crate) fn take_session_response(
+        &mut self,
+        at: Moment,
+        key: SessionKey,
+        ticket: Ticket,
+        response: EngineResponse,
+    ) {
+        let Some(session) = self.sessions.get(&key) else { return };
+        match &session.phase {
+            Phase::Reading { ticket: asked, .. } if *asked == ticket => self.take_read(at, key, response),
+            Phase::Claiming { ticket: asked, .. } if *asked == ticket => self.take_claim(at, key, response),
+            Phase::Burying { ticket: asked, .. } if *asked == ticket => self.take_burial(at, key, &response),
+            Phase::Owned(_) => self.take_commit_response(at, key, ticket, response),
+            _ => {}
+        }
+        self.set_session_timer(key);
+    }
+
+    /// Makes room for a session: one that is elsewhere is forgotten, one that is quiet will be claimed again when it is
+    /// needed. Those that are next to expire go first.
+    pub(crate) fn evict(&mut self) -> bool {
+        let can_go = |key: &SessionKey| self.sessions.get(key).is_some_and(Session::can_be_evicted);
+        let found = self.agenda.sessions().take(EVICTION_LOOKS_MAX).find(can_go);
+        found.map(|key| self.remove_session(key)).is_some()
+    }
+}

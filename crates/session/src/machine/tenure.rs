@@ -1,0 +1,201 @@
+//! A session that this node serves.
+
+use std::time::Duration;
+
+use breme_base::Instant;
+use bytes::Bytes;
+
+use super::commits::Commit;
+use super::messages::{Access, Call, Moment, RequestNumber};
+use super::requests::Snapshot;
+use crate::engine::Sequence;
+use crate::id::SessionKey;
+use crate::name::{NodeName, Owner};
+use crate::record::SessionRecord;
+
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Tenure {
+    /// Tells it from an earlier tenure of the same session.
+    pub(crate) number: u64,
+    /// Of the last record that this node knows to be committed; absent if nothing is stored yet.
+    pub(crate) sequence: Sequence,
+    pub(crate) record: SessionRecord,
+    /// The newest body; that of the record may be behind.
+    pub(crate) body: Bytes,
+    /// Counts the changes of the body, and how many of them are committed.
+    pub(crate) change: u64,
+    pub(crate) committed: u64,
+    pub(crate) commits_sent: u64,
+    pub(crate) running: Running,
+    pub(crate) held: Vec<Held>,
+    pub(crate) commit: Option<Box<Commit>>,
+    pub(crate) leaving: Option<Box<Leaving>>,
+    /// A commit is wanted though nothing has changed: a read is to be confirmed, or the time of use written.
+    pub(crate) wants_commit: bool,
+    pub(crate) used: Moment,
+    /// By its age.
+    pub(crate) absolute_end: Instant,
+    /// It was made to take the place of another session, and is not known to anyone yet.
+    pub(crate) successor_of: Option<SessionKey>,
+    release_delay: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Running {
+    Readers(usize),
+    Writer,
+}
+
+/// A response that waits for a commit.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Held {
+    pub(crate) request: RequestNumber,
+    /// The changes that it shows.
+    pub(crate) change: u64,
+    pub(crate) commits_sent: u64,
+    pub(crate) has_written: bool,
+}
+
+/// Why and how the tenure is to end.
+#[derive(Clone, Debug, Hash)]
+pub(crate) enum Leaving {
+    /// Another node wants it. Those who wait here run first.
+    HandOver {
+        from: NodeName,
+        call: Call,
+        to: Owner,
+        /// The asker gives up then.
+        until: Instant,
+        /// When to look whether it can be given.
+        next_look: Instant,
+        grants_left: usize,
+    },
+    /// The node drains.
+    Free,
+    /// It was logged out, or has expired.
+    End,
+    /// It goes on under another id. First the other is stored (`is_ready`), then this one ends.
+    Rotate { request: RequestNumber, to: SessionKey, body: Bytes, is_ready: bool },
+}
+
+impl Tenure {
+    pub(crate) fn new(
+        number: u64,
+        sequence: Sequence,
+        record: SessionRecord,
+        at: Moment,
+        release_delay: Duration,
+    ) -> Self {
+        let age = Duration::from_millis(at.wall.0.saturating_sub(record.created.0));
+        Self {
+            number,
+            sequence,
+            body: record.body.clone(),
+            change: 0,
+            committed: 0,
+            commits_sent: 0,
+            running: Running::Readers(0),
+            held: Vec::new(),
+            commit: None,
+            leaving: None,
+            wants_commit: false,
+            used: at,
+            absolute_end: at.now + record.absolute.saturating_sub(age),
+            successor_of: None,
+            release_delay,
+            record,
+        }
+    }
+
+    pub(crate) const fn is_idle(&self) -> bool {
+        matches!(self.running, Running::Readers(0))
+    }
+
+    pub(crate) fn request_count(&self) -> usize {
+        let running = if let Running::Readers(count) = self.running { count } else { 1 };
+        running + self.held.len()
+    }
+
+    /// Nothing is under way, and everything is committed.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_idle()
+            && self.held.is_empty()
+            && self.commit.is_none()
+            && self.leaving.is_none()
+            && self.change == self.committed
+            && self.successor_of.is_none()
+    }
+
+    pub(crate) fn expires(&self) -> Instant {
+        let idle_end = if self.is_idle() { self.used.now + self.record.idle } else { Instant::FAR };
+        idle_end.min(self.absolute_end)
+    }
+
+    /// When a session that another node wants may be given: some time after it was last used.
+    pub(crate) fn release_at(&self) -> Instant {
+        if self.release_delay.is_zero() { Instant::ZERO } else { self.used.now + self.release_delay }
+    }
+
+    /// Whether the next request may run now.
+    pub(crate) fn admits(&self, access: Access, now: Instant) -> bool {
+        let has_place = match (&self.running, access) {
+            (Running::Readers(count), Access::Exclusive) => *count == 0,
+            (Running::Readers(_), Access::Shared) => true,
+            (Running::Writer, _) => false,
+        };
+        has_place && !self.is_closing(now)
+    }
+
+    /// Whether the commit that ends the tenure is under way.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.commit.as_ref().is_some_and(|commit| commit.ends_tenure())
+    }
+
+    fn is_closing(&self, now: Instant) -> bool {
+        if self.is_ending() {
+            return true;
+        }
+        match self.leaving.as_deref() {
+            None => false,
+            Some(Leaving::HandOver { grants_left, .. }) => *grants_left == 0 && now >= self.release_at(),
+            Some(_) => true,
+        }
+    }
+
+    pub(crate) fn start(&mut self, access: Access, at: Moment) -> Snapshot {
+        self.used = at;
+        match (access, &mut self.running) {
+            (Access::Shared, Running::Readers(count)) => *count += 1,
+            _ => self.running = Running::Writer,
+        }
+        if let Some(Leaving::HandOver { grants_left, .. }) = self.leaving.as_deref_mut() {
+            *grants_left = grants_left.saturating_sub(1);
+        }
+        Snapshot { tenure: self.number, change: self.change, commits_sent: self.commits_sent }
+    }
+
+    pub(crate) fn stop(&mut self, at: Moment) {
+        self.used = at;
+        match &mut self.running {
+            Running::Readers(count) => *count = count.saturating_sub(1),
+            Running::Writer => self.running = Running::Readers(0),
+        }
+    }
+
+    /// Whether the time of use in the record is so old that it has to be written.
+    pub(crate) fn must_touch(&self) -> bool {
+        let behind = Duration::from_millis(self.used.wall.0.saturating_sub(self.record.accessed.0));
+        behind >= self.record.idle / 10
+    }
+
+    /// When something is to be done though nothing happens.
+    pub(crate) fn deadline(&self) -> Instant {
+        let commit = self.commit.as_ref().map_or(Instant::FAR, |commit| commit.until());
+        let leaving = match self.leaving.as_deref() {
+            Some(Leaving::HandOver { next_look, .. }) if !self.is_ending() => *next_look,
+            _ => Instant::FAR,
+        };
+        let expiry = if self.leaving.is_none() { self.expires() } else { Instant::FAR };
+        commit.min(leaving).min(expiry)
+    }
+}

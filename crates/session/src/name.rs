@@ -1,0 +1,151 @@
+//! Names of nodes and of sessions' registers.
+
+use std::fmt;
+
+use crate::id::SessionKey;
+
+/// The longest name of a node: it stands in cookies.
+pub const NAME_MAX: usize = 32;
+
+/// The name of a node: unique in its cluster, and the same after a restart. It is the route part of cookies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeName {
+    bytes: [u8; NAME_MAX],
+    length: u8,
+}
+
+impl NodeName {
+    /// A name of 1 to [`NAME_MAX`] ASCII letters, digits, `-` and `_`.
+    ///
+    /// # Errors
+    ///
+    /// If it is anything else.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        Self::from_bytes(name.as_bytes()).ok_or_else(|| NameError(name.chars().take(2 * NAME_MAX).collect()))
+    }
+
+    pub(crate) fn from_bytes(name: &[u8]) -> Option<Self> {
+        let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        if name.is_empty() || name.len() > NAME_MAX || !name.iter().all(is_allowed) {
+            return None;
+        }
+        let mut bytes = [0; NAME_MAX];
+        bytes[..name.len()].copy_from_slice(name);
+        Some(Self { bytes, length: name.len() as u8 })
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for NodeName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// A name that no node can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameError(String);
+
+impl fmt::Display for NameError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "`{}` cannot be the name of a node: use 1 to {NAME_MAX} ASCII letters, digits, `-` and `_`",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for NameError {}
+
+/// Which life of a node: a node takes a new incarnation when it starts, and when it has lost its lease.
+///
+/// `number` grows by one each time, in the node's register, so that a later life is known from an earlier one even by a
+/// stale copy. `nonce` is drawn when the process starts, and tells two processes of the same name apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation {
+    /// Counts the lives of the node, from 1.
+    pub number: u64,
+    /// Drawn at random by the process.
+    pub nonce: u64,
+}
+
+/// Who owns a session: a node in one of its lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// The node.
+    pub node: NodeName,
+    /// Its life.
+    pub incarnation: Incarnation,
+}
+
+/// A register of the engine. Its text form is its name there: `s.` and 32 hexadecimal digits, or `n.` and a node's
+/// name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Register {
+    /// The record of a session.
+    Session(SessionKey),
+    /// The record of a node.
+    Node(NodeName),
+}
+
+impl fmt::Display for Register {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(key) => write!(formatter, "s.{key}"),
+            Self::Node(name) => write!(formatter, "n.{name}"),
+        }
+    }
+}
+
+impl Register {
+    /// The register of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.split_at_checked(2)? {
+            ("s.", digits) => SessionKey::from_digits(digits).map(Self::Session),
+            ("n.", name) => NodeName::from_bytes(name.as_bytes()).map(Self::Node),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_short_and_plain() {
+        assert_eq!(NodeName::new("node-1").unwrap().to_string(), "node-1");
+        assert!(NodeName::new(&"n".repeat(32)).is_ok());
+        for wrong in ["", "a.b", "ä", "a b", &"n".repeat(33)] {
+            assert!(NodeName::new(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn registers_are_found_again_by_their_names() {
+        let key = SessionKey::from_digits("00112233445566778899aabbccddeeff").unwrap();
+        for register in [Register::Session(key), Register::Node(NodeName::new("b").unwrap())] {
+            assert_eq!(Register::from_name(&register.to_string()), Some(register));
+        }
+        for wrong in ["", "s", "s.", "s.00", "n.", "x.a", "s.00112233445566778899AABBCCDDEEFF", "ä"] {
+            assert_eq!(Register::from_name(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A node's process: the machine, its clock, and the requests that it has taken.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use breme_base::{Instant, Random, UnixMillis};
+use breme_session::{Machine, Moment, NodeName, Output, RequestNumber};
+
+use crate::scenario::Scenario;
+use crate::world::{Event, Http, Response};
+
+pub struct Host {
+    pub name: NodeName,
+    /// None while the process is dead.
+    pub machine: Option<Machine>,
+    /// Which process; events of former ones are void.
+    pub process: u32,
+    pub nonce: u64,
+    pub is_frozen: bool,
+    /// What waits until the process goes on.
+    pub deferred: VecDeque<Event>,
+    /// The engine cannot be reached, nor these nodes.
+    pub is_cut_off: bool,
+    pub cut_off_from: BTreeSet<usize>,
+    pub requests: BTreeMap<RequestNumber, Taken>,
+    pub timer: Instant,
+    /// The process's clock: where it stood at the start, and its speed in parts of 1,000,000.
+    offset: Duration,
+    speed: u64,
+}
+
+/// A request that a process has taken.
+pub struct Taken {
+    pub http: Http,
+    /// The response, once the request has run.
+    pub response: Option<Response>,
+    /// The body that it runs on.
+    pub body: bytes::Bytes,
+    /// Another node has it, and its response is waited for.
+    pub is_forwarded: bool,
+}
+
+impl Host {
+    pub fn new(name: NodeName, random: &mut Random) -> Self {
+        Self {
+            name,
+            machine: None,
+            process: 0,
+            nonce: 0,
+            is_frozen: false,
+            deferred: VecDeque::new(),
+            is_cut_off: false,
+            cut_off_from: BTreeSet::new(),
+            requests: BTreeMap::new(),
+            timer: Instant::FAR,
+            offset: Duration::from_millis(random.below(100_000)),
+            // Two clocks differ by at most 1 %.
+            speed: random.between(995_000, 1_005_000),
+        }
+    }
+
+    pub fn start(&mut self, scenario: &Scenario, nonce: u64) {
+        self.process += 1;
+        self.nonce = nonce;
+        self.is_frozen = false;
+        self.deferred.clear();
+        self.requests.clear();
+        self.timer = Instant::FAR;
+        let machine = Machine::with_rules(scenario.settings.clone(), scenario.rules, self.name, nonce);
+        self.machine = Some(machine.unwrap_or_else(|error| panic!("{error}")));
+    }
+
+    pub fn moment(&self, now: Instant) -> Moment {
+        let local = now.as_nanos() / 1_000 * self.speed / 1_000;
+        Moment {
+            now: Instant::from_nanos(local) + self.offset,
+            wall: UnixMillis(1_800_000_000_000 + now.as_nanos() / 1_000_000),
+        }
+    }
+
+    /// When the machine's clock shows `deadline`, or a little later.
+    pub fn when(&self, deadline: Instant) -> Instant {
+        let local = deadline.since(Instant::ZERO + self.offset).as_nanos() as u64;
+        Instant::from_nanos(local / self.speed * 1_000_000 + 1_000_000)
+    }
+
+    pub fn handle(&mut self, now: Instant, input: breme_session::Input, outputs: &mut Vec<Output>) {
+        let at = self.moment(now);
+        if let Some(machine) = &mut self.machine {
+            machine.handle(at, input, outputs);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The protocol under a thousand kinds of weather: nodes are killed, frozen and cut off, the engine is slow, away, and
+//! forgetful in what it promises nothing about. What clients see is checked by `history::check`.
+//!
+//! A seed that fails is printed; `BREME_SIM_SEED=N` plays it alone.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod agenda;
+mod clients;
+mod engine;
+mod faults;
+mod host;
+mod scenario;
+mod world;
+
+use std::time::Duration;
+
+use breme_session::Register;
+use breme_session::history::{Outcome, Report, check};
+use breme_sim::seeds;
+use scenario::{Bug, Scenario};
+use world::{Totals, World};
+
+/// Seeds of the protocol as it is.
+const SEEDS: u64 = 2_000;
+/// In how many seeds a bug must be found.
+const BUG_SEEDS: u64 = 2_000;
+/// After this time, in which nothing goes wrong any more, every session must be readable at every node.
+const RECOVERY: Duration = Duration::from_secs(14);
+
+struct Ending {
+    report: Report,
+    totals: Totals,
+    /// Sessions that could not be read at a node in the end.
+    unavailable: Vec<String>,
+    /// Requests that machines have not ended.
+    left_over: usize,
+    damaged: Vec<Register>,
+}
+
+fn play(seed: u64, scenario: Scenario) -> Ending {
+    let mut world = World::new(seed, scenario);
+    world.play_until(world.clients.end);
+    world.heal();
+    // What was planned may still begin; then everything is well for good.
+    world.play_until(world.clients.end + Duration::from_secs(8));
+    world.heal();
+    world.play_until(world.agenda.now + RECOVERY);
+    let mut unavailable = Vec::new();
+    for (session, id) in world.clients.living() {
+        for node in 0..world.hosts.len() {
+            let outcome = world.read_to_the_end(node, session, id);
+            if matches!(outcome, Outcome::Failed | Outcome::Unknown) {
+                unavailable.push(format!("session {session} at node {node}: {outcome:?}"));
+            }
+        }
+    }
+    world.play_until(world.agenda.now + RECOVERY);
+    let machines = world.hosts.iter().filter_map(|host| host.machine.as_ref().map(|machine| (host, machine)));
+    let left_over = machines.map(|(host, machine)| machine.gauges(host.moment(world.agenda.now)).requests).sum();
+    Ending { report: check(&world.history), totals: world.statistics(), unavailable, left_over, damaged: world.damaged }
+}
+
+#[test]
+fn whatever_happens_nothing_acknowledged_is_lost_and_nothing_old_is_shown() {
+    let mut totals = Totals::default();
+    let mut operations = Report::default();
+    seeds(SEEDS, |seed| {
+        let scenario = Scenario::draw(seed);
+        let ending = play(seed, scenario.clone());
+        assert!(ending.report.problems.is_empty(), "{}\n{scenario:#?}", ending.report);
+        assert!(ending.unavailable.is_empty(), "{:?}\n{scenario:#?}", ending.unavailable);
+        assert_eq!((ending.left_over, ending.damaged), (0, vec![]), "{scenario:#?}");
+        totals.add_all(&ending.totals);
+        operations.done += ending.report.done;
+        operations.failed += ending.report.failed;
+        operations.unknown += ending.report.unknown;
+        operations.absent += ending.report.absent;
+    });
+    println!("{operations}\n{totals:?}");
+    if std::env::var_os(breme_sim::ONE_SEED).is_none() {
+        assert!(operations.done > 3 * (operations.failed + operations.unknown), "too little was done: {operations}");
+        let Totals { fenced, given, claimed, looked_up, conflicts, leased, forwarded, lost } = totals;
+        let felt = [fenced, given, claimed, looked_up, conflicts, leased, forwarded, lost];
+        assert!(felt.iter().all(|&count| count > 100), "something hardly happened: {totals:?}");
+    }
+}
+
+/// Plays seeds until the checker finds the bug.
+fn find(bug: Bug) {
+    let first = (0..BUG_SEEDS).find_map(|seed| {
+        let ending = play(seed, Scenario::draw(seed).with(bug));
+        (!ending.report.problems.is_empty()).then_some((seed, ending.report))
+    });
+    let (seed, report) = first.unwrap_or_else(|| panic!("{bug:?} was not found in {BUG_SEEDS} seeds"));
+    println!("{bug:?}: seed {seed}: {report}");
+}
+
+macro_rules! bugs_are_found {
+    ($($name:ident: $bug:ident),* $(,)?) => {
+        $(#[test]
+        fn $name() {
+            find(Bug::$bug);
+        })*
+    };
+}
+
+bugs_are_found! {
+    a_dropped_expected_sequence_is_found: DropsExpected,
+    a_response_before_its_commit_is_found: RespondsBeforeCommit,
+    a_lease_checked_too_early_is_found: ChecksLeaseFirst,
+    a_claim_without_waiting_is_found: ClaimsWithoutWaiting,
+    a_creation_over_a_tombstone_is_found: CreatesOverTombstones,
+    trust_in_reads_is_found: TrustsReads,
+    a_forgotten_operation_is_found: ForgetsOperations,
+    memory_sold_as_quorum_is_found: SellsMemory,
+    a_commit_before_its_sync_is_found: CommitsBeforeSync,
+}

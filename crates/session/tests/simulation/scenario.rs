@@ -1,0 +1,114 @@
+//! What is drawn from a seed: the cluster, the clients, the weather.
+
+use std::time::Duration;
+
+use breme_base::Random;
+use breme_session::{Durability, PerThousand, Reads, Route, Rules, Settings};
+
+/// A fault that is planted, to see whether the checker finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The engine ignores the expected sequence.
+    DropsExpected,
+    /// Responses leave when the commit is sent.
+    RespondsBeforeCommit,
+    /// The lease is checked when the request comes, before its turn.
+    ChecksLeaseFirst,
+    /// A session of a node that cannot be reached is claimed at once.
+    ClaimsWithoutWaiting,
+    /// Creating succeeds where only a tombstone is.
+    CreatesOverTombstones,
+    /// What a read says is believed.
+    TrustsReads,
+    /// A commit without a response is taken for one that failed.
+    ForgetsOperations,
+    /// `memory` is sold as `quorum`.
+    SellsMemory,
+    /// The engine says that it has committed before it has written.
+    CommitsBeforeSync,
+}
+
+/// How a world is.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub nodes: usize,
+    pub clients: usize,
+    /// How many clients share a session.
+    pub sharers: usize,
+    /// Until when clients ask and faults happen.
+    pub duration: Duration,
+    pub faults: u64,
+    /// The parts of 1 of the engine's messages that are late, lost, or are responded to with old values.
+    pub late: f64,
+    pub lost: f64,
+    pub stale: f64,
+    /// How often a client comes back to the node that it last asked.
+    pub sticky: f64,
+    /// How often a request runs for long.
+    pub slow: f64,
+    /// Whether nothing goes wrong but that nodes are frozen, for long, in the midst of their work.
+    pub is_frosty: bool,
+    /// How often it gives up early.
+    pub impatient: f64,
+    /// How often it logs out or in.
+    pub restless: f64,
+    pub settings: Settings,
+    pub rules: Rules,
+    pub bug: Option<Bug>,
+}
+
+impl Scenario {
+    pub fn draw(seed: u64) -> Self {
+        let mut random = Random::stream(seed, 1);
+        let one_of = |random: &mut Random, choices: &[f64]| choices[random.below(choices.len() as u64) as usize];
+        let route = match random.below(3) {
+            0 => Route::Pull,
+            1 => Route::Forward { pull_after: None },
+            _ => Route::Forward { pull_after: Some(random.between(0, 4) as u32) },
+        };
+        let settings = Settings {
+            reads: if random.chance(0.25) { Reads::Confirmed } else { Reads::Leased },
+            durability: Durability::Quorum,
+            route,
+            release_delay: Duration::from_millis(if random.chance(0.2) { random.between(1, 300) } else { 0 }),
+            clock_drift: PerThousand(10),
+            wait_max: Duration::from_secs(5),
+            sessions_max: if random.chance(0.3) { 3 } else { 1_000 },
+            session_requests_max: if random.chance(0.2) { 2 } else { 100 },
+            hops_max: random.between(1, 3) as u8,
+            ..Settings::new(String::new())
+        };
+        Self {
+            nodes: random.between(1, 4) as usize,
+            clients: random.between(1, 8) as usize,
+            sharers: random.between(1, 4) as usize,
+            duration: Duration::from_secs(random.between(5, 15)),
+            faults: random.between(0, 6),
+            late: one_of(&mut random, &[0.0, 0.01, 0.1]),
+            lost: one_of(&mut random, &[0.0, 0.01, 0.1]),
+            stale: one_of(&mut random, &[0.0, 0.1, 0.5]),
+            sticky: one_of(&mut random, &[0.0, 0.7, 0.95]),
+            slow: one_of(&mut random, &[0.01, 0.1, 0.5]),
+            is_frosty: random.chance(0.2),
+            impatient: one_of(&mut random, &[0.0, 0.1, 0.6]),
+            restless: one_of(&mut random, &[0.0, 0.1]),
+            settings,
+            rules: Rules::default(),
+            bug: None,
+        }
+    }
+
+    pub fn with(mut self, bug: Bug) -> Self {
+        let rules = &mut self.rules;
+        match bug {
+            Bug::RespondsBeforeCommit => rules.responds_after_commit = false,
+            Bug::ChecksLeaseFirst => rules.checks_lease_after_snapshot = false,
+            Bug::ClaimsWithoutWaiting => rules.waits_for_lease = false,
+            Bug::TrustsReads => rules.serves_after_commit = false,
+            Bug::ForgetsOperations => rules.resolves_operations = false,
+            Bug::SellsMemory => self.settings.durability = Durability::Memory,
+            Bug::DropsExpected | Bug::CreatesOverTombstones | Bug::CommitsBeforeSync => {}
+        }
+        Self { bug: Some(bug), ..self }
+    }
+}
