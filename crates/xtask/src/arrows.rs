@@ -26,6 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("link", &["base", "node"]),
     // applications: ordinary axum services
     ("wiki", &["base"]),
+    ("cluster", &["base", "session", "sys"]),
     // world: never HTTP
     ("sys", &["base"]),
     ("driver", &["base", "node", "sys"]),

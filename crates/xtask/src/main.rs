@@ -11,9 +11,10 @@
 //! | `cargo xtask packages` | installs the packages that tests, benchmarks and studies need |
 
 mod arrows;
+mod go;
+mod npm;
 mod packages;
 mod steps;
-mod suite;
 mod tests_run;
 mod width;
 
@@ -49,12 +50,15 @@ fn main() -> ExitCode {
             .and_then(|()| bench(command, rest)),
         "test" => packages::install(packages::PEERS)
             .and_then(|()| packages::install(packages::OF_TESTS))
-            .and_then(|()| suite::install(&target()))
+            .and_then(|()| npm::install(&npm::CACHE_SUITE, &target()))
+            .and_then(|()| go::install_nats(&target()))
             .and_then(|()| check()),
         "packages" => [packages::PEERS, packages::OF_TESTS, packages::MORE_PEERS, packages::OF_STUDIES]
             .into_iter()
             .try_for_each(packages::install)
-            .and_then(|()| suite::install(&target())),
+            .and_then(|()| npm::install(&npm::CACHE_SUITE, &target()))
+            .and_then(|()| npm::install(&npm::WIKI_PEER, &target()))
+            .and_then(|()| go::install_nats(&target())),
         "check" => check(),
         "arrows" => arrows::check(),
         "width" => width::check(),

@@ -28,13 +28,14 @@ pub(crate) const PEERS: &[Package] = &[
 ];
 
 /// Needed only by the tests: a browser for the reports, other servers as upstreams of the proxy, Node.js for the cache
-/// suite, and a database of the wiki.
+/// suite, a database of the wiki, and the processor of stylesheets.
 pub(crate) const OF_TESTS: &[Package] = &[
     Package { name: "chromium-headless-shell", has: "chromium-headless-shell", service: None },
     APACHE,
     Package { name: "nodejs", has: "node", service: None },
     Package { name: "npm", has: "npm", service: None },
     Package { name: "postgresql", has: "pg_createcluster", service: Some("postgresql") },
+    Package { name: "xsltproc", has: "xsltproc", service: None },
 ];
 
 /// Needed only by the published comparison.
@@ -44,8 +45,20 @@ pub(crate) const MORE_PEERS: &[Package] = &[
     APACHE,
 ];
 
-/// Needed only by the studies.
-pub(crate) const OF_STUDIES: &[Package] = &[Package { name: "squid", has: "squid", service: Some("squid") }];
+/// Needed only by the studies. With `php-fpm` the wikis install no Apache. Its service has a version in its name, and
+/// occupies no port.
+pub(crate) const OF_STUDIES: &[Package] = &[
+    Package { name: "squid", has: "squid", service: Some("squid") },
+    Package { name: "trafficserver", has: "traffic_server", service: Some("trafficserver") },
+    Package { name: "php-cli", has: "php", service: None },
+    Package { name: "php-fpm", has: "/usr/share/doc/php-fpm", service: None },
+    Package { name: "php-apcu", has: "/usr/share/doc/php-apcu", service: None },
+    Package { name: "php-sqlite3", has: "/usr/share/doc/php-sqlite3", service: None },
+    Package { name: "dokuwiki", has: "/usr/share/dokuwiki/doku.php", service: None },
+    Package { name: "mediawiki", has: "/usr/share/mediawiki/index.php", service: None },
+    Package { name: "tomcat10", has: "/usr/share/tomcat10/bin/bootstrap.jar", service: Some("tomcat10") },
+    Package { name: "default-jdk-headless", has: "javac", service: None },
+];
 
 /// Without its service.
 const APACHE: Package = Package { name: "apache2-bin", has: "apache2", service: None };

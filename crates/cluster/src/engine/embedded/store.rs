@@ -1,0 +1,292 @@
+//! The file and its statements.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, fs};
+
+use breme_session::{Durability, EngineRequest, EngineResponse, Moment, Register, Sequence};
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::{EngineError, NodeChange};
+use crate::clock::moment;
+
+const FILE: &str = "sessions.db";
+/// Marks the file as ours (SQLite's `application_id`): "brem".
+const APPLICATION: i32 = 0x6272_656d;
+const VERSION: i32 = 1;
+/// The length to which the log is cut after a checkpoint, bytes.
+const LOG_BYTES_MAX: i64 = 64 << 20;
+/// Expired registers deleted at a time, so that requests do not wait long.
+const PURGE_MAX: usize = 1_000;
+
+/// `sequence` is never used twice, so that no compare-and-set that was meant for an earlier value takes effect on a
+/// later one: the last is stored apart from the registers, which expire.
+const SCHEMA: &str = "
+    CREATE TABLE registers (name TEXT PRIMARY KEY, sequence INTEGER NOT NULL, value BLOB NOT NULL, expires INTEGER)
+        STRICT;
+    CREATE INDEX by_expiry ON registers (expires) WHERE expires IS NOT NULL;
+    CREATE TABLE last (sequence INTEGER NOT NULL) STRICT;
+    INSERT INTO last VALUES (0);";
+const READ: &str = "SELECT sequence, value FROM registers WHERE name = ?1 AND (expires IS NULL OR expires > ?2)";
+const NODES: &str = "SELECT name, sequence, value FROM registers WHERE name GLOB 'n.*'";
+const CREATE: &str = "
+    INSERT INTO registers (name, sequence, value, expires) VALUES (?1, ?2, ?3, ?4)
+    ON CONFLICT (name) DO UPDATE SET sequence = ?2, value = ?3, expires = ?4 WHERE registers.expires <= ?5";
+const REPLACE: &str = "
+    UPDATE registers SET sequence = ?2, value = ?3, expires = ?4
+    WHERE name = ?1 AND sequence = ?6 AND (expires IS NULL OR expires > ?5)";
+const PURGE: &str = "
+    DELETE FROM registers WHERE rowid IN (SELECT rowid FROM registers WHERE expires <= ?1 LIMIT ?2)";
+
+/// The registers in the file.
+pub(super) struct Store {
+    path: PathBuf,
+    durability: Durability,
+    clock: Clock,
+    /// `None` after an error of a commit, until it is opened again: only the file knows what took effect.
+    connection: Option<Connection>,
+    /// The last error that was reported; the same is not reported again.
+    reported: Option<String>,
+}
+
+/// The time since 1970 in milliseconds, without the jumps of the system's clock while the process runs: a jump must not
+/// end sessions early.
+struct Clock {
+    started: Moment,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { started: moment() }
+    }
+
+    fn now(&self) -> i64 {
+        let elapsed = moment().now.since(self.started.now);
+        let now = u128::from(self.started.wall.0) + elapsed.as_millis();
+        i64::try_from(now).unwrap_or(i64::MAX)
+    }
+}
+
+impl Store {
+    pub(super) fn open(folder: &Path, durability: Durability) -> Result<Self, EngineError> {
+        fs::create_dir_all(folder)
+            .map_err(|error| EngineError::new(format!("cannot create the folder {}: {error}", folder.display())))?;
+        let path = folder.join(FILE);
+        let connection = connect(&path, durability)?;
+        Ok(Self { path, durability, clock: Clock::start(), connection: Some(connection), reported: None })
+    }
+
+    /// Executes the requests in turn, in one transaction.
+    pub(super) fn execute(&mut self, requests: &[EngineRequest]) -> Vec<EngineResponse> {
+        let now = self.clock.now();
+        match self.connected().and_then(|connection| transact(connection, now, requests)) {
+            Ok(responses) => {
+                self.reported = None;
+                responses
+            }
+            Err(failure) => {
+                if failure.in_commit {
+                    self.connection = None;
+                }
+                self.report(&failure.error);
+                requests.iter().map(|request| failure.response_to(request)).collect()
+            }
+        }
+    }
+
+    /// The registers of nodes; none if they cannot be read.
+    pub(super) fn nodes(&mut self) -> Vec<NodeChange> {
+        let nodes = self.connected().and_then(|connection| Ok(read_nodes(connection)?));
+        nodes.unwrap_or_default()
+    }
+
+    /// Deletes some of the expired registers.
+    pub(super) fn purge(&mut self) {
+        let now = self.clock.now();
+        if let Some(connection) = &self.connection {
+            // It is tried again soon, and reads do not see them anyway.
+            let _ = connection.execute(PURGE, params![now, PURGE_MAX]);
+        }
+    }
+
+    fn connected(&mut self) -> Result<&mut Connection, Failure> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.path, self.durability)?,
+        };
+        Ok(self.connection.insert(connection))
+    }
+
+    fn report(&mut self, error: &str) {
+        if self.reported.as_deref() != Some(error) {
+            eprintln!("breme session: {}: {error}", self.path.display());
+            self.reported = Some(error.to_owned());
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A transaction that failed.
+struct Failure {
+    error: String,
+    /// Whether it may have taken effect.
+    in_commit: bool,
+}
+
+impl Failure {
+    fn response_to(&self, request: &EngineRequest) -> EngineResponse {
+        match request {
+            EngineRequest::CompareAndSet { .. } if self.in_commit => EngineResponse::Unknown,
+            _ => EngineResponse::Refused,
+        }
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self { error: error.to_string(), in_commit: false }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self { error: error.to_string(), in_commit: false }
+    }
+}
+
+fn connect(path: &Path, durability: Durability) -> Result<Connection, EngineError> {
+    prepare(path, durability)
+        .map_err(|error| {
+            let remedy = match error.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy) => "another process uses it; stop that process, or choose another folder",
+                Some(ErrorCode::NotADatabase) => "move the file away, or choose another folder",
+                _ => return EngineError::new(format!("cannot open {}: {error}", path.display())),
+            };
+            EngineError::new(format!("cannot open {}: {error}: {remedy}", path.display()))
+        })
+        .and_then(|(connection, application, version)| match (application, version) {
+            (APPLICATION, VERSION) => Ok(connection),
+            (APPLICATION, newer) => Err(EngineError::new(format!(
+                "{} has format {newer}, and this version of breme knows {VERSION}: use a newer breme",
+                path.display()
+            ))),
+            _ => Err(EngineError::new(format!(
+                "{} is not a database of sessions: choose another folder",
+                path.display()
+            ))),
+        })
+}
+
+/// The connection, and the file's application and version.
+fn prepare(path: &Path, durability: Durability) -> rusqlite::Result<(Connection, i32, i32)> {
+    let mut connection = Connection::open(path)?;
+    // In this mode the lock is kept from the first access on, and the log's index is in this process's memory.
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(
+        None,
+        "synchronous",
+        match durability {
+            Durability::Memory | Durability::Quorum => "NORMAL",
+            Durability::QuorumFsync => "FULL",
+        },
+    )?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let is_new: bool = transaction.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
+    if is_new {
+        transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    let application = transaction.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    transaction.commit()?;
+    Ok((connection, application, version))
+}
+
+fn transact(connection: &mut Connection, now: i64, requests: &[EngineRequest]) -> Result<Vec<EngineResponse>, Failure> {
+    let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Deferred)?;
+    let responses = execute_all(&mut transaction, now, requests)?;
+    transaction.commit().map_err(|error| Failure { error: error.to_string(), in_commit: true })?;
+    Ok(responses)
+}
+
+fn execute_all(
+    transaction: &mut Transaction<'_>,
+    now: i64,
+    requests: &[EngineRequest],
+) -> rusqlite::Result<Vec<EngineResponse>> {
+    let mut last = None;
+    let mut responses = Vec::with_capacity(requests.len());
+    for request in requests {
+        responses.push(match request {
+            EngineRequest::Read { register } => EngineResponse::Found(read(transaction, now, register)?),
+            EngineRequest::CompareAndSet { register, expected, value, time_to_live } => {
+                let sequence = match last {
+                    Some(last) => last,
+                    None => transaction.query_row("SELECT sequence FROM last", [], |row| row.get::<_, u64>(0))?,
+                } + 1;
+                let expires = time_to_live.map(|time| now.saturating_add_unsigned(time.as_millis() as u64));
+                if compare_and_set(transaction, now, register, *expected, sequence, value, expires)? {
+                    last = Some(sequence);
+                    EngineResponse::Committed(Sequence(sequence))
+                } else {
+                    EngineResponse::Conflict
+                }
+            }
+        });
+    }
+    if let Some(last) = last {
+        transaction.prepare_cached("UPDATE last SET sequence = ?1")?.execute([last])?;
+    }
+    Ok(responses)
+}
+
+fn read(transaction: &Transaction<'_>, now: i64, register: &Register) -> rusqlite::Result<Option<(Sequence, Bytes)>> {
+    transaction
+        .prepare_cached(READ)?
+        .query_row(params![register.to_string(), now], |row| {
+            Ok((Sequence(row.get(0)?), Bytes::from(row.get::<_, Vec<u8>>(1)?)))
+        })
+        .optional()
+}
+
+fn compare_and_set(
+    transaction: &Transaction<'_>,
+    now: i64,
+    register: &Register,
+    expected: Sequence,
+    sequence: u64,
+    value: &Bytes,
+    expires: Option<i64>,
+) -> rusqlite::Result<bool> {
+    let name = register.to_string();
+    let changed = if expected == Sequence::ABSENT {
+        transaction.prepare_cached(CREATE)?.execute(params![name, sequence, value.as_ref(), expires, now])?
+    } else {
+        let mut replace = transaction.prepare_cached(REPLACE)?;
+        replace.execute(params![name, sequence, value.as_ref(), expires, now, expected.0])?
+    };
+    Ok(changed == 1)
+}
+
+fn read_nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeChange>> {
+    let mut statement = connection.prepare_cached(NODES)?;
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, String>(0)?, Sequence(row.get(1)?), Bytes::from(row.get::<_, Vec<u8>>(2)?)))
+    })?;
+    let mut nodes = Vec::new();
+    for row in rows {
+        let (name, sequence, value) = row?;
+        if let Some(register) = Register::from_name(&name) {
+            nodes.push(NodeChange { register, sequence, value });
+        }
+    }
+    Ok(nodes)
+}

@@ -1,0 +1,336 @@
+//! Registers in NATS JetStream: for several machines.
+//!
+//! A register is a subject of a stream that keeps the last message of each subject. A compare-and-set is a publish with
+//! the expected sequence of the subject's last message. Reads ask the leader of the stream, which may be one that has
+//! been replaced, so they may be stale; direct reads of any replica are disabled nevertheless, as they are stale often.
+//!
+//! Sessions are spread over [`SHARDS`] streams: each has a leader of its own, so that they share the servers' work and
+//! the loss of a server stops a third of them only.
+//!
+//! What a commit survives is determined by the servers: with `sync_interval: always` each of them has synced its disk
+//! before it counts for the quorum; by default they sync every two minutes, and a power failure of a majority within
+//! that time loses commits. Servers older than [`VERSION_MIN`] are refused, since they lose acknowledged messages or
+//! accept a compare-and-set that they must not (nats-server#6888, #3375; leader changes during a compare-and-set).
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{DeliverPolicy, push};
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, StorageType, Stream};
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::{Client, ConnectOptions, ServerAddr};
+use async_trait::async_trait;
+use breme_session::{EngineRequest, EngineResponse, NodeName, Register, Sequence, SessionKey};
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+
+use super::{Engine, EngineError, NodeChange, WATCH_MAX};
+
+/// Streams of sessions. It is a constant, since all nodes must find a session in the same stream.
+pub const SHARDS: u8 = 16;
+/// The oldest server that is accepted.
+pub const VERSION_MIN: (u32, u32, u32) = (2, 15, 2);
+/// After this time without a response, the outcome of a request is unknown.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Compare-and-sets without a response; further ones are refused.
+pub const IN_FLIGHT_MAX: usize = 16_384;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest pause between two attempts to connect again.
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The pause before a watch that has ended begins again.
+const WATCH_PAUSE: Duration = Duration::from_millis(500);
+
+/// Where the registers are.
+#[derive(Clone, Debug)]
+pub struct NatsSettings {
+    /// Servers, `nats://HOST:PORT` or `tls://HOST:PORT`, separated by commas. One that responds suffices.
+    pub servers: String,
+    /// The cluster's name, so that several share the servers: letters, digits, `-` and `_`.
+    pub cluster: NodeName,
+    /// Servers that keep each register: 1, 3 or 5.
+    pub replicas: usize,
+}
+
+/// Registers in NATS JetStream.
+pub struct NatsEngine {
+    cluster: NodeName,
+    client: Client,
+    context: jetstream::Context,
+    sessions: Vec<Stream<()>>,
+    nodes: Stream<()>,
+}
+
+impl NatsEngine {
+    /// Connects, and creates the streams that do not exist.
+    ///
+    /// # Errors
+    ///
+    /// If no server responds, the server is too old, has no JetStream, or cannot create the streams.
+    pub async fn connect(settings: &NatsSettings) -> Result<Self, EngineError> {
+        let client = connect(&settings.servers).await?;
+        check_version(&client.server_info().version)?;
+        let context = jetstream::context::ContextBuilder::new()
+            .timeout(RESPONSE_TIMEOUT)
+            .ack_timeout(RESPONSE_TIMEOUT)
+            .max_ack_inflight(IN_FLIGHT_MAX)
+            .backpressure_on_inflight(false)
+            .build(client.clone());
+        let mut sessions = Vec::with_capacity(usize::from(SHARDS));
+        for shard in 0..SHARDS {
+            sessions.push(create_stream(&context, settings, &format!("s{shard:02}"), &format!("s.{shard}.*")).await?);
+        }
+        let nodes = create_stream(&context, settings, "nodes", "n.*").await?;
+        Ok(Self { cluster: settings.cluster, client, context, sessions, nodes })
+    }
+
+    fn subject(&self, register: Register) -> String {
+        let cluster = self.cluster;
+        match register {
+            Register::Session(key) => format!("breme.{cluster}.s.{}.{key}", shard_of(&key)),
+            Register::Node(node) => format!("breme.{cluster}.n.{node}"),
+        }
+    }
+
+    fn stream(&self, register: &Register) -> &Stream<()> {
+        match register {
+            Register::Session(key) => &self.sessions[usize::from(shard_of(key))],
+            Register::Node(_) => &self.nodes,
+        }
+    }
+
+    async fn read(&self, register: Register) -> EngineResponse {
+        match self.stream(&register).get_last_raw_message_by_subject(&self.subject(register)).await {
+            Ok(message) => EngineResponse::Found(Some((Sequence(message.sequence), message.payload))),
+            Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => {
+                EngineResponse::Found(None)
+            }
+            Err(_) => EngineResponse::Refused,
+        }
+    }
+
+    async fn compare_and_set(&self, register: Register, expected: Sequence, message: PublishMessage) -> EngineResponse {
+        // The client would keep the message until it has connected again, long after the answer was needed.
+        if self.client.connection_state() != async_nats::connection::State::Connected {
+            return EngineResponse::Refused;
+        }
+        let message = message.expected_last_subject_sequence(expected.0);
+        let response = match self.context.send_publish(self.subject(register), message).await {
+            Ok(response) => response.await,
+            Err(error) => Err(error),
+        };
+        match response {
+            Ok(ack) => EngineResponse::Committed(Sequence(ack.sequence)),
+            Err(error) => outcome_of(&error),
+        }
+    }
+}
+
+#[async_trait]
+impl Engine for NatsEngine {
+    async fn execute(&self, request: EngineRequest) -> EngineResponse {
+        match request {
+            EngineRequest::Read { register } => self.read(register).await,
+            EngineRequest::CompareAndSet { register, expected, value, time_to_live } => {
+                let mut message = PublishMessage::build().payload(value);
+                if let Some(time) = time_to_live {
+                    // In whole seconds, and no value may go before its time.
+                    message = message.ttl(Duration::from_secs(time.as_secs() + 1));
+                }
+                self.compare_and_set(register, expected, message).await
+            }
+        }
+    }
+
+    async fn watch_nodes(&self) -> Result<mpsc::Receiver<NodeChange>, EngineError> {
+        let (changes, receiver) = mpsc::channel(WATCH_MAX);
+        let subject = format!("breme.{}.n.*", self.cluster);
+        let watch = Watch { client: self.client.clone(), stream: self.nodes.clone(), subject, changes };
+        tokio::spawn(watch.run());
+        Ok(receiver)
+    }
+}
+
+impl std::fmt::Debug for NatsEngine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("NatsEngine").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+/// The task that watches the registers of nodes until nobody receives the changes any more.
+struct Watch {
+    client: Client,
+    stream: Stream<()>,
+    subject: String,
+    changes: mpsc::Sender<NodeChange>,
+}
+
+impl Watch {
+    async fn run(self) {
+        while !self.changes.is_closed() {
+            // A consumer ends with its server, and when its heartbeats are missing.
+            let _ = self.follow().await;
+            tokio::select! {
+                () = tokio::time::sleep(WATCH_PAUSE) => {}
+                () = self.changes.closed() => {}
+            }
+        }
+    }
+
+    async fn follow(&self) -> Result<(), async_nats::Error> {
+        let consumer = push::OrderedConfig {
+            deliver_subject: self.client.new_inbox(),
+            deliver_policy: DeliverPolicy::LastPerSubject,
+            // The server demands it with this policy.
+            filter_subject: self.subject.clone(),
+            ..push::OrderedConfig::default()
+        };
+        let mut messages = self.stream.create_consumer(consumer).await?.messages().await?;
+        loop {
+            tokio::select! {
+                message = messages.next() => match message {
+                    Some(message) => self.report(&message?)?,
+                    None => return Ok(()),
+                },
+                () = self.changes.closed() => return Ok(()),
+            }
+        }
+    }
+
+    fn report(&self, message: &jetstream::Message) -> Result<(), async_nats::Error> {
+        let Some(register) = message.subject.rsplit('.').next().and_then(|node| NodeName::new(node).ok()) else {
+            return Ok(());
+        };
+        let sequence = Sequence(message.info()?.stream_sequence);
+        let change = NodeChange { register: Register::Node(register), sequence, value: message.payload.clone() };
+        // A full channel loses the change, which a watch allows.
+        let _ = self.changes.try_send(change);
+        Ok(())
+    }
+}
+
+async fn connect(servers: &str) -> Result<Client, EngineError> {
+    let addresses: Vec<ServerAddr> = servers
+        .split(',')
+        .map(|server| {
+            server.trim().parse().map_err(|error| {
+                EngineError::new(format!(
+                    "`{server}` is not the address of a NATS server: {error}; use nats://HOST:PORT"
+                ))
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    ConnectOptions::new()
+        .name("breme session")
+        .connection_timeout(CONNECT_TIMEOUT)
+        .request_timeout(Some(RESPONSE_TIMEOUT))
+        .ping_interval(Duration::from_secs(2))
+        .reconnect_delay_callback(|attempts| {
+            RECONNECT_PAUSE_MAX.min(Duration::from_millis(10 * u64::try_from(attempts).unwrap_or(u64::MAX).min(50)))
+        })
+        .connect(addresses)
+        .await
+        .map_err(|error| EngineError::new(format!("cannot connect to NATS at {servers}: {error}")))
+}
+
+fn check_version(version: &str) -> Result<(), EngineError> {
+    let mut numbers = version.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    if (next(), next(), next()) >= VERSION_MIN {
+        return Ok(());
+    }
+    let (major, minor, patch) = VERSION_MIN;
+    Err(EngineError::new(format!(
+        "nats-server {version} is too old for sessions, since it can lose acknowledged messages: use {major}.{minor}.{patch} or newer"
+    )))
+}
+
+async fn create_stream(
+    context: &jetstream::Context,
+    settings: &NatsSettings,
+    name: &str,
+    subject: &str,
+) -> Result<Stream<()>, EngineError> {
+    let cluster = settings.cluster;
+    let name = format!("breme-{cluster}-{name}");
+    let config = Config {
+        name: name.clone(),
+        subjects: vec![format!("breme.{cluster}.{subject}")],
+        max_messages_per_subject: 1,
+        discard: DiscardPolicy::New,
+        storage: StorageType::File,
+        num_replicas: settings.replicas,
+        allow_direct: false,
+        allow_message_ttl: true,
+        ..Config::default()
+    };
+    let created = context.get_or_create_stream(config).await.map_err(|error| {
+        let remedy = match error.source().map(ToString::to_string) {
+            Some(text) if text.contains("replicas > 1 not supported") => {
+                ": this server is not part of a cluster; start a cluster of three, or use one replica"
+            }
+            _ => "",
+        };
+        EngineError::new(format!(
+            "cannot create the stream {name} with {} replicas: {error}{remedy}",
+            settings.replicas
+        ))
+    })?;
+    let found = &created.cached_info().config;
+    if found.max_messages_per_subject != 1 || found.allow_direct || !found.allow_message_ttl {
+        return Err(EngineError::new(format!(
+            "the stream {name} exists and is not one of sessions: delete it, or choose another name for the cluster"
+        )));
+    }
+    context
+        .get_stream_no_info(&name)
+        .await
+        .map_err(|error| EngineError::new(format!("cannot use the stream {name}: {error}")))
+}
+
+/// Where the register of a session is.
+fn shard_of(key: &SessionKey) -> u8 {
+    let [.., last] = key.as_bytes();
+    last % SHARDS
+}
+
+/// Only an error that says that the publish was not accepted makes the outcome known.
+fn outcome_of(error: &PublishError) -> EngineResponse {
+    match error.kind() {
+        PublishErrorKind::WrongLastSequence => EngineResponse::Conflict,
+        PublishErrorKind::MaxAckPending | PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::StreamNotFound => {
+            EngineResponse::Refused
+        }
+        PublishErrorKind::Other => match code_of(error) {
+            // Another compare-and-set of this register is under way, or the stream's queue is full.
+            Some(
+                ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT
+                | ErrorCode::STREAM_TOO_MANY_REQUESTS
+                | ErrorCode::INSUFFICIENT_RESOURCES,
+            ) => EngineResponse::Refused,
+            _ => EngineResponse::Unknown,
+        },
+        _ => EngineResponse::Unknown,
+    }
+}
+
+fn code_of(error: &PublishError) -> Option<ErrorCode> {
+    Some(error.source()?.downcast_ref::<jetstream::Error>()?.error_code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_are_refused() {
+        for version in ["2.15.2", "2.15.10", "2.16.0", "3.0.0", "2.15.3-RC.1"] {
+            assert!(check_version(version).is_ok(), "{version}");
+        }
+        for version in ["2.9.10", "2.15.1", "1.99.99", "", "x"] {
+            assert!(check_version(version).unwrap_err().to_string().contains("2.15.2"), "{version}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The cookie that names a session.
+
+use breme_session::{CookieKeys, NodeName, SessionId};
+use http::header::COOKIE;
+use http::{HeaderMap, HeaderValue};
+
+/// The name of the cookie over TLS: browsers then take it only over TLS, from this host, for all of its paths.
+const SECURE_NAME: &str = "__Host-session";
+const PLAIN_NAME: &str = "session";
+
+/// The cookie that names a session: signed, for HTTP only, not sent with requests from other sites' forms.
+#[derive(Clone, Debug)]
+pub struct Cookies {
+    keys: CookieKeys,
+    is_secure: bool,
+}
+
+impl Cookies {
+    /// Cookies signed by these keys; `is_secure` if clients come over TLS.
+    #[must_use]
+    pub const fn new(keys: CookieKeys, is_secure: bool) -> Self {
+        Self { keys, is_secure }
+    }
+
+    /// The cookie's name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        if self.is_secure { SECURE_NAME } else { PLAIN_NAME }
+    }
+
+    /// The session that a request names, and the node that its cookie names; none if this cluster has not signed it.
+    pub(super) fn find(&self, headers: &HeaderMap) -> Option<(SessionId, NodeName)> {
+        let pairs = headers.get_all(COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+        pairs.filter_map(|pair| self.value(pair.trim_ascii())).find_map(|value| self.keys.check(value))
+    }
+
+    fn value<'a>(&self, pair: &'a [u8]) -> Option<&'a [u8]> {
+        pair.strip_prefix(self.name().as_bytes())?.strip_prefix(b"=")
+    }
+
+    /// For Set-Cookie.
+    pub(super) fn set(&self, id: &SessionId, route: &NodeName) -> HeaderValue {
+        self.header(&self.keys.sign(id, route), "")
+    }
+
+    /// For Set-Cookie: the client is to forget it.
+    pub(super) fn clear(&self) -> HeaderValue {
+        self.header("", "; Max-Age=0")
+    }
+
+    fn header(&self, value: &str, more: &str) -> HeaderValue {
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let text = format!("{}={value}; Path=/; HttpOnly; SameSite=Lax{secure}{more}", self.name());
+        let mut header = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
+        header.set_sensitive(true);
+        header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cookies(is_secure: bool) -> Cookies {
+        Cookies::new(CookieKeys::new([&b"0123456789abcdef"[..]]).unwrap(), is_secure)
+    }
+
+    #[test]
+    fn a_cookie_over_tls_is_of_this_host_only() {
+        let (id, node) = (SessionId::from_random([1; 32]), NodeName::new("n1").unwrap());
+        let set = cookies(true).set(&id, &node);
+        let text = set.to_str().unwrap();
+        assert!(text.starts_with("__Host-session=AQEB"), "{text}");
+        assert!(text.ends_with(".n1; Path=/; HttpOnly; SameSite=Lax; Secure"), "{text}");
+        assert_eq!(cookies(false).clear(), "session=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0");
+    }
+
+    #[test]
+    fn the_right_one_is_found_among_others() {
+        let (id, node) = (SessionId::from_random([1; 32]), NodeName::new("n1").unwrap());
+        let cookies = cookies(false);
+        let value = cookies.keys.sign(&id, &node);
+        let find = |lines: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(COOKIE, line.parse().unwrap());
+            }
+            cookies.find(&headers)
+        };
+        let found = Some((id, node));
+        assert_eq!(find(&[&format!("session={value}")]), found);
+        assert_eq!(find(&["a=b", &format!("xsession=1; session=forged;session={value} ; c")]), found);
+        for wrong in [format!("Session={value}"), format!("session=\"{value}\""), value, "session".into()] {
+            assert_eq!(find(&[&wrong]), None, "{wrong}");
+        }
+    }
+}

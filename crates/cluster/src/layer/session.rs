@@ -1,0 +1,314 @@
+//! A request's session, as handlers see it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::FromRequestParts;
+use bytes::Bytes;
+use http::StatusCode;
+use http::request::Parts;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// The session of a request: typed values under names, or one body of bytes.
+///
+/// What it holds is what the last request of the session left. Changes are made when the handler has responded; later
+/// ones are refused. The values are stored as one JSON object; who writes the [body](Session::set_body) decides
+/// otherwise.
+#[derive(Clone)]
+pub struct Session(Arc<Mutex<Contents>>);
+
+struct Contents {
+    stored: Bytes,
+    now: Form,
+    fate: Fate,
+    is_closed: bool,
+}
+
+/// What the session holds now.
+enum Form {
+    /// These bytes, which may be values.
+    Bytes(Bytes),
+    /// These values, read from the bytes.
+    Values(Map<String, Value>, Bytes),
+    /// These values, which were changed.
+    Changed(Map<String, Value>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Keep,
+    Renew,
+    Destroy,
+}
+
+/// What a handler wants of its session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Nothing,
+    Write(Bytes),
+    Destroy,
+    /// It goes on under a new id, with this body.
+    Rotate(Bytes),
+}
+
+impl Session {
+    pub(super) fn new(body: Bytes) -> Self {
+        let now = Form::Bytes(body.clone());
+        Self(Arc::new(Mutex::new(Contents { stored: body, now, fate: Fate::Keep, is_closed: false })))
+    }
+
+    /// The value under a name.
+    ///
+    /// # Errors
+    ///
+    /// If it is of another type, or the session holds bytes that are no values.
+    pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SessionError> {
+        let mut contents = self.lock();
+        let value = contents.now.values()?.get(name);
+        value.map(|value| T::deserialize(value).map_err(|error| SessionError::value(name, &error))).transpose()
+    }
+
+    /// Puts a value under a name. A value that is equal to the one that is there is no change.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be JSON, the session holds bytes that are no values, or the handler has responded.
+    pub fn insert<T: Serialize>(&self, name: &str, value: T) -> Result<(), SessionError> {
+        let value = serde_json::to_value(value).map_err(|error| SessionError::value(name, &error))?;
+        let mut contents = self.open()?;
+        if contents.now.values()?.get(name) != Some(&value) {
+            contents.now.change()?.insert(name.to_owned(), value);
+        }
+        Ok(())
+    }
+
+    /// Removes the value under a name. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// If the session holds bytes that are no values, or the handler has responded.
+    pub fn remove(&self, name: &str) -> Result<bool, SessionError> {
+        let mut contents = self.open()?;
+        let is_there = contents.now.values()?.contains_key(name);
+        if is_there {
+            contents.now.change()?.remove(name);
+        }
+        Ok(is_there)
+    }
+
+    /// All that the session holds, as bytes; empty if it is new.
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        self.lock().now.bytes()
+    }
+
+    /// Replaces all that the session holds.
+    ///
+    /// # Errors
+    ///
+    /// If the handler has responded.
+    pub fn set_body(&self, body: impl Into<Bytes>) -> Result<(), SessionError> {
+        self.open()?.now = Form::Bytes(body.into());
+        Ok(())
+    }
+
+    /// The session goes on under a new id, and the old one ends: at each login, so that nobody can have chosen the id.
+    ///
+    /// # Errors
+    ///
+    /// If the handler has responded.
+    pub fn renew(&self) -> Result<(), SessionError> {
+        let mut contents = self.open()?;
+        if contents.fate == Fate::Keep {
+            contents.fate = Fate::Renew;
+        }
+        Ok(())
+    }
+
+    /// The session ends, with all that it holds: at logout. What is written after that begins a new one.
+    ///
+    /// # Errors
+    ///
+    /// If the handler has responded.
+    pub fn destroy(&self) -> Result<(), SessionError> {
+        let mut contents = self.open()?;
+        contents.fate = Fate::Destroy;
+        contents.now = Form::Bytes(Bytes::new());
+        Ok(())
+    }
+
+    /// The handler has responded.
+    pub(super) fn close(&self) -> Wish {
+        let mut contents = self.lock();
+        contents.is_closed = true;
+        let body = contents.now.bytes();
+        match contents.fate {
+            Fate::Keep if body == contents.stored => Wish::Nothing,
+            Fate::Keep => Wish::Write(body),
+            Fate::Destroy if body.is_empty() => Wish::Destroy,
+            Fate::Renew | Fate::Destroy => Wish::Rotate(body),
+        }
+    }
+
+    /// A handler that panicked has left nothing half done: each change is one step.
+    fn lock(&self) -> MutexGuard<'_, Contents> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, Contents>, SessionError> {
+        let contents = self.lock();
+        if contents.is_closed { Err(SessionError::Closed) } else { Ok(contents) }
+    }
+}
+
+impl Form {
+    fn values(&mut self) -> Result<&Map<String, Value>, SessionError> {
+        if let Self::Bytes(bytes) = self {
+            let values = if bytes.is_empty() { Ok(Map::new()) } else { serde_json::from_slice(bytes) };
+            *self = Self::Values(values.map_err(|_| SessionError::NoValues)?, std::mem::take(bytes));
+        }
+        match self {
+            Self::Values(values, _) | Self::Changed(values) => Ok(values),
+            Self::Bytes(_) => Err(SessionError::NoValues),
+        }
+    }
+
+    fn change(&mut self) -> Result<&mut Map<String, Value>, SessionError> {
+        self.values()?;
+        if let Self::Values(values, _) = self {
+            *self = Self::Changed(std::mem::take(values));
+        }
+        match self {
+            Self::Changed(values) => Ok(values),
+            Self::Bytes(_) | Self::Values(..) => Err(SessionError::NoValues),
+        }
+    }
+
+    fn bytes(&self) -> Bytes {
+        match self {
+            Self::Bytes(bytes) | Self::Values(_, bytes) => bytes.clone(),
+            Self::Changed(values) if values.is_empty() => Bytes::new(),
+            // Values with names that are texts can always be written.
+            Self::Changed(values) => serde_json::to_vec(values).unwrap_or_default().into(),
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Session({} bytes)", self.body().len())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Session {
+    type Rejection = (StatusCode, &'static str);
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let session = parts.extensions.get::<Self>().cloned();
+        session.ok_or((StatusCode::INTERNAL_SERVER_ERROR, "the route has no session: add SessionLayer to its router\n"))
+    }
+}
+
+/// What went wrong with a session's contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionError {
+    /// This value cannot be read as, or written from, the type that was asked for.
+    Value {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The session holds bytes that are no values.
+    NoValues,
+    /// The handler has responded: it is too late for changes.
+    Closed,
+}
+
+impl SessionError {
+    fn value(name: &str, error: &serde_json::Error) -> Self {
+        Self::Value { name: name.to_owned(), why: error.to_string() }
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value { name, why } => write!(formatter, "the session's value `{name}` has another type: {why}"),
+            Self::NoValues => formatter.write_str("the session holds bytes, not named values: use `body`"),
+            Self::Closed => formatter.write_str("the session was changed after its response: change it before"),
+        }
+    }
+}
+
+impl std::error::Error for SessionError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_of_their_types() {
+        let session = Session::new(Bytes::new());
+        session.insert("user", "ann").unwrap();
+        session.insert("count", 7_u32).unwrap();
+        assert_eq!(session.get("user"), Ok(Some("ann".to_owned())));
+        assert_eq!(session.get("count"), Ok(Some(7_u64)));
+        assert_eq!(session.get::<u32>("none"), Ok(None));
+        let error = session.get::<u32>("user").unwrap_err();
+        assert!(error.to_string().starts_with("the session's value `user` has another type"), "{error}");
+        assert_eq!(session.remove("user"), Ok(true));
+        assert_eq!(session.remove("user"), Ok(false));
+        assert_eq!(session.close(), Wish::Write(r#"{"count":7}"#.into()));
+    }
+
+    #[test]
+    fn only_another_value_is_a_change() {
+        let stored = || Session::new(r#"{"b": 1,  "a": [1]}"#.into());
+        let session = stored();
+        assert_eq!(session.get("a"), Ok(Some(vec![1])));
+        session.insert("b", 1).unwrap();
+        assert_eq!(session.close(), Wish::Nothing);
+        let session = stored();
+        session.insert("b", 2).unwrap();
+        assert!(matches!(session.close(), Wish::Write(_)));
+        let session = stored();
+        session.set_body(session.body()).unwrap();
+        assert_eq!(session.close(), Wish::Nothing);
+    }
+
+    #[test]
+    fn bytes_are_no_values() {
+        let session = Session::new("a=b\n".into());
+        assert_eq!(session.get::<u32>("a"), Err(SessionError::NoValues));
+        assert_eq!(session.insert("a", 1), Err(SessionError::NoValues));
+        assert_eq!(session.close(), Wish::Nothing, "nothing is lost");
+    }
+
+    #[test]
+    fn login_and_logout() {
+        let stored = || Session::new(r#"{"a":1}"#.into());
+        let session = stored();
+        session.renew().unwrap();
+        assert_eq!(session.close(), Wish::Rotate(r#"{"a":1}"#.into()));
+        let session = stored();
+        session.destroy().unwrap();
+        assert_eq!(session.get::<u32>("a"), Ok(None));
+        session.renew().unwrap();
+        assert_eq!(session.close(), Wish::Destroy);
+        let session = stored();
+        session.destroy().unwrap();
+        session.insert("b", 2).unwrap();
+        assert_eq!(session.close(), Wish::Rotate(r#"{"b":2}"#.into()), "never under the old id");
+    }
+
+    #[test]
+    fn after_the_response_nothing_changes() {
+        let session = Session::new(Bytes::new());
+        assert_eq!(session.close(), Wish::Nothing);
+        let late = [session.insert("a", 1), session.set_body("b"), session.renew(), session.destroy()];
+        assert_eq!(late, [const { Err(SessionError::Closed) }; 4]);
+    }
+}

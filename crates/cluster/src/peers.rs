@@ -1,0 +1,213 @@
+//! Nodes among themselves: hand-overs and forwarded requests, over HTTP/1.1.
+//!
+//! Each node listens for the others at an address of its own, apart from that of its clients. A forwarded request is
+//! the client's, with its hops in a header; any other header of that name has gone. Nodes know each other by
+//! certificates of the cluster's own authority (TLS in both directions), or, on one machine, by a shared secret.
+
+mod connection;
+mod listener;
+mod message;
+mod tls;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use breme_session::{ForwardResult, HandOver, HandOverAnswer};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header, request};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use self::connection::Connector;
+pub(crate) use self::listener::Hops;
+pub use self::listener::{CONNECTIONS_MAX, serve};
+pub use self::tls::PeerTls;
+
+/// The shortest secret of nodes on one machine.
+pub const SECRET_MIN: usize = 16;
+/// Connections to one node that are kept open without a request.
+const IDLE_MAX: usize = 256;
+/// How long they are. The other node waits longer, so that none closes under a request.
+const IDLE_TIME: Duration = Duration::from_secs(20);
+/// What a node wants of another: a hand-over, or how often the request has been forwarded.
+const MESSAGE: HeaderName = HeaderName::from_static("breme-node-message");
+/// What nodes of one machine know each other by.
+const SECRET: HeaderName = HeaderName::from_static("breme-node-secret");
+const HAND_OVER: HeaderValue = HeaderValue::from_static("hand-over");
+/// The response to one who does not know the secret.
+const STRANGER: HeaderValue = HeaderValue::from_static("stranger");
+/// Headers that concern one connection only.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// How a node speaks with the others. Copies share its connections.
+#[derive(Clone)]
+pub struct Peers {
+    trust: Trust,
+    client: Client<Connector, Full<Bytes>>,
+}
+
+/// By what nodes know each other.
+#[derive(Clone)]
+enum Trust {
+    /// On one machine: the value of [`SECRET`].
+    Secret(HeaderValue),
+    Tls(PeerTls),
+}
+
+impl Peers {
+    /// Nodes of one machine, which share a secret.
+    ///
+    /// # Errors
+    ///
+    /// If the secret is shorter than [`SECRET_MIN`].
+    pub fn on_this_machine(secret: &[u8]) -> Result<Self, PeersError> {
+        use base64::Engine as _;
+        use base64::engine::general_purpose::STANDARD;
+
+        if secret.len() < SECRET_MIN {
+            let length = secret.len();
+            return Err(PeersError(format!("the nodes' secret has {length} bytes: give at least {SECRET_MIN}")));
+        }
+        let mut value = HeaderValue::try_from(STANDARD.encode(secret))
+            .map_err(|error| PeersError(format!("the nodes' secret cannot be sent: {error}")))?;
+        value.set_sensitive(true);
+        Ok(Self { trust: Trust::Secret(value), client: client(Connector::plain()) })
+    }
+
+    /// Nodes anywhere, which show each other certificates.
+    #[must_use]
+    pub fn over_tls(tls: PeerTls) -> Self {
+        Self { client: client(Connector::tls(&tls)), trust: Trust::Tls(tls) }
+    }
+
+    /// Sessions go over no network in plain text.
+    pub(crate) fn check_address(&self, address: &str) -> Result<(), String> {
+        let Ok(uri) = format!("http://{address}/").parse::<Uri>() else {
+            return Err(format!("`{address}` is no address of a node: give a host and a port"));
+        };
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        if uri.port().is_none() {
+            return Err(format!("`{address}` is no address of a node: a port is missing"));
+        }
+        let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        if matches!(self.trust, Trust::Secret(_)) && !is_here {
+            return Err(format!(
+                "nodes would send sessions to `{address}` in plain text: give the nodes certificates, or use 127.0.0.1"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Asks a node for a session; none if there was no response that can be read.
+    pub(crate) async fn ask(&self, address: &str, question: HandOver) -> Option<HandOverAnswer> {
+        let mut request = Request::new(Full::new(message::encode_question(&question).into()));
+        *request.method_mut() = Method::POST;
+        request.headers_mut().insert(MESSAGE, HAND_OVER);
+        let response = self.send(address, request).await.ok()?;
+        match response.status() {
+            StatusCode::OK => {
+                let body = Limited::new(response.into_body(), message::ANSWER_MAX).collect().await.ok()?;
+                message::decode_answer(&question.session, &body.to_bytes())
+            }
+            StatusCode::CONFLICT => Some(HandOverAnswer::Refused),
+            _ => None,
+        }
+    }
+
+    /// Sends a client's request on.
+    pub(crate) async fn forward(
+        &self,
+        address: &str,
+        head: &request::Parts,
+        uri: &Uri,
+        body: Bytes,
+        hops: u8,
+    ) -> Result<Response<Incoming>, ForwardResult> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = uri.clone();
+        *request.headers_mut() = head.headers.clone();
+        remove_hop_by_hop(request.headers_mut());
+        request.headers_mut().insert(MESSAGE, HeaderValue::from(u16::from(hops)));
+        let mut response = self.send(address, request).await?;
+        remove_hop_by_hop(response.headers_mut());
+        Ok(response)
+    }
+
+    async fn send(
+        &self,
+        address: &str,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, ForwardResult> {
+        // A record may name any address: what nodes refuse to be, they refuse to send to.
+        if self.check_address(address).is_err() {
+            return Err(ForwardResult::Unreachable);
+        }
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let uri = format!("http://{address}{path}").parse().map_err(|_| ForwardResult::Unreachable)?;
+        *request.uri_mut() = uri;
+        if let Trust::Secret(secret) = &self.trust {
+            request.headers_mut().insert(SECRET, secret.clone());
+        }
+        let response = self.client.request(request).await.map_err(|error| match error.is_connect() {
+            true => ForwardResult::Unreachable,
+            false => ForwardResult::Broken,
+        })?;
+        let is_refused = response.headers().get(MESSAGE) == Some(&STRANGER);
+        if is_refused { Err(ForwardResult::Unreachable) } else { Ok(response) }
+    }
+}
+
+impl fmt::Debug for Peers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.trust {
+            Trust::Secret(_) => "Peers(on this machine)",
+            Trust::Tls(_) => "Peers(over TLS)",
+        })
+    }
+}
+
+fn client(connector: Connector) -> Client<Connector, Full<Bytes>> {
+    Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(IDLE_TIME)
+        .pool_max_idle_per_host(IDLE_MAX)
+        .pool_timer(TokioTimer::new())
+        .build(connector)
+}
+
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Why nodes cannot speak with each other, with the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeersError(String);
+
+impl fmt::Display for PeersError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PeersError {}

@@ -1,0 +1,182 @@
+//! XML documents transformed with XSL stylesheets (XSLT 1.0), both from one folder.
+//!
+//! The processor is libxslt: a program in C, so each transformation runs in a process of its own (`xsltproc`) with
+//! bounded time and memory. Both files are read and checked here; the process gets them as open files and nothing else.
+
+mod checks;
+mod process;
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use breme_sys::{RootError, SiteRoot};
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use checks::Stylesheet;
+
+/// The longest stylesheet.
+pub const STYLESHEET_BYTES_MAX: usize = 1 << 20;
+/// The longest document.
+pub const DOCUMENT_BYTES_MAX: usize = 4 << 20;
+/// The longest result.
+pub const RESULT_BYTES_MAX: u64 = 16 << 20;
+/// The address space of a transformation.
+pub const MEMORY_MAX: u64 = 512 << 20;
+/// Transformations that wait for a process. Further ones fail with [`TransformError::Busy`].
+pub const WAITING_MAX: usize = 1024;
+
+/// Limits that a user may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Transformations that run at the same time.
+    pub processes: usize,
+    /// The CPU time of a transformation, in seconds.
+    pub cpu_seconds: u64,
+}
+
+impl Default for Limits {
+    /// As many processes as processors, and 5 s.
+    fn default() -> Self {
+        Self { processes: breme_sys::parallelism(), cpu_seconds: 5 }
+    }
+}
+
+/// Transforms the documents of a folder with the stylesheets of the same folder.
+#[derive(Debug)]
+pub struct Transformer {
+    folder: Arc<SiteRoot>,
+    limits: Limits,
+    /// One permit for each transformation that waits or runs.
+    places: Arc<Semaphore>,
+    /// One permit for each that runs.
+    processes: Arc<Semaphore>,
+}
+
+/// What a transformation gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transformed {
+    /// The result.
+    pub content: Bytes,
+    /// For Content-Type, with the charset.
+    pub media_type: String,
+}
+
+/// Why there is no result.
+#[derive(Debug)]
+pub enum TransformError {
+    /// There is no such file in the folder.
+    NotFound(String),
+    /// The path leads out of the folder, contains a link, or is not a regular file.
+    Forbidden(String),
+    /// The file is larger than the bound, in bytes.
+    TooLarge(String, usize),
+    /// The file is not what may be transformed.
+    Refused(String, String),
+    /// libxslt reported an error.
+    Failed(String),
+    /// The transformation exceeded a limit.
+    Exceeded(&'static str),
+    /// [`WAITING_MAX`] transformations wait already.
+    Busy,
+    /// The operating system refused something.
+    Io(io::Error),
+}
+
+impl fmt::Display for TransformError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound(name) => write!(formatter, "{name}: there is no such file in the folder"),
+            Self::Forbidden(name) => {
+                write!(formatter, "{name}: not a regular file of the folder; links and .. are not followed")
+            }
+            Self::TooLarge(name, most) => write!(formatter, "{name}: larger than {most} bytes"),
+            Self::Refused(name, reason) => write!(formatter, "{name}: {reason}"),
+            Self::Failed(message) => write!(formatter, "the transformation failed: {message}"),
+            Self::Exceeded(limit) => write!(formatter, "the transformation was ended: {limit}"),
+            Self::Busy => write!(formatter, "{WAITING_MAX} transformations are waiting; try again later"),
+            Self::Io(error) => write!(formatter, "cannot transform: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for TransformError {}
+
+impl From<io::Error> for TransformError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Transformer {
+    /// A transformer of the files below `folder`.
+    ///
+    /// # Errors
+    /// If the folder cannot be opened or xsltproc cannot be started.
+    pub fn new(folder: &Path, limits: Limits) -> io::Result<Self> {
+        let with_folder = |error| io::Error::new(io::Error::kind(&error), format!("{}: {error}", folder.display()));
+        let root = SiteRoot::open_folder(folder, false).map_err(with_folder)?;
+        process::check_program()?;
+        Ok(Self {
+            folder: Arc::new(root),
+            limits,
+            places: Arc::new(Semaphore::new(limits.processes + WAITING_MAX)),
+            processes: Arc::new(Semaphore::new(limits.processes)),
+        })
+    }
+
+    /// Transforms a document with a stylesheet. Both are named by their paths below the folder, with `/` between parts.
+    ///
+    /// # Errors
+    /// See [`TransformError`].
+    pub async fn transform(&self, stylesheet: &str, document: &str) -> Result<Transformed, TransformError> {
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| TransformError::Busy)?;
+        let process = Arc::clone(&self.processes).acquire_owned().await.map_err(|_| TransformError::Busy)?;
+        let (folder, limits) = (Arc::clone(&self.folder), self.limits);
+        let (stylesheet, document) = (stylesheet.to_owned(), document.to_owned());
+        let transformation = spawn_blocking(move || {
+            // They are held until the process has ended, even if nobody waits for the result any more.
+            let _held = (place, process);
+            transform(&folder, limits, &stylesheet, &document)
+        });
+        transformation.await.map_err(|error| TransformError::Io(io::Error::other(error)))?
+    }
+}
+
+fn transform(folder: &SiteRoot, limits: Limits, style: &str, document: &str) -> Result<Transformed, TransformError> {
+    let refused = |name: &str| {
+        let name = name.to_owned();
+        |reason| TransformError::Refused(name, reason)
+    };
+    let style_text = read(folder, style, STYLESHEET_BYTES_MAX)?;
+    let stylesheet = Stylesheet::from_text(&style_text).map_err(refused(style))?;
+    let document_text = read(folder, document, DOCUMENT_BYTES_MAX)?;
+    let content = checks::document_content(&document_text).map_err(refused(document))?;
+    let result = process::run(stylesheet.content, content, limits)?;
+    Ok(Transformed { media_type: stylesheet.output.media_type(&result), content: result.into() })
+}
+
+fn read(folder: &SiteRoot, name: &str, bytes_max: usize) -> Result<String, TransformError> {
+    let (file, metadata) = folder.open(name).map_err(|error| match error {
+        RootError::NotFound => TransformError::NotFound(name.to_owned()),
+        RootError::Forbidden => TransformError::Forbidden(name.to_owned()),
+        RootError::NoResources => io::Error::other("too few file descriptors or too little memory").into(),
+        RootError::Failed(error) => error.into(),
+    })?;
+    if !metadata.is_file() {
+        return Err(TransformError::Forbidden(name.to_owned()));
+    }
+    let mut text = String::new();
+    let bound = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+    match file.take(bound).read_to_string(&mut text) {
+        Ok(length) if length > bytes_max => Err(TransformError::TooLarge(name.to_owned(), bytes_max)),
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(TransformError::Refused(name.to_owned(), "is not UTF-8".to_owned()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

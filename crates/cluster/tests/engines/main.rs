@@ -1,0 +1,8 @@
+//! What the protocol expects of an engine, on each engine.
+
+#![allow(clippy::unwrap_used)]
+
+mod contract;
+mod embedded;
+mod nats;
+mod nats_servers;

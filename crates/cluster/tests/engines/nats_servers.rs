@@ -1,0 +1,95 @@
+//! A cluster of three NATS servers on loopback, for a test.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const SERVERS: usize = 3;
+
+/// Three servers that sync each commit, and end with this value.
+pub(crate) struct NatsServers {
+    servers: Vec<Server>,
+    _folder: tempfile::TempDir,
+}
+
+struct Server {
+    child: Option<Child>,
+    configuration: PathBuf,
+    client_port: u16,
+}
+
+impl NatsServers {
+    pub(crate) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let client_ports = free_ports();
+        let cluster_ports = free_ports();
+        let routes: Vec<String> = cluster_ports.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        let servers = (0..SERVERS).map(|number| {
+            let (client_port, cluster_port) = (client_ports[number], cluster_ports[number]);
+            let configuration = folder.path().join(format!("{number}.conf"));
+            let store = folder.path().join(number.to_string());
+            let routes = routes.join(", ");
+            let text = format!(
+                "server_name: n{number}\nlisten: 127.0.0.1:{client_port}\nmax_payload: 1MB\n\
+                 jetstream {{ store_dir: \"{}\", sync_interval: always, max_mem: 64MB, max_file: 1GB }}\n\
+                 cluster {{ name: test, listen: 127.0.0.1:{cluster_port}, routes: [{routes}] }}\n",
+                store.display()
+            );
+            fs::write(&configuration, text).unwrap();
+            let mut server = Server { child: None, configuration, client_port };
+            server.start();
+            server
+        });
+        Self { servers: servers.collect(), _folder: folder }
+    }
+
+    /// For [`NatsSettings::servers`](breme_cluster::engine::NatsSettings).
+    pub(crate) fn addresses(&self) -> String {
+        let addresses = self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.client_port));
+        addresses.collect::<Vec<_>>().join(",")
+    }
+
+    /// Ends a server with SIGKILL.
+    pub(crate) fn kill(&mut self, number: usize) {
+        self.servers[number].kill();
+    }
+
+    pub(crate) fn start_again(&mut self, number: usize) {
+        self.servers[number].start();
+    }
+}
+
+impl Server {
+    fn start(&mut self) {
+        let mut command = Command::new(program());
+        command.arg("--config").arg(&self.configuration).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().unwrap());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Where xtask has put it: beside the folder that cargo gives to tests.
+fn program() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let program = target.join("nats/nats-server");
+    assert!(program.exists(), "{} is missing; `cargo xtask packages` installs it", program.display());
+    program
+}
+
+fn free_ports() -> [u16; SERVERS] {
+    let listeners: [TcpListener; SERVERS] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}

@@ -1,0 +1,101 @@
+//! The application under test: a session is a list of tokens, one in a line.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use breme_cluster::layer::{Session, SessionLayer};
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::sync::mpsc;
+
+/// What handlers tell the test.
+#[derive(Clone)]
+pub struct Application {
+    /// A handler that never ends has begun.
+    pub hanging: mpsc::UnboundedSender<()>,
+}
+
+type Response = Result<Bytes, (StatusCode, String)>;
+
+pub fn router(application: Application, sessions: SessionLayer) -> Router {
+    let routes = Router::new()
+        .route("/begin/{token}", post(begin))
+        .route("/append/{token}", post(append))
+        .route("/read", get(read))
+        .route("/renew", post(renew))
+        .route("/logout", post(log_out))
+        .route("/panic/{token}", post(panic))
+        .route("/hang/{token}", post(hang))
+        .route("/fill/{size}", post(fill))
+        .route("/echo", post(echo))
+        .route("/count", post(count));
+    // These see a part of the paths only; requests are forwarded with the whole one.
+    Router::new().nest("/app", routes.layer(sessions)).with_state(Arc::new(application))
+}
+
+fn write(session: &Session, token: u64) -> Bytes {
+    let body: Bytes = [&session.body()[..], format!("{token}\n").as_bytes()].concat().into();
+    session.set_body(body.clone()).unwrap();
+    body
+}
+
+/// A session that is there has a token.
+fn existing(session: &Session) -> Result<(), (StatusCode, String)> {
+    if session.body().is_empty() { Err((StatusCode::GONE, String::new())) } else { Ok(()) }
+}
+
+async fn begin(session: Session, Path(token): Path<u64>) -> Bytes {
+    write(&session, token)
+}
+
+async fn append(session: Session, Path(token): Path<u64>) -> Response {
+    existing(&session)?;
+    Ok(write(&session, token))
+}
+
+async fn read(session: Session) -> Response {
+    existing(&session)?;
+    Ok(session.body())
+}
+
+async fn renew(session: Session) -> Response {
+    existing(&session)?;
+    session.renew().unwrap();
+    Ok(session.body())
+}
+
+async fn log_out(session: Session) -> Response {
+    existing(&session)?;
+    session.destroy().unwrap();
+    Ok(Bytes::new())
+}
+
+async fn panic(session: Session, Path(token): Path<u64>) -> StatusCode {
+    write(&session, token);
+    panic!("the handler fails, as the test wants");
+}
+
+async fn hang(State(application): State<Arc<Application>>, session: Session, Path(token): Path<u64>) {
+    write(&session, token);
+    application.hanging.send(()).unwrap();
+    std::future::pending::<()>().await;
+}
+
+async fn fill(session: Session, Path(size): Path<usize>) -> String {
+    session.set_body(vec![b'x'; size]).unwrap();
+    size.to_string()
+}
+
+/// How many bytes were sent, and how many the session holds.
+async fn echo(session: Session, body: Bytes) -> String {
+    format!("{} {}", body.len(), session.body().len())
+}
+
+async fn count(session: Session) -> Result<String, (StatusCode, String)> {
+    let wrong = |error: breme_cluster::layer::SessionError| (StatusCode::CONFLICT, error.to_string());
+    let count = session.get::<u64>("count").map_err(wrong)?.unwrap_or_default() + 1;
+    session.insert("count", count).map_err(wrong)?;
+    Ok(count.to_string())
+}
