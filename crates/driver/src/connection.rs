@@ -57,8 +57,9 @@ pub(crate) struct Connection {
     /// the end.
     pub(crate) is_hurried: bool,
     pub(crate) length: QueueLength,
-    /// Accepted, not opened: while its queue is long, nothing is lent.
+    /// Accepted, not opened: while its queue is long, nothing is lent, unless it is full duplex.
     pub(crate) is_accepted: bool,
+    pub(crate) is_full_duplex: bool,
     /// The connection stands in the engine's list of those that want a turn.
     pub(crate) is_listed: bool,
     /// The node has been told of it, and will be told of its end.
@@ -156,6 +157,7 @@ impl Connection {
             is_hurried: false,
             length: QueueLength::Short,
             is_accepted: matches!(phase, Phase::Open | Phase::Handshaking(Opening::Accepted)),
+            is_full_duplex: false,
             is_listed: false,
             is_known: phase == Phase::Open,
             tls_client: None,
@@ -167,7 +169,7 @@ impl Connection {
 
     /// Whether the node may be shown bytes.
     pub(crate) fn may_lend(&self) -> bool {
-        let is_held_back = self.is_accepted && self.length != QueueLength::Short;
+        let is_held_back = self.is_accepted && !self.is_full_duplex && self.length != QueueLength::Short;
         self.phase == Phase::Open && !self.is_paused && !is_held_back
     }
 

@@ -43,6 +43,7 @@ use crate::control::{Control, Counters, Stop};
 use crate::memory_return::MemoryReturn;
 use crate::port::Port;
 use crate::table::Table;
+use crate::transport::Transport;
 
 /// One call to the node sees at most so much that is new, and so much may wait for a peer beyond
 /// [`Settings::send_queue_high_bytes`](crate::Settings::send_queue_high_bytes) if it is passed on.
@@ -109,6 +110,8 @@ pub(crate) struct Engine<N, P> {
     slack: Duration,
     /// For a node that wants to know when bytes came.
     stamps: Option<Stamps>,
+    /// The node wants the bytes of accepted connections also while their send queues are long.
+    is_full_duplex: bool,
     /// What the node was told last: whether connections wait that nobody can serve.
     pressure: Pressure,
     /// When to look which peers read too slowly.
@@ -124,6 +127,7 @@ pub(crate) struct Engine<N, P> {
 impl<N: Node, P: Port> Engine<N, P> {
     pub(crate) fn new(node: N, id: ShardId, port: P, clock: Clock, shared: (Arc<Settings>, Arc<Control>)) -> Self {
         let stamps = node.times_arrivals().then(|| Stamps::new(clock));
+        let is_full_duplex = node.is_full_duplex();
         Self {
             port,
             node,
@@ -146,6 +150,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             stop_deadline: None,
             slack: Duration::ZERO,
             stamps,
+            is_full_duplex,
             pressure: Pressure::default(),
             look_again: None,
             has_told_stop: false,
@@ -172,12 +177,18 @@ impl<N: Node, P: Port> Engine<N, P> {
         if let Some(tls) = tls {
             return self.begin_server_handshake(transport, &tls, accepted); // the node is told when the handshake is done
         }
-        let id = self.table.insert(Connection::new(transport, Phase::Open));
+        let id = self.insert_accepted(transport, Phase::Open);
         self.read_clock();
         self.node.handle_accepted(self.now, id, accepted, &mut self.actions);
         self.run_actions();
         self.keep_in_step(id);
         Some(id)
+    }
+
+    fn insert_accepted(&mut self, transport: Transport, phase: Phase) -> ConnectionId {
+        let mut connection = Connection::new(transport, phase);
+        connection.is_full_duplex = self.is_full_duplex;
+        self.table.insert(connection)
     }
 
     /// The kernel has something to say of a connection.

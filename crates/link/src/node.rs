@@ -498,6 +498,11 @@ impl Node for LinkNode {
         lines.chain(self.timers.next()).min()
     }
 
+    /// As on a real path: a client that does not read may send, up to the window of that direction.
+    fn is_full_duplex(&self) -> bool {
+        true
+    }
+
     fn deadline_slack(&self) -> Duration {
         SLACK
     }

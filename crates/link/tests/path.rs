@@ -239,6 +239,27 @@ fn a_receiver_that_does_not_read_stops_the_sender_at_the_window() {
 }
 
 #[test]
+fn a_client_that_does_not_read_may_send() {
+    let bytes = 4_000_000;
+    let client = Peer {
+        reads_from: 60_000 * MS,
+        ..Peer::new([(Duration::ZERO, Act::Send(bytes)), (Duration::ZERO, Act::Finish)])
+    };
+    // More than all windows and buffers on the way hold.
+    let speaking = Peer::new([(Duration::ZERO, Act::Send(bytes)), (100_000 * MS, Act::Finish)]);
+    let mut network = instant_network();
+    network.window_bytes = breme_sim::Amounts::always(10_000);
+    network.long_queue_bytes = breme_sim::Amounts::always(10_000);
+    let world = World::new(network, 1, speaking, |path| path.bandwidths[TO_SERVER] = megabits(10));
+    let Outcome { clients, server, .. } = world.client(Duration::ZERO, client).run();
+    assert_at(server.story().ended.unwrap(), 3_200 * MS);
+    assert_content(&server.story().content);
+    assert_content(&clients[0].content);
+    assert_eq!((server.story().content.len(), clients[0].content.len()), (bytes, bytes));
+    assert!(clients[0].received[0].0 >= breme_base::Instant::ZERO + 60_000 * MS);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_times() {
     let times = |seed: u64| {
         let client = Peer::new([(Duration::ZERO, Act::Send(200_000)), (Duration::ZERO, Act::Finish)]);

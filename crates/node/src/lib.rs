@@ -20,9 +20,10 @@
 //!   segments, file ranges, and parts of what it was just lent ([`Actions::send_received`]). Nothing leaves before the
 //!   call returns; all that one call produced for a connection leaves in one system call where the kernel allows. What
 //!   the kernel does not take stays in the driver's queue of that connection. While that queue is long, an *accepted*
-//!   connection is lent no more bytes: a peer that does not read its answers may not ask for more. A connection that
-//!   the node *opened* is always lent: were both sides to wait until their queues are empty, neither would ever read. A
-//!   node that must hold back a peer it connected to [pauses](Actions::pause) that connection.
+//!   connection is lent no more bytes: a peer that does not read its answers may not ask for more, unless the node's
+//!   connections are [full duplex](Node::is_full_duplex). A connection that the node *opened* is always lent: were
+//!   both sides to wait until their queues are empty, neither would ever read. A node that must hold back a peer it
+//!   connected to [pauses](Actions::pause) that connection.
 //! - **Closing.** Every connection that was accepted or connected gets exactly one [`Node::handle_closed`], also when
 //!   the node itself asked for the end. After [`Actions::close`] nothing more is lent.
 //! - **Time.** Each call carries the instant of its event, read for that event. It never goes back. When bytes came can
@@ -125,6 +126,12 @@ pub trait Node {
     /// If such a node also lets its deadline be late, it gets what has come until then together with it, and is not
     /// woken for each arrival.
     fn times_arrivals(&self) -> bool {
+        false
+    }
+
+    /// Whether the two directions of an accepted connection are independent: then its bytes are lent also while its
+    /// send queue is long, and the node bounds what it takes. The driver asks once, before [`Node::handle_started`].
+    fn is_full_duplex(&self) -> bool {
         false
     }
 

@@ -85,6 +85,8 @@ impl Simulation {
             return;
         }
         let id = self.open(end);
+        let node = self.shards[shard_index].node.as_ref();
+        self.end_mut(end).is_full_duplex = node.is_some_and(|node| node.is_full_duplex());
         let client_host = self.shards[self.end(end.peer()).shard_index].host_index;
         let port = FIRST_PORT + link_index % PORT_COUNT;
         let mut peer = self.hosts[client_host].address;

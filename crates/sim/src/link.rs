@@ -50,8 +50,9 @@ impl EndIndex {
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) shard_index: usize,
-    /// Not opened: held back while its own queue is long.
+    /// Not opened: held back while its own queue is long, unless it is full duplex.
     pub(crate) is_accepted: bool,
+    pub(crate) is_full_duplex: bool,
     pub(crate) id: ConnectionId,
     pub(crate) phase: Phase,
     pub(crate) incoming: Incoming,
@@ -153,6 +154,7 @@ impl End {
         Self {
             shard_index,
             is_accepted,
+            is_full_duplex: false,
             id: ConnectionId::new(u32::MAX, u32::MAX),
             phase: Phase::Unborn,
             incoming: Incoming::default(),
@@ -165,7 +167,7 @@ impl End {
     }
 
     pub(crate) fn may_lend(&self) -> bool {
-        let is_held_back = self.is_accepted && self.outgoing.queue_state != QueueState::Short;
+        let is_held_back = self.is_accepted && !self.is_full_duplex && self.outgoing.queue_state != QueueState::Short;
         self.phase == Phase::Open && !self.incoming.is_paused && !is_held_back
     }
 

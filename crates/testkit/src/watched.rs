@@ -159,7 +159,7 @@ impl<N> Watched<N> {
         self.open.insert(connection, Seen { is_accepted, ..Seen::default() });
     }
 
-    fn note_lent(&mut self, connection: ConnectionId, received: Received<'_>) {
+    fn note_lent(&mut self, connection: ConnectionId, received: Received<'_>, is_full_duplex: bool) {
         let (bytes, most) = (received.bytes, self.lent_bytes_max);
         self.record.lent_bytes_peak = self.record.lent_bytes_peak.max(bytes.len());
         self.require(bytes.len() <= most, || format!("{connection:?}: {} bytes lent at once, of {most}", bytes.len()));
@@ -175,7 +175,10 @@ impl<N> Watched<N> {
             (!seen.ended || received.ended, "the end was taken back"),
             (!seen.is_paused, "lent while paused"),
             (!seen.is_closing, "lent after close"),
-            (!(seen.is_accepted && seen.queue_is_long), "lent, accepted as it is, while the send queue was long"),
+            (
+                !(seen.is_accepted && seen.queue_is_long) || is_full_duplex,
+                "lent, accepted as it is, while the send queue was long",
+            ),
         ];
         let first_end = received.ended && !std::mem::replace(&mut seen.ended, received.ended);
         for (holds, rule) in rules {
@@ -247,7 +250,7 @@ impl<N: Node> Node for Watched<N> {
         actions: &mut Actions,
     ) -> usize {
         self.enter(now, "handle_received");
-        self.note_lent(connection, received);
+        self.note_lent(connection, received, self.node.is_full_duplex());
         let from = actions.len();
         let taken = self.node.handle_received(now, connection, received, actions);
         self.note_taken(connection, received.bytes, taken);
@@ -325,6 +328,10 @@ impl<N: Node> Node for Watched<N> {
         let from = actions.len();
         self.node.handle_stopping(now, actions);
         self.note_actions(actions, from);
+    }
+
+    fn is_full_duplex(&self) -> bool {
+        self.node.is_full_duplex()
     }
 
     fn next_deadline(&self) -> Option<Instant> {

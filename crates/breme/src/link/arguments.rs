@@ -18,12 +18,13 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// The end of the help.
 const EXAMPLES: &str = "Examples:
-  breme link --to 127.0.0.1:8080 --delay 18ms --up 2Mbit --down 60Mbit                 # a client's line
-  breme link --to 127.0.0.1:8080 --delay 18ms --side server --up 1Mbit --down 20Mbit   # a server's line
-  breme link --to 127.0.0.1:8080 --delay 50ms --jitter 20ms --loss 1%                  # a mobile network
+  breme link --to localhost:80 --delay 18ms --up 2Mbit --down 60Mbit               # a client's line
+  breme link --to localhost:80 --delay 18ms --side server --up 1Mbit --down 20Mbit # a server's line
+  breme link --to localhost:80 --delay 50ms --jitter 20ms --loss 1%                # mobile network
 
 SIGTERM stops accepting and lets open connections end (--drain-timeout).
-Exit status: 0 after a shutdown, 1 if the relay cannot run, 2 for wrong flags. Documentation: docs/LINK.md.";
+Exit status: 0 after a shutdown, 1 if the relay cannot run, 2 for wrong flags.
+Documentation: docs/LINK.md.";
 
 /// Relay TCP connections over a simulated network path: delay, jitter, bandwidth, loss.
 #[derive(Debug, clap::Args)]

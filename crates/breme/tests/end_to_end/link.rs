@@ -4,11 +4,13 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Signal, Site, breme, connect, free_address, load, serve_each};
+use crate::harness::{PATIENCE, Signal, Site, breme, connect, free_address, load, serve_each, wait_until};
 use crate::laboratory_harness::{Laboratory, text_of};
 
 fn link(to: &str, more: &[&str]) -> Site {
@@ -64,6 +66,32 @@ fn half_closed_connections_and_resets_pass() {
     let mut stream = connect(nobody.address);
     let error = stream.read(&mut [0; 1]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+/// A server that sends and receives at the same time behind a path; its client sends everything before it reads.
+#[test]
+fn directions_are_independent() {
+    const BYTES: usize = 32 << 20; // more than the kernel and the path hold
+    let received = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&received);
+    let server = serve_each(move |mut stream| {
+        let mut sending = stream.try_clone()?;
+        let sender = std::thread::spawn(move || {
+            sending.write_all(&vec![1; BYTES])?;
+            sending.shutdown(Shutdown::Write)
+        });
+        counted.store(std::io::copy(&mut stream, &mut std::io::sink())? as usize, Ordering::Release);
+        sender.join().unwrap()
+    });
+    let way = link(&server.to_string(), &[]);
+    let mut stream = way.connect();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&vec![2; BYTES]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    wait_until("the upload does not arrive", || received.load(Ordering::Acquire) == BYTES);
+    let mut sent = Vec::new();
+    stream.read_to_end(&mut sent).unwrap();
+    assert_eq!(sent.len(), BYTES);
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl<N: Node, P: Port> Engine<N, P> {
             return None;
         };
         transport.secure(Secured::server(session, tls.plaintext_answer(), accepted, self.now));
-        let id = self.table.insert(Connection::new(transport, Phase::Handshaking(Opening::Accepted)));
+        let id = self.insert_accepted(transport, Phase::Handshaking(Opening::Accepted));
         self.handshaking_count += 1;
         let timeout = self.settings.handshake_timeout;
         let timeout = if self.pressure.is_high() { timeout.min(PRESSURE_TURN) } else { timeout };

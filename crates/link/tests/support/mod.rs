@@ -217,6 +217,11 @@ impl Server {
 }
 
 impl Node for Server {
+    /// Only the path may hold anybody back.
+    fn is_full_duplex(&self) -> bool {
+        true
+    }
+
     fn handle_accepted(&mut self, now: Instant, connection: ConnectionId, _accepted: Accepted, actions: &mut Actions) {
         let mut peer = self.pattern.clone();
         peer.begin(now, connection, actions);
