@@ -175,13 +175,15 @@ impl Instruments {
         state.readings = Some(Readings { watched, others_ns: (others_ns, others_ns), ..Readings::default() });
         state.interval = interval.max(INTERVAL_MIN);
         state.next = Instant::now() + state.interval;
-        state.rows.begin_trial(trial, breme_sys::monotonic_ns());
-        let at_ns = state.sample(true);
-        // What was asked for before a trial holds until its load begins.
+        let at_ns = breme_sys::monotonic_ns();
+        state.rows.begin_trial(trial, at_ns);
+        // Counters that were read before a trial hold until its load begins. They come first: the sample may bring newer
+        // ones, after which these would be refused.
         let held = |counted: Counted| counted.map(|scrape| Scrape { at_ns, ..scrape });
         if let Some(readings) = &mut state.readings {
             readings.take_counted(counted.into_iter().map(|(name, counted)| (name, held(counted))));
         }
+        state.sample(at_ns, true);
         drop(state);
         self.shared.changed.notify_all();
     }
@@ -191,7 +193,7 @@ impl Instruments {
     pub fn end(&self) -> Readings {
         let counted = self.ask_for_counters();
         let mut state = self.shared.lock();
-        state.sample(true);
+        state.sample(breme_sys::monotonic_ns(), true);
         state.rows.begin_trial(0, breme_sys::monotonic_ns());
         let mut readings = state.readings.take().unwrap_or_default();
         readings.faults.extend(state.rows.fault().map(str::to_owned));
@@ -246,7 +248,7 @@ fn run(shared: &Shared) {
             state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
             continue;
         }
-        state.sample(false);
+        state.sample(breme_sys::monotonic_ns(), false);
         state.plan_next();
     }
 }
@@ -258,9 +260,8 @@ impl State {
         self.next += self.interval * (missed + 1);
     }
 
-    /// `is_thorough`: at a trial's beginning and end. Returns the sample's instant.
-    fn sample(&mut self, is_thorough: bool) -> u64 {
-        let at_ns = breme_sys::monotonic_ns();
+    /// `is_thorough`: at a trial's beginning and end.
+    fn sample(&mut self, at_ns: u64, is_thorough: bool) {
         let needs_table =
             self.watched.values().any(|watched| watched.members.as_ref().is_some_and(Members::needs_table));
         let round = Round::new(at_ns, is_thorough, if needs_table { everyone() } else { Vec::new() });
@@ -280,7 +281,6 @@ impl State {
         if is_written {
             self.rows.end_sample();
         }
-        at_ns
     }
 }
 
@@ -345,7 +345,7 @@ mod tests {
         instruments.watch_subject("it", None, Some(&counting_its_questions())).unwrap();
         let counted = instruments.ask_for_counters();
         let first = counted["it"].as_ref().unwrap().exposed["number"].value;
-        instruments.shared.lock().sample(false);
+        instruments.shared.lock().sample(breme_sys::monotonic_ns(), false);
         instruments.begin_from(counted, 1, SELDOM);
         let readings = instruments.end();
         let (from, to) = readings.span_ns();
