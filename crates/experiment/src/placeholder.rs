@@ -35,6 +35,14 @@ pub fn find(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     })
 }
 
+/// The subject and its port, if a name means the port of a subject: `edge.port.admin` is `edge` and `admin`, `edge.port`
+/// is `edge` and `port`.
+#[must_use]
+pub fn port_of_subject(name: &str) -> Option<(&str, &str)> {
+    let (subject, rest) = name.split_once('.')?;
+    Some((subject, if rest == "port" { rest } else { rest.strip_prefix("port.")? }))
+}
+
 /// The text with every name filled in, and `$${…}` turned into `${…}`: the last step, before the text is used.
 ///
 /// # Errors

@@ -273,7 +273,8 @@ impl SubjectKind {
 
 impl SubjectSpec {
     /// All texts that may hold `${…}`.
-    pub(crate) fn texts(&self) -> Vec<&str> {
+    #[must_use]
+    pub fn texts(&self) -> Vec<&str> {
         let mut texts = vec![self.url.as_str()];
         texts.extend(self.metrics_url.as_deref());
         match &self.kind {

@@ -71,7 +71,7 @@ const SLIPS: &[(&str, &str, &str)] = &[
     (
         "kind = \"site\"",
         "",
-        "line 2, column 10: subject `wiki` has no `kind`; there are site, proxy, command, external",
+        "line 2, column 10: subject `wiki` has no `kind`; there are site, proxy, link, command, external",
     ),
     ("lab = true", "lba = true", "line 4, column 1: `site` has no flag `lba`; did you mean `lab`?"),
     (
@@ -545,6 +545,12 @@ fn what_is_wrong_with_the_whole() {
         (
             format!(
                 "subject.a = {{ command = [\"x\", \"${{b.url}}\"] }}\nsubject.b = {{ command = [\"x\"], needs = [\"a\"] }}\n{workload}to = \"a\"\n"
+            ),
+            "line 1, column 9: subjects depend on each other in a cycle: a → b → a",
+        ),
+        (
+            format!(
+                "subject.a = {{ command = [\"x\", \"${{b.port}}\"], needs = [\"b\"] }}\nsubject.b = {{ command = [\"x\", \"${{a.url}}\"] }}\n{workload}to = \"a\"\n"
             ),
             "line 1, column 9: subjects depend on each other in a cycle: a → b → a",
         ),

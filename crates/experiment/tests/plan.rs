@@ -132,6 +132,28 @@ fn workloads_become_arguments() {
 }
 
 #[test]
+fn a_server_may_start_before_the_cache_whose_port_it_names() {
+    for seed in 1..20 {
+        let text = format!(
+            "subject.edge = {{ command = [\"x\", \"${{wiki.url}}\"] }}
+            subject.wiki = {{ command = [\"x\", \"${{edge.port.admin}}\"] }}
+            subject.other = {{ command = [\"x\"] }}
+            workload.user = {{ to = \"edge\", request = \"/\" }}
+            design.seed = {seed}"
+        );
+        let subjects = trial(&plan(&text), 0).subjects;
+        let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+        assert_eq!(names, ["wiki", "edge"], "seed {seed}");
+        // Without a cycle the one whose port is named starts first.
+        let subjects = trial(&plan(&text.replace("${wiki.url}", "")), 0).subjects;
+        assert_eq!(subjects.len(), 1, "seed {seed}");
+        let subjects = trial(&plan(&text.replace("${wiki.url}", "${other.port}")), 0).subjects;
+        let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+        assert_eq!(names, ["other", "edge"], "seed {seed}");
+    }
+}
+
+#[test]
 fn every_block_has_every_combination_once_and_one_twice_in_an_order_of_its_own() {
     let plan = plan(CACHE);
     let trials = plan.trials();

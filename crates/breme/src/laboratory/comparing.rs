@@ -49,7 +49,7 @@ pub struct Args {
 const AFTER_HELP: &str = "Examples:
   breme compare main-1 branch-1
   breme compare main-1 branch-1 --margin 5%
-  breme compare main-1 branch-1 --gate 'rate(user)' --gate 'p99(user) within 20%' --format junit > gate.xml
+  breme compare main-1 branch-1 --format junit --gate 'p99(user) within 20%' > gate.xml
 
 Exit status:
   0  not worse in any gated measure

@@ -115,3 +115,59 @@ fn what_cannot_be_emptied_is_told() {
         assert!(trial.contains(words), "{words}: {trial}");
     }
 }
+
+/// A wiki that names the port of the proxy that starts after it, and is started anew for each trial, as the proxy is.
+const PURGING: &str = r#"
+title = "A wiki that purges"
+[subject.wiki]
+kind = "wiki"
+lab_pages = 5
+cache_control = "public, s-maxage=86400"
+edge = "127.0.0.1:${edge.port.admin}"
+edge_token_file = "token"
+wait_for_edges = true
+[subject.edge]
+kind = "proxy"
+upstream = "wiki"
+cache_memory = "16MiB"
+admin_token_file = "token"
+[workload.user]
+to = "edge"
+connections = 1
+requests = 40
+scenario = "edits.toml"
+[design]
+blocks = 2
+pause = "0s"
+warm_up = "none"
+restart = "trial"
+reset = "edge.cache"
+"#;
+const EDITS: &str = r#"
+[[scenario]]
+name = "edit"
+[[scenario.step]]
+request = "GET /wiki/{uniform:1:5}"
+[[scenario.step]]
+request = "POST /wiki/{uniform:1:5}"
+headers = { Content-Type = "text/markdown" }
+body = "{page_version}"
+"#;
+
+#[test]
+fn a_wiki_purges_the_proxy_that_starts_after_it() {
+    let laboratory = Laboratory::new(PURGING);
+    fs::write(laboratory.folder().join("token"), TOKEN).unwrap();
+    fs::write(laboratory.folder().join("edits.toml"), EDITS).unwrap();
+    let output = laboratory.breme(&["run", "experiment.toml", "--quiet", "--name", "one"]);
+    assert!(output.status.success(), "{}{}", text_of(&output.stdout), text_of(&output.stderr));
+    let trials = laboratory.trials("one");
+    assert_eq!(trials.len(), 4);
+    for trial in trials {
+        let user = &trial["workloads"]["user"];
+        assert_eq!((&user["ok"], &user["stale"]["count"]), (&80.into(), &0.into()), "{trial}");
+        let purges = trial["subjects"]["wiki"]["counters"].as_object().unwrap();
+        let sent = purges.iter().filter(|(name, _)| name.starts_with("breme_wiki_purges_total"));
+        assert!(sent.map(|(_, count)| count.as_f64().unwrap()).sum::<f64>() >= 40.0, "{trial}");
+    }
+}

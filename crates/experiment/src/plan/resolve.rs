@@ -188,13 +188,14 @@ impl<'a> Resolver<'a, '_> {
         Some(Route { subject: to.value.clone(), behind, headers, ..nowhere })
     }
 
-    /// The subjects that are asked and those that they need, each after those that it needs.
+    /// The subjects that are asked and those that they need, each after those that it needs; and, unless that is a
+    /// cycle, after those of which it names a port.
     fn in_order(&mut self, subjects: &[Subject], asked: &[String]) -> Option<Vec<SubjectSpec>> {
         let mut needed: BTreeSet<String> = asked.iter().cloned().collect();
         while let Some(more) = subjects
             .iter()
             .filter(|subject| needed.contains(&subject.spec.name))
-            .flat_map(|subject| &subject.needs)
+            .flat_map(|subject| subject.needs.iter().chain(&subject.meets))
             .find(|need| !needed.contains(*need))
         {
             needed.insert(more.clone());
@@ -203,10 +204,11 @@ impl<'a> Resolver<'a, '_> {
         let mut waiting: Vec<&Subject> = order.iter().filter_map(|&index| subjects.get(index)).collect();
         let mut ready: Vec<&Subject> = Vec::new();
         while !waiting.is_empty() {
-            let is_ready = |subject: &&Subject| {
-                subject.needs.iter().all(|need| ready.iter().any(|ready| ready.spec.name == *need))
-            };
-            let Some(index) = waiting.iter().position(is_ready) else {
+            let is_there = |name: &String| ready.iter().any(|ready| ready.spec.name == *name);
+            let can_start = |subject: &&Subject| subject.needs.iter().all(is_there);
+            let is_ready = |subject: &&Subject| can_start(subject) && subject.meets.iter().all(is_there);
+            let next = waiting.iter().position(is_ready).or_else(|| waiting.iter().position(can_start));
+            let Some(index) = next else {
                 let mut names: Vec<&str> = circle(&waiting);
                 names.push(names[0]);
                 let first = waiting.iter().find(|subject| subject.spec.name == names[0]).unwrap_or(&waiting[0]);

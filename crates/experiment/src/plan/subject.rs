@@ -53,6 +53,8 @@ pub(super) struct Subject {
     pub spec: SubjectSpec,
     /// Subjects that must run before it.
     pub needs: BTreeSet<String>,
+    /// Subjects of which it names only ports, which are known before they run: a server and the cache that it purges.
+    pub meets: BTreeSet<String>,
     pub resets: Vec<(String, ResetAction)>,
     pub key_span: Span,
 }
@@ -176,8 +178,9 @@ impl<'a> Resolver<'a, '_> {
         let ready = self.ready(&kind_of, file.ready.as_ref());
         let restart = restart(file.restart.unwrap_or(self.restart));
         let spec = SubjectSpec { name, kind: kind_of, url, metrics_url, ready, restart };
-        let needs = self.needs(&spec, &resets, &file.needs, &entry.key_span);
-        (self.collector.count() == before).then(|| Subject { spec, needs, resets, key_span: entry.key_span.clone() })
+        let (needs, meets) = self.needs(&spec, &resets, &file.needs, &entry.key_span);
+        let key_span = entry.key_span.clone();
+        (self.collector.count() == before).then_some(Subject { spec, needs, meets, resets, key_span })
     }
 
     fn refuse(&mut self, table: &Table, keys: &[&str], why: &str) {
@@ -352,15 +355,16 @@ impl<'a> Resolver<'a, '_> {
         Ready { check, within }
     }
 
-    /// The subjects that its texts name, and those that are named as needed. Its own ports are checked here too.
+    /// The subjects that its texts name, and those that are named as needed; apart from them, those of which it names
+    /// only ports. Its own ports are checked here too.
     fn needs(
         &mut self,
         spec: &SubjectSpec,
         resets: &[(String, ResetAction)],
         named: &[At<String>],
         span: &Span,
-    ) -> BTreeSet<String> {
-        let mut needs = BTreeSet::new();
+    ) -> (BTreeSet<String>, BTreeSet<String>) {
+        let (mut needs, mut meets) = (BTreeSet::new(), BTreeSet::new());
         for need in named {
             if self.levels.subjects.contains(&need.value) {
                 needs.insert(need.value.clone());
@@ -396,11 +400,15 @@ impl<'a> Resolver<'a, '_> {
                     }
                     "folder" => {}
                     subject if subject == spec.name => {}
-                    subject => drop(needs.insert(subject.to_owned())),
+                    subject => {
+                        let is_port = placeholder::port_of_subject(found.name).is_some();
+                        let into = if is_port { &mut meets } else { &mut needs };
+                        into.insert(subject.to_owned());
+                    }
                 }
             }
         }
-        needs
+        (needs, meets)
     }
 }
 

@@ -38,7 +38,12 @@ pub fn roles() -> Roles {
         ],
         resets: vec![empty],
     };
-    Roles(vec![site, proxy])
+    let link = Role {
+        name: "link".to_owned(),
+        flags: vec![Flag { is_upstream: true, ..flag("to", true) }, flag("delay", true), flag("down", true)],
+        resets: Vec::new(),
+    };
+    Roles(vec![site, proxy, link])
 }
 
 pub fn read_with(

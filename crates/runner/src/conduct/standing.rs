@@ -4,13 +4,15 @@
 //! for the run. One that has died, or that another level wants otherwise (`driver = "$driver"`), is started anew, and
 //! with it all that know its address.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use breme_experiment::placeholder;
 use breme_experiment::trial::{Reset, ResetAction, Restart, SubjectSpec, TrialSpec};
 
 use super::casting::Cast;
 use crate::instruments::Instruments;
-use crate::subject::{Launcher, Names, Subject};
+use crate::subject::{Launcher, Names, Ports, Subject, pick_ports};
 
 /// Something that a subject or a generator did wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(super) struct Standing<'a> {
     launcher: &'a Launcher,
     instruments: &'a Instruments,
     standing: Vec<Stands>,
+    /// By subject: the ports that others have named before it was started, and that are its own from then on.
+    promised: BTreeMap<String, Ports>,
 }
 
 struct Stands {
@@ -43,7 +47,7 @@ struct Stands {
 
 impl<'a> Standing<'a> {
     pub(super) fn new(launcher: &'a Launcher, instruments: &'a Instruments) -> Self {
-        Self { launcher, instruments, standing: Vec::new() }
+        Self { launcher, instruments, standing: Vec::new(), promised: BTreeMap::new() }
     }
 
     /// Makes all subjects of a trial stand ready. `folder` is where those that are started write.
@@ -52,7 +56,10 @@ impl<'a> Standing<'a> {
         for spec in &trial.subjects {
             if self.subject(&spec.name).is_none() {
                 let cpus = cast.of_subject(&spec.name);
-                let started = self.launcher.start(spec, &folder.join(&spec.name), cpus, &self.names());
+                self.promise_ports(spec, trial)?;
+                let ports = self.promised.get(&spec.name).cloned().unwrap_or_default();
+                let folder = folder.join(&spec.name);
+                let started = self.launcher.start_again(spec, &folder, cpus, &self.names(), &ports);
                 let subject = started.map_err(|fault| Failure::new(&spec.name, fault.0, ""))?;
                 let stands = Stands { spec: spec.clone(), subject, block: trial.key.block };
                 stands.watch(self.instruments)?;
@@ -60,6 +67,20 @@ impl<'a> Standing<'a> {
             }
         }
         trial.resets.iter().try_for_each(|reset| self.reset(reset))
+    }
+
+    /// Chooses the ports that a subject names of others that are started after it.
+    fn promise_ports(&mut self, spec: &SubjectSpec, trial: &TrialSpec) -> Result<(), Failure> {
+        for (other, port) in ports_of_others(spec) {
+            let later = trial.subjects.iter().find(|subject| subject.name == other && self.subject(&other).is_none());
+            let ports = later.and_then(|subject| subject.kind.process()).map_or(&[][..], |process| &process.ports);
+            let promised = self.promised.entry(other).or_default();
+            if ports.contains(&port) && !promised.contains_key(&port) {
+                let picked = pick_ports(&[port]).map_err(|fault| Failure::new(&spec.name, fault, ""))?;
+                promised.extend(picked);
+            }
+        }
+        Ok(())
     }
 
     fn end_those_whose_time_is_over(&mut self, trial: &TrialSpec) -> Result<(), Failure> {
@@ -108,6 +129,7 @@ impl<'a> Standing<'a> {
     /// What texts may say of them: `${NAME.url}`.
     pub(super) fn names(&self) -> Names {
         let mut names = Names::default();
+        self.promised.iter().for_each(|(subject, ports)| names.extend(subject, &Names::of_ports(ports)));
         self.standing.iter().for_each(|stands| names.extend(&stands.spec.name, stands.subject.names()));
         names
     }
@@ -150,4 +172,12 @@ impl Stands {
         // All of a subject's texts stand in its debug form, whatever fields it has or will have.
         format!("{:?}", self.spec).contains(&format!("${{{name}."))
     }
+}
+
+/// The ports of other subjects that its texts name, each with its subject.
+fn ports_of_others(spec: &SubjectSpec) -> Vec<(String, String)> {
+    let texts = spec.texts();
+    let names = texts.iter().flat_map(|text| placeholder::find(text)).filter(|found| !found.is_escaped);
+    let ports = names.filter_map(|found| placeholder::port_of_subject(found.name));
+    ports.map(|(subject, port)| (subject.to_owned(), port.to_owned())).collect()
 }

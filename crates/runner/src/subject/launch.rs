@@ -356,6 +356,13 @@ impl Launch<'_> {
 }
 
 impl Names {
+    /// Of a subject of which only its ports are known.
+    pub(crate) fn of_ports(ports: &Ports) -> Self {
+        let mut names = Self::default();
+        names.set_ports(ports);
+        names
+    }
+
     /// `${port}`, `${port.admin}`.
     fn set_ports(&mut self, ports: &Ports) {
         for (name, port) in ports {

@@ -21,6 +21,7 @@ mod token;
 
 pub use launch::Launcher;
 pub use ports::Ports;
+pub(crate) use ports::pick as pick_ports;
 pub(crate) use ready::connect;
 pub use running::Subject;
 pub use template::Names;

@@ -16,7 +16,7 @@ const PORT_MIN: u16 = 10_000;
 const OUTGOING_MIN: u16 = 32_768;
 
 /// A free port for each name.
-pub(super) fn pick(names: &[String]) -> Result<Ports, String> {
+pub(crate) fn pick(names: &[String]) -> Result<Ports, String> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut ports = Ports::new();
