@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/metrics` | metrics as Prometheus text, or as OpenMetrics if the request accepts that |
 //! | `/health` | 200 while the process runs |
-//! | `/ready` | 200 while it accepts requests, 503 while it shuts down |
+//! | `/ready` | 200 while it accepts requests, 503 while it shuts down or lacks its database |
 //!
 //! A role may add pages of its own ([`Api`]); those that change something need a token.
 //!

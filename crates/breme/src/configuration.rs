@@ -8,7 +8,8 @@
 //! | `schema` | for editors |
 //!
 //! The flags are defined once, for the command line. Everything here is read from that definition, so that file, schema
-//! and help cannot differ from it. What the command line says wins over the file.
+//! and help cannot differ from it. What the command line or an environment variable says wins over
+//! the file.
 
 mod keys;
 mod printing;
@@ -20,7 +21,7 @@ use std::path::Path;
 
 use breme_toml::Diagnostics;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, FromArgMatches};
 pub use keys::keys;
 pub use printing::print;
 use reading::Setting;
@@ -31,6 +32,14 @@ use crate::failure::{Failure, in_a_line};
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
+/// What this process's command line says, and what a file says of the rest.
+pub fn in_force<A: FromArgMatches>(command: &Command, file: Option<&Path>) -> Result<(ArgMatches, A), Failure> {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let matches = matches(command, &words, file)?;
+    let args = A::from_arg_matches(&matches).map_err(|error| Failure::usage(in_a_line(&error)))?;
+    Ok((matches, args))
+}
+
 /// What a command line says, and what a file says of the rest. `words` begin with the name of the command.
 pub fn matches(command: &Command, words: &[OsString], file: Option<&Path>) -> Result<ArgMatches, Failure> {
     let parse = |words: &[OsString]| {
@@ -40,7 +49,8 @@ pub fn matches(command: &Command, words: &[OsString], file: Option<&Path>) -> Re
     let Some(path) = file else { return Ok(said) };
     let mut all: Vec<OsString> = words.iter().take(1).cloned().collect();
     for setting in read(command, path)? {
-        if said.value_source(&setting.id) != Some(ValueSource::CommandLine) {
+        let source = said.value_source(&setting.id);
+        if !matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable)) {
             all.extend(setting.arguments);
         }
     }

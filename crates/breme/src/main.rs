@@ -28,13 +28,15 @@ use roles::RoleCommand;
 
 /// The end of the help.
 const EXAMPLES: &str = "Examples:
-  breme site ./public                                 # serve a folder on http://127.0.0.1:8080
-  breme load -c 50 -d 10s http://127.0.0.1:8080/      # load-test it
-  breme proxy --upstream http://127.0.0.1:8080        # proxy in front of it, on port 8081
-  breme link --to 127.0.0.1:8080 --delay 20ms         # network path with a delay in front of it, on port 8082
-  breme run experiment.toml                           # compare servers in a repeatable experiment
+  breme site ./public                              # serve a folder on http://127.0.0.1:8080
+  breme load -c 50 -d 10s http://127.0.0.1:8080/   # load-test it
+  breme proxy --upstream http://127.0.0.1:8080     # proxy in front of it, on port 8081
+  breme link --to 127.0.0.1:8080 --delay 20ms      # path with a delay to it, on port 8082
+  breme wiki                                       # wiki in ./wiki.db, on port 8083
+  breme run experiment.toml                        # compare servers in a repeatable experiment
 
-`breme help COMMAND` shows the flags of a command. Documentation: README.md and docs/ in the source repository.";
+`breme help COMMAND` shows the flags of a command.
+Documentation: README.md and docs/ in the source repository.";
 
 /// A wind tunnel for web servers: serve, proxy, load-test, and compare.
 #[derive(Debug, Parser)]
@@ -79,5 +81,24 @@ fn main() -> ExitCode {
         Command::Runs(args) => laboratory::runs(&args),
         #[cfg(target_os = "linux")]
         Command::Keep => laboratory::keep(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    /// clap wraps help at 100 columns, which would break an example or a table in the middle.
+    #[test]
+    fn no_line_after_the_flags_is_wrapped() {
+        let mut commands = vec![Cli::command()];
+        while let Some(command) = commands.pop() {
+            for line in command.get_after_help().map(ToString::to_string).unwrap_or_default().lines() {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use arguments::Args;
-use arguments::ServeArgs;
+use arguments::{ServeArgs, command};
 use breme_driver::Clock;
 use breme_wiki::database::{Database, DatabaseError, open};
 use breme_wiki::purging::Edges;
@@ -31,6 +31,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness};
+use crate::configuration;
 use crate::failure::{Failure, exit};
 use crate::serving::announce;
 
@@ -38,6 +39,10 @@ use crate::serving::announce;
 const ROLE: &str = "wiki";
 /// How often sessions that are over are removed.
 const CLEAN_EVERY: Duration = Duration::from_secs(3600);
+/// How often the database is asked whether it responds, and whether there are accounts now.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// The time in which it must respond.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Carries out the command.
 #[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
@@ -46,11 +51,19 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
-    let runtime = runtime(args.serve.threads)?;
-    match &args.action {
-        Some(action) => runtime.block_on(upkeep::carry_out(action)),
-        None => run_server(&args.serve, &runtime).map(|()| ExitCode::SUCCESS),
+    if let Some(action) = &args.action {
+        return runtime(None)?.block_on(upkeep::carry_out(action));
     }
+    if args.serve.print_schema {
+        print!("{}", configuration::schema(&command()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (matches, args): (_, ServeArgs) = configuration::in_force(&command(), args.serve.config.as_deref())?;
+    if args.print_config {
+        print!("{}", configuration::print(&command(), &matches));
+        return Ok(ExitCode::SUCCESS);
+    }
+    run_server(&args, &runtime(args.threads)?).map(|()| ExitCode::SUCCESS)
 }
 
 fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
@@ -75,7 +88,7 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     if let Some(count) = args.lab_pages {
         runtime.block_on(lab::fill(&*database, count, &args.lab_page_bytes)).map_err(failed)?;
     }
-    let has_accounts = runtime.block_on(has_accounts(&*database)).map_err(failed)?;
+    let has_accounts = runtime.block_on(accounts::exist(&*database)).map_err(failed)?;
     let settings = settings::settings(args, &places, has_accounts)?;
     if let Some(notice) = settings::notice(&settings) {
         eprintln!("breme wiki: {notice}");
@@ -96,10 +109,12 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let edges = Edges::new(&settings);
     runtime.block_on(edges.run(&database)).map_err(failed)?;
     runtime.spawn(clean(Arc::clone(&database)));
-    let wiki = Arc::new(Wiki::new(database, settings, edges));
+    let wiki = Arc::new(Wiki::new(Arc::clone(&database), settings, edges));
+    runtime.block_on(wiki.purge_earlier_templates()).map_err(failed)?;
+    let readiness = Readiness::default();
+    runtime.spawn(watch(database, Arc::clone(&wiki), readiness.clone()));
 
     // Before the addresses are printed: a signal that comes then is handled.
-    let readiness = Readiness::default();
     let end = ending(readiness.clone())?;
     let registry = registry(process, Arc::clone(&wiki));
     let admin_address = admin.as_ref().map(AdminListener::address);
@@ -113,10 +128,6 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
         eprintln!("breme wiki: some requests were aborted after --drain-timeout");
     }
     Ok(())
-}
-
-async fn has_accounts(database: &dyn Database) -> Result<bool, DatabaseError> {
-    Ok(!accounts::users(database).await?.is_empty() || !accounts::tokens(database).await?.is_empty())
 }
 
 /// SIGTERM or SIGINT begins the end; a second one ends the program at once.
@@ -149,6 +160,30 @@ async fn clean(database: Arc<dyn Database>) {
             eprintln!("breme wiki: {error}");
         }
         tokio::time::sleep(CLEAN_EVERY).await;
+    }
+}
+
+/// What changes while the wiki runs: the database is lost or back, the first account is added.
+async fn watch(database: Arc<dyn Database>, wiki: Arc<Wiki>, readiness: Readiness) {
+    let mut is_lost = false;
+    loop {
+        let lack = match tokio::time::timeout(WATCH_TIMEOUT, database.ping()).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("the database does not respond within {WATCH_TIMEOUT:?}")),
+        };
+        match &lack {
+            Some(reason) if !is_lost => eprintln!("breme wiki: {reason}; /ready returns 503 until it is back"),
+            None if is_lost => eprintln!("breme wiki: the database is back"),
+            _ => {}
+        }
+        is_lost = lack.is_some();
+        readiness.set_lack(lack);
+        // A failure is reported above, or at the next request.
+        if !is_lost && wiki.look_for_accounts().await.unwrap_or(false) && wiki.is_for_members() {
+            eprintln!("breme wiki: there are accounts now: only they and API tokens may change pages");
+        }
+        tokio::time::sleep(WATCH_EVERY).await;
     }
 }
 

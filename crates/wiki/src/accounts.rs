@@ -91,7 +91,7 @@ impl std::fmt::Display for AccountError {
                     "a password has {PASSWORD_CHARS_MIN} characters or more, and at most {PASSWORD_BYTES_MAX} bytes"
                 )
             }
-            Self::Taken => f.write_str("an account of that name exists already"),
+            Self::Taken => f.write_str("an account with this name already exists"),
             Self::Random(reason) => write!(f, "cannot hash the password: {reason}"),
             Self::Database(error) => write!(f, "{error}"),
         }
@@ -199,6 +199,15 @@ pub async fn user(database: &dyn Database, name: &str) -> Result<Option<User>, D
 pub async fn users(database: &dyn Database) -> Result<Vec<(String, User)>, DatabaseError> {
     let values = database.values("user:").await?;
     Ok(values.iter().filter_map(|(key, value)| Some((key.strip_prefix("user:")?.to_owned(), read(value)?))).collect())
+}
+
+/// Whether there are accounts or tokens.
+///
+/// # Errors
+///
+/// The database failed.
+pub async fn exist(database: &dyn Database) -> Result<bool, DatabaseError> {
+    Ok(!users(database).await?.is_empty() || !tokens(database).await?.is_empty())
 }
 
 /// Begins a session. Returns the value of its cookie.

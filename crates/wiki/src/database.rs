@@ -35,8 +35,10 @@ pub const PURGES_QUEUED_MAX: u64 = 10_000;
 /// The most lines that [`Database::verify`] returns.
 pub const FAULTS_MAX: usize = 100;
 
-/// The writes of one transaction of an import.
-const IMPORT_CHUNK: usize = 1000;
+/// The most writes in one transaction of an import, and about how many bytes of memory they take. The larger a
+/// transaction, the less often a page of the file is written, and the fewer parts of the search indexes are merged.
+const IMPORT_WRITES_MAX: usize = 16_384;
+const IMPORT_BYTES_MAX: usize = 128 << 20;
 
 /// Larger texts and attachments are prepared for a write on a thread that may block.
 const PREPARED_INLINE_BYTES_MAX: usize = 64 << 10;
@@ -106,6 +108,9 @@ pub async fn backup(target: &str, to: &Path) -> Result<(), DatabaseError> {
     task.await.unwrap_or_else(|error| Err(DatabaseError::temporary("back up the database", &error.to_string())))
 }
 
+/// The writes of an import.
+pub type Writes = Box<dyn Iterator<Item = Write> + Send>;
+
 /// Pages with their history, searches, attachments, and the queues of purges.
 #[async_trait]
 pub trait Database: Send + Sync {
@@ -146,8 +151,12 @@ pub trait Database: Send + Sync {
     /// Carries out one write, if its condition holds. Concurrent writes share one commit.
     async fn write(&self, write: Write) -> Result<Committed, WriteError>;
 
-    /// Carries out many writes without conditions, in large transactions: the import.
-    async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError>;
+    /// Carries out many writes without conditions, in large transactions: the import. Writes are taken from the
+    /// iterator, on a thread that may block, while those before are carried out.
+    async fn import(&self, writes: Writes) -> Result<u64, DatabaseError>;
+
+    /// Queues a surrogate key for all edges.
+    async fn purge(&self, key: &str) -> Result<(), DatabaseError>;
 
     /// The surrogate keys that `edge` has not yet confirmed, the oldest first, with their place in its queue; none for
     /// an edge that was not set. An edge that is too far behind gets [`keys::EVERYTHING`] in place of
@@ -258,26 +267,34 @@ async fn prepare(write: Write) -> Result<Prepared, DatabaseError> {
 }
 
 /// Prepares writes for an import, one chunk while the one before is carried out.
-async fn in_chunks<F>(writes: Vec<Write>, carry_out: impl Fn(Vec<Prepared>) -> F) -> Result<u64, DatabaseError>
+async fn in_chunks<F>(writes: Writes, carry_out: impl Fn(Vec<Prepared>) -> F) -> Result<u64, DatabaseError>
 where
     F: Future<Output = Result<u64, DatabaseError>>,
 {
-    let prepare = |chunk: Vec<Write>| {
-        let prepared = |write: Write| Prepared::new(Write { condition: Condition::Any, ..write });
-        tokio::task::spawn_blocking(move || chunk.into_iter().map(prepared).collect::<Vec<Prepared>>())
-    };
-    let mut writes = writes.into_iter();
-    let mut take_chunk = move || -> Vec<Write> { writes.by_ref().take(IMPORT_CHUNK).collect() };
-    let mut next = prepare(take_chunk());
+    let prepare = |mut writes: Writes| tokio::task::spawn_blocking(move || (chunk(&mut writes), writes));
+    let mut next = prepare(writes);
     let mut count = 0;
     loop {
-        let prepared = next.await.map_err(|error| DatabaseError::temporary("import", &error.to_string()))?;
-        if prepared.is_empty() {
+        let (chunk, rest) = next.await.map_err(|error| DatabaseError::temporary("import", &error.to_string()))?;
+        if chunk.is_empty() {
             return Ok(count);
         }
-        next = prepare(take_chunk());
-        count += carry_out(prepared).await?;
+        next = prepare(rest);
+        count += carry_out(chunk).await?;
     }
+}
+
+/// The writes of one transaction.
+fn chunk(writes: &mut Writes) -> Vec<Prepared> {
+    let mut chunk = Vec::new();
+    let mut bytes = 0;
+    while chunk.len() < IMPORT_WRITES_MAX && bytes < IMPORT_BYTES_MAX {
+        let Some(write) = writes.next() else { break };
+        let prepared = Prepared::new(Write { condition: Condition::Any, ..write });
+        bytes += prepared.bytes();
+        chunk.push(prepared);
+    }
+    chunk
 }
 
 /// The best of the rated pages, the best first.
@@ -327,5 +344,42 @@ pub mod keys {
             assert_eq!(key("Ljubljanski grad"), "page:Ljubljanski_20grad");
             assert_eq!(key("ž1"), "page:_c5_be1");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::{Action, Content};
+
+    fn save(number: usize, text: &str) -> Write {
+        let content = Content { text: text.to_owned(), ..Content::default() };
+        Write {
+            name: Name::parse(&format!("P{number}")).unwrap(),
+            condition: Condition::Absent,
+            action: Action::Save { content, links: Vec::new() },
+            author: None,
+            comment: String::new(),
+            time: 0,
+        }
+    }
+
+    #[test]
+    fn the_transactions_of_an_import_are_bounded() {
+        let lengths = |count: usize, text: &'static str| {
+            let mut writes: Writes = Box::new((0..count).map(move |number| save(number, text)));
+            let mut numbers = 0..;
+            let mut length = || {
+                let chunk = chunk(&mut writes);
+                let expected = numbers.by_ref().take(chunk.len()).map(|number| format!("P{number}"));
+                assert!(chunk.iter().map(|prepared| prepared.write.name.as_str().to_owned()).eq(expected));
+                chunk.len()
+            };
+            std::iter::from_fn(|| Some(length()).filter(|length| *length > 0)).collect::<Vec<usize>>()
+        };
+        assert_eq!(lengths(2 * IMPORT_WRITES_MAX + 7, "x"), [IMPORT_WRITES_MAX, IMPORT_WRITES_MAX, 7]);
+        let long: &'static str = Box::leak("x".repeat(IMPORT_BYTES_MAX / 8).into());
+        assert_eq!(lengths(6, long), [4, 2], "texts count twice: what is indexed of them needs memory too");
+        assert!(lengths(0, "").is_empty());
     }
 }

@@ -16,7 +16,7 @@ use crate::web::media_type;
 
 const ENDING: &str = ".md";
 const FILES_ENDING: &str = ".files";
-/// Pages that are read from the database, or written to it, at a time.
+/// Pages that are listed at a time.
 const BATCH: usize = 500;
 
 /// What was copied.
@@ -35,6 +35,8 @@ pub enum FolderError {
     File(PathBuf, io::Error),
     /// The name of a file is no name of a page.
     Name(PathBuf, String),
+    /// A symbolic link in a folder to import could lead to any file of this machine.
+    Link(PathBuf),
     /// The folder for an export has files in it already.
     NotEmpty(PathBuf),
     /// The database failed.
@@ -47,6 +49,9 @@ impl fmt::Display for FolderError {
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Name(path, problem) => {
                 write!(f, "{}: the name of the file cannot be that of a page: {problem}; rename it", path.display())
+            }
+            Self::Link(path) => {
+                write!(f, "{}: a symbolic link is not imported; replace it by the file", path.display())
             }
             Self::NotEmpty(path) => write!(f, "{}: the folder is not empty; name a new one", path.display()),
             Self::Database(error) => write!(f, "{error}"),
@@ -64,6 +69,12 @@ impl From<DatabaseError> for FolderError {
 
 fn at(path: &Path) -> impl Fn(io::Error) -> FolderError {
     move |error| FolderError::File(path.to_owned(), error)
+}
+
+/// Whether it is a file, and neither a folder nor a device.
+fn is_file(path: &Path) -> Result<bool, FolderError> {
+    let metadata = fs::symlink_metadata(path).map_err(at(path))?;
+    if metadata.is_symlink() { Err(FolderError::Link(path.to_owned())) } else { Ok(metadata.is_file()) }
 }
 
 /// Writes all pages and attachments to a new or empty folder.
@@ -106,53 +117,83 @@ pub async fn export(database: &dyn Database, folder: &Path) -> Result<Copied, Fo
 ///
 /// # Errors
 ///
-/// See [`FolderError`]. All names are checked before anything is written.
+/// See [`FolderError`]. All names are checked before anything is written; what was written before a file could not be
+/// read remains.
 pub async fn import(database: &dyn Database, folder: &Path) -> Result<Copied, FolderError> {
     let mut pages = BTreeSet::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let path = entry.map_err(at(folder))?.path();
-        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
-        let Some(name) = file.strip_suffix(ENDING).filter(|_| path.is_file()) else { continue };
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let Some(name) = file.strip_suffix(ENDING) else { continue };
+        if !is_file(&path)? {
+            continue;
+        }
         let name = Name::parse(name).map_err(|error| FolderError::Name(path.clone(), error.to_string()))?;
         pages.insert((name, path));
     }
-    let mut copied = Copied::default();
-    let mut writes = Vec::new();
-    let write = |name: &Name, action| Write {
-        name: name.clone(),
-        condition: Condition::Any,
-        action,
-        author: None,
-        comment: "Import".to_owned(),
-        time: now(),
-    };
+    let mut files = Vec::new();
     for (name, path) in &pages {
-        let text = fs::read_to_string(path).map_err(at(path))?;
+        files.append(&mut attachments(name, path)?);
+    }
+    let read_page = |(name, path): (Name, PathBuf)| {
+        let text = fs::read_to_string(&path).map_err(at(&path))?;
         let content = from_markdown(&text.replace("\r\n", "\n"));
         let links = links(&content.text);
-        writes.push(write(name, Action::Save { content, links }));
-        copied.pages += 1;
-        if writes.len() == BATCH {
-            database.import(std::mem::take(&mut writes)).await?;
-        }
-    }
-    database.import(std::mem::take(&mut writes)).await?;
+        Ok(write(name, Action::Save { content, links }))
+    };
+    let read_attachment = |(name, file, path): (Name, Name, PathBuf)| {
+        let bytes = fs::read(&path).map_err(at(&path))?.into();
+        Ok(write(name, Action::Attach { media_type: media_type(&file).to_owned(), file, bytes }))
+    };
     // Attachments need their page.
-    for (name, path) in &pages {
-        let files =
-            path.with_file_name(format!("{}{FILES_ENDING}", path.file_stem().unwrap_or_default().to_string_lossy()));
-        if !files.is_dir() {
+    Ok(Copied {
+        pages: import_all(database, pages, read_page).await?,
+        attachments: import_all(database, files, read_attachment).await?,
+    })
+}
+
+/// The attachments of the page whose text is in the file `path`.
+fn attachments(name: &Name, path: &Path) -> Result<Vec<(Name, Name, PathBuf)>, FolderError> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let folder = path.with_file_name(format!("{stem}{FILES_ENDING}"));
+    if fs::symlink_metadata(&folder).is_ok_and(|metadata| metadata.is_symlink()) {
+        return Err(FolderError::Link(folder));
+    }
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut attachments = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(at(&folder))? {
+        let path = entry.map_err(at(&folder))?.path();
+        if !is_file(&path)? {
             continue;
         }
-        for entry in fs::read_dir(&files).map_err(at(&files))? {
-            let path = entry.map_err(at(&files))?.path();
-            let file = path.file_name().unwrap_or_default().to_string_lossy();
-            let file = Name::parse(&file).map_err(|error| FolderError::Name(path.clone(), error.to_string()))?;
-            let bytes = fs::read(&path).map_err(at(&path))?.into();
-            let action = Action::Attach { media_type: media_type(&file).to_owned(), file, bytes };
-            database.import(vec![write(name, action)]).await?;
-            copied.attachments += 1;
-        }
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let file = Name::parse(&file).map_err(|error| FolderError::Name(path.clone(), error.to_string()))?;
+        attachments.push((name.clone(), file, path));
     }
-    Ok(copied)
+    Ok(attachments)
+}
+
+fn write(name: Name, action: Action) -> Write {
+    Write { name, condition: Condition::Any, action, author: None, comment: "Import".to_owned(), time: now() }
+}
+
+/// Writes what `read` makes of all items, up to the first failure.
+async fn import_all<T: 'static>(
+    database: &dyn Database,
+    items: impl IntoIterator<Item = T, IntoIter: Send + 'static>,
+    mut read: impl FnMut(T) -> Result<Write, FolderError> + Send + 'static,
+) -> Result<u64, FolderError> {
+    let (failure, failed) = std::sync::mpsc::channel();
+    let writes = items.into_iter().map_while(move |item| match read(item) {
+        Ok(write) => Some(write),
+        Err(error) => {
+            // Nobody waits for it only if the database has failed first.
+            let _ = failure.send(error);
+            None
+        }
+    });
+    let count = database.import(Box::new(writes)).await?;
+    failed.try_recv().map_or(Ok(count), Err)
 }

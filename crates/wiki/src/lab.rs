@@ -11,8 +11,6 @@ use crate::database::{Database, DatabaseError};
 use crate::name::Name;
 use crate::page::{Action, Condition, Content, Write};
 
-/// The pages that are written in one transaction.
-const BATCH: u64 = 500;
 /// The longest word of a text.
 const WORD_LETTERS_MAX: u64 = 10;
 /// The seed of the texts: every run has the same pages.
@@ -54,15 +52,12 @@ pub async fn fill(database: &dyn Database, count: u64, bytes: &PageBytes) -> Res
         return Ok(());
     }
     let mut random = Random::stream(SEED, 0);
-    for first in (1..=count).step_by(BATCH as usize) {
-        let numbers = first..=count.min(first + BATCH - 1);
-        let writes = numbers.filter_map(|number| {
-            let length = random.between(*bytes.0.start(), *bytes.0.end());
-            Some(page(Name::parse(&number.to_string()).ok()?, text(&mut random, length)))
-        });
-        database.import(writes.collect()).await?;
-    }
-    Ok(())
+    let (low, high) = (*bytes.0.start(), *bytes.0.end());
+    let writes = (1..=count).filter_map(move |number| {
+        let length = random.between(low, high);
+        Some(page(Name::parse(&number.to_string()).ok()?, text(&mut random, length)))
+    });
+    database.import(Box::new(writes)).await.map(|_| ())
 }
 
 fn page(name: Name, text: String) -> Write {

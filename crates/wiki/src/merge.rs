@@ -1,14 +1,14 @@
 //! Differences between texts, and three-way merges.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use similar::{ChangeTag, TextDiff};
 
 /// Texts with more lines than that, all together, are not merged: the work can grow with the square of the lines.
 const MERGE_LINES_MAX: usize = 30_000;
 
-/// A comparison that takes longer goes on with a coarser result.
+/// The time for a comparison by lines, and for that of words in all changed lines; past it the result is coarser.
 const DIFF_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Unchanged lines shown around each change.
@@ -87,12 +87,13 @@ pub enum Kind {
 pub fn diff(old: &str, new: &str, by_words: bool) -> Vec<Vec<DiffLine>> {
     let (old, new) = (ended(old), ended(new));
     let diff = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_lines(&*old, &*new);
+    let until = Instant::now() + DIFF_TIME_MAX;
     let mut groups = Vec::new();
     for group in diff.grouped_ops(CONTEXT_LINES) {
         let mut lines = Vec::new();
         for op in &group {
             if by_words {
-                lines.extend(diff.iter_inline_changes(op).map(|change| {
+                lines.extend(diff.iter_inline_changes_deadline(op, Some(until)).map(|change| {
                     let pieces =
                         change.iter_strings_lossy().map(|(differs, text)| (differs, text.into_owned())).collect();
                     line(change.tag(), (change.old_index(), change.new_index()), pieces)

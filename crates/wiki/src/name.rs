@@ -73,7 +73,8 @@ fn is_forbidden(c: char) -> bool {
     const SYNTAX: &str = "/\\?#[]{}|<>\"*:";
     const DIRECTION: [std::ops::RangeInclusive<char>; 3] =
         ['\u{200e}'..='\u{200f}', '\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
-    c.is_control() || SYNTAX.contains(c) || c == '\u{feff}' || DIRECTION.iter().any(|range| range.contains(&c))
+    const INVISIBLE: &str = "\u{ad}\u{200b}\u{2060}\u{feff}";
+    c.is_control() || SYNTAX.contains(c) || INVISIBLE.contains(c) || DIRECTION.iter().any(|range| range.contains(&c))
 }
 
 impl fmt::Display for Name {
@@ -127,7 +128,21 @@ mod tests {
 
     #[test]
     fn unsafe_names_are_refused() {
-        for text in ["", " \t_", ".", "..", ".git", "a/b", "a\\b", "a\0b", "a\u{202e}b", "Stevec", "a\nb\u{7}"] {
+        for text in [
+            "",
+            " \t_",
+            ".",
+            "..",
+            ".git",
+            "a/b",
+            "a\\b",
+            "a\0b",
+            "a\u{202e}b",
+            "a\u{200b}b",
+            "a\u{ad}b",
+            "Stevec",
+            "a\nb\u{7}",
+        ] {
             assert!(Name::parse(text).is_err(), "{text:?}");
         }
         assert_eq!(Name::parse(&"ž".repeat(121)), Err(NameError::TooLong));

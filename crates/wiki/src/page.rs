@@ -1,5 +1,7 @@
 //! Pages, their revisions and the changes to them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -45,7 +47,7 @@ pub struct Content {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// A page.
-    Page(Box<Page>),
+    Page(Arc<Page>),
     /// A page that was deleted: its last revision is the deletion.
     Deleted {
         /// The revision that deleted it.

@@ -59,6 +59,18 @@ struct Lane {
     failed: AtomicU64,
 }
 
+/// Why a queue could not be sent.
+enum Failure {
+    Database(DatabaseError),
+    Edge(String),
+}
+
+impl From<DatabaseError> for Failure {
+    fn from(error: DatabaseError) -> Self {
+        Self::Database(error)
+    }
+}
+
 /// An edge, for metrics.
 #[derive(Clone, Debug)]
 pub struct EdgeState {
@@ -153,7 +165,12 @@ impl Edges {
                         let _ = timeout(LOOK_EVERY, lane.wake.notified()).await;
                     }
                 }
-                Err(reason) => {
+                Err(Failure::Database(error)) => {
+                    // The edge is not to blame; writers wait for it as soon as there are changes again.
+                    eprintln!("breme wiki: {error}");
+                    let _ = timeout(LOOK_EVERY, lane.wake.notified()).await;
+                }
+                Err(Failure::Edge(reason)) => {
                     lane.failed.fetch_add(1, Ordering::Relaxed);
                     lane.set_live(false, &reason);
                     sleep(pause).await;
@@ -164,10 +181,10 @@ impl Edges {
     }
 
     /// Sends what is queued, until nothing is.
-    async fn drain(&self, lane: &Lane, client: &mut Client<'_>, database: &dyn Database) -> Result<(), String> {
+    async fn drain(&self, lane: &Lane, client: &mut Client<'_>, database: &dyn Database) -> Result<(), Failure> {
         let authority = &lane.edge.authority;
         loop {
-            let queued = database.purges(authority, BATCH).await.map_err(|error| error.to_string())?;
+            let queued = database.purges(authority, BATCH).await?;
             let Some((through, _)) = queued.last() else { return Ok(()) };
             let keys: BTreeSet<&str> = queued.iter().map(|(_, key)| key.as_str()).collect();
             let misses_much = queued.len() >= BATCH || keys.contains(keys::EVERYTHING);
@@ -176,10 +193,11 @@ impl Edges {
                 timeout(self.edge_timeout, client.purge(&json!({ "key": key })))
                     .await
                     .unwrap_or_else(|_| Err(format!("no response within {:?}", self.edge_timeout)))
-                    .inspect_err(|_| client.connection = None)?;
+                    .inspect_err(|_| client.connection = None)
+                    .map_err(Failure::Edge)?;
                 lane.sent.fetch_add(1, Ordering::Relaxed);
             }
-            database.purged(authority, *through).await.map_err(|error| error.to_string())?;
+            database.purged(authority, *through).await?;
             if queued.len() < BATCH {
                 return Ok(());
             }

@@ -4,6 +4,7 @@
 //! output as a browser would and keeps only what is on a list of elements, attributes and URL schemes. The page's
 //! Content-Security-Policy is the third guard.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -29,6 +30,14 @@ const HEADING_PREFIX: &str = "section-";
 /// work would grow with the square of the depth.
 const NESTING_MAX: usize = 100;
 
+/// The longest HTML of a text, in bytes for each byte of the text: a few characters of headings or references to one
+/// footnote can become hundreds.
+const EXPANSION_MAX: usize = 8;
+/// Any text may become as much.
+const HTML_BYTES_FREE: usize = 64 << 10;
+/// What a heading takes in the table of contents, about.
+const HEADING_BYTES: usize = 64;
+
 /// The URL scheme by which a page names its own attachments: `![Map](attachment:map.png)`.
 const ATTACHMENT: &str = "attachment:";
 
@@ -52,21 +61,12 @@ pub struct Heading {
     pub text: String,
 }
 
-impl Rendered {
-    /// The memory that it takes, about.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let headings: usize =
-            self.headings.iter().map(|one| one.id.len() + one.text.len() + size_of::<Heading>()).sum();
-        size_of::<Self>() + self.html.len() + headings
-    }
-}
-
 /// Renders the text of the page `name`, in which the links to `missing` pages are marked.
 #[must_use]
 pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
     let arena = Arena::new();
     let options = options();
+    let text = &*with_shallow_quotes(text);
     let root = parse_document(&arena, text, &options);
     prune(&arena, root);
     let missing: HashSet<&Name> = missing.iter().collect();
@@ -109,6 +109,9 @@ pub fn render(text: &str, name: &Name, missing: &[Name]) -> Rendered {
     let mut html = String::with_capacity(text.len() * 5 / 4);
     // Writing into a string cannot fail.
     let _ = format_html_with_plugins(root, &options, &mut html, &plugins);
+    if html.len() + HEADING_BYTES * headings.len() > HTML_BYTES_FREE + EXPANSION_MAX * text.len() {
+        return Rendered { html: format!("<pre><code>{}</code></pre>\n", escape(text)), headings: Vec::new() };
+    }
     Rendered { html: CLEANER.clean(&html).to_string(), headings }
 }
 
@@ -120,7 +123,7 @@ pub fn links(text: &str) -> Vec<Name> {
         return Vec::new();
     }
     let arena = Arena::new();
-    let root = parse_document(&arena, text, &options());
+    let root = parse_document(&arena, &with_shallow_quotes(text), &options());
     let mut seen = HashSet::new();
     let names = root.descendants().filter_map(|node| match &node.data().value {
         NodeValue::WikiLink(link) => target(&link.url).map(|(name, _)| name),
@@ -192,6 +195,23 @@ fn link_page<'a>(arena: &'a Arena<'a>, node: &'a AstNode<'a>, url: &str, own: &N
             node.data_mut().value = link(format!("{}{fragment}", paths::page(&page)));
         }
     }
+}
+
+/// Escapes the marks of quotes that are nested too deep: the parser's work grows with the square of their depth.
+fn with_shallow_quotes(text: &str) -> Cow<'_, str> {
+    let is_mark = |c: char| c == '>' || c.is_ascii_whitespace() || c.is_ascii_digit() || "-+*.)".contains(c);
+    let deep = |line: &str| {
+        let marks = line.char_indices().take_while(|(_, c)| is_mark(*c)).filter(|(_, c)| *c == '>');
+        marks.map(|(place, _)| place).nth(NESTING_MAX)
+    };
+    if text.lines().all(|line| deep(line).is_none()) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |line: &str| match deep(line) {
+        Some(place) => format!("{}\\{}", &line[..place], &line[place..]),
+        None => line.to_owned(),
+    };
+    Cow::Owned(text.split_inclusive('\n').map(escaped).collect())
 }
 
 /// Replaces what is nested too deep by an ellipsis.

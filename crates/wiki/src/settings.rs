@@ -18,7 +18,7 @@ pub struct Settings {
     pub readers: Readers,
     /// Who may write.
     pub writers: Writers,
-    /// Whether there were accounts at the start.
+    /// Whether there were accounts or tokens at the start.
     pub has_accounts: bool,
     /// Whether changes to existing pages must say which revision they replace.
     pub requires_condition: bool,
@@ -55,7 +55,7 @@ pub enum Writers {
     /// Everybody.
     Anyone,
     /// Programs and browsers on this machine, under one of its own names: a public proxy in front of the wiki opens
-    /// nothing to others.
+    /// nothing to others. As soon as there are accounts, it is [`Writers::Members`].
     Local,
     /// Accounts and tokens with the scope `write`.
     Members,
@@ -85,7 +85,7 @@ impl Default for Settings {
             trusted_proxies: Vec::new(),
             page_bytes_max: 512 << 10,
             attachment_bytes_max: 16 << 20,
-            rendered_bytes_max: 32 << 20,
+            rendered_bytes_max: 64 << 20,
             writes_per_minute: 600,
             edges: Vec::new(),
             waits_for_edges: false,

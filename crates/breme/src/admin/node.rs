@@ -30,7 +30,7 @@ const CONTENT_BYTES_MAX: u64 = 256 * 1024;
 
 const INDEX: &str = "GET /metrics  metrics for Prometheus (text format 0.0.4, or OpenMetrics if Accept prefers it)\n\
     GET /health   200 while the process runs\n\
-    GET /ready    200 while it accepts requests, 503 while it shuts down\n";
+    GET /ready    200 while it accepts requests, 503 while it shuts down or lacks its database\n";
 
 /// One for all connections.
 #[derive(Debug)]
@@ -118,8 +118,10 @@ impl Attendant {
         match path {
             _ if !only_looks => Page::not_allowed("GET, HEAD"),
             "/health" => Page::plain(200, "running\n"),
-            "/ready" if self.readiness.is_ready() => Page::plain(200, "ready\n"),
-            "/ready" => Page::plain(503, "draining\n"),
+            "/ready" => match self.readiness.refusal() {
+                None => Page::plain(200, "ready\n"),
+                Some(reason) => Page::plain(503, format!("{reason}\n")),
+            },
             _ => Page::plain(200, self.index()),
         }
     }

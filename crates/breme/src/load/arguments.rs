@@ -294,16 +294,21 @@ Placeholders in PATH, header values and bodies ({{ and }} for braces):
   {uniform:A:B}    random integer from A to B
   {zipf:N:S}       random integer from 1 to N, Zipf-distributed with exponent S
   {random:BYTES}   random letters and digits
-  {page_version}   in the body: mark of a new version of the page that is written; responses to GET of the same
-                   path are then checked for stale versions
+  {page_version}   in the body: mark of a new version of the page that is written; responses to GET
+                   of the same path are then checked for stale versions
   {NAME}           value of --var, or of a scenario's variable ({NAME:url}, {NAME:json} encode it)
   {session}        number of the session, with --scenario
 
-Response time runs from the moment a user wants a request to the last byte of its response, connecting included.
+Response time runs from the moment a user wants a request to the last byte of its response, with
+the time to connect.
 
-Exit status: 0 success; 1 no response, or the run could not start; 2 usage error; 3 a response failed an --expect- check,
-every response failed its check, or a --fail-if holds; 4 a --fail-if has no verdict (no data, or the result is INVALID);
-130, 143 interrupted, with a partial result.";
+Exit status:
+  0         success
+  1         no response, or the run could not start
+  2         wrong usage
+  3         a response failed an --expect- check, every response failed, or a --fail-if holds
+  4         a --fail-if has no verdict: no data, or the result is INVALID
+  130, 143  interrupted, with a partial result";
 
 impl Args {
     /// Reads the files that the flags name.

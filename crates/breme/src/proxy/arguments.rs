@@ -7,7 +7,6 @@ mod forward;
 mod health;
 mod upstreams;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use breme_driver::{RECEIPT_BYTES_MAX, Settings as DriverSettings};
 use breme_http1::Limits;
 use breme_proxy::{ClientLimits, Identity, Mode, Settings, Times};
 pub use caching::CachingFlags;
-use clap::{ArgMatches, Command, FromArgMatches};
+use clap::{ArgMatches, Command};
 pub use forward::ForwardFlags;
 pub use upstreams::UpstreamFlags;
 
@@ -26,7 +25,7 @@ use super::access_log::Format;
 use super::error_pages;
 use super::secrets::Secrets;
 use crate::configuration;
-use crate::failure::{Failure, in_a_line};
+use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::{ConnectionFlags, ListenFlags, Place, TlsFlags, at_least_one, parallelism_of, whole};
 
@@ -38,8 +37,10 @@ const EXAMPLES: &str = "Examples:
   breme proxy --forward --allow-host '*.example.org' --listen 127.0.0.1:3128
   breme proxy --config proxy.toml --check-config
 
-SIGHUP reloads the configuration and certificates, SIGUSR1 reopens the access log, SIGTERM shuts down gracefully.
-Exit status: 0 after a shutdown or a valid --check-config, 1 if the proxy cannot run, 2 for a wrong configuration.";
+SIGHUP reloads the configuration and certificates, SIGUSR1 reopens the access log, SIGTERM shuts
+down gracefully.
+Exit status: 0 after a shutdown or a valid --check-config, 1 if the proxy cannot run, 2 for a wrong
+configuration.";
 
 /// What the command is called.
 pub const ROLE: &str = "proxy";
@@ -203,10 +204,8 @@ pub fn command() -> Command {
 
 /// What the command line says, and what the file says of the rest.
 pub(super) fn in_force(config: Option<&Path>) -> Result<(ArgMatches, Args), Failure> {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let command = command();
-    let matches = configuration::matches(&command, &words, config)?;
-    let args = Args::from_arg_matches(&matches).map_err(|error| Failure::usage(in_a_line(&error)))?;
+    let (matches, args): (_, Args) = configuration::in_force(&command, config)?;
     args.check(&command, &matches)?;
     Ok((matches, args))
 }

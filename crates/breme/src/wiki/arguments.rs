@@ -7,22 +7,25 @@ use std::time::Duration;
 use breme_wiki::accounts::Scope;
 use breme_wiki::lab::PageBytes;
 use breme_wiki::serving::Limits;
-use clap::{Subcommand, ValueEnum};
+use clap::{Command, Subcommand, ValueEnum};
 
+use super::ROLE;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::{Descriptors, Place, at_least_one, resolve};
 
 /// The end of the help.
 const EXAMPLES: &str = "Examples:
-  breme wiki                                              # http://127.0.0.1:8083, pages in ./wiki.db
-  breme wiki user add ana                                 # an account; prints its password
+  breme wiki                   # http://127.0.0.1:8083, pages in ./wiki.db
+  breme wiki user add ana      # an account; prints its password
   breme wiki --listen :8083 --public-url https://wiki.example.org
   breme wiki --edge 127.0.0.1:9091 --edge-token-file token --wait-for-edges
 
-The wiki serves plain HTTP; for TLS put `breme proxy --tls-cert` in front of it. docs/WIKI.md describes the API.
+The wiki serves plain HTTP; for TLS put `breme proxy --tls-cert` in front of it.
+docs/WIKI.md describes the API.
 SIGTERM shuts down gracefully.
-Exit status: 0 after a shutdown, 1 if the wiki cannot run, 2 for wrong flags, 3 if verify finds faults.";
+Exit status: 0 after a shutdown, 1 if the wiki cannot run, 2 for wrong flags, 3 if verify finds
+faults.";
 
 const CACHING: &str = "Caching";
 const ACCESS: &str = "Access";
@@ -43,7 +46,8 @@ pub struct Args {
 /// Where the pages are.
 #[derive(Debug, clap::Args)]
 pub struct DatabaseArgs {
-    /// Database: a SQLite file, which is created if it does not exist, or postgres://USER:PASSWORD@HOST/NAME
+    /// Database: a SQLite file, which is created if it does not exist, or postgres://USER:PASSWORD@HOST/NAME, with
+    /// ?sslmode=verify-full for verified TLS
     #[arg(
         long,
         value_name = "FILE|URL",
@@ -58,6 +62,18 @@ pub struct DatabaseArgs {
 pub struct ServeArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
+
+    /// Read flags from this TOML file, too (the same names without dashes); flags override it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Print the configuration in effect as a file for --config and exit
+    #[arg(long)]
+    pub print_config: bool,
+
+    /// Print the JSON schema of the --config file, for editors, and exit
+    #[arg(long)]
+    pub print_schema: bool,
 
     /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
@@ -86,7 +102,7 @@ pub struct ServeArgs {
     pub read: ReadChoice,
 
     /// Who may change pages: anyone, members (accounts and API tokens with the scope write), or nobody [default:
-    /// members if there are accounts; else, on a loopback address, requests of this machine; else the wiki does not
+    /// members if there are accounts; else requests from this machine, on a loopback address; else the wiki does not
     /// start]
     #[arg(long, value_name = "WHO", help_heading = ACCESS)]
     pub write: Option<WriteChoice>,
@@ -95,7 +111,8 @@ pub struct ServeArgs {
     #[arg(long, help_heading = ACCESS)]
     pub require_condition: bool,
 
-    /// Address of a proxy whose X-Forwarded-For is trusted; repeatable; loopback addresses always are
+    /// Address of a proxy whose X-Forwarded-For is trusted; repeatable; loopback addresses are always
+    /// trusted
     #[arg(long, value_name = "IP", help_heading = ACCESS)]
     pub trusted_proxy: Vec<IpAddr>,
 
@@ -112,7 +129,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "edge", help_heading = CACHING)]
     pub edge_token_file: Option<PathBuf>,
 
-    /// Respond to a change only when all live edges have confirmed its purge, so that nobody reads an older text
+    /// Respond to a change only after all live edges have confirmed its purge, so that nobody reads an older text
     /// afterwards
     #[arg(long, requires = "edge", help_heading = CACHING)]
     pub wait_for_edges: bool,
@@ -122,7 +139,7 @@ pub struct ServeArgs {
     pub edge_timeout: Duration,
 
     /// Memory for rendered pages, in bytes
-    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = units::bytes, help_heading = CACHING)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = units::bytes, help_heading = CACHING)]
     pub render_cache: u64,
 
     /// Size limit of a page's text and fields, in bytes
@@ -133,7 +150,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = units::memory, help_heading = LIMITS)]
     pub max_attachment: usize,
 
-    /// Changes per minute and client address; past it 429
+    /// Maximum number of changes per minute and client address; more get 429
     #[arg(long, value_name = "N", default_value = "600", value_parser = crate::serving::whole::<u32>, help_heading = LIMITS)]
     pub write_rate: u32,
 
@@ -145,7 +162,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "5000", requires = "lab_pages", help_heading = LABORATORY)]
     pub lab_page_bytes: PageBytes,
 
-    /// Number of connections; further ones wait [default: 4096, or what the file descriptor limit allows]
+    /// Maximum number of connections; further ones wait [default: 4096, or what the file descriptor limit allows]
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LIMITS)]
     max_connections: Option<usize>,
 
@@ -289,6 +306,11 @@ pub enum TokenAction {
         #[command(flatten)]
         database: DatabaseArgs,
     },
+}
+
+/// The command by itself, as its file must know it.
+pub(super) fn command() -> Command {
+    <Args as clap::Args>::augment_args(Command::new(ROLE))
 }
 
 impl ServeArgs {

@@ -29,6 +29,9 @@ mod link;
 mod loading;
 mod lost_server;
 mod peers;
+#[path = "../../../wiki/tests/postgres_server/mod.rs"]
+#[allow(dead_code)] // the database's tests use what these do not
+mod postgres_server;
 mod pressure;
 mod proxy;
 mod proxy_admin;
@@ -58,3 +61,5 @@ mod studies;
 mod tls;
 mod wiki;
 mod wiki_browser;
+mod wiki_postgres;
+mod wiki_purges;

@@ -40,6 +40,7 @@ fn every_study_is_read_in_every_profile() {
             assert!(is_read, "{} {profile:?}: {complaint}", path.display());
             let is_expected = |line: &str| {
                 line.contains("not judged in this profile")
+                    || !profile.is_empty() && line.contains("is never started")
                     || line.contains("cannot decide a hypothesis")
                     || is_missing(line)
             };
@@ -126,4 +127,28 @@ fn no_reader_of_the_wiki_gets_a_stale_page() {
     let stale = readers.iter().map(|reader| &reader["stale"]).find(|stale| stale.is_object()).unwrap();
     assert_eq!(stale["count"], 0, "{stale}");
     assert!(stale["judged"].as_u64() > Some(0), "{stale}");
+}
+
+#[test]
+fn an_edge_serves_stale_pages_unless_the_wiki_purges_it() {
+    let told = tiny("wiki/edges.toml");
+    assert!(seen(&told, "users").iter().all(|users| users["errors"] == serde_json::json!({})), "{told}");
+    let stale = |edge: &str| {
+        let trial = told["trials"].as_array().unwrap().iter().find(|trial| trial["levels"]["edge"] == edge).unwrap();
+        let stale = &trial["workloads"]["users"]["stale"];
+        assert!(stale["judged"].as_u64() > Some(0), "{edge}: {stale}");
+        stale["count"].as_u64().unwrap()
+    };
+    assert_eq!(stale("purging"), 0);
+    assert!(stale("breme") > 0);
+}
+
+#[test]
+fn the_wiki_is_read_and_written_as_its_peers_are() {
+    let told = tiny("wiki/peers.toml");
+    for trial in told["trials"].as_array().unwrap() {
+        let workload = if trial["levels"]["task"] == "read" { "reader" } else { "writer" };
+        let seen = &trial["workloads"][workload];
+        assert!(seen["ok"].as_u64() > Some(0) && seen["errors"] == serde_json::json!({}), "{trial}");
+    }
 }

@@ -56,13 +56,13 @@ pub(crate) fn send(address: SocketAddr, method: &str, path: &str, headers: &[&st
     read_answers(&bytes, |_| method == "HEAD").unwrap().remove(0)
 }
 
-fn put(address: SocketAddr, name: &str, text: &str) -> Answer {
+pub(crate) fn put(address: SocketAddr, name: &str, text: &str) -> Answer {
     let answer = send(address, "PUT", &format!("/wiki/{name}"), &[], text);
     assert!([200, 201].contains(&answer.status), "{}: {}", answer.status, String::from_utf8_lossy(&answer.content));
     answer
 }
 
-fn markdown(address: SocketAddr, name: &str) -> String {
+pub(crate) fn markdown(address: SocketAddr, name: &str) -> String {
     let answer = send(address, "GET", &format!("/wiki/{name}"), &["Accept: text/markdown"], "");
     assert_eq!(answer.status, 200);
     String::from_utf8(answer.content).unwrap()
@@ -73,7 +73,7 @@ fn wiki_command(arguments: &[&str]) -> Output {
 }
 
 /// What a command of upkeep printed.
-fn upkeep(arguments: &[&str]) -> String {
+pub(crate) fn upkeep(arguments: &[&str]) -> String {
     let output = wiki_command(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -156,6 +156,26 @@ fn others_may_change_nothing_without_accounts() {
     upkeep(&["token", "add", "bot", "--scope", "write", "--database", &wiki.database()]);
     upkeep(&["token", "remove", "ci", "--database", &wiki.database()]);
     assert_eq!(send(address, "PUT", "/wiki/A", &[&bearer], "x").status, 401);
+}
+
+#[test]
+fn flags_may_stand_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wiki.toml");
+    fs::write(&file, "title = \"Notes\"\nrequire-condition = true\nmax-page = \"1KiB\"\n").unwrap();
+    let file = file.to_str().unwrap();
+    let wiki = Wiki::start(&["--config", file, "--title", "Other notes"]);
+    assert_eq!(send(wiki.site.address, "PUT", "/wiki/A", &[], "x").status, 428);
+    let created = send(wiki.site.address, "PUT", "/wiki/A", &["If-None-Match: *"], "x");
+    assert_eq!(created.status, 201);
+    let page = send(wiki.site.address, "GET", "/wiki/A", &["Accept: text/html"], "");
+    assert!(String::from_utf8_lossy(&page.content).contains("Other notes"), "the command line wins");
+    assert!(upkeep(&["--config", file, "--print-config"]).contains("max-page = \"1KiB\"\n"));
+    assert!(upkeep(&["--print-schema"]).contains("\"require-condition\""));
+    fs::write(file, "titel = \"Notes\"\n").unwrap();
+    let refused = wiki_command(&["--config", file]);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && told.contains("did you mean `title`?"), "{told}");
 }
 
 /// A proxy with a cache in front of a wiki that it does not reach at once, so that writes meet fills in progress.

@@ -14,6 +14,8 @@ pub(crate) struct Effects {
     pages: BTreeSet<Name>,
     lists_changed: bool,
     revisions_made: bool,
+    /// Further keys to purge.
+    keys: BTreeSet<String>,
 }
 
 impl Effects {
@@ -39,9 +41,14 @@ impl Effects {
         Committed { revision: state.revision, sequence, created: false, changed, list_changed: false }
     }
 
+    /// A key to purge without a write.
+    pub(crate) fn purge(&mut self, key: &str) {
+        self.keys.insert(key.to_owned());
+    }
+
     /// The surrogate keys to purge.
     pub(crate) fn keys(&self) -> Vec<String> {
-        let mut purged: Vec<String> = self.pages.iter().map(keys::page).collect();
+        let mut purged: Vec<String> = self.pages.iter().map(keys::page).chain(self.keys.iter().cloned()).collect();
         if self.lists_changed {
             purged.push(keys::LISTS.to_owned());
         }

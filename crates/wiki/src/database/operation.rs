@@ -3,7 +3,7 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::prepared::Prepared;
-use super::{DatabaseError, WriteError, in_chunks, prepare};
+use super::{DatabaseError, WriteError, Writes, in_chunks, prepare};
 use crate::page::{Committed, Write};
 
 /// The most operations that wait for the next transaction; further ones wait for a place.
@@ -20,6 +20,7 @@ pub(crate) enum Operation {
     Write(Box<Prepared>),
     Import(Vec<Prepared>),
     SetEdges(Vec<String>),
+    Purge(String),
     Purged { edge: String, through: u64 },
     SetValue { key: String, expected: Option<Option<String>>, value: Option<String> },
 }
@@ -47,7 +48,7 @@ impl Operation {
         match self {
             Self::Write(prepared) => prepared.bytes(),
             Self::Import(writes) => writes.iter().map(Prepared::bytes).sum(),
-            Self::SetEdges(_) | Self::Purged { .. } | Self::SetValue { .. } => 0,
+            Self::SetEdges(_) | Self::Purge(_) | Self::Purged { .. } | Self::SetValue { .. } => 0,
         }
     }
 }
@@ -75,8 +76,13 @@ impl Queue {
     }
 
     /// [`Database::import`](super::Database::import).
-    pub(crate) async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError> {
+    pub(crate) async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
         in_chunks(writes, |chunk| async { self.change(Operation::Import(chunk)).await?.imported() }).await
+    }
+
+    /// [`Database::purge`](super::Database::purge).
+    pub(crate) async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
+        self.change(Operation::Purge(key.to_owned())).await.map(|_| ())
     }
 
     /// [`Database::purged`](super::Database::purged).

@@ -6,6 +6,7 @@
 mod batch;
 mod read;
 mod schema;
+mod tls;
 mod verify;
 mod writer;
 
@@ -15,13 +16,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use serde_json::Value;
-use tokio_postgres::config::SslMode;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Config, NoTls};
 
 use super::operation::Queue;
 use super::words::{TextQuery, TitleQuery};
-use super::{Database, DatabaseError, WriteError, bounded, without_excerpts};
+use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerpts};
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
 
@@ -95,7 +94,7 @@ impl PostgresDatabase {
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, the URL demands TLS, or the schema has a later version.
+    /// The server cannot be reached or cannot prove what the URL demands, or the schema has a later version.
     pub async fn open(url: &str) -> Result<Self, DatabaseError> {
         let pool = pool(url)?;
         schema::migrate(&mut client(&pool, "open the database").await?).await?;
@@ -129,17 +128,9 @@ async fn client(pool: &Pool, action: &'static str) -> Result<Object, DatabaseErr
 
 fn pool(url: &str) -> Result<Pool, DatabaseError> {
     let refused = |reason: String| DatabaseError { action: "open the database", reason, is_temporary: false };
-    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        refused(format!("{error}{source}; a URL looks like postgres://USER:PASSWORD@HOST/DATABASE"))
-    })?;
-    if !matches!(config.get_ssl_mode(), SslMode::Disable | SslMode::Prefer) {
-        let advice = "connections to PostgreSQL have no TLS yet: use a Unix socket (host=/var/run/postgresql), or a \
-                      private network with sslmode=disable";
-        return Err(refused(advice.into()));
-    }
+    let (mut config, tls) = tls::configure(url).map_err(refused)?;
     config.application_name("breme wiki").connect_timeout(CONNECT_TIMEOUT);
-    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let pool = Pool::builder(manager).max_size(CONNECTIONS_MAX).runtime(Runtime::Tokio1);
     pool.wait_timeout(Some(CONNECT_TIMEOUT)).build().map_err(|error| refused(error.to_string()))
 }
@@ -209,7 +200,7 @@ impl Database for PostgresDatabase {
         self.queue()?.write(write).await
     }
 
-    async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError> {
+    async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
         self.queue()?.import(writes).await
     }
 
@@ -218,6 +209,10 @@ impl Database for PostgresDatabase {
             return Ok(Vec::new());
         }
         read!(self, "read the queue of purges", purges, edge, bounded(limit))
+    }
+
+    async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
+        self.queue()?.purge(key).await
     }
 
     async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {

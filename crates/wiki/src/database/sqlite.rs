@@ -32,7 +32,7 @@ use self::cache::Pages;
 use self::writer::Writer;
 use super::operation::Queue;
 use super::words::{TextQuery, TitleQuery};
-use super::{Database, DatabaseError, WriteError, bounded, without_excerpts};
+use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerpts};
 use crate::name::Name;
 use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
 
@@ -44,6 +44,16 @@ const READERS_MAX: usize = 8;
 
 /// SQLite's own cache of each connection, KiB.
 const CONNECTION_CACHE_KIB: i64 = 8 << 10;
+
+/// The same of the connection that writes, which changes pages of indexes in random order.
+const WRITER_CACHE_KIB: i64 = 32 << 10;
+
+/// The same during an import.
+const IMPORT_CACHE_KIB: i64 = 256 << 10;
+
+/// The pages of the log after which they are copied into the database, at the next commit: a page that many commits
+/// change is copied once.
+const LOG_PAGES_MAX: i64 = 16_000;
 
 /// The length to which the log is cut after a checkpoint, bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
@@ -85,6 +95,8 @@ impl SqliteDatabase {
         connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())).map_err(failed)?;
         make_durable(&connection).map_err(failed)?;
         connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX, |_| Ok(())).map_err(failed)?;
+        connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES_MAX, |_| Ok(())).map_err(failed)?;
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).map_err(failed)?;
         schema::migrate(&mut connection, path)?;
         let pages = Arc::new(Pages::new(cache_bytes));
         let writer = Writer::start(connection, Arc::clone(&pages))?;
@@ -336,13 +348,17 @@ impl Database for SqliteDatabase {
         self.queue()?.write(write).await
     }
 
-    async fn import(&self, writes: Vec<Write>) -> Result<u64, DatabaseError> {
+    async fn import(&self, writes: Writes) -> Result<u64, DatabaseError> {
         self.queue()?.import(writes).await
     }
 
     async fn purges(&self, edge: &str, limit: usize) -> Result<Vec<(u64, String)>, DatabaseError> {
         let (edge, limit) = (edge.to_owned(), bounded(limit));
         self.read("read the queue of purges", move |connection| read::purges(connection, &edge, limit)).await
+    }
+
+    async fn purge(&self, key: &str) -> Result<(), DatabaseError> {
+        self.queue()?.purge(key).await
     }
 
     async fn purged(&self, edge: &str, through: u64) -> Result<(), DatabaseError> {

@@ -66,20 +66,33 @@ fn fold_any(text: &str) -> String {
 /// The end of Latin, Greek and Cyrillic in Unicode.
 const ALPHABETS_END: usize = 0x530;
 
+/// What is known of each character of these alphabets.
+struct Letter {
+    class: Class,
+    /// Folded, if that is one character and depends on no other.
+    folded: Option<char>,
+    /// The first character when it is folded and decomposed, if that depends on no other.
+    first: Option<char>,
+}
+
+static LETTERS: LazyLock<Vec<Letter>> = LazyLock::new(|| {
+    let letter = |code| {
+        let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
+        let folded = fold_any(c.encode_utf8(&mut [0; 4]));
+        let mut characters = folded.chars();
+        let is_alone = |_: &char| !is_combining_mark(c);
+        let single = characters.next().filter(|_| characters.next().is_none()).filter(is_alone);
+        Letter { class: class_of_any(c), folded: single, first: first_folded_of_any(c) }
+    };
+    (0..ALPHABETS_END as u32).map(letter).collect()
+});
+
 /// Folds letters of Latin, Greek and Cyrillic one by one, ten times as fast; `None` if the text has others, or marks.
 fn fold_alphabetic(text: &str) -> Option<String> {
-    static FOLDED: LazyLock<Vec<Option<char>>> = LazyLock::new(|| {
-        let letter = |code: usize| {
-            let c = char::from_u32(u32::try_from(code).ok()?).filter(|c| !is_combining_mark(*c))?;
-            let folded = fold_any(c.encode_utf8(&mut [0; 4]));
-            let mut characters = folded.chars();
-            characters.next().filter(|_| characters.next().is_none())
-        };
-        (0..ALPHABETS_END).map(letter).collect()
-    });
+    let letters = &*LETTERS;
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {
-        folded.push((*FOLDED.get(c as usize)?)?);
+        folded.push(letters.get(c as usize)?.folded?);
     }
     Some(folded)
 }
@@ -89,7 +102,11 @@ fn first_folded(c: char) -> Option<char> {
     if c.is_ascii() {
         return Some(c.to_ascii_lowercase());
     }
-    let folded = fold(c.encode_utf8(&mut [0; 4])).nfd().next();
+    LETTERS.get(c as usize).map_or_else(|| first_folded_of_any(c), |letter| letter.first)
+}
+
+fn first_folded_of_any(c: char) -> Option<char> {
+    let folded = fold_any(c.encode_utf8(&mut [0; 4])).nfd().next();
     folded.filter(|_| !is_dropped(c) && !is_combining_mark(c))
 }
 
@@ -134,6 +151,10 @@ enum Class {
 }
 
 fn class(c: char) -> Class {
+    LETTERS.get(c as usize).map_or_else(|| class_of_any(c), |letter| letter.class)
+}
+
+fn class_of_any(c: char) -> Class {
     if c.is_ascii() {
         return if c.is_ascii_alphanumeric() { Class::Word } else { Class::Separator };
     }
@@ -151,19 +172,29 @@ fn class(c: char) -> Class {
 }
 
 fn tokens(text: &str) -> impl Iterator<Item = Token> {
-    let mut characters = text.char_indices().peekable();
+    let mut start = 0;
     std::iter::from_fn(move || {
         loop {
-            let (start, c) = characters.next()?;
+            let c = text[start..].chars().next()?;
             let kind = class(c);
+            let mut end = start + c.len_utf8();
             if kind == Class::Separator {
+                start = end;
                 continue;
             }
-            let mut end = start + c.len_utf8();
-            while let Some((at, c)) = characters.next_if(|(_, c)| class(*c) == kind) {
-                end = at + c.len_utf8();
+            loop {
+                // Most characters of most texts are ASCII: they are not decoded.
+                while kind == Class::Word && text.as_bytes().get(end).is_some_and(u8::is_ascii_alphanumeric) {
+                    end += 1;
+                }
+                match text[end..].chars().next() {
+                    Some(c) if class(c) == kind => end += c.len_utf8(),
+                    _ => break,
+                }
             }
-            return Some(if kind == Class::Run { Token::Run(start..end) } else { Token::Word(start..end) });
+            let range = start..end;
+            start = end;
+            return Some(if kind == Class::Run { Token::Run(range) } else { Token::Word(range) });
         }
     })
 }

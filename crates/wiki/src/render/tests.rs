@@ -227,6 +227,27 @@ fn texts_of_all_languages_come_through() {
     }
 }
 
+#[test]
+fn quotes_are_nested_up_to_a_depth() {
+    // The work for these must not grow with the square of their length.
+    for text in [">".repeat(500_000), "> ".repeat(250_000), "1. > ".repeat(100_000), " >".repeat(250_000)] {
+        let rendered = html(&text);
+        let depth = rendered.matches("<blockquote>").count();
+        assert!((NESTING_MAX / 4..=NESTING_MAX).contains(&depth), "{}: {depth}", &text[..6]);
+    }
+    assert!(html(&format!("{} a", ">".repeat(50))).matches("<blockquote>").count() == 50);
+    assert_eq!(links(&format!("{}[[A]]", ">".repeat(500_000))).len(), 1);
+}
+
+#[test]
+fn a_short_text_does_not_become_a_huge_page() {
+    for text in [format!("[^a]: x\n\n{}", "[^a]".repeat(50_000)), "# a\n".repeat(50_000)] {
+        let rendered = html(&text);
+        assert!(rendered.len() <= HTML_BYTES_FREE + EXPANSION_MAX * text.len(), "{}", rendered.len());
+        assert!(rendered.starts_with("<pre><code>") && rendered.contains(text.lines().next().unwrap()));
+    }
+}
+
 /// Texts that make careless parsers recurse deeply or work long: they must end, with what they say still there.
 #[test]
 fn deep_and_long_texts_are_rendered() {

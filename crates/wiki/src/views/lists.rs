@@ -70,6 +70,9 @@ pub(crate) fn history(frame: &Frame<'_>, name: &Name, changes: &[Change], is_fir
     document(frame, &format!("History of {name}"), &main)
 }
 
+/// The most lines of a comparison that are shown: each takes some 200 bytes of HTML.
+const DIFF_LINES_MAX: usize = 10_000;
+
 pub(crate) fn difference(
     frame: &Frame<'_>,
     name: &Name,
@@ -86,6 +89,15 @@ pub(crate) fn difference(
             @if number == 0 { "nothing" } @else { a href=(paths::of_page(name, &format!("revisions/{number}"))) { "revision " (number) } }
         }
     };
+    let mut left = DIFF_LINES_MAX;
+    let first = |group: &Vec<DiffLine>| {
+        let count = group.len().min(left);
+        left -= count;
+        count
+    };
+    let counts: Vec<usize> = groups.iter().map(first).collect();
+    let shown = groups.iter().zip(counts).filter(|(_, count)| *count > 0).map(|(group, count)| &group[..count]);
+    let is_cut = groups.iter().map(Vec::len).sum::<usize>() > DIFF_LINES_MAX;
     let main = html! {
         (heading(frame, name, "changes", Tab::History))
         p {
@@ -103,11 +115,12 @@ pub(crate) fn difference(
             div.scroll role="region" aria-label="Changed lines" tabindex="0" {
                 table.diff {
                     thead.hidden { tr { th scope="col" { "Old line" } th scope="col" { "New line" } th scope="col" { "Change" } th scope="col" { "Text" } } }
-                    @for group in groups {
+                    @for group in shown {
                         tbody { @for line in group { (diff_line(line)) } }
                     }
                 }
             }
+            @if is_cut { p.notice { "Further changes are not shown, as there are too many." } }
         }
     };
     document(frame, &format!("Changes of {name}"), &main)

@@ -37,18 +37,14 @@ pub(crate) struct Frame<'a> {
 }
 
 /// A page with all that a page can have: what changes it changes every page.
-pub(crate) fn sample(settings: &Settings) -> String {
+pub(crate) fn sample(settings: &Settings, has_accounts: bool) -> String {
     let Ok(name) = Name::parse("Sample") else { return String::new() };
     let text = "# A\n\n[[B]]\n\n# C\n\n# D\n\n| a |\n|---|\n";
     let fields = [("a".to_owned(), "b".into())].into_iter().collect();
     let content = Content { text: text.to_owned(), fields, redirect: None };
     let page = Page { name: name.clone(), revision: 1, links_version: 0, modified: 0, content, red_links: Vec::new() };
-    let frame = Frame {
-        title: &settings.title,
-        user: None,
-        has_accounts: settings.has_accounts,
-        is_writable: settings.writers != Writers::Nobody,
-    };
+    let frame =
+        Frame { title: &settings.title, user: None, has_accounts, is_writable: settings.writers != Writers::Nobody };
     pages::page(&frame, &page, &render(text, &name, &[]))
 }
 
@@ -106,6 +102,16 @@ fn document(frame: &Frame<'_>, title: &str, main: &Markup) -> String {
         }
     };
     page.into_string()
+}
+
+/// A document that was made for visitors who have not signed in, for the user of the frame.
+pub(crate) fn greet(frame: &Frame<'_>, document: &[u8]) -> Vec<u8> {
+    // What comes before is escaped text, so that this is the end of the site's own links.
+    const AFTER_ACCOUNT: &[u8] = b"</nav>";
+    let before = account(&Frame { user: None, ..*frame }).into_string().len();
+    let end = document.windows(AFTER_ACCOUNT.len()).position(|part| part == AFTER_ACCOUNT).unwrap_or(before);
+    let account = account(frame).into_string();
+    [&document[..end - before], account.as_bytes(), &document[end..]].concat()
 }
 
 fn account(frame: &Frame<'_>) -> Markup {

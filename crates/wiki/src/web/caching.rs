@@ -14,6 +14,9 @@ use crate::page::Millis;
 /// Under which keys a response can be purged.
 pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
 
+/// Room for the headers that a page has.
+const HEADERS_USUAL: usize = 12;
+
 /// Who may see a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
@@ -57,6 +60,7 @@ impl Representation {
         let tag = format!("\"{}\"", self.tag);
         let is_known = is_current(request, &tag, self.modified.filter(|_| self.is_dated));
         let headers = response.headers_mut();
+        headers.reserve(HEADERS_USUAL);
         let control = match self.audience {
             Audience::Everybody => cache_control.clone(),
             Audience::One => HeaderValue::from_static("private, no-cache"),
@@ -67,7 +71,7 @@ impl Representation {
             insert(headers, LAST_MODIFIED, &http_date(modified));
         }
         if !self.vary.is_empty() {
-            insert(headers, VARY, self.vary);
+            headers.insert(VARY, HeaderValue::from_static(self.vary));
         }
         if self.audience == Audience::Everybody && !self.keys.is_empty() {
             insert(headers, SURROGATE_KEY, &format!("{} {}", keys::EVERYTHING, self.keys.join(" ")));

@@ -12,13 +12,14 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::caching::{Representation, insert};
 use super::guard::Visitor;
 use super::negotiation::names_html;
 use super::problem::Problem;
 use super::reading::{existing, wants_json};
-use super::submission::{read_body, too_large};
+use super::submission::{BODY_TIMEOUT, late, read_body, too_large};
 use super::writing::json_response;
 use super::{Outcome, PageName, Shared, Wiki, name, see_other};
 use crate::database::keys;
@@ -100,9 +101,19 @@ pub(crate) async fn upload(
     Extension(visitor): Extension<Visitor>,
     PageName(page): PageName,
     headers: HeaderMap,
-    mut form: Multipart,
+    form: Multipart,
 ) -> Outcome {
     let page = existing(&wiki, &page).await?;
+    let files = timeout(BODY_TIMEOUT, attach_all(&wiki, &visitor, &page.name, form)).await;
+    let files = files.unwrap_or_else(|_| Err(late()))?;
+    if names_html(&headers) {
+        return Ok(see_other(&paths::of_page(&page.name, "files")));
+    }
+    Ok(json_response(StatusCode::CREATED, &json!({ "files": files })))
+}
+
+/// Attaches the files of a form.
+async fn attach_all(wiki: &Wiki, visitor: &Visitor, page: &Name, mut form: Multipart) -> Result<Vec<Name>, Problem> {
     let fault = |error: axum::extract::multipart::MultipartError| {
         Problem::bad_request(format!("The form cannot be read: {error}."))
     };
@@ -118,16 +129,13 @@ pub(crate) async fn upload(
             }
             bytes.extend_from_slice(&chunk);
         }
-        wiki.attach(&visitor, &page.name, &file, bytes.freeze()).await?;
+        wiki.attach(visitor, page, &file, bytes.freeze()).await?;
         files.push(file);
     }
     if files.is_empty() {
         return Err(Problem::bad_request("The form has no file; choose one first."));
     }
-    if names_html(&headers) {
-        return Ok(see_other(&paths::of_page(&page.name, "files")));
-    }
-    Ok(json_response(StatusCode::CREATED, &json!({ "files": files })))
+    Ok(files)
 }
 
 /// `PUT /wiki/NAME/files/FILE`: the bytes as they are.

@@ -78,8 +78,8 @@ impl Visitor {
         settings.readers == Readers::Anyone || self.scope().is_some()
     }
 
-    pub(crate) fn may_write(&self, settings: &Settings) -> bool {
-        match settings.writers {
+    pub(crate) fn may_write(&self, writers: Writers) -> bool {
+        match writers {
             Writers::Anyone => self.scope() != Some(Scope::Read),
             Writers::Local => self.is_local || self.scope() == Some(Scope::Write),
             Writers::Members => self.scope() == Some(Scope::Write),
@@ -102,7 +102,8 @@ pub(crate) async fn identify(wiki: &Wiki, headers: &HeaderMap, uri: &Uri, peer: 
             None => None,
         };
         let Some(token) = token else {
-            let detail = "The API token is not valid: send `Authorization: Bearer TOKEN` with a token of `breme wiki token add`.";
+            let detail =
+                "The API token is not valid; `breme wiki token add` creates one, for `Authorization: Bearer TOKEN`.";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(header::WWW_AUTHENTICATE, "Bearer"));
         };
         identity = Identity::Token { label: token.label, scope: token.scope };
@@ -139,27 +140,33 @@ pub(crate) fn admit(
         return Ok(());
     }
     if !visitor.may_read(settings) {
-        return Err(needs_account(visitor, "reads"));
+        return Err(needs_account(visitor, "read this wiki"));
     }
-    if !is_safe(method) && !visitor.may_write(settings) {
-        return Err(match settings.writers {
-            Writers::Nobody => Problem::new(StatusCode::FORBIDDEN, "This wiki is read-only."),
-            Writers::Local => Problem::new(
-                StatusCode::FORBIDDEN,
-                "Only this machine may change the wiki. To open it to others, add accounts (`breme wiki user add`) or start it with --write anyone.",
-            ),
-            _ => needs_account(visitor, "changes pages"),
-        });
-    }
-    Ok(())
+    if is_safe(method) { Ok(()) } else { require_writer(wiki, visitor) }
 }
 
-fn needs_account(visitor: &Visitor, does: &str) -> Problem {
+/// Refuses visitors who may not change pages.
+pub(crate) fn require_writer(wiki: &Wiki, visitor: &Visitor) -> Result<(), Problem> {
+    let writers = wiki.writers();
+    if visitor.may_write(writers) {
+        return Ok(());
+    }
+    Err(match writers {
+        Writers::Nobody => Problem::new(StatusCode::FORBIDDEN, "This wiki is read-only."),
+        Writers::Local => Problem::new(
+            StatusCode::FORBIDDEN,
+            "Only requests from the wiki's own machine may change pages. To let others in, add accounts with `breme wiki user add`.",
+        ),
+        _ => needs_account(visitor, "change pages"),
+    })
+}
+
+fn needs_account(visitor: &Visitor, to: &str) -> Problem {
     if visitor.identity == Identity::Anonymous {
-        let detail = format!("Only who has signed in {does} here.");
+        let detail = format!("Sign in, or send an API token, to {to}.");
         return Problem::new(StatusCode::UNAUTHORIZED, detail).with_header(header::WWW_AUTHENTICATE, "Bearer");
     }
-    Problem::new(StatusCode::FORBIDDEN, "Your account or token may only read.")
+    Problem::new(StatusCode::FORBIDDEN, "Your account or API token may only read pages.")
 }
 
 fn refuse_forged(headers: &HeaderMap, uri: &Uri, settings: &Settings, visitor: &Visitor) -> Result<(), Problem> {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `guard` | who asks, and whether they may: forged requests, rights, rates |
 //! | `negotiation`, `caching` | which representation; validators and headers for caches |
+//! | `documents` | pages as HTML in memory |
 //! | `reading`, `lists` | pages, revisions, differences; lists, searches, feeds |
 //! | `writing`, `submission` | changes, their conditions and conflicts; bodies of requests |
 //! | `files` | attachments |
@@ -13,6 +14,7 @@
 pub(crate) mod assets;
 mod caching;
 mod counts;
+mod documents;
 mod files;
 mod guard;
 mod lists;
@@ -28,6 +30,7 @@ pub(crate) use submission::Submission;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::extract::{FromRequestParts, Path, Request, State};
@@ -37,6 +40,7 @@ use axum::routing::{get, post};
 use bytes::Bytes;
 use caching::{Audience, Representation, digest, insert};
 pub use counts::{Counts, Reading};
+use documents::Documents;
 use guard::{Limiter, Visitor, admit, identify};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -45,16 +49,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use negotiation::names_html;
 use problem::Problem;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 
-use crate::database::Database;
+use crate::database::{Database, DatabaseError, keys};
 use crate::name::Name;
 use crate::page::Page;
 use crate::purging::Edges;
 use crate::render::{Rendered, render};
 use crate::settings::{Readers, Settings, Writers};
-use crate::{paths, views};
+use crate::{accounts, paths, views};
 
 /// The page to which `/` leads.
 pub const HOME: &str = "Home";
@@ -63,6 +65,9 @@ pub const HOME: &str = "Home";
 /// TLS.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' https:; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// The value that says with which templates the wiki last ran.
+const TEMPLATE_KEY: &str = "template";
 
 /// The length of texts that are parsed and rendered at once.
 const SHORT_BYTES: usize = 16 * 1024;
@@ -74,30 +79,15 @@ pub struct Wiki {
     pub(crate) counts: Counts,
     pub(crate) edges: Edges,
     pub(crate) limiter: Limiter,
-    rendered: Cache<RenderedKey, Arc<Rendered>, ByBytes>,
-    /// Changes with everything around a page's text: the program's version, its stylesheet, the title of the wiki.
-    template: String,
+    documents: Documents,
+    /// Change with everything around a page's text: the program's version, its stylesheet, the title of the wiki.
+    /// Without and with accounts.
+    templates: [String; 2],
+    has_accounts: AtomicBool,
     /// Password hashes computed at a time: each takes 19 MiB.
     hashing: tokio::sync::Semaphore,
     /// Merges, comparisons and long texts that are worked on at a time: each may take a core for a while.
     working: tokio::sync::Semaphore,
-}
-
-/// On what the HTML of a page's text depends.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct RenderedKey {
-    name: Name,
-    revision: u64,
-    links_version: u64,
-}
-
-#[derive(Clone)]
-struct ByBytes;
-
-impl Weighter<RenderedKey, Arc<Rendered>> for ByBytes {
-    fn weight(&self, key: &RenderedKey, rendered: &Arc<Rendered>) -> u64 {
-        (size_of::<RenderedKey>() + key.name.as_str().len() + rendered.bytes()) as u64
-    }
 }
 
 /// The address of the peer of a request's connection: an extension of the request.
@@ -111,42 +101,107 @@ impl Wiki {
     /// A wiki over a database. [`Edges::run`](crate::purging::Edges::run) must be running for its edges to be purged.
     #[must_use]
     pub fn new(database: Arc<dyn Database>, settings: Settings, edges: Edges) -> Self {
-        /// As many pages of some 4 kB; the bound is in bytes.
-        const BYTES_OF_PAGE: u64 = 4096;
-        let places = usize::try_from(settings.rendered_bytes_max / BYTES_OF_PAGE).unwrap_or(usize::MAX);
-        let rendered = Cache::with_weighter(places, settings.rendered_bytes_max, ByBytes);
-        let template = digest(views::sample(&settings).as_bytes());
+        let template = |has_accounts| digest(views::sample(&settings, has_accounts).as_bytes());
+        let templates = [false, true].map(template);
+        let has_accounts = AtomicBool::new(settings.has_accounts);
         Self {
             database,
-            settings,
             counts: Counts::default(),
             edges,
             limiter: Limiter::default(),
-            rendered,
-            template,
+            documents: Documents::new(settings.rendered_bytes_max),
+            settings,
+            templates,
+            has_accounts,
             hashing: tokio::sync::Semaphore::new(2),
             working: tokio::sync::Semaphore::new(2),
         }
     }
 
+    /// Purges all HTML if the templates have changed since the wiki last ran: with another version, or another title.
+    ///
+    /// # Errors
+    ///
+    /// The database failed.
+    pub async fn purge_earlier_templates(&self) -> Result<(), DatabaseError> {
+        match self.database.value(TEMPLATE_KEY).await? {
+            Some(earlier) if earlier != self.template() => self.purge_templates().await,
+            Some(_) => Ok(()),
+            None => self.set_template().await,
+        }
+    }
+
+    async fn purge_templates(&self) -> Result<(), DatabaseError> {
+        self.database.purge(keys::TEMPLATES).await?;
+        self.set_template().await
+    }
+
+    async fn set_template(&self) -> Result<(), DatabaseError> {
+        self.database.set_value(TEMPLATE_KEY, None, Some(self.template())).await.map(drop)
+    }
+
+    /// Looks for the first account, which may be added while the wiki runs. Returns whether it found one.
+    ///
+    /// # Errors
+    ///
+    /// The database failed.
+    pub async fn look_for_accounts(&self) -> Result<bool, DatabaseError> {
+        if self.has_accounts() || !accounts::exist(&*self.database).await? {
+            return Ok(false);
+        }
+        self.has_accounts.store(true, Ordering::Release);
+        self.purge_templates().await?;
+        Ok(true)
+    }
+
+    /// Whether there are accounts or tokens. Once there were, the wiki does not become open to others again.
+    pub(crate) fn has_accounts(&self) -> bool {
+        self.has_accounts.load(Ordering::Acquire)
+    }
+
+    /// Who may write at present.
+    pub(crate) fn writers(&self) -> Writers {
+        match self.settings.writers {
+            Writers::Local if self.has_accounts() => Writers::Members,
+            writers => writers,
+        }
+    }
+
+    /// Whether only accounts and tokens may change pages.
+    #[must_use]
+    pub fn is_for_members(&self) -> bool {
+        self.writers() == Writers::Members
+    }
+
+    fn template(&self) -> &str {
+        &self.templates[usize::from(self.has_accounts())]
+    }
+
     /// What it has counted, for metrics.
     #[must_use]
     pub fn reading(&self) -> Reading {
-        self.counts.reading(self.rendered.weight(), self.edges.states())
+        self.counts.reading(self.documents.bytes(), self.edges.states())
     }
 
-    /// The HTML of a page's text.
-    async fn rendered(&self, page: &Page) -> Arc<Rendered> {
-        let Page { name, revision, links_version, content, red_links, .. } = page;
-        let key = RenderedKey { name: name.clone(), revision: *revision, links_version: *links_version };
-        if let Some(rendered) = self.rendered.get(&key) {
-            self.counts.render_hits.add(1);
-            return rendered;
+    /// A page as HTML, as the visitor sees it.
+    async fn document(&self, visitor: &Visitor, page: &Page) -> Bytes {
+        let frame = self.frame(visitor);
+        let document = match self.documents.get(page, frame.has_accounts) {
+            Some(document) => {
+                self.counts.render_hits.add(1);
+                document
+            }
+            None => {
+                self.counts.render_misses.add(1);
+                let rendered = self.render(&page.content.text, &page.name, &page.red_links).await;
+                let html = views::page(&views::Frame { user: None, ..frame }, page, &rendered);
+                self.documents.insert(page, frame.has_accounts, html)
+            }
+        };
+        match visitor.user() {
+            None => document.html.clone(),
+            Some(_) => views::greet(&frame, &document.html).into(),
         }
-        self.counts.render_misses.add(1);
-        let rendered = Arc::new(self.render(&content.text, name, red_links).await);
-        self.rendered.insert(key, Arc::clone(&rendered));
-        rendered
     }
 
     /// Renders a text; a long one on a thread for such work, since it takes a while.
@@ -178,7 +233,7 @@ impl Wiki {
         views::Frame {
             title: &self.settings.title,
             user,
-            has_accounts: self.settings.has_accounts,
+            has_accounts: self.has_accounts(),
             // Never by visitor: pages for everybody are cached.
             is_writable: self.settings.writers != Writers::Nobody,
         }
@@ -207,7 +262,7 @@ impl Wiki {
 
     /// Without accounts no response depends on a cookie.
     fn vary(&self, without: &'static str, with_accounts: &'static str) -> &'static str {
-        if self.settings.has_accounts { with_accounts } else { without }
+        if self.has_accounts() { with_accounts } else { without }
     }
 
     /// Home page, feeds and mails need whole URLs.
@@ -280,7 +335,7 @@ pub fn router(wiki: Arc<Wiki>) -> Router {
         .route("/assets/{file}", get(assets::asset))
         .fallback(async || Problem::not_found("There is nothing at this address."))
         .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not have this method.")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not support this method.")
         })
         // What handlers read themselves has the limits of the settings.
         .layer(axum::extract::DefaultBodyLimit::disable())
@@ -334,7 +389,7 @@ fn write_problem(
         *response.body_mut() = format!("{}\n", problem.to_json()).into();
         return;
     }
-    let signs_in = wiki.settings.has_accounts && problem.status == StatusCode::UNAUTHORIZED && uri.path() != "/login";
+    let signs_in = wiki.has_accounts() && problem.status == StatusCode::UNAUTHORIZED && uri.path() != "/login";
     if signs_in && method == Method::GET {
         let next = uri.path_and_query().map_or("/", |path| path.as_str());
         *response = see_other(&format!("/login?next={}", paths::query_value(next)));

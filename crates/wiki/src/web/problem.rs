@@ -70,10 +70,10 @@ impl From<DatabaseError> for Problem {
         // What the database says may name tables or addresses: it is for the operator's log only.
         eprintln!("breme wiki: {error}");
         if error.is_temporary {
-            let detail = "The database cannot be used at the moment; please try again.";
+            let detail = "The database is not available; try again later.";
             return Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_header(header::RETRY_AFTER, "2");
         }
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "The database failed; the server's log has the details.")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "The database failed; see the log of the server.")
     }
 }
 
@@ -81,9 +81,9 @@ impl From<WriteError> for Problem {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Database(error) => error.into(),
-            WriteError::Missing => Self::not_found("There is nothing of that name."),
+            WriteError::Missing => Self::not_found("There is nothing with this name."),
             WriteError::NameTaken => {
-                Self::new(StatusCode::CONFLICT, "A page of that name exists already; choose another name.")
+                Self::new(StatusCode::CONFLICT, "A page with this name already exists; choose another name.")
             }
             WriteError::Conflict(_) => Self::new(
                 StatusCode::CONFLICT,

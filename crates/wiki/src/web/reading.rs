@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::json;
 
@@ -40,9 +41,10 @@ pub(crate) async fn page(
     State(wiki): Shared,
     Extension(visitor): Extension<Visitor>,
     Path(text): Path<String>,
-    uri: Uri,
-    headers: HeaderMap,
+    request: Request,
 ) -> Outcome {
+    // Its own headers, not a copy of them.
+    let (Parts { uri, headers, .. }, _) = request.into_parts();
     let parameters = query(&uri);
     let mut name = name(&text)?;
     let mut format = match parameters.get("format") {
@@ -129,11 +131,10 @@ async fn present(
     }
     let (body, tag, keys) = match format {
         Format::Html => {
-            let rendered = wiki.rendered(page).await;
-            let html = views::page(&wiki.frame(visitor), page, &rendered);
+            let html = wiki.document(visitor, page).await;
             let own = visitor.user().map(|user| format!("-{}", digest(user.as_bytes()))).unwrap_or_default();
-            let tag = format!("l{}-{}{own}-h", page.links_version, wiki.template);
-            (Bytes::from(html), tag, vec![key, keys::TEMPLATES.to_owned()])
+            let tag = format!("l{}-{}{own}-h", page.links_version, wiki.template());
+            (html, tag, vec![key, keys::TEMPLATES.to_owned()])
         }
         Format::Markdown => (Bytes::from(to_markdown(&page.content)), "m".to_owned(), vec![key]),
         Format::Json => (Bytes::from(page_json(page)), "j".to_owned(), vec![key]),
@@ -182,7 +183,7 @@ fn missing(
     let (media_type, body) = if format == Format::Html {
         ("text/html; charset=utf-8", views::missing(&wiki.frame(visitor), name, is_deleted))
     } else {
-        let detail = if is_deleted { "The page was deleted." } else { "There is no page of that name." };
+        let detail = if is_deleted { "The page has been deleted." } else { "There is no page with this name." };
         ("application/problem+json", format!("{}\n", Problem::not_found(detail).to_json()))
     };
     let keys = vec![keys::page(name), keys::TEMPLATES.to_owned()];
@@ -198,9 +199,9 @@ fn missing(
 }
 
 /// The page of that name.
-pub(crate) async fn existing(wiki: &Wiki, name: &Name) -> Result<Page, Problem> {
+pub(crate) async fn existing(wiki: &Wiki, name: &Name) -> Result<Arc<Page>, Problem> {
     match wiki.database.page(name).await? {
-        Found::Page(page) => Ok(*page),
+        Found::Page(page) => Ok(page),
         _ => Err(Problem::not_found(format!("There is no page {name}."))),
     }
 }

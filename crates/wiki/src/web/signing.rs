@@ -11,7 +11,7 @@ use super::guard::{Visitor, session_cookie, set_cookie};
 use super::problem::Problem;
 use super::submission::{query, read_form};
 use super::{Outcome, Shared, see_other};
-use crate::accounts;
+use crate::accounts::{self, AccountError};
 use crate::views;
 
 const FORM_BYTES_MAX: usize = 16 * 1024;
@@ -46,7 +46,10 @@ pub(crate) async fn sign_in(State(wiki): Shared, Extension(visitor): Extension<V
         return Ok(html(StatusCode::UNAUTHORIZED, views::login(&wiki.frame(&visitor), &user, &next, true)));
     }
     let secret = accounts::begin_session(&*wiki.database, &user).await;
-    let secret = secret.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}.")))?;
+    let secret = secret.map_err(|error| match error {
+        AccountError::Database(error) => error.into(),
+        error => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}.")),
+    })?;
     let mut response = see_other(own_path(&next));
     insert(response.headers_mut(), SET_COOKIE, &set_cookie(&wiki.settings, Some(&secret)));
     Ok(response)

@@ -14,7 +14,7 @@ use crate::fields::{from_markdown, parse_lines};
 use crate::page::{Content, Fields};
 
 /// The time in which a body must be there.
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a form needs besides its text: percent encoding makes every byte three.
 const FORM_FACTOR: usize = 3;
 const FORM_BYTES_BESIDES: usize = 64 * 1024;
@@ -62,12 +62,16 @@ pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Pro
                 false => Problem::bad_request("The body ended early."),
             })
         }
-        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "The body did not arrive within 60 s.")),
+        Err(_) => Err(late()),
     }
 }
 
+pub(crate) fn late() -> Problem {
+    Problem::new(StatusCode::REQUEST_TIMEOUT, "The body did not arrive in time.")
+}
+
 pub(crate) fn too_large(bytes_max: usize) -> Problem {
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("At most {bytes_max} bytes are accepted here."))
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, format!("The limit is {bytes_max} bytes."))
 }
 
 /// A form's pairs; of several with one key, the last.
@@ -108,7 +112,7 @@ pub(crate) async fn read_submission(
             Submission { content: Content { text, fields, redirect: None }, comment, author, ..Submission::default() }
         }
         "multipart/form-data" => {
-            let detail = "A text is sent as application/x-www-form-urlencoded, application/json or text/markdown.";
+            let detail = "Send a text as application/x-www-form-urlencoded, application/json or text/markdown.";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
         }
         _ => {

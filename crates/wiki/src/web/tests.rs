@@ -20,6 +20,7 @@ const JSON: (HeaderName, &str) = (ACCEPT, "application/json");
 
 struct Site {
     router: Router,
+    wiki: Arc<Wiki>,
     database: Arc<dyn Database>,
     _folder: tempfile::TempDir,
 }
@@ -45,8 +46,9 @@ impl Site {
         let folder = tempfile::tempdir().unwrap();
         let database = open(path(&folder.path().join("wiki.db"))).await.unwrap();
         let edges = Edges::new(&settings);
-        let router = router(Arc::new(Wiki::new(Arc::clone(&database), settings, edges)));
-        Self { router, database, _folder: folder }
+        let wiki = Arc::new(Wiki::new(Arc::clone(&database), settings, edges));
+        let router = router(Arc::clone(&wiki));
+        Self { router, wiki, database, _folder: folder }
     }
 
     async fn send(&self, method: &str, path: &str, headers: &[(HeaderName, &str)], body: &str) -> Answer {
@@ -272,6 +274,17 @@ async fn history_differences_and_reverts() {
 }
 
 #[tokio::test]
+async fn a_long_difference_is_cut() {
+    let site = Site::new(Settings::default()).await;
+    let lines = |word: &str| (0..6_000).map(|number| format!("{word} {number}\n")).collect::<String>();
+    site.send("PUT", "/wiki/A", &[], &lines("old")).await;
+    site.send("PUT", "/wiki/A", &[], &lines("new")).await;
+    let page = site.get("/wiki/A/diff?by=lines", &[HTML]).await.text;
+    assert_eq!(page.matches("<tr").count(), 10_000 + 1, "and the head of the table");
+    assert!(page.contains("Further changes are not shown"));
+}
+
+#[tokio::test]
 async fn renaming_leaves_a_redirect() {
     let site = Site::new(Settings::default()).await;
     site.write("Old", "text").await;
@@ -473,6 +486,41 @@ async fn accounts_and_tokens() {
         site.get("/wiki/A", &[cookie, HTML]).await.text.contains("Sign in"),
         "the session is over, not only the cookie"
     );
+}
+
+#[tokio::test]
+async fn the_first_account_takes_effect_while_the_wiki_runs() {
+    let site = Site::new(Settings::default()).await;
+    site.database.set_edges(&["edge".to_owned()]).await.unwrap();
+    site.write("A", "text").await;
+    let before = site.get("/wiki/A", &[HTML]).await;
+    assert!(!before.text.contains("Sign in") && before.header(VARY) == "Accept");
+    assert!(!site.wiki.look_for_accounts().await.unwrap());
+    let queued = site.database.purges("edge", 100).await.unwrap();
+    site.database.purged("edge", queued.last().unwrap().0).await.unwrap();
+
+    let ana = Name::parse("Ana").unwrap();
+    accounts::add_user(&*site.database, &ana, "a long password", Scope::Write).await.unwrap();
+    assert!(site.wiki.look_for_accounts().await.unwrap() && !site.wiki.look_for_accounts().await.unwrap());
+    let after = site.get("/wiki/A", &[HTML]).await;
+    assert!(after.text.contains("Sign in") && after.header(VARY) == "Accept, Cookie");
+    assert_ne!(before.header(ETAG), after.header(ETAG));
+    assert_eq!(site.send("PUT", "/wiki/A", &[], "other").await.status, 401);
+    let queued = site.database.purges("edge", 100).await.unwrap();
+    assert_eq!(queued.into_iter().map(|(_, key)| key).collect::<Vec<_>>(), ["templates"]);
+}
+
+#[tokio::test]
+async fn other_templates_purge_the_earlier_ones() {
+    let site = Site::new(Settings::default()).await;
+    site.database.set_edges(&["edge".to_owned()]).await.unwrap();
+    let starts_as = async |title: &str| {
+        let settings = Settings { title: title.to_owned(), ..Settings::default() };
+        let edges = Edges::new(&settings);
+        Wiki::new(Arc::clone(&site.database), settings, edges).purge_earlier_templates().await.unwrap();
+        site.database.purges("edge", 100).await.unwrap().len()
+    };
+    assert_eq!([starts_as("One").await, starts_as("One").await, starts_as("Two").await], [0, 0, 1]);
 }
 
 #[tokio::test]

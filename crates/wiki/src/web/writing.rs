@@ -10,7 +10,7 @@ use http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
 
 use super::caching::{insert, page_tag, revision_of_tag, tags};
-use super::guard::Visitor;
+use super::guard::{Visitor, require_writer};
 use super::negotiation::names_html;
 use super::problem::Problem;
 use super::reading::{existing, missing_links};
@@ -41,7 +41,9 @@ enum Demand {
 fn demand(headers: &HeaderMap) -> Result<Demand, Problem> {
     if let Some(value) = headers.get(IF_NONE_MATCH) {
         let is_any = value.as_bytes().trim_ascii() == b"*";
-        let problem = || Problem::bad_request("The only If-None-Match of a change is `*`: the page must not exist.");
+        let problem = || {
+            Problem::bad_request("A change accepts only `If-None-Match: *`, which means that the page must not exist.")
+        };
         return is_any.then_some(Demand::Absent).ok_or_else(problem);
     }
     if !headers.contains_key(IF_MATCH) {
@@ -87,7 +89,7 @@ impl Wiki {
 
     fn author(&self, visitor: &Visitor, given: Option<String>) -> Option<String> {
         // Where there are accounts, a name means that its owner has signed in.
-        visitor.author().map(str::to_owned).or(given.filter(|_| !self.settings.has_accounts))
+        visitor.author().map(str::to_owned).or(given.filter(|_| !self.has_accounts()))
     }
 
     pub(super) fn write_of(
@@ -117,7 +119,7 @@ impl Wiki {
         for _ in 0..ATTEMPTS {
             let condition = match &demand {
                 Demand::Nothing if self.settings.requires_condition => {
-                    let detail = "This wiki asks which revision a change replaces: send If-Match with the page's ETag, or If-None-Match: * for a new page.";
+                    let detail = "This wiki requires a condition: send If-Match with the ETag of the page, or If-None-Match: * for a new page.";
                     return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, detail).into());
                 }
                 Demand::Nothing => Condition::Any,
@@ -263,7 +265,7 @@ async fn conflict(
         Found::Page(_) => {
             format!("The page is at revision {current} now; send the merged text with If-Match and its ETag.")
         }
-        _ => "The page does not exist (any more); send the text with If-None-Match: * to create it.".to_owned(),
+        _ => "The page does not exist; send the text with If-None-Match: * to create it.".to_owned(),
     };
     let mut problem = Problem::new(status, detail);
     problem.members = json!({
@@ -308,26 +310,17 @@ pub(crate) async fn edit_form(
     Extension(visitor): Extension<Visitor>,
     PageName(name): PageName,
 ) -> Outcome {
-    if !visitor.may_write(&wiki.settings) {
-        return Err(may_not(&visitor));
-    }
+    require_writer(&wiki, &visitor)?;
     let submission = match wiki.database.page(&name).await? {
         Found::Page(page) => Submission {
             field_lines: to_lines(&page.content.fields),
             base: Some(page.revision),
-            content: page.content,
+            content: page.content.clone(),
             ..Submission::default()
         },
         _ => Submission { base: Some(0), ..Submission::default() },
     };
     Ok(html(&views::edit(&wiki.frame(&visitor), &name, &submission, None)))
-}
-
-pub(super) fn may_not(visitor: &Visitor) -> Problem {
-    if visitor.author().is_none() {
-        return Problem::new(StatusCode::UNAUTHORIZED, "Only who has signed in changes pages here.");
-    }
-    Problem::new(StatusCode::FORBIDDEN, "You may read this wiki, but not change it.")
 }
 
 /// The form again, with what its text looks like.
@@ -384,7 +377,7 @@ pub(crate) async fn rename(
     let mut form = read_form(body, SMALL_FORM_BYTES).await?;
     let to = name(form.get("to").map_or("", String::as_str))?;
     if to == from {
-        return Err(Problem::bad_request("The page has this name already."));
+        return Err(Problem::bad_request("The page already has this name."));
     }
     let comment = form.remove("comment").unwrap_or_default();
     let write = wiki.write_of(&visitor, &from, Action::Rename { to: to.clone() }, &comment, form.remove("author"));
@@ -442,10 +435,10 @@ pub(crate) async fn revert(
     let number: u64 = form
         .get("revision")
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| Problem::bad_request("The form has no number `revision`."))?;
+        .ok_or_else(|| Problem::bad_request("The field `revision` is missing or not a number."))?;
     let revision = wiki.database.revision(&name, number).await?.and_then(|revision| revision.content);
-    let content: Content =
-        revision.ok_or_else(|| Problem::not_found(format!("Revision {number} of {name} has no contents.")))?;
+    let content: Content = revision
+        .ok_or_else(|| Problem::not_found(format!("Revision {number} of {name} does not exist or has no text.")))?;
     let links = links(&content.text).await?;
     let comment = format!("Revert to revision {number}");
     let write = wiki.write_of(&visitor, &name, Action::Save { content, links }, &comment, form.get("author").cloned());

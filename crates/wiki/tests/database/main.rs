@@ -5,5 +5,8 @@
 mod contract;
 mod crash;
 mod postgres;
+#[path = "../postgres_server/mod.rs"]
+#[allow(dead_code)] // the program's tests use what these do not
+mod postgres_server;
 mod sqlite;
 mod write;

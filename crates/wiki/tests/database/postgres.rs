@@ -1,7 +1,5 @@
 //! What only the PostgreSQL engine does, and the server on which the cases run.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -11,61 +9,12 @@ use breme_wiki::page::{Condition, Found};
 use serde_json::json;
 use tokio_postgres::NoTls;
 
+use crate::postgres_server::{Secured, Server};
 use crate::write::{attach, delete, name, only, save, save_fields};
 
-/// A server for the tests of this process, with a Unix socket in a folder of its own. Its shell waits for the end of
-/// its standard input, which comes with the end of this process, whatever ends it; then it removes everything.
-struct Server {
-    folder: String,
-    _shell: Child,
-    _input: ChildStdin,
-}
-
-const SCRIPT: &str = r#"
-    set -eu
-    bin=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
-    folder=$(mktemp -d /tmp/breme-postgres.XXXXXX)
-    stop() {
-        "$bin/pg_ctl" -D "$folder/data" -m immediate -w stop > /dev/null 2>&1 || true
-        rm -rf "$folder"
-    }
-    trap stop EXIT
-    trap '' INT TERM HUP
-    "$bin/initdb" -D "$folder/data" -U wiki -A trust -E UTF8 --locale=C.UTF-8 > /dev/null
-    options="-k $folder -c listen_addresses='' -c max_connections=300 -c fsync=off -c shared_buffers=64MB"
-    "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -o "$options" -w -t 300 start > /dev/null
-    echo "$folder"
-    cat > /dev/null
-"#;
-
-impl Server {
-    fn start() -> Self {
-        // The server refuses to run as root; Debian's package brings the user.
-        let as_root = std::fs::metadata("/proc/self").is_ok_and(|process| {
-            use std::os::unix::fs::MetadataExt;
-            process.uid() == 0
-        });
-        let user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"];
-        let words: Vec<&str> = if as_root { user.to_vec() } else { Vec::new() };
-        let words = [&words[..], &["sh", "-c", SCRIPT]].concat();
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut shell = command.spawn().unwrap();
-        let input = shell.stdin.take().unwrap();
-        let mut folder = String::new();
-        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut folder).unwrap();
-        assert!(!folder.is_empty(), "PostgreSQL does not start; `cargo xtask packages` installs it");
-        Self { folder: folder.trim_end().to_owned(), _shell: shell, _input: input }
-    }
-
-    fn shared() -> &'static Self {
-        static SERVER: OnceLock<Server> = OnceLock::new();
-        SERVER.get_or_init(Self::start)
-    }
-
-    fn url(&self, database: &str) -> String {
-        format!("postgres:///{database}?host={}&user=wiki", self.folder)
-    }
+fn shared() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(Server::start)
 }
 
 /// An empty database.
@@ -76,7 +25,7 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) async fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let server = tokio::task::spawn_blocking(Server::shared).await.unwrap();
+        let server = tokio::task::spawn_blocking(shared).await.unwrap();
         let name = format!("test{}", COUNT.fetch_add(1, Ordering::Relaxed));
         execute(&server.url("postgres"), &format!("CREATE DATABASE {name}")).await;
         Self { url: server.url(&name) }
@@ -160,8 +109,8 @@ async fn what_cannot_be_opened_is_named() {
     let fixture = Fixture::new().await;
     let read = PostgresDatabase::open_to_read(&fixture.url).await.err().unwrap().to_string();
     assert!(read.contains("the database has no wiki"), "{read}");
-    let tls = message(&format!("{}&sslmode=require", fixture.url)).await;
-    assert!(tls.contains("no TLS yet") && tls.contains("sslmode=disable"), "{tls}");
+    let tls = message(&format!("{}&sslmode=verify-ca", fixture.url)).await;
+    assert!(tls.contains("sslmode=verify-ca: write disable, prefer, require or verify-full"), "{tls}");
     let missing = message(&fixture.url.replace("test", "missing")).await;
     assert!(missing.contains("database \"missing"), "{missing}");
     let nowhere = message("postgres:///x?host=/no/such/folder&user=wiki").await;
@@ -170,6 +119,45 @@ async fn what_cannot_be_opened_is_named() {
     assert!(no_url.contains("postgres://USER:PASSWORD@HOST/DATABASE"), "{no_url}");
     let backup = database::backup(&fixture.url, std::path::Path::new("/tmp/x")).await.unwrap_err().to_string();
     assert!(backup.contains("pg_dump"), "{backup}");
+}
+
+/// A server whose certificate is for `db.example`, and which takes no connections over TCP without TLS; the file of the
+/// authority that issued it.
+fn secured() -> (Server, String, tempfile::NamedTempFile) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), authority.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(authority, key);
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["db.example".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    // No other process has this loopback address at the usual port.
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let address = format!("127.{}.{b}.{c}", 100 + a);
+    let secured = Secured { address: address.clone(), certificate: certificate.pem(), key: key.serialize_pem() };
+    (Server::start_at(&secured), address, file)
+}
+
+#[tokio::test]
+async fn connections_are_as_secure_as_the_url_demands() {
+    let (_server, address, file) = tokio::task::spawn_blocking(secured).await.unwrap();
+    let url = |host: &str, tls: &str| format!("postgres://wiki@{host}/postgres?hostaddr={address}{tls}");
+    let trusted = format!("&sslmode=verify-full&sslrootcert={}", file.path().display());
+    for tls in ["", "&sslmode=prefer", "&sslmode=require", &trusted] {
+        let database =
+            PostgresDatabase::open(&url("db.example", tls)).await.unwrap_or_else(|error| panic!("{tls}: {error}"));
+        database.write(save("A", tls)).await.unwrap();
+    }
+    for (host, tls, problem) in [
+        ("db.example", "&sslmode=disable", "no encryption"),
+        ("other.example", &trusted, "not valid for name"),
+        ("db.example", "&sslmode=verify-full", "UnknownIssuer"),
+    ] {
+        let message = message(&url(host, tls)).await;
+        assert!(message.contains(problem), "{tls}: {message}");
+    }
 }
 
 #[tokio::test]

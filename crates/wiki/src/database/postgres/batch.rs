@@ -52,6 +52,10 @@ impl<'a> Batch<'a> {
             Operation::Write(prepared) => self.write(prepared).await?.map(Outcome::Committed),
             Operation::Import(writes) => Ok(Outcome::Imported(self.import(writes).await?)),
             Operation::SetEdges(edges) => Ok(Outcome::Done(self.set_edges(edges).await?)),
+            Operation::Purge(key) => {
+                self.effects.purge(key);
+                Ok(Outcome::Done(true))
+            }
             Operation::Purged { edge, through } => Ok(Outcome::Done(self.confirm(edge, *through).await?)),
             Operation::SetValue { key, expected, value } => {
                 let expected = expected.as_ref().map(|expected| expected.as_deref());

@@ -1,5 +1,7 @@
 //! Reads of pages, histories, lists, attachments, and searches.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use deadpool_postgres::GenericClient;
 use serde_json::Value;
@@ -55,7 +57,7 @@ pub(super) async fn found(client: &impl GenericClient, page: &Name) -> Result<Fo
         return Ok(Found::Deleted { revision, modified });
     }
     let red_links: Vec<&str> = row.get(7);
-    Ok(Found::Page(Box::new(Page {
+    Ok(Found::Page(Arc::new(Page {
         name: page.clone(),
         revision,
         links_version: number(row, 3),

@@ -49,6 +49,10 @@ impl<'a> Batch<'a> {
             Operation::Write(prepared) => self.write(prepared)?.map(Outcome::Committed),
             Operation::Import(writes) => Ok(Outcome::Imported(self.import(writes)?)),
             Operation::SetEdges(edges) => Ok(Outcome::Done(self.set_edges(edges)?)),
+            Operation::Purge(key) => {
+                self.effects.purge(key);
+                Ok(Outcome::Done(true))
+            }
             Operation::Purged { edge, through } => Ok(Outcome::Done(self.confirm(edge, *through)?)),
             Operation::SetValue { key, expected, value } => {
                 let expected = expected.as_ref().map(|expected| expected.as_deref());
@@ -339,6 +343,11 @@ impl<'a> Batch<'a> {
 
     /// The links to `name` appear otherwise from now on: returns the pages that have them, except `page`.
     fn recolour_links(&self, name: &Name, page: i64) -> rusqlite::Result<Vec<Name>> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM links WHERE target = ?1 AND page <> ?2)";
+        // RETURNING costs a temporary table, and most new pages are not linked to yet.
+        if !one::<bool>(self.connection, sql, &[&name.as_str(), &page])? {
+            return Ok(Vec::new());
+        }
         let sql = "UPDATE pages SET links_version = links_version + 1
                    WHERE id IN (SELECT page FROM links WHERE target = ?1) AND id <> ?2 RETURNING name";
         let names: Vec<String> = rows(self.connection, sql, params![name.as_str(), page], |row| row.get(0))?;

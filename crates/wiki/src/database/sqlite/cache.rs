@@ -3,7 +3,7 @@
 //! A page in the cache is as the last commit left it. Before a commit, the writer removes the pages that it changes; a
 //! reader may add a page only if no commit began since before it read.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -18,7 +18,7 @@ const PAGE_BYTES_USUAL: usize = 5_000;
 const PAGE_BYTES_FIXED: usize = 400;
 
 pub(super) struct Pages {
-    pages: Cache<Name, Box<Page>, Bytes>,
+    pages: Cache<Name, Arc<Page>, Bytes>,
     commits: Mutex<Commits>,
 }
 
@@ -34,8 +34,8 @@ pub(super) struct ReadStart(u64);
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Name, Box<Page>> for Bytes {
-    fn weight(&self, name: &Name, page: &Box<Page>) -> u64 {
+impl Weighter<Name, Arc<Page>> for Bytes {
+    fn weight(&self, name: &Name, page: &Arc<Page>) -> u64 {
         let content = &page.content;
         let links: usize = page.red_links.iter().map(|link| link.as_str().len() + 16).sum();
         let fields = if content.fields.is_empty() { 0 } else { 2 * content.text.len().max(PAGE_BYTES_USUAL) };
@@ -49,7 +49,7 @@ impl Pages {
         Self { pages, commits: Mutex::new(Commits { count: 0 }) }
     }
 
-    pub(super) fn page(&self, name: &Name) -> Option<Box<Page>> {
+    pub(super) fn page(&self, name: &Name) -> Option<Arc<Page>> {
         self.pages.get(name)
     }
 
@@ -59,10 +59,10 @@ impl Pages {
     }
 
     /// Adds a page, unless a commit may have changed it since the read began.
-    pub(super) fn add(&self, start: ReadStart, page: &Page) {
+    pub(super) fn add(&self, start: ReadStart, page: &Arc<Page>) {
         let commits = self.commits();
         if commits.count == start.0 && commits.count.is_multiple_of(2) {
-            self.pages.insert(page.name.clone(), Box::new(page.clone()));
+            self.pages.insert(page.name.clone(), Arc::clone(page));
         }
     }
 
@@ -88,15 +88,15 @@ mod tests {
     use super::*;
     use crate::page::Content;
 
-    fn page(revision: u64) -> Page {
-        Page {
+    fn page(revision: u64) -> Arc<Page> {
+        Arc::new(Page {
             name: name(),
             revision,
             links_version: 0,
             modified: 0,
             content: Content::default(),
             red_links: Vec::new(),
-        }
+        })
     }
 
     fn name() -> Name {

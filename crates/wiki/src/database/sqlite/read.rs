@@ -1,5 +1,7 @@
 //! Reads of pages, histories, lists and attachments.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row, ToSql, params};
@@ -28,7 +30,7 @@ pub(super) fn found(connection: &Connection, name: &Name) -> rusqlite::Result<Fo
             None => Vec::new(),
         };
         red_links.sort_unstable();
-        Ok(Found::Page(Box::new(Page {
+        Ok(Found::Page(Arc::new(Page {
             name: name.clone(),
             revision,
             links_version: row.get(3)?,

@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 
 use super::batch::Batch;
 use super::cache::Pages;
-use crate::database::operation::{Answer, Job, Queue, batch};
+use super::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB};
+use crate::database::operation::{Answer, Job, Operation, Queue, batch};
 use crate::database::{DatabaseError, WriteError};
 
 /// The way to the thread; it ends after the last of its jobs when this is dropped.
@@ -44,11 +45,26 @@ impl Drop for Writer {
 }
 
 fn run(mut connection: Connection, mut queue: mpsc::Receiver<Job>, pages: &Pages) {
+    let mut imported = false;
     while let Some(first) = queue.blocking_recv() {
-        carry_out(&mut connection, batch(first, &mut queue), pages);
+        let jobs = batch(first, &mut queue);
+        let imports = jobs.iter().any(|job| matches!(job.operation, Operation::Import(_)));
+        if imports != imported {
+            // A smaller or larger cache holds the same: an error changes nothing but the speed.
+            let _ = set_cache(&connection, imports);
+            imported = imports;
+        }
+        carry_out(&mut connection, jobs, pages);
     }
     // Statistics for the planner of queries; without them, queries are only slower.
     let _ = connection.execute_batch("PRAGMA optimize");
+}
+
+/// An import adds to the indexes in random order: the more of their pages are in memory, the fewer are written twice.
+/// Afterwards that memory is returned.
+fn set_cache(connection: &Connection, imports: bool) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_size", -if imports { IMPORT_CACHE_KIB } else { WRITER_CACHE_KIB })?;
+    connection.execute_batch("PRAGMA shrink_memory")
 }
 
 /// Carries out all jobs in one transaction; if that fails, each in one of its own, so that only the faulty one fails.

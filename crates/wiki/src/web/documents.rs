@@ -1,0 +1,67 @@
+//! Pages as whole HTML documents in memory, as visitors see them who have not signed in. What a signed-in user sees
+//! differs in the greeting alone.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::name::Name;
+use crate::page::Page;
+
+/// The size of a usual document, bytes: with the capacity, it gives the number of entries for which there is room.
+const DOCUMENT_BYTES_USUAL: u64 = 8 << 10;
+
+/// What a document occupies besides its bytes, about.
+const DOCUMENT_BYTES_FIXED: usize = 400;
+
+/// The documents of popular pages.
+pub(super) struct Documents(Cache<Name, Arc<Document>, ByBytes>);
+
+/// The HTML of a page.
+pub(super) struct Document {
+    revision: u64,
+    links_version: u64,
+    /// Whether it has a link to sign in.
+    has_accounts: bool,
+    pub(super) html: Bytes,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<Name, Arc<Document>> for ByBytes {
+    fn weight(&self, name: &Name, document: &Arc<Document>) -> u64 {
+        (name.as_str().len() + document.html.len() + DOCUMENT_BYTES_FIXED) as u64
+    }
+}
+
+impl Documents {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        let places = usize::try_from(bytes_max / DOCUMENT_BYTES_USUAL).unwrap_or(usize::MAX);
+        Self(Cache::with_weighter(places, bytes_max, ByBytes))
+    }
+
+    /// The document of the page, unless it is of another revision, some of its links have changed colour since, or the
+    /// first account was added.
+    pub(super) fn get(&self, page: &Page, has_accounts: bool) -> Option<Arc<Document>> {
+        self.0.get(&page.name).filter(|document| {
+            document.revision == page.revision
+                && document.links_version == page.links_version
+                && document.has_accounts == has_accounts
+        })
+    }
+
+    pub(super) fn insert(&self, page: &Page, has_accounts: bool, html: String) -> Arc<Document> {
+        let Page { revision, links_version, .. } = *page;
+        let document = Arc::new(Document { revision, links_version, has_accounts, html: html.into() });
+        self.0.insert(page.name.clone(), Arc::clone(&document));
+        document
+    }
+
+    /// The memory that they occupy, about.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.weight()
+    }
+}
