@@ -35,8 +35,8 @@ pub fn find(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     })
 }
 
-/// The subject and its port, if a name means the port of a subject: `edge.port.admin` is `edge` and `admin`, `edge.port`
-/// is `edge` and `port`.
+/// The subject and its port, if a name means the port of a subject: `edge.port.admin` is `edge` and `admin`,
+/// `edge.port` is `edge` and `port`.
 #[must_use]
 pub fn port_of_subject(name: &str) -> Option<(&str, &str)> {
     let (subject, rest) = name.split_once('.')?;

@@ -177,8 +177,8 @@ impl Instruments {
         state.next = Instant::now() + state.interval;
         let at_ns = breme_sys::monotonic_ns();
         state.rows.begin_trial(trial, at_ns);
-        // Counters that were read before a trial hold until its load begins. They come first: the sample may bring newer
-        // ones, after which these would be refused.
+        // Counters that were read before a trial hold until its load begins. They come first: the sample may bring
+        // newer ones, after which these would be refused.
         let held = |counted: Counted| counted.map(|scrape| Scrape { at_ns, ..scrape });
         if let Some(readings) = &mut state.readings {
             readings.take_counted(counted.into_iter().map(|(name, counted)| (name, held(counted))));
