@@ -8,8 +8,7 @@
 //! | `schema` | for editors |
 //!
 //! The flags are defined once, for the command line. Everything here is read from that definition, so that file, schema
-//! and help cannot differ from it. What the command line or an environment variable says wins over
-//! the file.
+//! and help cannot differ from it. What the command line or an environment variable says wins over the file.
 
 mod keys;
 mod printing;

@@ -67,6 +67,15 @@ pub struct SessionRecord {
 }
 
 impl SessionRecord {
+    /// Makes it the next version, which this operation writes.
+    pub(crate) fn advance(&mut self, operation: OperationId) {
+        self.version += 1;
+        if self.operations.len() >= OPERATIONS_MAX {
+            self.operations.remove(0);
+        }
+        self.operations.push(operation);
+    }
+
     /// The operation that wrote `version`, if the record still names it.
     #[must_use]
     pub fn operation_at(&self, version: u64) -> Option<OperationId> {

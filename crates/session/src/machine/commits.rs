@@ -5,14 +5,14 @@ use std::time::Duration;
 use breme_base::Instant;
 use bytes::Bytes;
 
+use super::Machine;
 use super::messages::{HandOverAnswer, Moment, Outcome, Ticket};
 use super::sessions::Phase;
 use super::tenure::{Held, Leaving};
-use super::{Asker, Machine};
-use crate::engine::{EngineRequest, EngineResponse, Sequence};
+use crate::engine::{EngineResponse, Sequence};
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner, Register};
-use crate::record::{OPERATIONS_MAX, OperationId, SessionRecord, SessionState};
+use crate::record::{OperationId, SessionRecord, SessionState};
 
 /// A compare-and-set that is under way.
 #[derive(Clone, Debug, Hash)]
@@ -117,15 +117,15 @@ impl Machine {
 
     fn start_commit(&mut self, at: Moment, key: SessionKey, kind: Kind) {
         let operation = self.operation();
-        let (lifetime, give_up) = match kind {
-            Kind::End | Kind::Rotate => (self.settings.tombstone, at.now + self.settings.tombstone),
-            _ => (self.settings.record_lifetime(), at.now + self.settings.tombstone),
+        let lifetime = match kind {
+            Kind::End | Kind::Rotate => self.settings.tombstone,
+            Kind::Save | Kind::HandOver { .. } | Kind::Free => self.settings.record_lifetime(),
         };
+        let give_up = at.now + self.settings.tombstone;
         let Some(tenure) = self.tenure_mut(key) else { return };
         let mut record = SessionRecord { body: tenure.body.clone(), ..tenure.record.clone() };
-        record.version += 1;
+        record.advance(operation);
         record.accessed = tenure.used.wall.max(record.accessed);
-        append(&mut record.operations, operation);
         match kind {
             Kind::Save => {}
             Kind::HandOver { to, .. } => {
@@ -160,23 +160,17 @@ impl Machine {
     }
 
     fn send_commit(&mut self, at: Moment, key: SessionKey) {
-        let until = at.now + self.settings.response_max;
         let Some(tenure) = self.tenure_mut(key) else { return };
         let Some(commit) = &tenure.commit else { return };
-        let request = EngineRequest::CompareAndSet {
-            register: Register::Session(key),
-            expected: tenure.sequence,
-            value: commit.value.clone(),
-            time_to_live: Some(commit.lifetime),
-        };
-        let ticket = self.ask_engine(Asker::Session(key), request);
+        let (expected, value, lifetime) = (tenure.sequence, commit.value.clone(), commit.lifetime);
+        let (ticket, until) = self.ask_to_write(at, key, expected, value, lifetime);
         self.set_commit_stage(key, Stage::Sent { ticket, until });
     }
 
     fn look_up_commit(&mut self, at: Moment, key: SessionKey) {
         self.statistics.looked_up += 1;
-        let ticket = self.ask_engine(Asker::Session(key), EngineRequest::Read { register: Register::Session(key) });
-        self.set_commit_stage(key, Stage::LookingUp { ticket, until: at.now + self.settings.response_max });
+        let (ticket, until) = self.ask_to_read(at, key);
+        self.set_commit_stage(key, Stage::LookingUp { ticket, until });
     }
 
     fn pause_commit(&mut self, at: Moment, key: SessionKey) {
@@ -378,12 +372,4 @@ impl Machine {
             self.tickets.remove(&ticket);
         }
     }
-}
-
-/// Appends to the last operations, of which only so many are kept.
-pub(crate) fn append(operations: &mut Vec<OperationId>, operation: OperationId) {
-    if operations.len() >= OPERATIONS_MAX {
-        operations.remove(0);
-    }
-    operations.push(operation);
 }

@@ -93,23 +93,9 @@ impl Machine {
     pub(crate) fn drop_all_sessions(&mut self, at: Moment) {
         for key in self.sessions.keys().copied().collect::<Vec<_>>() {
             let Some(session) = self.sessions.get(&key) else { continue };
-            match &session.phase {
+            match session.phase {
                 Phase::Owned(_) => self.lose_tenure(at, key, false),
-                Phase::Reading { ticket, .. } | Phase::Claiming { ticket, .. } | Phase::Burying { ticket, .. } => {
-                    let ticket = *ticket;
-                    self.tickets.remove(&ticket);
-                    self.set_phase(key, Phase::Unread);
-                }
-                Phase::Asking { call, .. } => {
-                    let call = *call;
-                    self.calls.remove(&call);
-                    self.set_phase(key, Phase::Unread);
-                }
-                Phase::Fresh
-                | Phase::Unread
-                | Phase::Pausing { .. }
-                | Phase::AwaitingNode { .. }
-                | Phase::Elsewhere { .. } => {}
+                _ => self.drop_question(key),
             }
             self.advance(at, key);
         }
@@ -148,13 +134,7 @@ impl Machine {
 
     fn next_to_free(&mut self) -> Option<SessionKey> {
         let drain = self.drain.as_mut().filter(|drain| drain.active < self.settings.drain_batch)?;
-        let can_go = |session: &Session| match &session.phase {
-            Phase::Owned(tenure) => {
-                let is_free = tenure.leaving.is_none() && !tenure.is_ending() && tenure.successor_of.is_none();
-                is_free && tenure.sequence != Sequence::ABSENT
-            }
-            _ => false,
-        };
+        let can_go = |session: &Session| matches!(&session.phase, Phase::Owned(tenure) if tenure.can_be_given());
         let start = drain.cursor.map_or(Bound::Unbounded, Bound::Excluded);
         let found = self.sessions.range((start, Bound::Unbounded)).find(|(_, session)| can_go(session));
         drain.cursor = found.map(|(key, _)| *key);

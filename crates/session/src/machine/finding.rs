@@ -1,10 +1,11 @@
 //! Sessions that this node does not serve: finds their owners, claims those that have none, forwards to the others.
 
+use std::time::Duration;
+
 use breme_base::Instant;
 use bytes::Bytes;
 
-use super::commits::append;
-use super::messages::{Call, Event, ForwardResult, HandOver, Moment, Outcome, Output, Refusal, RequestNumber};
+use super::messages::{Call, Event, ForwardResult, HandOver, Moment, Outcome, Output, Refusal, RequestNumber, Ticket};
 use super::nodes::Standing;
 use super::requests::Stage;
 use super::sessions::{Phase, Session};
@@ -17,8 +18,28 @@ use crate::settings::Route;
 
 impl Machine {
     pub(crate) fn read_session(&mut self, at: Moment, key: SessionKey) {
+        let (ticket, until) = self.ask_to_read(at, key);
+        self.set_phase(key, Phase::Reading { ticket, until });
+    }
+
+    /// Reads a session's register. Returns how long a response is awaited, too.
+    pub(crate) fn ask_to_read(&mut self, at: Moment, key: SessionKey) -> (Ticket, Instant) {
         let ticket = self.ask_engine(Asker::Session(key), EngineRequest::Read { register: Register::Session(key) });
-        self.set_phase(key, Phase::Reading { ticket, until: at.now + self.settings.response_max });
+        (ticket, at.now + self.settings.response_max)
+    }
+
+    /// The same for a compare-and-set.
+    pub(crate) fn ask_to_write(
+        &mut self,
+        at: Moment,
+        key: SessionKey,
+        expected: Sequence,
+        value: Bytes,
+        lifetime: Duration,
+    ) -> (Ticket, Instant) {
+        let register = Register::Session(key);
+        let request = EngineRequest::CompareAndSet { register, expected, value, time_to_live: Some(lifetime) };
+        (self.ask_engine(Asker::Session(key), request), at.now + self.settings.response_max)
     }
 
     /// Reads again, after a pause that grows.
@@ -118,38 +139,18 @@ impl Machine {
         };
         record.state = SessionState::Owned(me);
         record.epoch += 1;
-        record.version += 1;
-        let operation = self.operation();
-        append(&mut record.operations, operation);
-        let (ticket, until) = self.write_session(at, key, expected, &record, self.settings.record_lifetime());
+        record.advance(self.operation());
+        let (value, lifetime) = (record.encode(&key), self.settings.record_lifetime());
+        let (ticket, until) = self.ask_to_write(at, key, expected, value, lifetime);
         self.set_phase(key, Phase::Claiming { ticket, until, record: Box::new(record) });
     }
 
     /// Makes sure that the session has ended, or never was.
     fn bury(&mut self, at: Moment, key: SessionKey, expected: Sequence, record: &SessionRecord) {
         let mut record = SessionRecord { state: SessionState::Ended, body: Bytes::new(), ..record.clone() };
-        record.version += 1;
-        let operation = self.operation();
-        append(&mut record.operations, operation);
-        let (ticket, until) = self.write_session(at, key, expected, &record, self.settings.tombstone);
+        record.advance(self.operation());
+        let (ticket, until) = self.ask_to_write(at, key, expected, record.encode(&key), self.settings.tombstone);
         self.set_phase(key, Phase::Burying { ticket, until });
-    }
-
-    fn write_session(
-        &mut self,
-        at: Moment,
-        key: SessionKey,
-        expected: Sequence,
-        record: &SessionRecord,
-        lifetime: std::time::Duration,
-    ) -> (super::Ticket, Instant) {
-        let request = EngineRequest::CompareAndSet {
-            register: Register::Session(key),
-            expected,
-            value: record.encode(&key),
-            time_to_live: Some(lifetime),
-        };
-        (self.ask_engine(Asker::Session(key), request), at.now + self.settings.response_max)
     }
 
     /// Whatever the outcome of a claim is, unless it is known to be the newest the record is read again: a second claim

@@ -6,7 +6,6 @@ use super::Machine;
 use super::messages::{Call, HandOver, HandOverAnswer, Moment, Output};
 use super::sessions::{Phase, Session};
 use super::tenure::Leaving;
-use crate::engine::Sequence;
 use crate::id::SessionKey;
 use crate::name::{NodeName, Owner};
 use crate::record::SessionState;
@@ -49,16 +48,12 @@ impl Machine {
     pub(crate) fn promise(&mut self, at: Moment, key: SessionKey, wanted: Wanted) {
         let Wanted { from, call, to, until } = wanted;
         let grants_left = self.sessions.get(&key).map_or(0, |session| session.queue.len());
-        let tenure = self.tenure_mut(key).filter(|tenure| {
-            let is_free = tenure.leaving.is_none() && !tenure.is_ending() && tenure.successor_of.is_none();
-            is_free && tenure.sequence != Sequence::ABSENT && at.now < tenure.expires()
-        });
+        let tenure = self.tenure_mut(key).filter(|tenure| tenure.can_be_given() && at.now < tenure.expires());
         let Some(tenure) = tenure.filter(|_| at.now < until) else {
             self.refuse_wanted(Some(wanted));
             return;
         };
-        let release = tenure.release_at();
-        let next_look = if release > at.now { release.min(until) } else { until };
+        let next_look = next_look(at.now, tenure.release_at(), until);
         tenure.leaving = Some(Box::new(Leaving::HandOver { from, call, to, until, next_look, grants_left }));
     }
 
@@ -75,9 +70,9 @@ impl Machine {
         if tenure.is_ending() {
             return;
         }
-        let Some(Leaving::HandOver { until, next_look, .. }) = tenure.leaving.as_deref_mut() else { return };
+        let Some(Leaving::HandOver { until, next_look: look, .. }) = tenure.leaving.as_deref_mut() else { return };
         if at.now < *until {
-            *next_look = if release > at.now { release.min(*until) } else { *until };
+            *look = next_look(at.now, release, *until);
         } else if let Some(leaving) = tenure.leaving.take() {
             self.abandon_hand_over(&leaving);
         }
@@ -115,4 +110,9 @@ impl Machine {
         }
         self.advance(at, key);
     }
+}
+
+/// When to look again: at the end of the release's delay, or when the asker gives up.
+fn next_look(now: Instant, release: Instant, until: Instant) -> Instant {
+    if release > now { release.min(until) } else { until }
 }

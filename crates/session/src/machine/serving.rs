@@ -74,21 +74,12 @@ impl Machine {
         if tenure.commit.is_some() {
             return;
         }
-        let is_ready = tenure.is_idle() && Self::may_leave(tenure, at);
-        if is_ready {
+        if tenure.is_idle() && tenure.may_leave(at.now) {
             self.leave(at, key);
         } else if tenure.change > tenure.committed || tenure.wants_commit {
             self.save(at, key);
         } else if tenure.is_quiet() && tenure.sequence == Sequence::ABSENT {
             self.end_unstored(key);
-        }
-    }
-
-    fn may_leave(tenure: &Tenure, at: Moment) -> bool {
-        match tenure.leaving.as_deref() {
-            None => false,
-            Some(Leaving::HandOver { grants_left, .. }) => *grants_left == 0 && at.now >= tenure.release_at(),
-            Some(_) => true,
         }
     }
 

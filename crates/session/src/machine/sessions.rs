@@ -185,21 +185,15 @@ impl Machine {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.deadline = Instant::FAR;
         match &session.phase {
-            Phase::Reading { ticket, .. } | Phase::Claiming { ticket, .. } | Phase::Burying { ticket, .. } => {
-                let ticket = *ticket;
-                self.tickets.remove(&ticket);
-                self.set_phase(key, Phase::Unread);
-            }
+            Phase::Reading { .. } | Phase::Claiming { .. } | Phase::Burying { .. } => self.drop_question(key),
             Phase::Pausing { .. } => self.set_phase(key, Phase::Unread),
             Phase::AwaitingNode { .. } => {
                 self.end_awaiting(at, key);
                 return;
             }
-            Phase::Asking { call, owner, .. } => {
-                let call = *call;
+            Phase::Asking { owner, .. } => {
                 session.refused_by = Some(*owner);
-                self.calls.remove(&call);
-                self.set_phase(key, Phase::Unread);
+                self.drop_question(key);
             }
             Phase::Elsewhere { .. } => {
                 self.remove_session(key);
@@ -209,6 +203,21 @@ impl Machine {
             Phase::Fresh | Phase::Unread => {}
         }
         self.advance(at, key);
+    }
+
+    /// A response to what was asked about the session is not awaited any more.
+    pub(crate) fn drop_question(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get(&key) else { return };
+        match &session.phase {
+            Phase::Reading { ticket, .. } | Phase::Claiming { ticket, .. } | Phase::Burying { ticket, .. } => {
+                self.tickets.remove(ticket);
+            }
+            Phase::Asking { call, .. } => {
+                self.calls.remove(call);
+            }
+            _ => return,
+        }
+        self.set_phase(key, Phase::Unread);
     }
 
     pub(crate) fn take_session_response(

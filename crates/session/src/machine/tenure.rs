@@ -151,10 +151,18 @@ impl Tenure {
         self.commit.as_ref().is_some_and(|commit| commit.ends_tenure())
     }
 
+    /// Whether it may go to another node when its requests have ended.
+    pub(crate) fn can_be_given(&self) -> bool {
+        let is_stored = self.sequence != Sequence::ABSENT;
+        is_stored && self.leaving.is_none() && !self.is_ending() && self.successor_of.is_none()
+    }
+
     fn is_closing(&self, now: Instant) -> bool {
-        if self.is_ending() {
-            return true;
-        }
+        self.is_ending() || self.may_leave(now)
+    }
+
+    /// Whether it is to end, and nobody who waits here runs before.
+    pub(crate) fn may_leave(&self, now: Instant) -> bool {
         match self.leaving.as_deref() {
             None => false,
             Some(Leaving::HandOver { grants_left, .. }) => *grants_left == 0 && now >= self.release_at(),
