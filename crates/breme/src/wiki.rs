@@ -22,7 +22,7 @@ use breme_driver::Clock;
 use breme_wiki::database::{Database, DatabaseError, open};
 use breme_wiki::purging::Edges;
 use breme_wiki::serving::{listen, serve};
-use breme_wiki::web::{Wiki, router};
+use breme_wiki::web::{Application, Wiki};
 use breme_wiki::{accounts, lab, settings::Writers};
 use metrics::WikiMetrics;
 use prometheus_client::metrics::info::Info;
@@ -122,7 +122,7 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
     announce(admin_address, &bound);
 
-    let is_complete = runtime.block_on(serve(listeners, router(wiki), limits, end));
+    let is_complete = runtime.block_on(serve(listeners, Application::new(wiki), limits, end));
     admin.into_iter().for_each(Admin::end);
     if !is_complete {
         eprintln!("breme wiki: some requests were aborted after --drain-timeout");

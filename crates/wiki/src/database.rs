@@ -23,7 +23,7 @@ use self::prepared::Prepared;
 use self::sqlite::SqliteDatabase;
 use self::words::Rating;
 use crate::name::Name;
-use crate::page::{AttachmentInfo, Change, Committed, Condition, Found, Match, Revision, Write};
+use crate::page::{AttachmentInfo, Change, Committed, Condition, Found, Match, Page, Revision, Write};
 
 /// The most results that one call returns, whatever its `limit` says.
 pub const RESULTS_MAX: usize = 1000;
@@ -116,6 +116,12 @@ pub type Writes = Box<dyn Iterator<Item = Write> + Send>;
 pub trait Database: Send + Sync {
     /// The page of that name.
     async fn page(&self, name: &Name) -> Result<Found, DatabaseError>;
+
+    /// The page of that name, if it is in memory as the last commit left it.
+    fn page_in_memory(&self, name: &Name) -> Option<Arc<Page>> {
+        let _ = name;
+        None
+    }
 
     /// One revision of a page, with its contents.
     async fn revision(&self, name: &Name, revision: u64) -> Result<Option<Revision>, DatabaseError>;
@@ -258,11 +264,11 @@ fn without_excerpts(names: Vec<Name>) -> Vec<Match> {
 }
 
 /// Prepares one write.
-async fn prepare(write: Write) -> Result<Prepared, DatabaseError> {
+async fn prepare(write: Write, to_prepared: fn(Write) -> Prepared) -> Result<Prepared, DatabaseError> {
     if Prepared::input_bytes(&write) <= PREPARED_INLINE_BYTES_MAX {
-        return Ok(Prepared::new(write));
+        return Ok(to_prepared(write));
     }
-    let task = tokio::task::spawn_blocking(move || Prepared::new(write));
+    let task = tokio::task::spawn_blocking(move || to_prepared(write));
     task.await.map_err(|error| DatabaseError::temporary("write", &error.to_string()))
 }
 
@@ -290,7 +296,7 @@ fn chunk(writes: &mut Writes) -> Vec<Prepared> {
     let mut bytes = 0;
     while chunk.len() < IMPORT_WRITES_MAX && bytes < IMPORT_BYTES_MAX {
         let Some(write) = writes.next() else { break };
-        let prepared = Prepared::new(Write { condition: Condition::Any, ..write });
+        let prepared = Prepared::with_words(Write { condition: Condition::Any, ..write });
         bytes += prepared.bytes();
         chunk.push(prepared);
     }

@@ -7,7 +7,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::Response;
 use http::Request;
 use hyper::body::Incoming;
@@ -18,9 +17,8 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tower_service::Service;
 
-use crate::web::Peer;
+use crate::web::Application;
 
 /// The bounds of connections.
 #[derive(Clone, Copy, Debug)]
@@ -50,13 +48,18 @@ impl Default for Limits {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `end`; then finishes the requests that have begun. Returns whether all were finished in time.
-pub async fn serve(listeners: Vec<TcpListener>, router: Router, limits: Limits, end: impl Future<Output = ()>) -> bool {
+pub async fn serve(
+    listeners: Vec<TcpListener>,
+    application: Application,
+    limits: Limits,
+    end: impl Future<Output = ()>,
+) -> bool {
     let places = Arc::new(Semaphore::new(limits.connections_max));
     let graceful = Arc::new(GracefulShutdown::new());
     let mut acceptors = JoinSet::new();
     for listener in listeners {
-        let (router, places, graceful) = (router.clone(), Arc::clone(&places), Arc::clone(&graceful));
-        acceptors.spawn(accept(listener, router, limits, places, graceful));
+        let (application, places, graceful) = (application.clone(), Arc::clone(&places), Arc::clone(&graceful));
+        acceptors.spawn(accept(listener, application, limits, places, graceful));
     }
     end.await;
     acceptors.shutdown().await;
@@ -66,16 +69,13 @@ pub async fn serve(listeners: Vec<TcpListener>, router: Router, limits: Limits, 
 
 async fn accept(
     listener: TcpListener,
-    router: Router,
+    application: Application,
     limits: Limits,
     places: Arc<Semaphore>,
     graceful: Arc<GracefulShutdown>,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout)
-        .max_buf_size(limits.head_bytes_max)
-        .pipeline_flush(true);
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head_bytes_max);
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let (stream, peer) = match listener.accept().await {
@@ -88,7 +88,7 @@ async fn accept(
             }
         };
         let _ = stream.set_nodelay(true); // it would only be slower
-        let connection = http.serve_connection(TokioIo::new(stream), service(router.clone(), peer.ip()));
+        let connection = http.serve_connection(TokioIo::new(stream), service(application.clone(), peer.ip()));
         let watched = graceful.watch(connection);
         tokio::spawn(async move {
             // A connection that fails concerns its client only.
@@ -106,13 +106,13 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 /// The application, for the requests of one peer.
 fn service(
-    router: Router,
+    application: Application,
     peer: IpAddr,
 ) -> impl hyper::service::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> {
-    service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Peer(peer));
-        let mut router = router.clone();
-        async move { Service::call(&mut router, request).await }
+    let application = Arc::new(application);
+    service_fn(move |request: Request<Incoming>| {
+        let application = Arc::clone(&application);
+        async move { Ok(application.respond(request, peer).await) }
     })
 }
 

@@ -61,17 +61,21 @@ impl Job {
 }
 
 /// The end of the queue at which operations are added.
-pub(crate) struct Queue(mpsc::Sender<Job>);
+pub(crate) struct Queue {
+    jobs: mpsc::Sender<Job>,
+    prepare: fn(Write) -> Prepared,
+}
 
 impl Queue {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Job>) {
-        let (sender, receiver) = mpsc::channel(QUEUED_MAX);
-        (Self(sender), receiver)
+    /// A queue whose single writes are prepared by `prepare`; those of an import are prepared with their words.
+    pub(crate) fn new(prepare: fn(Write) -> Prepared) -> (Self, mpsc::Receiver<Job>) {
+        let (jobs, receiver) = mpsc::channel(QUEUED_MAX);
+        (Self { jobs, prepare }, receiver)
     }
 
     /// [`Database::write`](super::Database::write).
     pub(crate) async fn write(&self, write: Write) -> Result<Committed, WriteError> {
-        let operation = Operation::Write(Box::new(prepare(write).await?));
+        let operation = Operation::Write(Box::new(prepare(write, self.prepare).await?));
         Ok(self.carry_out(operation).await?.committed()?)
     }
 
@@ -110,7 +114,7 @@ impl Queue {
     async fn carry_out(&self, operation: Operation) -> Answer {
         let (reply, answer) = oneshot::channel();
         let ended = || WriteError::from(DatabaseError::temporary("write", "the writer has ended"));
-        self.0.send(Job { operation, reply }).await.map_err(|_| ended())?;
+        self.jobs.send(Job { operation, reply }).await.map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))
     }
 
@@ -123,7 +127,7 @@ impl Queue {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.0.is_closed()
+        !self.jobs.is_closed()
     }
 }
 

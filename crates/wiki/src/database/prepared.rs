@@ -40,7 +40,8 @@ pub(crate) enum Derived {
 pub(crate) struct Indexed {
     pub(crate) folded: String,
     pub(crate) grams: String,
-    pub(crate) words: String,
+    /// The words of the text and the name; `None` if they are to be indexed later.
+    pub(crate) words: Option<String>,
     /// The fields as JSON; `None` without fields.
     pub(crate) fields: Option<String>,
     /// Paths and values of the fields.
@@ -53,14 +54,35 @@ impl Indexed {
         Self {
             grams: index_grams(&folded),
             folded,
-            words: index_words(name.as_str(), &content.text),
+            words: None,
             fields: (!content.fields.is_empty()).then(|| Value::Object(content.fields.clone()).to_string()),
             field_entries: field_entries(&content.fields),
         }
     }
 }
 
+impl Indexed {
+    /// The words of the index, computed now if they were not before.
+    pub(crate) fn words(&self, name: &Name, content: &Content) -> Cow<'_, str> {
+        match &self.words {
+            Some(words) => Cow::Borrowed(words),
+            None => Cow::Owned(index_words(name.as_str(), &content.text)),
+        }
+    }
+}
+
 impl Prepared {
+    /// With the words of a new text.
+    pub(crate) fn with_words(write: Write) -> Self {
+        let mut prepared = Self::new(write);
+        if let (Action::Save { content, .. }, Derived::Saved(indexed)) = (&prepared.write.action, &mut prepared.derived)
+        {
+            indexed.words = Some(index_words(prepared.write.name.as_str(), &content.text));
+        }
+        prepared
+    }
+
+    /// Without the words of a new text.
     pub(crate) fn new(mut write: Write) -> Self {
         write.comment = without_nul(write.comment);
         write.author = write.author.map(without_nul);

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `schema` | the tables and their versions |
 //! | `batch` | the statements of a transaction |
+//! | `backlog` | pages whose words are indexed later, and their indexing |
 //! | `writer` | the thread that writes, with group commit |
 //! | `read`, `search` | the statements of reads and searches |
 //! | `cache` | popular pages in memory |
 //! | `verify` | the checks of `breme wiki verify` |
 
+mod backlog;
 mod batch;
 mod cache;
 mod read;
@@ -28,13 +30,14 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use self::backlog::Backlog;
 use self::cache::Pages;
 use self::writer::Writer;
 use super::operation::Queue;
 use super::words::{TextQuery, TitleQuery};
 use super::{Database, DatabaseError, WriteError, Writes, bounded, without_excerpts};
 use crate::name::Name;
-use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Revision, Write};
+use crate::page::{AttachmentInfo, Change, Committed, Found, Match, Page, Revision, Write};
 
 /// The memory for popular pages, bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 64 << 20;
@@ -99,7 +102,8 @@ impl SqliteDatabase {
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).map_err(failed)?;
         schema::migrate(&mut connection, path)?;
         let pages = Arc::new(Pages::new(cache_bytes));
-        let writer = Writer::start(connection, Arc::clone(&pages))?;
+        let backlog = Backlog::of(&connection).map_err(failed)?;
+        let writer = Writer::start(connection, backlog, Arc::clone(&pages))?;
         Ok(Self { writer: Some(writer), readers: Readers::new(path), pages, _lock: Some(lock) })
     }
 
@@ -132,7 +136,8 @@ impl SqliteDatabase {
         let mut database = Self::open_to_read(path)?;
         let connection = connect(path, OpenFlags::empty())?;
         make_durable(&connection).map_err(|error| failure("open the database", path, &error))?;
-        database.writer = Some(Writer::start(connection, Arc::clone(&database.pages))?);
+        // What is not indexed is left to the wiki.
+        database.writer = Some(Writer::start(connection, Backlog::default(), Arc::clone(&database.pages))?);
         Ok(database)
     }
 
@@ -269,7 +274,7 @@ fn database_error(action: &'static str, error: &rusqlite::Error) -> DatabaseErro
 #[async_trait]
 impl Database for SqliteDatabase {
     async fn page(&self, name: &Name) -> Result<Found, DatabaseError> {
-        if let Some(page) = self.pages.page(name) {
+        if let Some(page) = self.page_in_memory(name) {
             return Ok(Found::Page(page));
         }
         let (name, pages) = (name.clone(), Arc::clone(&self.pages));
@@ -282,6 +287,10 @@ impl Database for SqliteDatabase {
             Ok(found)
         };
         self.read("read a page", work).await
+    }
+
+    fn page_in_memory(&self, name: &Name) -> Option<Arc<Page>> {
+        self.pages.page(name)
     }
 
     async fn revision(&self, name: &Name, revision: u64) -> Result<Option<Revision>, DatabaseError> {

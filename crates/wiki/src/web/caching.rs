@@ -54,32 +54,38 @@ impl Representation {
         Self { media_type, body, tag, modified: None, is_dated: false, keys, audience, vary: "" }
     }
 
-    /// The response, or 304 if the request shows that the client has it.
-    pub(crate) fn respond(self, request: &HeaderMap, cache_control: &HeaderValue) -> Response {
-        let mut response = Response::new(Body::empty());
-        let tag = format!("\"{}\"", self.tag);
-        let is_known = is_current(request, &tag, self.modified.filter(|_| self.is_dated));
-        let headers = response.headers_mut();
-        headers.reserve(HEADERS_USUAL);
+    /// The headers of the response, without Content-Type.
+    pub(crate) fn headers(&self, cache_control: &HeaderValue) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(HEADERS_USUAL);
         let control = match self.audience {
             Audience::Everybody => cache_control.clone(),
             Audience::One => HeaderValue::from_static("private, no-cache"),
         };
         headers.insert(CACHE_CONTROL, control);
-        insert(headers, ETAG, &tag);
+        insert(&mut headers, ETAG, &format!("\"{}\"", self.tag));
         if let Some(modified) = self.modified {
-            insert(headers, LAST_MODIFIED, &http_date(modified));
+            insert(&mut headers, LAST_MODIFIED, &http_date(modified));
         }
         if !self.vary.is_empty() {
             headers.insert(VARY, HeaderValue::from_static(self.vary));
         }
         if self.audience == Audience::Everybody && !self.keys.is_empty() {
-            insert(headers, SURROGATE_KEY, &format!("{} {}", keys::EVERYTHING, self.keys.join(" ")));
+            insert(&mut headers, SURROGATE_KEY, &format!("{} {}", keys::EVERYTHING, self.keys.join(" ")));
         }
+        headers
+    }
+
+    /// The response, or 304 if the request shows that the client has it.
+    pub(crate) fn respond(self, request: &HeaderMap, cache_control: &HeaderValue) -> Response {
+        let mut response = Response::new(Body::empty());
+        let headers = self.headers(cache_control);
+        let modified = self.modified.filter(|_| self.is_dated);
+        let is_known = headers.get(ETAG).is_some_and(|tag| is_current(request, tag, modified));
+        *response.headers_mut() = headers;
         if is_known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         } else {
-            headers.insert(CONTENT_TYPE, self.media_type);
+            response.headers_mut().insert(CONTENT_TYPE, self.media_type);
             *response.body_mut() = Body::from(self.body);
         }
         response
@@ -99,10 +105,10 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 }
 
 /// Whether the client has this version (RFC 9110, 13.2.2): If-None-Match, compared weakly, or else If-Modified-Since.
-fn is_current(request: &HeaderMap, tag: &str, modified: Option<Millis>) -> bool {
+pub(crate) fn is_current(request: &HeaderMap, tag: &HeaderValue, modified: Option<Millis>) -> bool {
     if request.contains_key(IF_NONE_MATCH) {
         let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
-        return tags(request, &IF_NONE_MATCH).any(|one| one == "*" || opaque(one) == tag);
+        return tags(request, &IF_NONE_MATCH).any(|one| one == "*" || opaque(one) == *tag);
     }
     let since = request.get(IF_MODIFIED_SINCE).and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
     let (Some(since), Some(modified)) = (since, modified) else { return false };
@@ -148,7 +154,9 @@ mod tests {
 
     #[test]
     fn known_versions_are_recognised() {
-        let current = |pairs: &[(HeaderName, &str)]| is_current(&headers(pairs), "\"a\"", Some(1_000_500));
+        let current = |pairs: &[(HeaderName, &str)]| {
+            is_current(&headers(pairs), &HeaderValue::from_static("\"a\""), Some(1_000_500))
+        };
         assert!(current(&[(IF_NONE_MATCH, "\"b\", W/\"a\"")]));
         assert!(current(&[(IF_NONE_MATCH, "*")]));
         assert!(!current(&[(IF_NONE_MATCH, "\"b\"")]) && !current(&[]));

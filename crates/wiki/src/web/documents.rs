@@ -1,9 +1,10 @@
 //! Pages as whole HTML documents in memory, as visitors see them who have not signed in. What a signed-in user sees
 //! differs in the greeting alone.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -13,8 +14,8 @@ use crate::page::Page;
 /// The size of a usual document, bytes: with the capacity, it gives the number of entries for which there is room.
 const DOCUMENT_BYTES_USUAL: u64 = 8 << 10;
 
-/// What a document occupies besides its bytes, about.
-const DOCUMENT_BYTES_FIXED: usize = 400;
+/// What a document occupies besides its bytes, about: most are its headers.
+const DOCUMENT_BYTES_FIXED: usize = 2000;
 
 /// The documents of popular pages.
 pub(super) struct Documents(Cache<Name, Arc<Document>, ByBytes>);
@@ -26,6 +27,8 @@ pub(super) struct Document {
     /// Whether it has a link to sign in.
     has_accounts: bool,
     pub(super) html: Bytes,
+    /// The headers of the response to visitors who show no credentials.
+    pub(super) head: OnceLock<HeaderMap>,
 }
 
 #[derive(Clone)]
@@ -55,7 +58,8 @@ impl Documents {
 
     pub(super) fn insert(&self, page: &Page, has_accounts: bool, html: String) -> Arc<Document> {
         let Page { revision, links_version, .. } = *page;
-        let document = Arc::new(Document { revision, links_version, has_accounts, html: html.into() });
+        let head = OnceLock::new();
+        let document = Arc::new(Document { revision, links_version, has_accounts, html: html.into(), head });
         self.0.insert(page.name.clone(), Arc::clone(&document));
         document
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `guard` | who asks, and whether they may: forged requests, rights, rates |
 //! | `negotiation`, `caching` | which representation; validators and headers for caches |
-//! | `documents` | pages as HTML in memory |
+//! | `documents`, `memory` | pages as HTML in memory; requests that need nothing else |
 //! | `reading`, `lists` | pages, revisions, differences; lists, searches, feeds |
 //! | `writing`, `submission` | changes, their conditions and conflicts; bodies of requests |
 //! | `files` | attachments |
@@ -18,6 +18,7 @@ mod documents;
 mod files;
 mod guard;
 mod lists;
+mod memory;
 mod negotiation;
 mod problem;
 mod reading;
@@ -33,7 +34,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::body::HttpBody;
+use axum::extract::{FromRequestParts, Path, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -46,9 +48,10 @@ use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use negotiation::names_html;
 use problem::Problem;
+use tower_service::Service;
 
 use crate::database::{Database, DatabaseError, keys};
 use crate::name::Name;
@@ -92,7 +95,7 @@ pub struct Wiki {
 
 /// The address of the peer of a request's connection: an extension of the request.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(pub IpAddr);
+struct Peer(IpAddr);
 
 pub(crate) type Shared = State<Arc<Wiki>>;
 pub(crate) type Outcome = Result<Response, Problem>;
@@ -303,7 +306,34 @@ pub const ROUTES: &[(&str, &[&str])] = &[
 ];
 
 /// The application.
-pub fn router(wiki: Arc<Wiki>) -> Router {
+#[derive(Clone)]
+pub struct Application {
+    wiki: Arc<Wiki>,
+    router: Router,
+}
+
+impl Application {
+    /// The application of a wiki.
+    pub fn new(wiki: Arc<Wiki>) -> Self {
+        Self { router: router(Arc::clone(&wiki)), wiki }
+    }
+
+    /// Responds to a request of a peer.
+    pub async fn respond<B>(&self, mut request: Request<B>, peer: IpAddr) -> Response
+    where
+        B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+    {
+        if let Some(response) = self.wiki.respond_from_memory(&request) {
+            return response;
+        }
+        request.extensions_mut().insert(Peer(peer));
+        let mut router = self.router.clone();
+        let Ok(response) = Service::call(&mut router, request).await;
+        response
+    }
+}
+
+fn router(wiki: Arc<Wiki>) -> Router {
     Router::new()
         .route("/", get(home))
         .route("/wiki", get(all_pages))
@@ -344,7 +374,7 @@ pub fn router(wiki: Arc<Wiki>) -> Router {
 }
 
 /// Around every request: who asks, whether they may; errors as pages; headers that every response has.
-async fn outermost(State(wiki): Shared, mut request: Request, next: Next) -> Response {
+async fn outermost(State(wiki): Shared, mut request: axum::extract::Request, next: Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     wiki.counts.requests.add(1);
     if uri.path() != COUNTER_PATH {
@@ -367,14 +397,18 @@ async fn outermost(State(wiki): Shared, mut request: Request, next: Next) -> Res
         write_problem(&wiki, &problem, (&method, &uri, is_html), visitor.as_ref(), &mut response);
     }
     wiki.counts.count(response.status());
-    let headers = response.headers_mut();
+    finish(response.headers_mut());
+    response
+}
+
+/// Adds the headers that every response has.
+fn finish(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin"));
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
     // Whatever does not say that it may be kept, may not.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
 }
 
 fn write_problem(

@@ -33,6 +33,9 @@ pub(crate) fn first_lines<T>(mut list: Vec<T>) -> (Vec<T>, bool) {
     (list, has_more)
 }
 
+/// How pages and their revisions are represented; the first is what a request without preferences gets.
+pub(super) const FORMATS: [Format; 3] = [Format::Html, Format::Markdown, Format::Json];
+
 /// How many links of a text that is not the current one are looked up.
 const LOOKUPS_MAX: usize = 100;
 
@@ -65,7 +68,7 @@ pub(crate) async fn page(
     } else if let Some(canonical) = canonical(&text, &name, &uri) {
         return Ok(canonical);
     }
-    let chosen = format.unwrap_or_else(|| negotiate(&headers, &[Format::Html, Format::Markdown, Format::Json]));
+    let chosen = format.unwrap_or_else(|| negotiate(&headers, &FORMATS));
     let is_chosen_by_accept = format.is_none();
     match found {
         Found::Page(page) => {
@@ -92,11 +95,17 @@ fn by_suffix(text: &str) -> Option<(Name, Format)> {
 
 /// One address for each page: other spellings lead to it.
 fn canonical(text: &str, name: &Name, uri: &Uri) -> Option<Response> {
-    if text == name.as_str().replace(' ', "_") {
+    if is_canonical(text, name) {
         return None;
     }
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     Some(redirect(StatusCode::PERMANENT_REDIRECT, &format!("{}{query}", paths::page(name))))
+}
+
+/// Whether the text is how the name is written in an address.
+pub(super) fn is_canonical(text: &str, name: &Name) -> bool {
+    let written = name.as_str().bytes().map(|byte| if byte == b' ' { b'_' } else { byte });
+    written.eq(text.bytes())
 }
 
 fn to_target(wiki: &Wiki, visitor: &Visitor, page: &Page, target: &Name, format: Option<Format>) -> Response {
@@ -122,40 +131,54 @@ async fn present(
     format: Format,
     is_chosen_by_accept: bool,
 ) -> Outcome {
-    let key = keys::page(&page.name);
     let mut audience = wiki.audience(visitor);
     if format != Format::Html && audience == Audience::One && wiki.settings.readers == crate::settings::Readers::Anyone
     {
         // Only HTML greets the user.
         audience = Audience::Everybody;
     }
-    let (body, tag, keys) = match format {
+    let (body, tag) = match format {
         Format::Html => {
             let html = wiki.document(visitor, page).await;
-            let own = visitor.user().map(|user| format!("-{}", digest(user.as_bytes()))).unwrap_or_default();
-            let tag = format!("l{}-{}{own}-h", page.links_version, wiki.template());
-            (html, tag, vec![key, keys::TEMPLATES.to_owned()])
+            let html = html_of(wiki, page, html, visitor.user(), audience, is_chosen_by_accept);
+            return Ok(html.respond(headers, &wiki.settings.cache_control));
         }
-        Format::Markdown => (Bytes::from(to_markdown(&page.content)), "m".to_owned(), vec![key]),
-        Format::Json => (Bytes::from(page_json(page)), "j".to_owned(), vec![key]),
-    };
-    let vary = match (is_chosen_by_accept, format == Format::Html) {
-        (true, true) => wiki.vary("Accept", "Accept, Cookie"),
-        (true, false) => "Accept",
-        (false, true) => wiki.vary("", "Cookie"),
-        (false, false) => "",
+        Format::Markdown => (Bytes::from(to_markdown(&page.content)), "m"),
+        Format::Json => (Bytes::from(page_json(page)), "j"),
     };
     let representation = Representation {
         media_type: HeaderValue::from_static(format.media_type()),
         body,
-        tag: page_tag(page.revision, &tag),
+        tag: page_tag(page.revision, tag),
         modified: Some(page.modified),
-        is_dated: format != Format::Html,
-        keys,
+        is_dated: true,
+        keys: vec![keys::page(&page.name)],
         audience,
-        vary,
+        vary: if is_chosen_by_accept { "Accept" } else { "" },
     };
     Ok(representation.respond(headers, &wiki.settings.cache_control))
+}
+
+/// A page as HTML that greets `user`.
+pub(super) fn html_of(
+    wiki: &Wiki,
+    page: &Page,
+    html: Bytes,
+    user: Option<&str>,
+    audience: Audience,
+    is_chosen_by_accept: bool,
+) -> Representation {
+    let own = user.map(|user| format!("-{}", digest(user.as_bytes()))).unwrap_or_default();
+    Representation {
+        media_type: HeaderValue::from_static(Format::Html.media_type()),
+        body: html,
+        tag: page_tag(page.revision, &format!("l{}-{}{own}-h", page.links_version, wiki.template())),
+        modified: Some(page.modified),
+        is_dated: false,
+        keys: vec![keys::page(&page.name), keys::TEMPLATES.to_owned()],
+        audience,
+        vary: if is_chosen_by_accept { wiki.vary("Accept", "Accept, Cookie") } else { wiki.vary("", "Cookie") },
+    }
 }
 
 fn page_json(page: &Page) -> String {
@@ -263,7 +286,7 @@ pub(crate) async fn revision(
     let none = || Problem::not_found(format!("There is no revision {number} of {name}."));
     let revision = wiki.database.revision(&name, number).await?.ok_or_else(none)?;
     let format = query(&uri).get("format").and_then(|word| Format::from_word(word));
-    let format = format.unwrap_or_else(|| negotiate(&headers, &[Format::Html, Format::Markdown, Format::Json]));
+    let format = format.unwrap_or_else(|| negotiate(&headers, &FORMATS));
     let keys = vec![keys::page(&name), keys::TEMPLATES.to_owned()];
     let content = revision.content.clone().unwrap_or_default();
     match format {

@@ -4,7 +4,8 @@ use std::path::Path;
 use axum::body::{Body, to_bytes};
 use http::Request;
 use http::header::{
-    ACCEPT, AUTHORIZATION, COOKIE, ETAG, HOST, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED, ORIGIN, SET_COOKIE, VARY,
+    ACCEPT, AUTHORIZATION, COOKIE, ETAG, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, ORIGIN,
+    SET_COOKIE, VARY,
 };
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -19,7 +20,7 @@ const HTML: (HeaderName, &str) = (ACCEPT, "text/html");
 const JSON: (HeaderName, &str) = (ACCEPT, "application/json");
 
 struct Site {
-    router: Router,
+    application: Application,
     wiki: Arc<Wiki>,
     database: Arc<dyn Database>,
     _folder: tempfile::TempDir,
@@ -32,6 +33,12 @@ struct Answer {
 }
 
 impl Answer {
+    async fn of(response: Response) -> Self {
+        let (head, body) = response.into_parts();
+        let bytes = to_bytes(body, usize::MAX).await.unwrap();
+        Self { status: head.status, headers: head.headers, text: String::from_utf8_lossy(&bytes).into_owned() }
+    }
+
     fn header(&self, name: impl http::header::AsHeaderName) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -47,11 +54,16 @@ impl Site {
         let database = open(path(&folder.path().join("wiki.db"))).await.unwrap();
         let edges = Edges::new(&settings);
         let wiki = Arc::new(Wiki::new(Arc::clone(&database), settings, edges));
-        let router = router(Arc::clone(&wiki));
-        Self { router, wiki, database, _folder: folder }
+        let application = Application::new(Arc::clone(&wiki));
+        Self { application, wiki, database, _folder: folder }
     }
 
     async fn send(&self, method: &str, path: &str, headers: &[(HeaderName, &str)], body: &str) -> Answer {
+        let request = Self::request(method, path, headers, body);
+        Answer::of(self.application.respond(request, Ipv4Addr::LOCALHOST.into()).await).await
+    }
+
+    fn request(method: &str, path: &str, headers: &[(HeaderName, &str)], body: &str) -> Request<Body> {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| name == HOST) {
             request = request.header(HOST, "localhost");
@@ -59,10 +71,7 @@ impl Site {
         for (name, value) in headers {
             request = request.header(name, *value);
         }
-        let response = self.router.clone().oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
-        let (head, body) = response.into_parts();
-        let bytes = to_bytes(body, usize::MAX).await.unwrap();
-        Answer { status: head.status, headers: head.headers, text: String::from_utf8_lossy(&bytes).into_owned() }
+        request.body(Body::from(body.to_owned())).unwrap()
     }
 
     async fn get(&self, path: &str, headers: &[(HeaderName, &str)]) -> Answer {
@@ -167,9 +176,62 @@ async fn validators_and_conditional_requests() {
     let after = site.get("/wiki/A", &[]).await;
     assert!(!after.text.contains("class=\"missing\"") && after.header(ETAG) != html.header(ETAG));
     assert_eq!(site.get("/wiki/A?format=json", &[]).await.json()["revision"], 1);
-    let since = [(http::header::IF_MODIFIED_SINCE, "Fri, 31 Dec 2100 00:00:00 GMT")];
+    let since = [(IF_MODIFIED_SINCE, "Fri, 31 Dec 2100 00:00:00 GMT")];
     assert_eq!(site.get("/wiki/A?format=json", &since).await.status, 304);
     assert_eq!(site.get("/wiki/A", &since).await.status, 200, "a date does not know about links");
+}
+
+#[tokio::test]
+async fn a_page_in_memory_is_answered_as_the_router_answers_it() {
+    let site = Site::new(Settings::default()).await;
+    site.write("Old_town", "the [[castle]]").await;
+    site.form("/wiki/Old_town/rename", &[], &[("to", "Town")]).await;
+    let compare = async |path: &str, headers: &[(HeaderName, &str)]| {
+        let request = || Site::request("GET", path, headers, "");
+        let mut by_router = Answer::of(site.application.router.clone().oneshot(request()).await.unwrap()).await;
+        // Which hyper adds where it is missing.
+        by_router.headers.remove(http::header::CONTENT_LENGTH);
+        let from_memory = site.wiki.respond_from_memory(&request());
+        let Some(from_memory) = from_memory else { return (by_router.status.as_u16(), false) };
+        let from_memory = Answer::of(from_memory).await;
+        assert_eq!((from_memory.status, &from_memory.text), (by_router.status, &by_router.text), "{path} {headers:?}");
+        assert_eq!(from_memory.headers, by_router.headers, "{path} {headers:?}");
+        (by_router.status.as_u16(), true)
+    };
+    let tag = site.get("/wiki/Town", &[]).await.header(ETAG).to_owned();
+    for (path, headers, status, is_from_memory) in [
+        ("/wiki/Town", &[][..], 200, true),
+        ("/wiki/Town", &[HTML], 200, true),
+        ("/wiki/Town", &[(ACCEPT, "*/*"), (COOKIE, "a=b")], 200, true),
+        ("/wiki/Town", &[(IF_NONE_MATCH, tag.as_str())], 304, true),
+        ("/wiki/Town", &[(IF_NONE_MATCH, "W/\"x\", *")], 304, true),
+        ("/wiki/Town", &[(IF_NONE_MATCH, "\"r1-other\"")], 200, true),
+        ("/wiki/Town", &[(IF_MODIFIED_SINCE, "Fri, 31 Dec 2100 00:00:00 GMT")], 200, true),
+        ("/wiki/Town", &[JSON], 200, false),
+        ("/wiki/Town", &[(AUTHORIZATION, "Bearer x")], 401, false),
+        ("/wiki/Town?format=html", &[], 200, false),
+        ("/wiki/%54own", &[], 200, false),
+        ("/wiki/_Town", &[], 308, false),
+        ("/wiki/Old_town", &[], 302, false),
+        ("/wiki/Town.md", &[], 200, false),
+        ("/wiki/Town/history", &[], 200, false),
+        ("/wiki/Nowhere", &[], 404, false),
+        ("/wiki/stevec", &[], 200, false),
+    ] {
+        // Twice: the second one has the headers of the first.
+        for _ in 0..2 {
+            assert_eq!(compare(path, headers).await, (status, is_from_memory), "{path} {headers:?}");
+        }
+    }
+    site.write("Castle", "").await;
+    site.write("castle", "").await;
+    assert_eq!(compare("/wiki/Town", &[]).await, (200, true));
+    site.write("Town", "new").await;
+    assert!(site.get("/wiki/Town", &[]).await.text.contains("new"));
+    accounts::add_user(&*site.database, &Name::parse("Ana").unwrap(), "a long password", Scope::Write).await.unwrap();
+    site.wiki.look_for_accounts().await.unwrap();
+    assert_eq!(compare("/wiki/Town", &[]).await, (200, true));
+    assert_eq!(compare("/wiki/Town", &[(COOKIE, "session=x")]).await, (200, false));
 }
 
 #[tokio::test]
@@ -589,7 +651,7 @@ async fn a_page_is_rendered_once() {
             .uri("/wiki/A")
             .header(HOST, "localhost")
             .body(Body::from(body.to_owned()));
-        router(Arc::clone(&wiki)).oneshot(request.unwrap()).await.unwrap().status()
+        Application::new(Arc::clone(&wiki)).respond(request.unwrap(), Ipv4Addr::LOCALHOST.into()).await.status()
     };
     send("PUT", "one").await;
     for _ in 0..3 {

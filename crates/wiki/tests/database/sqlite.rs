@@ -52,7 +52,7 @@ async fn a_later_schema_is_refused_and_left_alone() {
     for result in [open(&fixture.path()), SqliteDatabase::open_to_read(&fixture.path()).map_err(|e| e.to_string())] {
         let message = result.err().unwrap();
         assert!(
-            message.contains("wiki.db has schema version 99, and this program knows versions up to 2"),
+            message.contains("wiki.db has schema version 99, and this program knows versions up to 3"),
             "{message}"
         );
     }
@@ -142,6 +142,8 @@ async fn verify_finds_planted_faults() {
         ("DELETE FROM revisions WHERE sequence = 2", "A: the page has a gap in its revisions"),
         ("UPDATE pages SET live = 0 WHERE name = 'A'", "A: the page is deleted, but"),
         ("UPDATE revisions SET fields = '{' WHERE fields IS NOT NULL", "fields are not valid JSON"),
+        ("UPDATE pages SET red_links = 'C' WHERE name = 'A'", "A: the page's red links are not those"),
+        ("UPDATE pages SET red_links = 'D' WHERE name = 'B'", "B: the page's red links are not those"),
         ("DELETE FROM text_words WHERE rowid = 1", "A: the page is not in the full-text index"),
         ("DELETE FROM title_grams WHERE rowid = 1", "A: the page is not in the index of titles"),
         ("INSERT INTO text_words (rowid, words) VALUES (99, 'x')", "number 99: the full-text index has a page"),
@@ -160,6 +162,7 @@ async fn verify_finds_planted_faults() {
             save("A", "second"),
             save("A", "third"),
             save_fields("B", json!({"a": 1})),
+            save("B", "[[A]] [[C]]"),
         ] {
             database.write(write).await.unwrap();
         }
@@ -174,6 +177,92 @@ async fn verify_finds_planted_faults() {
         let faults = fixture.open().verify().await.unwrap();
         assert!(faults.iter().any(|line| line.contains(expected)), "{fault}: {faults:?}");
     }
+}
+
+/// The pages whose words are not indexed.
+fn unindexed(fixture: &Fixture) -> u64 {
+    let connection = Connection::open(fixture.path()).unwrap();
+    connection.query_row("SELECT count(*) FROM unindexed", [], |row| row.get(0)).unwrap()
+}
+
+async fn found(database: &dyn Database, query: &str) -> Vec<String> {
+    let found = database.search_text(query, 10).await.unwrap();
+    found.into_iter().map(|found| found.name.to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_are_found_before_and_after_they_are_indexed() {
+    const PAGES: usize = 600;
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    for round in 0..3 {
+        let write = |number: usize| {
+            let (database, text) = (Arc::clone(&database), format!("round{round} word{number}"));
+            async move { database.write(save(&format!("P{number}"), &text)).await.unwrap() }
+        };
+        let writes: tokio::task::JoinSet<_> = (0..PAGES).map(write).collect();
+        writes.join_all().await;
+        for number in [0, 1, PAGES / 2, PAGES - 1] {
+            let [page, word] = [format!("P{number}"), format!("word{number}")];
+            assert_eq!(found(&*database, &word).await, [page.as_str()]);
+            assert_eq!(found(&*database, &format!("{word} round{round}")).await, [page.as_str()]);
+            assert_eq!(found(&*database, &format!("{word} round{}", round + 1)).await, [""; 0]);
+        }
+    }
+    assert!(unindexed(&fixture) < PAGES as u64, "they do not wait for a pause");
+    database.write(delete("P0")).await.unwrap();
+    assert_eq!(found(&*database, "word0").await, [""; 0]);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+    drop(database);
+    assert_eq!(unindexed(&fixture), 0, "the end of the wiki leaves none");
+    let database = fixture.open();
+    assert_eq!(found(&*database, "word0").await, [""; 0]);
+    assert_eq!(found(&*database, "round2 word1").await, ["P1"]);
+    assert_eq!(found(&*database, "round1 word1").await, [""; 0]);
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn pages_that_a_killed_wiki_did_not_index_are_found_and_indexed_later() {
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    for page in ["A", "B"] {
+        database.write(save(page, "castle")).await.unwrap();
+    }
+    drop(database);
+    let connection = Connection::open(fixture.path()).unwrap();
+    connection
+        .execute_batch("DELETE FROM text_words WHERE rowid = 1; INSERT INTO unindexed (page) VALUES (1), (99)")
+        .unwrap();
+    drop(connection);
+    let reader = SqliteDatabase::open_to_read(&fixture.path()).unwrap();
+    assert_eq!(found(&reader, "castle").await, ["A", "B"]);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+    drop(fixture.open());
+    assert_eq!(unindexed(&fixture), 0);
+    assert_eq!(found(&reader, "castle").await, ["A", "B"]);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_file_of_an_earlier_version_has_its_red_links_afterwards() {
+    let fixture = Fixture::new();
+    let database = fixture.open();
+    for write in [save("A", "[[B]] [[C]] [[D]] [[A]]"), save("B", "[[A]]"), save("C", ""), delete("C")] {
+        database.write(write).await.unwrap();
+    }
+    drop(database);
+    let connection = Connection::open(fixture.path()).unwrap();
+    connection
+        .execute_batch("ALTER TABLE pages DROP COLUMN red_links; DROP TABLE unindexed; PRAGMA user_version = 2")
+        .unwrap();
+    drop(connection);
+    let database = fixture.open();
+    for (page, red_links) in [("A", &["C", "D"][..]), ("B", &[])] {
+        let Found::Page(page) = database.page(&name(page)).await.unwrap() else { panic!("the page exists") };
+        assert_eq!(page.red_links, crate::write::names(red_links));
+    }
+    assert_eq!(database.verify().await.unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test]

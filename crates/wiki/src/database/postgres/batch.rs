@@ -150,7 +150,7 @@ impl<'a> Batch<'a> {
         self.insert_revision(page, revision, kind, write, Some((content, indexed.fields.as_deref()))).await?;
         self.insert_links(page, links).await?;
         self.insert_fields(page, &indexed.field_entries).await?;
-        self.index_words(page, &indexed.words).await?;
+        self.index_words(page, &indexed.words(&write.name, content)).await?;
         let mut changed = vec![write.name.clone()];
         if created {
             self.index_grams(page, &indexed.grams).await?;
@@ -234,7 +234,7 @@ impl<'a> Batch<'a> {
         let page = self.insert_page(&write.name, &indexed.folded, revision).await?;
         self.insert_revision(page, revision, ChangeKind::Created, write, Some((&content, None))).await?;
         self.insert_links(page, std::slice::from_ref(to)).await?;
-        self.index_words(page, &indexed.words).await?;
+        self.index_words(page, &indexed.words(&write.name, &content)).await?;
         self.index_grams(page, &indexed.grams).await
     }
 

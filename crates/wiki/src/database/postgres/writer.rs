@@ -6,10 +6,11 @@ use super::Error;
 use super::batch::Batch;
 use crate::database::WriteError;
 use crate::database::operation::{Answer, Job, Queue, batch};
+use crate::database::prepared::Prepared;
 
 /// Starts the task; it ends after the last of its jobs when the queue is dropped.
 pub(super) fn start(pool: Pool) -> Queue {
-    let (queue, mut jobs) = Queue::new();
+    let (queue, mut jobs) = Queue::new(Prepared::with_words);
     tokio::spawn(async move {
         while let Some(first) = jobs.recv().await {
             carry_out(&pool, batch(first, &mut jobs)).await;

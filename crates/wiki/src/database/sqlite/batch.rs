@@ -13,7 +13,7 @@ use super::read::{found, one, rows};
 use crate::database::effects::Effects;
 use crate::database::operation::{Answer, Operation, Outcome};
 use crate::database::prepared::{Derived, Indexed, Prepared, State, holds};
-use crate::database::words::{fold, index_grams, index_words};
+use crate::database::words::{fold, index_grams};
 use crate::database::{PURGES_QUEUED_MAX, WriteError, clamp};
 use crate::name::Name;
 use crate::page::{Action, ChangeKind, Committed, Condition, Content, Write};
@@ -26,10 +26,29 @@ pub(super) struct Batch<'a> {
     /// The last one that is taken in the sequence of changes.
     sequence: u64,
     has_edges: bool,
-    /// The pages whose words or names change: their entries in the indexes, or `None` to remove them.
-    words: BTreeMap<i64, Option<Cow<'a, str>>>,
+    /// The entries of imported pages in the index of words.
+    words: BTreeMap<i64, &'a str>,
+    /// The pages whose names change: their entries in the index of titles, or `None` to remove them.
     grams: BTreeMap<i64, Option<Cow<'a, str>>>,
+    /// The pages whose words are to be indexed later, with the lengths of their texts.
+    unindexed: BTreeMap<i64, usize>,
     effects: Effects,
+}
+
+/// What a transaction changed, for what is in memory.
+pub(super) struct Changed {
+    /// The pages whose representations changed.
+    pub(super) pages: BTreeSet<Name>,
+    /// The pages whose words are to be indexed later, with the lengths of their texts.
+    pub(super) unindexed: BTreeMap<i64, usize>,
+}
+
+/// How links to a name appear.
+#[derive(Clone, Copy)]
+enum Appearance {
+    /// There is no page.
+    Red,
+    Present,
 }
 
 impl<'a> Batch<'a> {
@@ -40,6 +59,7 @@ impl<'a> Batch<'a> {
             has_edges: one(connection, "SELECT EXISTS (SELECT 1 FROM edges)", &[])?,
             words: BTreeMap::new(),
             grams: BTreeMap::new(),
+            unindexed: BTreeMap::new(),
             effects: Effects::default(),
         })
     }
@@ -61,25 +81,25 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Writes the indexes and queues the purges; returns the pages that changed.
-    pub(super) fn finish(mut self) -> rusqlite::Result<BTreeSet<Name>> {
-        for (table, column, entries) in [
-            ("text_words", "words", std::mem::take(&mut self.words)),
-            ("title_grams", "grams", std::mem::take(&mut self.grams)),
-        ] {
-            let mut delete = self.connection.prepare_cached(&format!("DELETE FROM {table} WHERE rowid = ?1"))?;
-            let mut insert = self
-                .connection
-                .prepare_cached(&format!("INSERT OR REPLACE INTO {table} (rowid, {column}) VALUES (?1, ?2)"))?;
-            for (page, entry) in entries {
-                match entry {
-                    Some(entry) => insert.execute(params![page, entry])?,
-                    None => delete.execute([page])?,
-                };
-            }
+    /// Writes the indexes and queues the purges.
+    pub(super) fn finish(mut self) -> rusqlite::Result<Changed> {
+        for page in self.unindexed.keys() {
+            self.execute("INSERT OR IGNORE INTO unindexed (page) VALUES (?1)", [page])?;
+        }
+        for (page, words) in std::mem::take(&mut self.words) {
+            self.execute("INSERT OR REPLACE INTO text_words (rowid, words) VALUES (?1, ?2)", params![page, words])?;
+        }
+        for (page, grams) in std::mem::take(&mut self.grams) {
+            match grams {
+                Some(grams) => {
+                    let sql = "INSERT OR REPLACE INTO title_grams (rowid, grams) VALUES (?1, ?2)";
+                    self.execute(sql, params![page, grams])?
+                }
+                None => self.execute("DELETE FROM title_grams WHERE rowid = ?1", [page])?,
+            };
         }
         self.queue_purges()?;
-        Ok(self.effects.into_pages())
+        Ok(Changed { pages: self.effects.into_pages(), unindexed: self.unindexed })
     }
 
     fn execute(&self, sql: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<usize> {
@@ -137,7 +157,7 @@ impl<'a> Batch<'a> {
         self.sequence += 1;
         let page = match state {
             Some(state) => {
-                let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 1 WHERE id = ?1";
+                let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 1, red_links = NULL WHERE id = ?1";
                 self.execute(sql, params![state.id, revision, self.sequence])?;
                 self.forget(state.id)?;
                 state.id
@@ -150,11 +170,14 @@ impl<'a> Batch<'a> {
         for (path, value) in &indexed.field_entries {
             self.execute("INSERT INTO fields (path, value, page) VALUES (?1, ?2, ?3)", params![path, value, page])?;
         }
-        self.words.insert(page, Some(Cow::Borrowed(&indexed.words)));
+        match &indexed.words {
+            Some(words) => drop(self.words.insert(page, words)),
+            None => drop(self.unindexed.insert(page, content.text.len())),
+        }
         let mut changed = vec![write.name.clone()];
         if created {
             self.grams.insert(page, Some(Cow::Borrowed(&indexed.grams)));
-            changed.append(&mut self.recolour_links(&write.name, page)?);
+            changed.append(&mut self.recolour_links(&write.name, page, Appearance::Present)?);
         }
         Ok(self.effects.revision(self.sequence, revision, created, changed, created))
     }
@@ -162,14 +185,14 @@ impl<'a> Batch<'a> {
     fn delete(&mut self, write: &Write, state: &State) -> rusqlite::Result<Committed> {
         let revision = state.revision + 1;
         self.sequence += 1;
-        let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 0 WHERE id = ?1";
+        let sql = "UPDATE pages SET revision = ?2, current = ?3, live = 0, red_links = NULL WHERE id = ?1";
         self.execute(sql, params![state.id, revision, self.sequence])?;
         self.insert_revision(state.id, revision, ChangeKind::Deleted, write, None)?;
         self.forget(state.id)?;
-        self.words.insert(state.id, None);
+        self.unindexed.insert(state.id, 0);
         self.grams.insert(state.id, None);
         let mut changed = vec![write.name.clone()];
-        changed.append(&mut self.recolour_links(&write.name, state.id)?);
+        changed.append(&mut self.recolour_links(&write.name, state.id, Appearance::Red)?);
         Ok(self.effects.revision(self.sequence, revision, false, changed, true))
     }
 
@@ -206,11 +229,12 @@ impl<'a> Batch<'a> {
             "UPDATE pages SET name = ?2, folded = ?3, revision = ?4, current = ?5 WHERE id = ?1",
             params![state.id, to.as_str(), folded, revision, self.sequence],
         )?;
-        let text: String = one(self.connection, "SELECT text FROM revisions WHERE sequence = ?1", &[&self.sequence])?;
-        self.words.insert(state.id, Some(Cow::Owned(index_words(to.as_str(), &text))));
+        let sql = "SELECT bytes FROM revisions WHERE sequence = ?1";
+        self.unindexed.insert(state.id, one(self.connection, sql, &[&self.sequence])?);
+        self.find_red_links(state.id)?;
         self.grams.insert(state.id, Some(Cow::Owned(index_grams(&folded))));
         let mut changed = vec![write.name.clone(), to.clone()];
-        changed.append(&mut self.recolour_links(to, state.id)?);
+        changed.append(&mut self.recolour_links(to, state.id, Appearance::Present)?);
         let sequence = self.sequence;
         self.redirect(write, to, state.revision + 1)?;
         let mut committed = self.effects.revision(self.sequence, revision, false, changed, true);
@@ -240,7 +264,7 @@ impl<'a> Batch<'a> {
         let page = self.insert_page(&write.name, &indexed.folded, revision)?;
         self.insert_revision(page, revision, ChangeKind::Created, write, Some((&content, None)))?;
         self.insert_links(page, std::slice::from_ref(to))?;
-        self.words.insert(page, Some(Cow::Owned(indexed.words)));
+        self.unindexed.insert(page, content.text.len());
         self.grams.insert(page, Some(Cow::Owned(indexed.grams)));
         Ok(())
     }
@@ -327,11 +351,20 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
+    /// Adds the links of a live page.
     fn insert_links(&self, page: i64, links: &[Name]) -> rusqlite::Result<()> {
         for target in links {
             self.execute("INSERT INTO links (page, target) VALUES (?1, ?2)", params![page, target.as_str()])?;
         }
-        Ok(())
+        if links.is_empty() { Ok(()) } else { self.find_red_links(page) }
+    }
+
+    fn find_red_links(&self, page: i64) -> rusqlite::Result<()> {
+        let sql = "UPDATE pages SET red_links = (
+                       SELECT group_concat(l.target, char(10)) FROM links l WHERE l.page = ?1
+                       AND NOT EXISTS (SELECT 1 FROM pages q WHERE q.name = l.target AND q.live = 1)
+                   ) WHERE id = ?1";
+        self.execute(sql, [page]).map(|_| ())
     }
 
     /// Removes the links and the fields of the page's former text.
@@ -342,15 +375,24 @@ impl<'a> Batch<'a> {
     }
 
     /// The links to `name` appear otherwise from now on: returns the pages that have them, except `page`.
-    fn recolour_links(&self, name: &Name, page: i64) -> rusqlite::Result<Vec<Name>> {
+    fn recolour_links(&self, name: &Name, page: i64, appearance: Appearance) -> rusqlite::Result<Vec<Name>> {
         let sql = "SELECT EXISTS (SELECT 1 FROM links WHERE target = ?1 AND page <> ?2)";
         // RETURNING costs a temporary table, and most new pages are not linked to yet.
         if !one::<bool>(self.connection, sql, &[&name.as_str(), &page])? {
             return Ok(Vec::new());
         }
-        let sql = "UPDATE pages SET links_version = links_version + 1
-                   WHERE id IN (SELECT page FROM links WHERE target = ?1) AND id <> ?2 RETURNING name";
-        let names: Vec<String> = rows(self.connection, sql, params![name.as_str(), page], |row| row.get(0))?;
+        let red_links = match appearance {
+            Appearance::Red => "coalesce(red_links || char(10), '') || ?1",
+            Appearance::Present => {
+                "nullif(trim(replace(char(10) || red_links || char(10), char(10) || ?1 || char(10), char(10)),
+                     char(10)), '')"
+            }
+        };
+        let sql = format!(
+            "UPDATE pages SET links_version = links_version + 1, red_links = {red_links}
+             WHERE id IN (SELECT page FROM links WHERE target = ?1) AND id <> ?2 RETURNING name"
+        );
+        let names: Vec<String> = rows(self.connection, &sql, params![name.as_str(), page], |row| row.get(0))?;
         Ok(names.iter().filter_map(|name| Name::parse(name).ok()).collect())
     }
 

@@ -14,9 +14,7 @@ use crate::page::{AttachmentInfo, Change, ChangeKind, Content, Fields, Found, Pa
 /// What the name leads to; one statement, so that it is of one instant.
 pub(super) fn found(connection: &Connection, name: &Name) -> rusqlite::Result<Found> {
     let mut statement = connection.prepare_cached(
-        "SELECT p.live, p.revision, r.time, p.links_version, r.text, r.fields, r.redirect,
-             (SELECT group_concat(l.target, char(10)) FROM links l WHERE l.page = p.id
-              AND NOT EXISTS (SELECT 1 FROM pages q WHERE q.name = l.target AND q.live = 1))
+        "SELECT p.live, p.revision, r.time, p.links_version, r.text, r.fields, r.redirect, p.red_links
          FROM pages p JOIN revisions r ON r.sequence = p.current WHERE p.name = ?1",
     )?;
     let row = |row: &Row<'_>| {
@@ -24,8 +22,7 @@ pub(super) fn found(connection: &Connection, name: &Name) -> rusqlite::Result<Fo
         if !row.get::<_, bool>(0)? {
             return Ok(Found::Deleted { revision, modified });
         }
-        let red_links: Option<String> = row.get(7)?;
-        let mut red_links: Vec<Name> = match red_links {
+        let mut red_links: Vec<Name> = match row.get_ref(7)?.as_str_or_null()? {
             Some(names) => names.split('\n').map(|name| parse_name(7, name)).collect::<rusqlite::Result<_>>()?,
             None => Vec::new(),
         };

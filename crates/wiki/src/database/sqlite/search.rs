@@ -1,11 +1,12 @@
 //! Searches of titles and texts.
 //!
 //! The index yields candidates in the order in which the pages were created; their number is bounded, so that words
-//! that every page has cost no more than rare ones. Of more candidates than that, only the first are rated.
+//! that every page has cost no more than rare ones. Of more candidates than that, only the first are rated. Pages that
+//! are not in the index of words yet are few; all of them are rated.
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params, params};
 
 use super::read::rows;
 use crate::database::words::{Rating, TextQuery, TitleQuery};
@@ -55,25 +56,44 @@ pub(super) fn texts(
     title: Option<&TitleQuery>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Match>> {
+    // All statements see one instant: a page that is indexed meanwhile is neither missed nor found twice.
+    let connection = &*connection.unchecked_transaction()?;
     let mut rated: Vec<(String, Rating)> = Vec::new();
-    let mut statement = connection.prepare_cached(
-        "SELECT p.name, r.text FROM text_words w CROSS JOIN pages p ON p.id = w.rowid
-             CROSS JOIN revisions r ON r.sequence = p.current
-         WHERE text_words MATCH ?1 AND p.live = 1 LIMIT ?2",
-    )?;
-    let mut rows = statement.query(params![all_of(&query.index_words()), TEXT_CANDIDATES_MAX])?;
-    let mut candidates = 0;
+    let unindexed = "SELECT p.name, r.text FROM unindexed u CROSS JOIN pages p ON p.id = u.page
+                         CROSS JOIN revisions r ON r.sequence = p.current
+                     WHERE p.live = 1";
+    rate_all(connection, unindexed, [], query, &mut rated)?;
+    let indexed = "SELECT p.name, r.text FROM text_words w CROSS JOIN pages p ON p.id = w.rowid
+                       CROSS JOIN revisions r ON r.sequence = p.current
+                   WHERE text_words MATCH ?1 AND p.live = 1
+                       AND NOT EXISTS (SELECT 1 FROM unindexed u WHERE u.page = w.rowid) LIMIT ?2";
+    let parameters = params![all_of(&query.index_words()), TEXT_CANDIDATES_MAX];
+    let candidates = rate_all(connection, indexed, parameters, query, &mut rated)?;
+    if let (true, Some(title)) = (candidates >= TEXT_CANDIDATES_MAX, title) {
+        add_titles(connection, query, title, limit, &mut rated)?;
+    }
+    Ok(best(rated, limit))
+}
+
+/// Adds the pages of a statement's names and texts that match the query; returns how many it compared.
+fn rate_all(
+    connection: &Connection,
+    sql: &str,
+    parameters: impl Params,
+    query: &TextQuery,
+    rated: &mut Vec<(String, Rating)>,
+) -> rusqlite::Result<usize> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(parameters)?;
+    let mut compared = 0;
     while let Some(row) = rows.next()? {
-        candidates += 1;
+        compared += 1;
         let name = row.get_ref(0)?.as_str()?;
         if let Some(rating) = query.rate(name, row.get_ref(1)?.as_str()?) {
             rated.push((name.to_owned(), rating));
         }
     }
-    if let (true, Some(title)) = (candidates >= TEXT_CANDIDATES_MAX, title) {
-        add_titles(connection, query, title, limit, &mut rated)?;
-    }
-    Ok(best(rated, limit))
+    Ok(compared)
 }
 
 /// Adds the pages with the whole query in their names, which are the best matches, but perhaps not among the first.

@@ -42,8 +42,19 @@ const RULES: &[(&str, &str)] = &[
          AND (EXISTS (SELECT 1 FROM links l WHERE l.page = p.id) OR EXISTS (SELECT 1 FROM fields f WHERE f.page = p.id))",
     ),
     (
+        "the page's red links are not those of its links to which no page exists",
+        "SELECT p.name FROM pages p WHERE p.live = 1 AND (
+             (SELECT count(*) FROM links l LEFT JOIN pages q ON q.name = l.target AND q.live = 1
+              WHERE l.page = p.id AND q.id IS NULL)
+             <> coalesce(length(red_links) - length(replace(red_links, char(10), '')) + 1, 0)
+             OR EXISTS (SELECT 1 FROM links l LEFT JOIN pages q ON q.name = l.target AND q.live = 1
+                        WHERE l.page = p.id AND q.id IS NULL
+                        AND instr(char(10) || p.red_links || char(10), char(10) || l.target || char(10)) = 0))",
+    ),
+    (
         "the page is not in the full-text index",
-        "SELECT name FROM pages WHERE live = 1 AND id NOT IN (SELECT id FROM text_words_docsize)",
+        "SELECT name FROM pages WHERE live = 1 AND id NOT IN (SELECT id FROM text_words_docsize)
+             AND id NOT IN (SELECT page FROM unindexed)",
     ),
     (
         "the page is not in the index of titles",
@@ -51,7 +62,8 @@ const RULES: &[(&str, &str)] = &[
     ),
     (
         "the full-text index has a page that does not exist",
-        "SELECT 'number ' || id FROM text_words_docsize WHERE id NOT IN (SELECT id FROM pages WHERE live = 1)",
+        "SELECT 'number ' || id FROM text_words_docsize WHERE id NOT IN (SELECT id FROM pages WHERE live = 1)
+             AND id NOT IN (SELECT page FROM unindexed)",
     ),
     (
         "the index of titles has a page that does not exist",

@@ -4,12 +4,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
-use super::batch::Batch;
+use super::backlog::{Backlog, IDLE};
+use super::batch::{Batch, Changed};
 use super::cache::Pages;
 use super::{IMPORT_CACHE_KIB, WRITER_CACHE_KIB};
 use crate::database::operation::{Answer, Job, Operation, Queue, batch};
+use crate::database::prepared::Prepared;
 use crate::database::{DatabaseError, WriteError};
 
 /// The way to the thread; it ends after the last of its jobs when this is dropped.
@@ -19,13 +23,25 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, pages: Arc<Pages>) -> Result<Self, DatabaseError> {
-        let (queue, jobs) = Queue::new();
-        let name = String::from("wiki-writer");
-        let thread = std::thread::Builder::new().name(name).spawn(move || run(connection, jobs, &pages));
+    /// Starts the thread, which indexes the pages of `backlog` and those that are written.
+    pub(super) fn start(connection: Connection, backlog: Backlog, pages: Arc<Pages>) -> Result<Self, DatabaseError> {
+        let (queue, jobs) = Queue::new(Prepared::new);
         let failed =
             |error: std::io::Error| DatabaseError::temporary("start the thread that writes", &error.to_string());
-        let thread = thread.map_err(failed)?;
+        let file = OpenFile { connection, backlog, pages };
+        let (started, is_started) = std::sync::mpsc::sync_channel(1);
+        let run = move || {
+            // For its clock only. A runtime has to end where it may block, so it begins here.
+            match Builder::new_current_thread().enable_time().build() {
+                Ok(runtime) => {
+                    let _ = started.send(Ok(()));
+                    run(file, &runtime, jobs);
+                }
+                Err(error) => drop(started.send(Err(error))),
+            }
+        };
+        let thread = std::thread::Builder::new().name(String::from("wiki-writer")).spawn(run).map_err(failed)?;
+        is_started.recv().unwrap_or_else(|error| Err(std::io::Error::other(error))).map_err(failed)?;
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
@@ -44,20 +60,42 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut connection: Connection, mut queue: mpsc::Receiver<Job>, pages: &Pages) {
+/// What the thread has for itself.
+struct OpenFile {
+    connection: Connection,
+    backlog: Backlog,
+    pages: Arc<Pages>,
+}
+
+fn run(mut file: OpenFile, runtime: &Runtime, mut queue: mpsc::Receiver<Job>) {
     let mut imported = false;
-    while let Some(first) = queue.blocking_recv() {
+    loop {
+        let first = match file.backlog.is_empty() {
+            true => queue.blocking_recv(),
+            false => match runtime.block_on(async { timeout(IDLE, queue.recv()).await }) {
+                Ok(first) => first,
+                Err(_) => {
+                    file.index();
+                    continue;
+                }
+            },
+        };
+        let Some(first) = first else { break };
         let jobs = batch(first, &mut queue);
         let imports = jobs.iter().any(|job| matches!(job.operation, Operation::Import(_)));
         if imports != imported {
             // A smaller or larger cache holds the same: an error changes nothing but the speed.
-            let _ = set_cache(&connection, imports);
+            let _ = set_cache(&file.connection, imports);
             imported = imports;
         }
-        carry_out(&mut connection, jobs, pages);
+        file.carry_out(jobs);
+        if file.backlog.is_full() {
+            file.index();
+        }
     }
+    file.index();
     // Statistics for the planner of queries; without them, queries are only slower.
-    let _ = connection.execute_batch("PRAGMA optimize");
+    let _ = file.connection.execute_batch("PRAGMA optimize");
 }
 
 /// An import adds to the indexes in random order: the more of their pages are in memory, the fewer are written twice.
@@ -67,26 +105,37 @@ fn set_cache(connection: &Connection, imports: bool) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA shrink_memory")
 }
 
-/// Carries out all jobs in one transaction; if that fails, each in one of its own, so that only the faulty one fails.
-fn carry_out(connection: &mut Connection, jobs: Vec<Job>, pages: &Pages) {
-    match transact(connection, &jobs, pages) {
-        Ok(answers) => jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer)),
-        Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| carry_out(connection, vec![job], pages)),
-        Err(error) => {
-            for job in jobs {
-                job.answer(Err(WriteError::Database(super::database_error("write", &error))));
+impl OpenFile {
+    /// Carries out all jobs in one transaction; if that fails, each in one of its own, so that only the faulty one
+    /// fails.
+    fn carry_out(&mut self, jobs: Vec<Job>) {
+        match self.transact(&jobs) {
+            Ok(answers) => jobs.into_iter().zip(answers).for_each(|(job, answer)| job.answer(answer)),
+            Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.carry_out(vec![job])),
+            Err(error) => {
+                for job in jobs {
+                    job.answer(Err(WriteError::Database(super::database_error("write", &error))));
+                }
             }
         }
     }
-}
 
-fn transact(connection: &mut Connection, jobs: &[Job], pages: &Pages) -> rusqlite::Result<Vec<Answer>> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut batch = Batch::new(&transaction)?;
-    let answers = jobs.iter().map(|job| batch.carry_out(&job.operation)).collect::<rusqlite::Result<Vec<Answer>>>()?;
-    let changed = batch.finish()?;
-    pages.start_commit(changed.iter());
-    let committed = transaction.commit();
-    pages.end_commit();
-    committed.map(|()| answers)
+    fn transact(&mut self, jobs: &[Job]) -> rusqlite::Result<Vec<Answer>> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut batch = Batch::new(&transaction)?;
+        let answers =
+            jobs.iter().map(|job| batch.carry_out(&job.operation)).collect::<rusqlite::Result<Vec<Answer>>>()?;
+        let Changed { pages, unindexed } = batch.finish()?;
+        self.pages.start_commit(pages.iter());
+        let committed = transaction.commit();
+        self.pages.end_commit();
+        committed?;
+        self.backlog.add(unindexed);
+        Ok(answers)
+    }
+
+    fn index(&mut self) {
+        // If it fails, as on a full disk, the pages go on waiting, and searches go on reading them.
+        let _ = self.backlog.index(&mut self.connection);
+    }
 }
