@@ -1,9 +1,10 @@
 //! Pages whose words are not indexed yet.
 //!
 //! To index a text takes longer than to store it. So a write only notes its page, in its own transaction, and the
-//! writer indexes many pages in one transaction: when [`PAGES_MAX`] or [`BYTES_MAX`] are waiting, or when no write comes
-//! for a while. A page that changes again before that is indexed once. A search misses nothing meanwhile, as it reads
-//! the pages that are waiting; and since they are in the file, those of a wiki that was killed are indexed by the next.
+//! writer indexes many pages in one transaction: when [`PAGES_MAX`] or [`BYTES_MAX`] are waiting, or when no write
+//! comes for a while. A page that changes again before that is indexed once. A search misses nothing meanwhile, as it
+//! reads the pages that are waiting; and since they are in the file, those of a wiki that was killed are indexed by
+//! the next.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
