@@ -19,21 +19,20 @@ use std::time::Duration;
 pub use arguments::Args;
 use arguments::{ServeArgs, command};
 use breme_driver::Clock;
+use breme_serving::{Listener, serve};
 use breme_wiki::database::{Database, DatabaseError, open};
 use breme_wiki::purging::Edges;
-use breme_wiki::serving::{listen, serve};
 use breme_wiki::web::{Application, Wiki};
 use breme_wiki::{accounts, lab, settings::Writers};
 use metrics::WikiMetrics;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness};
 use crate::configuration;
 use crate::failure::{Failure, exit};
-use crate::serving::announce;
+use crate::serving::{announce, ending};
 
 /// The name of the command.
 const ROLE: &str = "wiki";
@@ -100,9 +99,9 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
     let mut listeners = Vec::new();
     let mut bound = Vec::new();
     for mut place in places {
-        let listener =
-            listen(place.address).map_err(|error| Failure::run(format!("--listen {}: {error}", place.address)))?;
-        place.address = listener.local_addr().map_err(|error| Failure::run(format!("--listen: {error}")))?;
+        let listener = Listener::bind(place.address)
+            .map_err(|error| Failure::run(format!("--listen {}: {error}", place.address)))?;
+        place.address = listener.address().map_err(|error| Failure::run(format!("--listen: {error}")))?;
         bound.push(place);
         listeners.push(listener);
     }
@@ -128,30 +127,6 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
         eprintln!("breme wiki: some requests were aborted after --drain-timeout");
     }
     Ok(())
-}
-
-/// SIGTERM or SIGINT begins the end; a second one ends the program at once.
-fn ending(readiness: Readiness) -> Result<impl Future<Output = ()>, Failure> {
-    let fault = |error: std::io::Error| Failure::run(format!("cannot catch signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(fault)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(fault)?;
-    // Scripts that rotate logs send it; its default is to kill.
-    let mut unused = signal(SignalKind::user_defined1()).map_err(fault)?;
-    tokio::spawn(async move { while unused.recv().await.is_some() {} });
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => (),
-            _ = interrupt.recv() => (),
-        }
-        readiness.drain();
-        tokio::spawn(async move {
-            let signal = tokio::select! {
-                _ = terminate.recv() => signal_hook::consts::SIGTERM,
-                _ = interrupt.recv() => signal_hook::consts::SIGINT,
-            };
-            std::process::exit(128 + signal);
-        });
-    })
 }
 
 async fn clean(database: Arc<dyn Database>) {

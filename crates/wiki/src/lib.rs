@@ -9,7 +9,6 @@
 //! | [`web`], `views` | the application: requests → responses; HTML |
 //! | [`accounts`] | accounts, sessions, tokens |
 //! | [`purging`] | purges at the caches in front |
-//! | [`serving`] | connections → the application |
 //! | [`folder`] | a wiki as a folder of Markdown files |
 //! | [`lab`] | pages with random text, for measurements |
 //! | `digest` | bytes and digests as text |
@@ -28,7 +27,6 @@ pub mod page;
 pub mod paths;
 pub mod purging;
 pub mod render;
-pub mod serving;
 pub mod settings;
 mod views;
 pub mod web;

@@ -25,7 +25,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("proxy", &["base", "node", "http1", "cache", "balance"]),
     ("link", &["base", "node"]),
     // applications: ordinary axum services
-    ("wiki", &["base"]),
+    ("serving", &[]),
+    ("wiki", &["base", "serving"]),
     ("cluster", &["base", "session", "sys"]),
     // world: never HTTP
     ("sys", &["base"]),
@@ -52,6 +53,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "experiment",
             "report",
             "runner",
+            "serving",
+            "session",
+            "cluster",
             "wiki",
         ],
     ),

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use breme_serving::Limits;
 use breme_wiki::accounts::Scope;
 use breme_wiki::lab::PageBytes;
-use breme_wiki::serving::Limits;
 use clap::{Command, Subcommand, ValueEnum};
 
 use super::ROLE;

@@ -75,6 +75,12 @@ impl ServerTls {
         *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&identity.certified);
     }
 
+    /// The same for servers that no driver carries. It follows [`ServerTls::replace`].
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+
     pub(crate) fn session(&self) -> Result<Session, TlsFailure> {
         Session::server(Arc::clone(&self.config))
     }

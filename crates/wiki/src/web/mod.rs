@@ -49,6 +49,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use hyper::body::Incoming;
 use negotiation::names_html;
 use problem::Problem;
 use tower_service::Service;
@@ -330,6 +331,12 @@ impl Application {
         let mut router = self.router.clone();
         let Ok(response) = Service::call(&mut router, request).await;
         response
+    }
+}
+
+impl breme_serving::Application for Application {
+    async fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> Response {
+        Self::respond(self, request, peer).await
     }
 }
 

@@ -1,0 +1,201 @@
+//! Connections → an axum application: HTTP/1.1 by hyper, with or without TLS, with bounds on connections and times.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tower_service::Service;
+
+/// What responds to requests. Copies share it.
+pub trait Application: Clone + Send + Sync + 'static {
+    /// Responds to a request of a peer.
+    fn respond(&self, request: Request<Incoming>, peer: IpAddr) -> impl Future<Output = Response> + Send;
+}
+
+impl Application for Router {
+    async fn respond(&self, request: Request<Incoming>, _: IpAddr) -> Response {
+        let Ok(response) = Service::call(&mut self.clone(), request.map(Body::new)).await;
+        response
+    }
+}
+
+/// The bounds of connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time; further ones wait in the kernel's queue.
+    pub connections_max: usize,
+    /// The time for a TLS handshake.
+    pub handshake_timeout: Duration,
+    /// The time for the head of a request, and also how long a connection may be idle.
+    pub head_timeout: Duration,
+    /// The longest head, bytes.
+    pub head_bytes_max: usize,
+    /// How long requests may take after the end has begun.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            handshake_timeout: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(30),
+            head_bytes_max: 32 * 1024,
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How long to wait when no connection can be accepted, as descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections at an address.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+impl Listener {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    ///
+    /// It is in use, or may not be used.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = std::net::TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket: TcpListener::from_std(socket)?, tls: None })
+    }
+
+    /// Speaks TLS.
+    #[must_use]
+    pub fn with_tls(self, config: Arc<ServerConfig>) -> Self {
+        Self { tls: Some(config), ..self }
+    }
+
+    /// Its address, with the port that the system has chosen for port 0.
+    ///
+    /// # Errors
+    ///
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+/// Serves until `end`; then finishes the requests that have begun. Returns whether all were finished in time.
+pub async fn serve(
+    listeners: Vec<Listener>,
+    application: impl Application,
+    limits: Limits,
+    end: impl Future<Output = ()>,
+) -> bool {
+    let places = Arc::new(Semaphore::new(limits.connections_max));
+    let graceful = Arc::new(GracefulShutdown::new());
+    let mut acceptors = JoinSet::new();
+    for listener in listeners {
+        let (application, places, graceful) = (application.clone(), Arc::clone(&places), Arc::clone(&graceful));
+        acceptors.spawn(accept(listener, application, limits, places, graceful));
+    }
+    end.await;
+    acceptors.shutdown().await;
+    let Some(graceful) = Arc::into_inner(graceful) else { return false };
+    timeout(limits.drain_timeout, graceful.shutdown()).await.is_ok()
+}
+
+async fn accept(
+    listener: Listener,
+    application: impl Application,
+    limits: Limits,
+    places: Arc<Semaphore>,
+    graceful: Arc<GracefulShutdown>,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_buf_size(limits.head_bytes_max);
+    let tls = listener.tls.map(TlsAcceptor::from);
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let (stream, peer) = match listener.socket.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if !is_of_one_connection(&error) {
+                    sleep(ACCEPT_PAUSE).await;
+                }
+                continue;
+            }
+        };
+        let _ = stream.set_nodelay(true); // it would only be slower
+        let connection = Connection {
+            http: http.clone(),
+            application: application.clone(),
+            peer: peer.ip(),
+            watcher: graceful.watcher(),
+            place,
+        };
+        match tls.clone() {
+            None => tokio::spawn(connection.serve(stream)),
+            Some(tls) => tokio::spawn(connection.serve_secured(stream, tls, limits.handshake_timeout)),
+        };
+    }
+}
+
+/// Whether the connection that failed to be accepted is to blame, and the next one may succeed at once.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// A connection that has been accepted, with its place among all.
+struct Connection<A> {
+    http: http1::Builder,
+    application: A,
+    peer: IpAddr,
+    watcher: Watcher,
+    place: OwnedSemaphorePermit,
+}
+
+impl<A: Application> Connection<A> {
+    /// A connection that fails concerns its client only.
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let service = service(self.application, self.peer);
+        let _ = self.watcher.watch(self.http.serve_connection(TokioIo::new(stream), service)).await;
+        drop(self.place);
+    }
+
+    async fn serve_secured(self, stream: TcpStream, tls: TlsAcceptor, handshake_timeout: Duration) {
+        if let Ok(Ok(stream)) = timeout(handshake_timeout, tls.accept(stream)).await {
+            self.serve(stream).await;
+        }
+    }
+}
+
+/// The application, for the requests of one peer.
+fn service(
+    application: impl Application,
+    peer: IpAddr,
+) -> impl hyper::service::Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> {
+    let application = Arc::new(application);
+    service_fn(move |request: Request<Incoming>| {
+        let application = Arc::clone(&application);
+        async move { Ok(application.respond(request, peer).await) }
+    })
+}
