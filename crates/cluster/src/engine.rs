@@ -40,17 +40,31 @@ pub struct NodeChange {
 
 /// An engine that cannot be opened, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineError(String);
+pub struct EngineError {
+    message: String,
+    is_temporary: bool,
+}
 
 impl EngineError {
     fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
+        Self { message: message.into(), is_temporary: false }
+    }
+
+    /// One that may pass: servers that start, or elect a leader.
+    fn temporary(message: impl Into<String>) -> Self {
+        Self { message: message.into(), is_temporary: true }
+    }
+
+    /// Whether another try may succeed soon.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        self.is_temporary
     }
 }
 
 impl fmt::Display for EngineError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str(&self.message)
     }
 }
 

@@ -9,6 +9,7 @@
 //! others, one that was killed.
 
 mod requests;
+mod times;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,8 +18,8 @@ use std::time::Duration;
 
 use breme_base::Instant;
 use breme_session::{
-    Access, Call, Event, Gauges, HandOver, HandOverAnswer, Incarnation, Input, Machine, NodeName, NodeRecord,
-    NodeState, Output, Register, RequestNumber, Settings, Statistics, Target,
+    Access, Call, EngineRequest, EngineResponse, Event, Gauges, HandOver, HandOverAnswer, Incarnation, Input, Machine,
+    NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, Settings, Statistics, Target,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
@@ -30,6 +31,7 @@ use crate::engine::{Engine, NodeChange};
 use crate::peers::Peers;
 
 pub use self::requests::{Forwarded, Running, Turn, Waiting};
+pub use self::times::{BOUNDS, Histogram, Stages, Times};
 
 /// Events that a slow reader may be behind; older ones are lost to it.
 pub const EVENTS_MAX: usize = 1024;
@@ -80,6 +82,9 @@ struct State {
     last: u64,
     /// When the timer's task looks again.
     timer: Instant,
+    /// Of the last input.
+    now: Instant,
+    times: Times,
 }
 
 impl Node {
@@ -93,8 +98,15 @@ impl Node {
         peers.check_address(&settings.address).map_err(NodeError)?;
         let nonce = getrandom::u64().map_err(|error| NodeError(format!("no random numbers: {error}")))?;
         let machine = Machine::new(settings.clone(), name, nonce).map_err(|error| NodeError(error.to_string()))?;
-        let state =
-            State { machine, requests: HashMap::new(), questions: HashMap::new(), last: 0, timer: Instant::ZERO };
+        let state = State {
+            machine,
+            requests: HashMap::new(),
+            questions: HashMap::new(),
+            last: 0,
+            timer: Instant::ZERO,
+            now: Instant::ZERO,
+            times: Times::default(),
+        };
         let node = Self(Arc::new(Shared {
             state: Mutex::new(state),
             settings,
@@ -142,7 +154,8 @@ impl Node {
         let mut number = RequestNumber(0);
         self.0.take_in(|state| {
             number = RequestNumber(state.number());
-            state.requests.insert(number, Entry::new(signal));
+            let since = clock::moment().now;
+            state.requests.insert(number, Entry::new(signal, since));
             Some(Input::Begin { request: number, session, access, hops })
         });
         Waiting::new(Place::new(self.clone(), number), wait)
@@ -197,6 +210,18 @@ impl Node {
         self.0.state.lock().map(|state| *state.machine.statistics()).unwrap_or_default()
     }
 
+    /// How long it has taken since the start.
+    #[must_use]
+    pub fn times(&self) -> Times {
+        self.0.state.lock().map(|state| state.times).unwrap_or_default()
+    }
+
+    /// What its requests wait for.
+    #[must_use]
+    pub fn stages(&self) -> Stages {
+        self.0.state.lock().map(|state| state.stages()).unwrap_or_default()
+    }
+
     /// What there is.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
@@ -248,9 +273,17 @@ impl Shared {
         match errand {
             Output::Engine { ticket, request } => {
                 let engine = Arc::clone(&self.engine);
+                let is_commit = matches!(request, EngineRequest::CompareAndSet { register: Register::Session(_), .. });
                 self.runtime.spawn(async move {
+                    let sent = clock::moment().now;
                     let response = engine.execute(request).await;
-                    bring(&node, Input::Engine { ticket, response });
+                    let Some(node) = node.upgrade() else { return };
+                    node.take_in(|state| {
+                        if is_commit && matches!(response, EngineResponse::Committed(_)) {
+                            state.times.commit.record(clock::moment().now.since(sent));
+                        }
+                        Some(Input::Engine { ticket, response })
+                    });
                 });
             }
             Output::Ask { call, address, question, .. } => {
@@ -308,7 +341,9 @@ impl State {
     fn handle(&mut self, input: Input) -> Vec<Output> {
         let mut outputs = Vec::new();
         // The clock is read under the lock: moments never go back.
-        self.machine.handle(clock::moment(), input, &mut outputs);
+        let moment = clock::moment();
+        self.now = moment.now;
+        self.machine.handle(moment, input, &mut outputs);
         outputs.retain_mut(|output| !self.deliver(output));
         outputs
     }

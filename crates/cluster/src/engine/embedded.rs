@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use breme_session::{Durability, EngineRequest, EngineResponse, Register};
+use breme_session::{Durability, EngineRequest, EngineResponse, NodeName, NodeRecord, NodeState, Register};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Engine, EngineError, NodeChange, WATCH_MAX};
@@ -29,6 +29,7 @@ const PURGE_INTERVAL: Duration = Duration::from_secs(1);
 pub struct EmbeddedEngine {
     /// `None` only while it is dropped.
     work: Option<SyncSender<Work>>,
+    ended: Vec<(NodeName, u64)>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
@@ -48,13 +49,21 @@ impl EmbeddedEngine {
     ///
     /// If the folder cannot be written, or the file is in use, no database, or of a newer version.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self, EngineError> {
-        let store = Store::open(folder, durability)?;
+        let mut store = Store::open(folder, durability)?;
+        let ended = store.nodes().into_iter().filter_map(|change| life_of(&change)).collect();
         let (work, queue) = sync_channel(QUEUE_MAX);
         let thread = thread::Builder::new()
             .name("session engine".to_owned())
             .spawn(move || Worker { store, watchers: Vec::new() }.run(&queue))
             .map_err(|error| EngineError::new(format!("cannot start the thread of the session engine: {error}")))?;
-        Ok(Self { work: Some(work), thread: Some(thread) })
+        Ok(Self { work: Some(work), ended, thread: Some(thread) })
+    }
+
+    /// The nodes that the file names, with the nonces of their processes. None of them runs, since the file was free:
+    /// [`Node::exited`](crate::node::Node::exited) spares their successors the wait for their leases.
+    #[must_use]
+    pub fn ended(&self) -> &[(NodeName, u64)] {
+        &self.ended
     }
 
     fn submit(&self, work: Work) -> bool {
@@ -92,6 +101,12 @@ impl Engine for EmbeddedEngine {
             Err(EngineError::new(format!("the session engine has {QUEUE_MAX} requests in its queue; try again later")))
         }
     }
+}
+
+fn life_of(change: &NodeChange) -> Option<(NodeName, u64)> {
+    let Register::Node(name) = change.register else { return None };
+    let record = NodeRecord::decode(&name, &change.value).ok()?;
+    (record.state != NodeState::Over).then_some((name, record.incarnation.nonce))
 }
 
 /// The thread's side.

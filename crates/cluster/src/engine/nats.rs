@@ -232,7 +232,7 @@ async fn connect(servers: &str) -> Result<Client, EngineError> {
         })
         .connect(addresses)
         .await
-        .map_err(|error| EngineError::new(format!("cannot connect to NATS at {servers}: {error}")))
+        .map_err(|error| EngineError::temporary(format!("cannot connect to NATS at {servers}: {error}")))
 }
 
 fn check_version(version: &str) -> Result<(), EngineError> {
@@ -273,10 +273,9 @@ async fn create_stream(
             }
             _ => "",
         };
-        EngineError::new(format!(
-            "cannot create the stream {name} with {} replicas: {error}{remedy}",
-            settings.replicas
-        ))
+        let replicas = settings.replicas;
+        let message = format!("cannot create the stream {name} with {replicas} replicas: {error}{remedy}");
+        if remedy.is_empty() { EngineError::temporary(message) } else { EngineError::new(message) }
     })?;
     let found = &created.cached_info().config;
     if found.max_messages_per_subject != 1 || found.allow_direct || !found.allow_message_ttl {
@@ -287,7 +286,7 @@ async fn create_stream(
     context
         .get_stream_no_info(&name)
         .await
-        .map_err(|error| EngineError::new(format!("cannot use the stream {name}: {error}")))
+        .map_err(|error| EngineError::temporary(format!("cannot use the stream {name}: {error}")))
 }
 
 /// Where the register of a session is.

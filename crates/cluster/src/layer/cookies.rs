@@ -22,10 +22,16 @@ impl Cookies {
         Self { keys, is_secure }
     }
 
+    /// The cookie's name, for clients that come over TLS or not.
+    #[must_use]
+    pub const fn name_of(is_secure: bool) -> &'static str {
+        if is_secure { SECURE_NAME } else { PLAIN_NAME }
+    }
+
     /// The cookie's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        if self.is_secure { SECURE_NAME } else { PLAIN_NAME }
+        Self::name_of(self.is_secure)
     }
 
     /// The session that a request names, and the node that its cookie names; none if this cluster has not signed it.

@@ -4,11 +4,14 @@
 use std::fmt;
 use std::time::Duration;
 
+use breme_base::Instant;
 use breme_session::{Change, ForwardResult, Input, NodeName, Outcome, Refusal, RequestNumber};
 use bytes::Bytes;
 use tokio::sync::{broadcast, oneshot};
 
+use super::times::Stages;
 use super::{Node, State};
+use crate::clock;
 
 /// What the machine says to a request.
 #[derive(Debug)]
@@ -32,12 +35,13 @@ enum Stage {
 /// A request in the node's table.
 pub(super) struct Entry {
     stage: Stage,
+    since: Instant,
     next: Option<oneshot::Sender<Signal>>,
 }
 
 impl Entry {
-    pub(super) fn new(next: oneshot::Sender<Signal>) -> Self {
-        Self { stage: Stage::Waiting, next: Some(next) }
+    pub(super) fn new(next: oneshot::Sender<Signal>, since: Instant) -> Self {
+        Self { stage: Stage::Waiting, since, next: Some(next) }
     }
 }
 
@@ -45,6 +49,12 @@ impl State {
     pub(super) fn signal(&mut self, request: RequestNumber, signal: Signal) {
         let Some(entry) = self.requests.get_mut(&request) else { return };
         let next = entry.next.take();
+        let elapsed = self.now.since(entry.since);
+        match entry.stage {
+            Stage::Waiting => self.times.turn.record(elapsed),
+            Stage::Held => self.times.hold.record(elapsed),
+            Stage::Running | Stage::Forwarded => {}
+        }
         match &signal {
             Signal::Run(_) => entry.stage = Stage::Running,
             Signal::Forward { .. } => entry.stage = Stage::Forwarded,
@@ -61,8 +71,21 @@ impl State {
     /// The request goes on to its next stage, whose end is told to `next`.
     fn go_on(&mut self, request: RequestNumber, stage: Stage, next: oneshot::Sender<Signal>) {
         if let Some(entry) = self.requests.get_mut(&request) {
-            *entry = Entry { stage, next: Some(next) };
+            *entry = Entry { stage, since: clock::moment().now, next: Some(next) };
         }
+    }
+
+    pub(super) fn stages(&self) -> Stages {
+        let mut stages = Stages::default();
+        for entry in self.requests.values() {
+            *match entry.stage {
+                Stage::Waiting => &mut stages.waiting,
+                Stage::Running => &mut stages.running,
+                Stage::Held => &mut stages.held,
+                Stage::Forwarded => &mut stages.forwarded,
+            } += 1;
+        }
+        stages
     }
 
     /// Nobody waits for the request any more.

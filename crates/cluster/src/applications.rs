@@ -1,0 +1,151 @@
+//! Two applications that keep what they know of a user in the session: as pairs, which any node shows.
+//!
+//! | request | does |
+//! |---|---|
+//! | `GET` or `POST /session?name=K&value=V` | stores the pair; responds with all pairs |
+//! | `GET /session` | responds with all pairs |
+//! | `POST /login` | gives the session a new id; responds with all pairs |
+//! | `POST /logout` | ends the session |
+//! | `GET` or `POST /xsl?xml=FILE&xsl=FILE` | stores the names of a document and of a stylesheet |
+//! | `GET /xsl` | transforms that document with that stylesheet |
+//!
+//! Parameters are in the query, or in the body of a POST (`application/x-www-form-urlencoded`); the query comes first.
+
+mod pairs;
+mod transformation;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, HttpBody, to_bytes};
+use axum::extract::{FromRequest, Request};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use breme_session::{Access, BODY_MAX};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode, request};
+use tokio::time::timeout;
+
+use crate::layer::{Session, SessionLayer};
+use crate::xsl::Transformer;
+use pairs::Pairs;
+
+/// The longest body of a request. Larger values than a session may hold are refused by the session.
+const BODY_BYTES_MAX: usize = 3 * BODY_MAX;
+/// The time in which it must arrive.
+const BODY_TIME: Duration = Duration::from_secs(30);
+const FORM: &[u8] = b"application/x-www-form-urlencoded";
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// The applications; `/xsl` only if there is a transformer.
+pub fn router(sessions: SessionLayer, transformer: Option<Transformer>) -> Router {
+    let mut routes = Router::new()
+        .route("/session", get(store).post(store))
+        .route("/login", post(log_in))
+        .route("/logout", post(log_out));
+    if let Some(transformer) = transformer.map(Arc::new) {
+        let transform = move |session, parameters| transformation::respond(transformer.clone(), session, parameters);
+        routes = routes.route("/xsl", get(transform.clone()).post(transform));
+    }
+    routes.layer(sessions.with_access(access)).layer(from_fn(gather))
+}
+
+/// The body is here before the request takes its turn: a slow client keeps no other request of its session waiting.
+async fn gather(request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let (head, body) = request.into_parts();
+    match timeout(BODY_TIME, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(bytes)) => next.run(Request::from_parts(head, Body::from(bytes))).await,
+        Ok(Err(_)) => {
+            let text = format!("a body of more than {BODY_BYTES_MAX} bytes, or cut short\n");
+            (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
+        }
+        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n").into_response(),
+    }
+}
+
+/// A request without parameters only reads, so that several may run together.
+fn access(head: &request::Parts) -> Access {
+    let is_read = head.method.is_safe() && head.uri.query().is_none_or(str::is_empty);
+    if is_read { Access::Shared } else { Access::Exclusive }
+}
+
+/// Stores the pair of a request that has one.
+async fn store(session: Session, parameters: Parameters) -> Response {
+    let pairs = Pairs::new(session.body());
+    let [Some(name), value] = parameters.get(["name", "value"]) else { return show(&pairs) };
+    let pairs = match pairs.with(&name, &value.unwrap_or_default()) {
+        Ok(pairs) => pairs,
+        Err(why) => return refuse(&why.to_string()),
+    };
+    match session.set_body(pairs.bytes().clone()) {
+        Ok(()) => show(&pairs),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn log_in(session: Session) -> Response {
+    match session.renew() {
+        Ok(()) => show(&Pairs::new(session.body())),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn log_out(session: Session) -> Response {
+    match session.destroy() {
+        Ok(()) => (StatusCode::NO_CONTENT, [(CACHE_CONTROL, NO_STORE)]).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+fn show(pairs: &Pairs) -> Response {
+    ([(CONTENT_TYPE, TEXT), (CACHE_CONTROL, NO_STORE)], pairs.bytes().clone()).into_response()
+}
+
+fn refuse(why: &str) -> Response {
+    (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
+}
+
+/// The parameters of a request: those of the query, then those of a form in the body.
+struct Parameters {
+    query: String,
+    form: Bytes,
+}
+
+impl Parameters {
+    /// The first value of each name.
+    fn get<const N: usize>(&self, names: [&str; N]) -> [Option<Cow<'_, str>>; N] {
+        let mut values = [const { None }; N];
+        let query = form_urlencoded::parse(self.query.as_bytes());
+        for (name, value) in query.chain(form_urlencoded::parse(&self.form)) {
+            if let Some(place) = names.iter().position(|wanted| *wanted == name) {
+                values[place].get_or_insert(value);
+            }
+        }
+        values
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Parameters {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let is_form = request.headers().get(CONTENT_TYPE).is_some_and(|value| {
+            let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+            media_type.trim_ascii().eq_ignore_ascii_case(FORM)
+        });
+        let form = match is_form {
+            true => Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?,
+            false => Bytes::new(),
+        };
+        Ok(Self { query, form })
+    }
+}

@@ -1,0 +1,58 @@
+//! The XSL application.
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+
+use super::pairs::Pairs;
+use super::{NO_STORE, Parameters, refuse};
+use crate::layer::Session;
+use crate::xsl::{TransformError, Transformer};
+
+const DOCUMENT: &str = "xml";
+const STYLESHEET: &str = "xsl";
+
+/// Stores the names of the files that a request has, or transforms those that are stored.
+pub(super) async fn respond(transformer: Arc<Transformer>, session: Session, parameters: Parameters) -> Response {
+    let pairs = Pairs::new(session.body());
+    if let [Some(document), Some(stylesheet)] = parameters.get([DOCUMENT, STYLESHEET]) {
+        let pairs = pairs.with(DOCUMENT, &document).and_then(|pairs| pairs.with(STYLESHEET, &stylesheet));
+        return match pairs.map(|pairs| session.set_body(pairs.bytes().clone())) {
+            Ok(Ok(())) => (StatusCode::NO_CONTENT, [(CACHE_CONTROL, NO_STORE)]).into_response(),
+            Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+            Err(why) => refuse(&why.to_string()),
+        };
+    }
+    let (Some(document), Some(stylesheet)) = (pairs.get(DOCUMENT), pairs.get(STYLESHEET)) else {
+        let text = "the session names no files: first send a request with xml and xsl\n";
+        return (StatusCode::CONFLICT, text).into_response();
+    };
+    match transformer.transform(stylesheet, document).await {
+        Ok(transformed) => {
+            let headers = [(CONTENT_TYPE, transformed.media_type), (CACHE_CONTROL, "no-store".to_owned())];
+            (headers, transformed.content).into_response()
+        }
+        Err(error) => {
+            let mut response = (status(&error), format!("{error}\n")).into_response();
+            if matches!(error, TransformError::Busy) {
+                response.headers_mut().insert(RETRY_AFTER, 1.into());
+            }
+            response
+        }
+    }
+}
+
+fn status(error: &TransformError) -> StatusCode {
+    match error {
+        TransformError::NotFound(_) => StatusCode::NOT_FOUND,
+        TransformError::Forbidden(_) => StatusCode::FORBIDDEN,
+        TransformError::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
+        TransformError::Refused(..) | TransformError::Failed(_) | TransformError::Exceeded(_) => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+        TransformError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        TransformError::Io(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
