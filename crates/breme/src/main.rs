@@ -16,6 +16,7 @@ mod load;
 mod proxy;
 mod roles;
 mod serving;
+mod session;
 mod site;
 mod tls;
 mod wiki;
@@ -33,6 +34,7 @@ const EXAMPLES: &str = "Examples:
   breme proxy --upstream http://127.0.0.1:8080     # proxy in front of it, on port 8081
   breme link --to 127.0.0.1:8080 --delay 20ms      # path with a delay to it, on port 8082
   breme wiki                                       # wiki in ./wiki.db, on port 8083
+  breme session                                    # session application in ./sessions, on port 8084
   breme run experiment.toml                        # compare servers in a repeatable experiment
 
 `breme help COMMAND` shows the flags of a command.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::{link, load, proxy, site, wiki};
+use crate::{link, load, proxy, session, site, wiki};
 
 #[derive(Debug, Subcommand)]
 pub enum RoleCommand {
@@ -18,6 +18,8 @@ pub enum RoleCommand {
     Link(Box<link::Args>),
     /// Run a wiki: Markdown pages with history and search, over SQLite or PostgreSQL, made to be cached.
     Wiki(Box<wiki::Args>),
+    /// Run a node of a session cluster, with two applications that keep their data in sessions.
+    Session(Box<session::Args>),
 }
 
 impl RoleCommand {
@@ -28,6 +30,7 @@ impl RoleCommand {
             Self::Proxy(args) => proxy::run(&args),
             Self::Link(args) => link::run(&args),
             Self::Wiki(args) => wiki::run(*args),
+            Self::Session(args) => session::run(*args),
         }
     }
 }

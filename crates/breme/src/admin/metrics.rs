@@ -114,6 +114,21 @@ impl<'a> Families<'a> {
         Ok(())
     }
 
+    /// Numbers that go up and down and are not whole, in a unit, told from each other by labels.
+    pub fn measured<const N: usize>(
+        &mut self,
+        unit: &Unit,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([Label; N], f64)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, Some(unit), MetricType::Gauge)?;
+        for (labels, value) in values {
+            family.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+
     /// A number that goes up and down.
     pub fn gauge(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         self.one(name, help, None, &ConstGauge::new(signed(value)))

@@ -20,7 +20,7 @@ struct Program {
 }
 
 /// The names of the servers among the subcommands.
-const SERVERS: [&str; 4] = ["site", "proxy", "link", "wiki"];
+const SERVERS: [&str; 5] = ["site", "proxy", "link", "wiki", "session"];
 /// Flags whose value is the URL of a server behind this one.
 const UPSTREAMS: [&str; 2] = ["upstream", "to"];
 
@@ -82,6 +82,7 @@ pub(super) fn check_files(command: &str, arguments: &[String]) -> Result<(), Str
         RoleCommand::Link(_) => Ok(()),
         // Its only files are those that it makes itself, and a token.
         RoleCommand::Wiki(_) => Ok(()),
+        RoleCommand::Session(args) => args.check_files(),
     };
     files.map_err(|failure| failure.message)
 }

@@ -28,6 +28,8 @@ mod laboratory_repeats;
 mod link;
 mod loading;
 mod lost_server;
+#[path = "../../../cluster/tests/engines/nats_servers.rs"]
+mod nats_servers;
 mod peers;
 #[path = "../../../wiki/tests/postgres_server/mod.rs"]
 #[allow(dead_code)] // the database's tests use what these do not
@@ -54,6 +56,7 @@ mod proxy_upgrade;
 mod proxy_upstreams;
 mod recorder;
 mod schedules;
+mod session;
 mod site;
 mod slow_clients;
 mod stale;

@@ -1,0 +1,150 @@
+//! `breme session`: flags become the settings of a node of a session cluster, which hyper and tokio carry.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `arguments` | the flags |
+//! | `engine`, `secrets` | what keeps the sessions; what signs cookies, and by what nodes know each other |
+//! | `host` | a node with its listeners and applications |
+//! | `cluster`, `supervised` | `--nodes`: several nodes and a director; a node that is one of its processes |
+//! | `metrics` | what is reported at `--admin` |
+
+mod arguments;
+mod cluster;
+mod engine;
+mod host;
+mod metrics;
+mod secrets;
+mod supervised;
+
+use std::process::ExitCode;
+
+pub use arguments::Args;
+use arguments::command;
+use breme_cluster::node::Node;
+use breme_driver::Clock;
+use engine::{EngineChoice, Opened};
+use host::{Ending, Host, Part};
+use metrics::SessionMetrics;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use secrets::Secrets;
+use supervised::Supervisor;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness};
+use crate::configuration;
+use crate::failure::{Failure, exit};
+use crate::serving::{Tls, announce, ending};
+
+/// The name of the command.
+const ROLE: &str = "session";
+
+/// Carries out the command.
+#[expect(clippy::needless_pass_by_value, reason = "the command line is ours for good")]
+pub fn run(args: Args) -> ExitCode {
+    exit(ROLE, carry_out(&args).map(|()| ExitCode::SUCCESS))
+}
+
+fn carry_out(args: &Args) -> Result<(), Failure> {
+    if args.print_schema {
+        print!("{}", configuration::schema(&command()));
+        return Ok(());
+    }
+    let (matches, args): (_, Args) = configuration::in_force(&command(), args.config.as_deref())?;
+    if args.print_config {
+        print!("{}", configuration::print(&command(), &matches));
+        return Ok(());
+    }
+    args.check()?;
+    let runtime = runtime(args.threads)?;
+    let ended = match (args.nodes, &args.engine) {
+        _ if args.supervised => runtime.block_on(supervised::serve(&args)),
+        (None, _) => runtime.block_on(async { serve_node(&args, Secrets::new(&args)?, None).await }),
+        (Some(count), EngineChoice::Embedded(_)) => runtime.block_on(cluster::serve_together(&args, count)),
+        (Some(count), EngineChoice::Nats(_)) => {
+            let configuration = configuration::print(&command(), &matches);
+            runtime.block_on(cluster::serve_processes(&args, count, &configuration))
+        }
+    };
+    // What still runs concerns nobody any more.
+    runtime.shutdown_background();
+    ended
+}
+
+fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().thread_name(ROLE).build();
+    runtime.map_err(|error| Failure::run(format!("cannot start threads: {error}")))
+}
+
+impl Args {
+    /// Whether the certificate for clients can be used, if its name is known yet.
+    pub fn check_files(&self) -> Result<(), Failure> {
+        self.tls.check_files()
+    }
+}
+
+/// Serves as one node, which a supervisor may have started.
+async fn serve_node(args: &Args, secrets: Secrets, supervisor: Option<Supervisor>) -> Result<(), Failure> {
+    let process = ProcessMetrics::starting_now();
+    let places = args.places()?;
+    let tls = Tls::of(ROLE, &args.tls, &places)?;
+    let admin = args.admin()?.map(AdminListener::bind).transpose()?;
+    let opened = Opened::new(args).await?;
+    let readiness = Readiness::default();
+    let part = Part { name: args.name, places, tls: tls.as_ref(), peer_place: args.peer_place()?, secrets };
+    let host = Host::start(args, part, opened, readiness.clone())?;
+    // Before the addresses are printed: a signal that comes then is handled.
+    let end = ending(readiness.clone())?;
+    if supervisor.is_some() {
+        Supervisor::introduce(host.node());
+    }
+    let mut maintenance = Maintenance::default();
+    maintenance.certificates.extend(tls.as_ref().map(|tls| ("clients", tls.expiry.clone())));
+    if let Some(reloading) = tls.and_then(|tls| tls.reloading) {
+        host::reload_on_hangup(reloading, maintenance.reloads.clone())?;
+    }
+    let registry = registry(process, maintenance, vec![host.node().clone()]);
+    let admin_address = admin.as_ref().map(AdminListener::address);
+    let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose();
+    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    announce(admin_address, host.places());
+    let end = end_of(args, host.node().clone(), end, supervisor);
+    let is_complete = host.serve(end).await;
+    admin.into_iter().for_each(Admin::end);
+    if !is_complete {
+        eprintln!("breme session: some requests were aborted, or sessions not given away, after --drain-timeout");
+    }
+    Ok(())
+}
+
+/// Ends with a signal, which concerns this node, or with its supervisor, which concerns all.
+async fn end_of(args: &Args, node: Node, signal: impl Future<Output = ()>, supervisor: Option<Supervisor>) -> Ending {
+    let supervised = async {
+        match supervisor {
+            Some(supervisor) => supervisor.follow(node).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = signal => match &args.engine {
+            EngineChoice::Embedded(_) => Ending::Cluster,
+            EngineChoice::Nats(_) => Ending::Node,
+        },
+        () = supervised => Ending::Cluster,
+    }
+}
+
+fn registry(process: ProcessMetrics, maintenance: Maintenance, nodes: Vec<Node>) -> Registry {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process));
+    let ours = registry.sub_registry_with_prefix("breme");
+    let build = [("role", ROLE.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
+    ours.register("build", "Role and version of this program", Info::new(build.to_vec()));
+    ours.register_collector(Box::new(maintenance));
+    ours.register_collector(Box::new(SessionMetrics(nodes)));
+    registry
+}

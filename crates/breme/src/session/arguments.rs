@@ -1,0 +1,351 @@
+//! The flags.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use breme_cluster::engine::NatsSettings;
+use breme_serving::Limits;
+use breme_session::{Durability, NodeName, Reads, Route, Settings};
+use clap::{Command, ValueEnum};
+
+use super::ROLE;
+use super::engine::{EngineChoice, engine_choice};
+use crate::failure::Failure;
+use crate::load::units;
+use crate::serving::{Descriptors, Place, TlsFlags, at_least_one, resolve};
+
+/// The end of the help.
+const EXAMPLES: &str = "Examples:
+  breme session                                 # http://127.0.0.1:8084/session, kept in ./sessions
+  breme session --nodes 4                       # four nodes and a director
+  curl -c jar -b jar 'http://127.0.0.1:8084/session?name=a&value=1'
+  breme session --engine nats://10.0.0.1,nats://10.0.0.2,nats://10.0.0.3 --name n1 \\
+    --cookie-key-file keys --peer-listen 10.0.1.1:8090 \\
+    --peer-cert n1.pem --peer-key n1.key --peer-ca ca.pem
+
+docs/SESSION.md describes the applications, what is promised, and what happens when something fails.
+SIGTERM gives the sessions to other nodes and shuts down gracefully.
+Exit status: 0 after a shutdown, 1 if the node cannot run, 2 for wrong flags.";
+
+/// The most nodes of a cluster on one machine.
+const NODES_MAX: usize = 64;
+
+const CLUSTER: &str = "Cluster";
+const SESSIONS: &str = "Sessions";
+const LIMITS: &str = "Limits";
+
+/// Run a node of a session cluster, with two applications that keep their data in sessions.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Read flags from this TOML file, too (the same names without dashes); flags override it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Print the configuration in effect as a file for --config and exit
+    #[arg(long)]
+    pub print_config: bool,
+
+    /// Print the JSON schema of the --config file, for editors, and exit
+    #[arg(long)]
+    pub print_schema: bool,
+
+    /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port; with TLS, http://ADDR listens
+    /// without it
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8084")]
+    listen: Vec<String>,
+
+    /// Address of the admin server (/metrics, /health, /ready), HOST:PORT or :PORT; port 0 picks a free port
+    /// [default: none]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+
+    /// Number of threads [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub threads: Option<usize>,
+
+    /// What keeps the sessions: embedded:DIR (a SQLite file in a folder of this machine, for this process only), or
+    /// nats://HOST:PORT,… (NATS JetStream, nats-server 2.15.2 or newer; tls:// for TLS)
+    #[arg(long, value_name = "ENGINE", default_value = "embedded:sessions", value_parser = engine_choice)]
+    pub engine: EngineChoice,
+
+    /// Folder of XML documents and XSL stylesheets for /xsl; needs xsltproc [default: there is no /xsl]
+    #[arg(long, value_name = "DIR")]
+    pub xsl: Option<PathBuf>,
+
+    /// File with the secrets that sign session cookies, one per line, newest first, at least 16 bytes each; the same
+    /// for all nodes [default with embedded:DIR: DIR/cookie.keys; created if it does not exist]
+    #[arg(long, value_name = "FILE")]
+    pub cookie_key_file: Option<PathBuf>,
+
+    /// Set cookies for TLS only, though this node speaks none: a proxy in front does
+    #[arg(long)]
+    pub secure_cookies: bool,
+
+    #[command(flatten)]
+    pub tls: TlsFlags,
+
+    /// Run a whole cluster on this machine: nodes n1 to nN, and at --listen a director that sends each request to the
+    /// node that has its session. With nats://, each node is a process of its own, which is started again if it ends;
+    /// with embedded:DIR, all nodes are in this process
+    #[arg(long, value_name = "N", value_parser = node_count, conflicts_with_all = ["peer_listen", "peer_address", "peer_secret_file", "peer_cert"], help_heading = CLUSTER)]
+    pub nodes: Option<usize>,
+
+    /// With --nodes: address at which clients reach a node without the director, HOST:PORT; once for each node
+    /// [default: a free port of 127.0.0.1 for each]
+    #[arg(long, value_name = "ADDR", requires = "nodes", help_heading = CLUSTER)]
+    node_listen: Vec<String>,
+
+    /// Read secrets and the ends of other nodes from standard input; used by --nodes only
+    #[arg(long, hide = true)]
+    pub supervised: bool,
+
+    /// Name of this node: unique in its cluster, the same after a restart; a part of cookies
+    #[arg(long, value_name = "NAME", default_value = "n1", value_parser = node_name, help_heading = CLUSTER)]
+    pub name: NodeName,
+
+    /// Name of the cluster, so that several may share NATS servers
+    #[arg(long, value_name = "NAME", default_value = "sessions", value_parser = node_name, help_heading = CLUSTER)]
+    cluster: NodeName,
+
+    /// NATS servers that keep each session: 1, 3 or 5
+    #[arg(long, value_name = "N", default_value = "3", value_parser = replicas, help_heading = CLUSTER)]
+    replicas: usize,
+
+    /// Request for a session that another node owns: forward it to the owner, or pull the session over
+    #[arg(long, value_name = "HOW", default_value = "forward", help_heading = CLUSTER)]
+    route: RouteChoice,
+
+    /// Time for which a session that another node wants is kept after its last request
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = units::duration, help_heading = CLUSTER)]
+    release_delay: Duration,
+
+    /// How long a node may serve from memory without renewing its lease: a third of it is the interval of renewals;
+    /// the same for all nodes
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = units::duration, help_heading = CLUSTER)]
+    lease: Duration,
+
+    /// Address at which other nodes reach this one, HOST:PORT; port 0 picks a free port [default: with nats://,
+    /// 127.0.0.1:0; with embedded:DIR there are no other nodes]
+    #[arg(long, value_name = "ADDR", help_heading = CLUSTER)]
+    peer_listen: Option<String>,
+
+    /// Address that other nodes are given, HOST:PORT [default: that of --peer-listen]
+    #[arg(long, value_name = "ADDR", help_heading = CLUSTER)]
+    pub peer_address: Option<String>,
+
+    /// File with the secret that the nodes share, at least 16 bytes; for nodes on one machine
+    #[arg(long, value_name = "FILE", conflicts_with = "peer_cert", help_heading = CLUSTER)]
+    pub peer_secret_file: Option<PathBuf>,
+
+    /// Certificate chain of this node (PEM) for TLS between nodes, both of which show one; it names the host of
+    /// --peer-address
+    #[arg(long, value_name = "FILE", requires_all = ["peer_key", "peer_ca"], help_heading = CLUSTER)]
+    pub peer_cert: Option<PathBuf>,
+
+    /// Private key of --peer-cert
+    #[arg(long, value_name = "FILE", requires = "peer_cert", help_heading = CLUSTER)]
+    pub peer_key: Option<PathBuf>,
+
+    /// Certificate of the authority that signs the certificates of the nodes, and of nobody else
+    #[arg(long, value_name = "FILE", requires = "peer_cert", help_heading = CLUSTER)]
+    pub peer_ca: Option<PathBuf>,
+
+    /// When a response leaves: memory (before the change is stored; may lose acknowledged changes), quorum (when the
+    /// engine has stored it), quorum+fsync (and written it to disk; NATS: if its servers have sync_interval: always)
+    #[arg(long, value_name = "LEVEL", default_value = "quorum+fsync", help_heading = SESSIONS)]
+    durability: DurabilityChoice,
+
+    /// How a node makes sure that its memory holds the newest state: leased (clocks of all nodes run equally fast, to
+    /// 1 %), or confirmed (each read is a write; needs no clock); the same for all nodes
+    #[arg(long, hide_short_help = true, value_name = "HOW", default_value = "leased", help_heading = SESSIONS)]
+    reads: ReadsChoice,
+
+    /// A session that is not used for so long ends
+    #[arg(long, value_name = "TIME", default_value = "20m", value_parser = units::duration, help_heading = SESSIONS)]
+    idle: Duration,
+
+    /// A session that is so old ends
+    #[arg(long, value_name = "TIME", default_value = "12h", value_parser = units::duration, help_heading = SESSIONS)]
+    absolute: Duration,
+
+    /// Size limit of what a session holds, in bytes; past it 413; at most 1047552
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = units::memory, help_heading = LIMITS)]
+    max_session: usize,
+
+    /// Time limit for a request to get its session, and for its response to be stored; past it 503
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = LIMITS)]
+    wait: Duration,
+
+    /// Maximum number of connections; further ones wait [default: 4096, or what the file descriptor limit allows]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LIMITS)]
+    max_connections: Option<usize>,
+
+    /// Time limit for receiving a request's head, and time after which an idle connection is closed
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
+    head_timeout: Duration,
+
+    /// Time limit for giving sessions away and for open requests after SIGTERM; then they are aborted
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
+    drain_timeout: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RouteChoice {
+    Forward,
+    Pull,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ReadsChoice {
+    Leased,
+    Confirmed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DurabilityChoice {
+    Memory,
+    Quorum,
+    #[value(name = "quorum+fsync")]
+    QuorumFsync,
+}
+
+fn node_name(text: &str) -> Result<NodeName, String> {
+    NodeName::new(text).map_err(|error| error.to_string())
+}
+
+fn node_count(text: &str) -> Result<usize, String> {
+    let count = at_least_one(text)?;
+    if count <= NODES_MAX { Ok(count) } else { Err(format!("at most {NODES_MAX} nodes run on one machine")) }
+}
+
+fn replicas(text: &str) -> Result<usize, String> {
+    match text {
+        "1" | "3" | "5" => text.parse().map_err(|_| String::new()),
+        _ => Err("write 1, 3 or 5".to_owned()),
+    }
+}
+
+/// The command by itself, as its file must know it.
+pub(super) fn command() -> Command {
+    <Args as clap::Args>::augment_args(Command::new(ROLE))
+}
+
+impl Args {
+    /// Finds wrong flags before anything is written.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.places()?;
+        self.nodes.map_or(Ok(Vec::new()), |count| self.node_places(count))?;
+        self.admin()?;
+        self.peer_place()?;
+        self.settings("127.0.0.1:1".to_owned()).map(drop)
+    }
+
+    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
+        Place::all(&self.listen, self.tls.has_tls())
+    }
+
+    /// Where the nodes of `--nodes` listen for clients.
+    pub(super) fn node_places(&self, count: usize) -> Result<Vec<Place>, Failure> {
+        let texts = match self.node_listen.len() {
+            0 => &vec!["127.0.0.1:0".to_owned(); count],
+            given if given == count => &self.node_listen,
+            given => {
+                return Err(Failure::usage(format!(
+                    "--node-listen: {given} addresses for {count} nodes; give one for each, or none"
+                )));
+            }
+        };
+        Place::all(texts, self.tls.has_tls())
+    }
+
+    /// As the director is started.
+    pub(super) fn listen(&self) -> &[String] {
+        &self.listen
+    }
+
+    pub(super) fn admin(&self) -> Result<Option<SocketAddr>, Failure> {
+        self.admin.as_deref().map(|text| resolve("--admin", text)).transpose()
+    }
+
+    /// Where other nodes are listened for; none if there cannot be any.
+    pub(super) fn peer_place(&self) -> Result<Option<SocketAddr>, Failure> {
+        match (&self.peer_listen, &self.engine) {
+            (Some(text), EngineChoice::Nats(_)) => resolve("--peer-listen", text).map(Some),
+            (None, EngineChoice::Nats(_)) => Ok(Some(SocketAddr::from(([127, 0, 0, 1], 0)))),
+            (Some(text), EngineChoice::Embedded(_)) => Err(Failure::usage(format!(
+                "--peer-listen {text}: sessions in a folder have no other nodes; use --engine nats://…"
+            ))),
+            (None, EngineChoice::Embedded(_)) => Ok(None),
+        }
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        match self.durability {
+            DurabilityChoice::Memory => Durability::Memory,
+            DurabilityChoice::Quorum => Durability::Quorum,
+            DurabilityChoice::QuorumFsync => Durability::QuorumFsync,
+        }
+    }
+
+    /// Whether clients speak TLS, here or with a proxy in front.
+    pub(super) fn has_secure_cookies(&self) -> bool {
+        self.secure_cookies || self.tls.has_tls()
+    }
+
+    pub(super) fn drain_timeout(&self) -> Duration {
+        self.drain_timeout
+    }
+
+    pub(super) fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    pub(super) fn nats(&self, servers: &str) -> NatsSettings {
+        NatsSettings { servers: servers.to_owned(), cluster: self.cluster, replicas: self.replicas }
+    }
+
+    /// The settings of a node that others reach at this address.
+    pub(super) fn settings(&self, address: String) -> Result<Settings, Failure> {
+        let defaults = Settings::new(address);
+        let settings = Settings {
+            durability: self.durability(),
+            reads: match self.reads {
+                ReadsChoice::Leased => Reads::Leased,
+                ReadsChoice::Confirmed => Reads::Confirmed,
+            },
+            route: match self.route {
+                RouteChoice::Forward => defaults.route,
+                RouteChoice::Pull => Route::Pull,
+            },
+            release_delay: self.release_delay,
+            lease: self.lease,
+            renew_every: self.lease / 3,
+            wait_max: self.wait,
+            idle: self.idle,
+            absolute: self.absolute,
+            body_max: self.max_session,
+            ..defaults
+        };
+        settings.check().map(|()| settings).map_err(|error| Failure::usage(error.to_string()))
+    }
+
+    pub(super) fn limits(&self) -> Result<Limits, Failure> {
+        let defaults = Limits::default();
+        let descriptors = Descriptors {
+            shards: 1,
+            listeners: self.listen.len() + 1,
+            has_admin: self.admin.is_some(),
+            kept: 0,
+            // Its own, and one to another node.
+            of_connection: 2,
+        };
+        Ok(Limits {
+            connections_max: descriptors.connections_max(self.max_connections, defaults.connections_max)?,
+            head_timeout: self.head_timeout,
+            drain_timeout: self.drain_timeout,
+            ..defaults
+        })
+    }
+}

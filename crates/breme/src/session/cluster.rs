@@ -1,0 +1,146 @@
+//! `--nodes`: a whole cluster on this machine, with a director in front.
+//!
+//! The director is a process of `breme proxy` that follows the route part of the session's cookie. With an engine in a
+//! folder, which only one process may open, the nodes are in this process. Else each is a process of its own
+//! (`supervised`): when one ends, the others learn it at once, and it is started again at its address.
+
+mod director;
+mod processes;
+mod program;
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use breme_driver::Clock;
+use breme_session::NodeName;
+use director::Director;
+use futures_util::future::join_all;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use super::arguments::Args;
+use super::engine::Opened;
+use super::host::{Ending, Host, Part, reload_on_hangup};
+use super::secrets::{self, Secrets};
+use super::{ROLE, registry};
+use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness};
+use crate::failure::Failure;
+use crate::serving::{Place, Tls, announce, ending};
+
+pub(super) use processes::serve_processes;
+
+/// Where a node serves clients.
+pub(super) struct NodePlace {
+    pub(super) name: NodeName,
+    pub(super) place: Place,
+    /// Of a node that is a process of its own.
+    pub(super) process: Option<u32>,
+    pub(super) admin: Option<SocketAddr>,
+}
+
+fn node_name(number: usize) -> Result<NodeName, Failure> {
+    NodeName::new(&format!("n{number}")).map_err(|error| Failure::run(error.to_string()))
+}
+
+/// One line for each node, after those that every server prints.
+fn announce_nodes(nodes: &[NodePlace]) {
+    let mut output = std::io::stdout().lock();
+    for NodePlace { name, place, process, admin } in nodes {
+        let _ = write!(output, "node {name} on {}://{}", place.scheme(), place.address);
+        let _ = process.map(|process| write!(output, ", process {process}"));
+        let _ = admin.map(|admin| write!(output, ", metrics on http://{admin}/metrics"));
+        let _ = writeln!(output);
+    }
+    let _ = output.flush();
+}
+
+/// Becomes true when the cluster is to end.
+fn end_signal(readiness: Readiness) -> Result<watch::Receiver<bool>, Failure> {
+    let end = ending(readiness)?;
+    let (ends, is_ending) = watch::channel(false);
+    tokio::spawn(async move {
+        end.await;
+        let _ = ends.send(true);
+    });
+    Ok(is_ending)
+}
+
+/// Returns when it is true.
+async fn is_true(mut signal: watch::Receiver<bool>) {
+    // Without a sender the cluster has ended.
+    let _ = signal.wait_for(|is_true| *is_true).await;
+}
+
+/// All nodes in this process, on one engine.
+pub(super) async fn serve_together(args: &Args, count: usize) -> Result<(), Failure> {
+    let process = ProcessMetrics::starting_now();
+    let places = args.node_places(count)?;
+    let tls = Tls::of(ROLE, &args.tls, &places)?;
+    let admin = args.admin()?.map(AdminListener::bind).transpose()?;
+    let opened = Opened::new(args).await?;
+    let keys = secrets::cookie_keys(args)?;
+    let peers = secrets::peers_of(secrets::random_secret()?.as_bytes())?;
+    let readiness = Readiness::default();
+    let mut hosts = Vec::new();
+    for (number, place) in (1..).zip(places) {
+        let part = Part {
+            name: node_name(number)?,
+            places: vec![place],
+            tls: tls.as_ref(),
+            peer_place: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            secrets: Secrets { peers: peers.clone(), keys: keys.clone() },
+        };
+        // The readiness of one stands for all: they share an engine.
+        hosts.push(Host::start(args, part, opened.clone(), readiness.clone())?);
+    }
+    drop(opened);
+    let mut maintenance = Maintenance::default();
+    maintenance.certificates.extend(tls.as_ref().map(|tls| ("clients", tls.expiry.clone())));
+    if let Some(reloading) = tls.and_then(|tls| tls.reloading) {
+        reload_on_hangup(reloading, maintenance.reloads.clone())?;
+    }
+    let nodes: Vec<_> = hosts.iter().map(|host| host.node().clone()).collect();
+    let registry = registry(process, maintenance, nodes);
+    let is_ending = end_signal(readiness.clone())?;
+    let places: Vec<_> = hosts.iter().filter_map(Host::node_place).collect();
+    let (stop_nodes, nodes_stop) = watch::channel(false);
+    let serving = hosts.into_iter().map(|host| {
+        let stop = nodes_stop.clone();
+        tokio::spawn(host.serve(async {
+            is_true(stop).await;
+            Ending::Cluster
+        }))
+    });
+    let serving = join_all(serving.collect::<Vec<_>>());
+    let front = Front { args, admin, registry, readiness };
+    front.serve(&places, is_ending).await?;
+    let _ = stop_nodes.send(true);
+    if !serving.await.into_iter().all(|is_complete| is_complete.unwrap_or(false)) {
+        eprintln!("breme session: some requests were aborted after --drain-timeout");
+    }
+    Ok(())
+}
+
+/// What is in front of the nodes.
+struct Front<'a> {
+    args: &'a Args,
+    admin: Option<AdminListener>,
+    registry: Registry,
+    readiness: Readiness,
+}
+
+impl Front<'_> {
+    /// Runs the director until the end is there, and it has ended.
+    async fn serve(self, nodes: &[NodePlace], is_ending: watch::Receiver<bool>) -> Result<(), Failure> {
+        let Self { args, admin, registry, readiness } = self;
+        let director = Director::start(args, nodes).await?;
+        let admin_address = admin.as_ref().map(AdminListener::address);
+        let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose();
+        let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+        announce(admin_address, director.places());
+        announce_nodes(nodes);
+        director.keep(is_ending).await;
+        admin.into_iter().for_each(Admin::end);
+        Ok(())
+    }
+}

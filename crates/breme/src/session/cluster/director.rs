@@ -1,0 +1,90 @@
+//! The director: `breme proxy` in front of the nodes, which follows the route in the session's cookie.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use breme_cluster::layer::Cookies;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::super::arguments::Args;
+use super::program::{Program, cannot_start};
+use super::{NodePlace, is_true};
+use crate::failure::Failure;
+use crate::serving::Place;
+
+/// The pause before it is started again.
+const RESTART_PAUSE: Duration = Duration::from_millis(100);
+
+/// The director, while it runs.
+pub(super) struct Director {
+    program: Program,
+    arguments: Vec<OsString>,
+    places: Vec<Place>,
+}
+
+impl Director {
+    /// Starts it, and waits until it listens.
+    pub(super) async fn start(args: &Args, nodes: &[NodePlace]) -> Result<Self, Failure> {
+        let arguments = arguments(args, args.listen(), nodes);
+        let fault = |why: &str| cannot_start("the director (breme proxy)", why);
+        let mut program = Program::start(&arguments).map_err(|error| fault(&error.to_string()))?;
+        let Some(printed) = program.printed(args.listen().len()).await else {
+            return Err(fault(&program.wait().await));
+        };
+        // Started again, it listens at the same addresses.
+        let listen: Vec<_> =
+            printed.places.iter().map(|place| format!("{}://{}", place.scheme(), place.address)).collect();
+        let arguments = self::arguments(args, &listen, nodes);
+        Ok(Self { program, arguments, places: printed.places })
+    }
+
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Starts it again when it ends, until the cluster ends; then waits for its end.
+    pub(super) async fn keep(mut self, is_ending: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                () = is_true(is_ending.clone()) => break,
+                how = self.program.wait() => {
+                    eprintln!("breme session: the director ended ({how}); starting it again");
+                }
+            }
+            sleep(RESTART_PAUSE).await;
+            match Program::start(&self.arguments) {
+                Ok(program) => self.program = program,
+                Err(error) => eprintln!("breme session: {}", cannot_start("the director", &error.to_string()).message),
+            }
+        }
+        self.program.terminate();
+        self.program.wait().await;
+    }
+}
+
+fn arguments(args: &Args, listen: &[String], nodes: &[NodePlace]) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["proxy".into()];
+    let mut add = |flag: &str, value: OsString| arguments.extend([OsString::from(flag), value]);
+    for address in listen {
+        add("--listen", address.into());
+    }
+    for NodePlace { name, place, .. } in nodes {
+        add("--upstream", format!("{}://{},route={name}", place.scheme(), place.address).into());
+    }
+    add("--affinity", format!("follow:{}", Cookies::name_of(args.has_secure_cookies())).into());
+    if let Some(threads) = args.threads {
+        add("--threads", threads.to_string().into());
+    }
+    for (flag, path) in [("--tls-cert", &args.tls.tls_cert), ("--tls-key", &args.tls.tls_key)] {
+        path.iter().for_each(|path| add(flag, path.into()));
+    }
+    if args.tls.has_tls() {
+        // The nodes are on this machine, at addresses that their certificate need not name.
+        arguments.push("--upstream-insecure".into());
+    }
+    if args.tls.tls_self_signed {
+        arguments.push("--tls-self-signed".into());
+    }
+    arguments
+}

@@ -1,0 +1,219 @@
+//! Nodes as processes, which are started again when they end.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use breme_session::NodeName;
+use futures_util::future::{join_all, try_join_all};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use tokio::sync::{broadcast, watch};
+use tokio::time::{sleep, timeout};
+
+use super::super::arguments::Args;
+use super::super::registry;
+use super::super::secrets::{cookie_keys, random_secret};
+use super::super::supervised::{Exit, secrets_line};
+use super::program::{Program, cannot_start};
+use super::{Front, NodePlace, end_signal, is_true, node_name};
+use crate::admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readiness};
+use crate::failure::Failure;
+use crate::serving::{Place, Tls};
+
+/// The first pause before a node that cannot be started is started again; it doubles with each try.
+const RESTART_PAUSE: Duration = Duration::from_millis(50);
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How long a node has besides its own time limits to end with the cluster.
+const END_TIME: Duration = Duration::from_secs(5);
+/// Ends of processes that a node may be behind.
+const EXITS_MAX: usize = 1024;
+
+/// What all nodes have in common.
+struct Family<'a> {
+    args: &'a Args,
+    /// The flags in effect, as a file.
+    configuration: &'a Path,
+    /// The first line that each of them reads.
+    secrets: String,
+    /// The last process of each node that has ended.
+    ended: RefCell<BTreeMap<NodeName, u64>>,
+    exits: broadcast::Sender<Exit>,
+    counts: Arc<Counts>,
+}
+
+/// Of nodes.
+#[derive(Debug, Default)]
+struct Counts {
+    running: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A node and its process.
+struct Member<'a> {
+    family: &'a Family<'a>,
+    name: NodeName,
+    place: Place,
+    program: Program,
+    nonce: u64,
+    admin: Option<std::net::SocketAddr>,
+    exits: broadcast::Receiver<Exit>,
+}
+
+/// Each node as a process of its own. The calling thread starts them, and they end with it.
+pub(crate) async fn serve_processes(args: &Args, count: usize, configuration: &str) -> Result<(), Failure> {
+    let process = ProcessMetrics::starting_now();
+    let admin = args.admin()?.map(AdminListener::bind).transpose()?;
+    let fault = |error| Failure::run(format!("cannot write a temporary file: {error}"));
+    let mut file = tempfile::Builder::new().prefix("breme-session-").suffix(".toml").tempfile().map_err(fault)?;
+    file.write_all(configuration.as_bytes()).map_err(fault)?;
+    let counts = Arc::<Counts>::default();
+    let family = Family {
+        args,
+        configuration: file.path(),
+        secrets: secrets(args)?,
+        ended: RefCell::default(),
+        exits: broadcast::Sender::new(EXITS_MAX),
+        counts: Arc::clone(&counts),
+    };
+    let readiness = Readiness::default();
+    let is_ending = end_signal(readiness.clone())?;
+    let places = args.node_places(count)?;
+    // Each of them reads it again; here it is checked once, and described.
+    drop(Tls::of("session", &args.tls, &[])?);
+    let starting = (1..).zip(places).map(|(number, place)| family.start(node_name(number), place));
+    let members = try_join_all(starting).await?;
+    let nodes: Vec<_> = members.iter().map(Member::node_place).collect();
+    let mut registry = registry(process, Maintenance::default(), Vec::new());
+    registry.sub_registry_with_prefix("breme").register_collector(Box::new(ProcessCounts(counts)));
+    let (stop_nodes, nodes_stop) = watch::channel(false);
+    let front = Front { args, admin, registry, readiness };
+    let ahead = async {
+        let served = front.serve(&nodes, is_ending).await;
+        let _ = stop_nodes.send(true);
+        served
+    };
+    let (served, _) = tokio::join!(ahead, join_all(members.into_iter().map(|member| member.keep(nodes_stop.clone()))));
+    served
+}
+
+/// What nodes know each other by, and, if no file is named, what signs cookies.
+fn secrets(args: &Args) -> Result<String, Failure> {
+    let peers = random_secret()?;
+    if args.cookie_key_file.is_some() {
+        // Now, so that the nodes find the file.
+        cookie_keys(args)?;
+        return Ok(secrets_line(&peers, None));
+    }
+    eprintln!("breme session: cookies are signed with a key of this start only; --cookie-key-file FILE keeps sessions");
+    Ok(secrets_line(&peers, Some(&random_secret()?)))
+}
+
+impl<'a> Family<'a> {
+    async fn start(&'a self, name: Result<NodeName, Failure>, place: Place) -> Result<Member<'a>, Failure> {
+        let name = name?;
+        let fault = |why: &str| cannot_start(&format!("node {name}"), why);
+        // Before it starts: it hears of all that end later, and reads of those that have ended.
+        let exits = self.exits.subscribe();
+        let mut program = Program::start(&self.arguments(name, place)).map_err(|error| fault(&error.to_string()))?;
+        program.write(&self.secrets).await;
+        let ended: String = self.ended.borrow().iter().map(|(&node, &nonce)| Exit { node, nonce }.line()).collect();
+        program.write(&ended).await;
+        let Some(printed) = program.printed(1).await else { return Err(fault(&program.wait().await)) };
+        let (Some(nonce), Some(&place)) = (printed.nonce, printed.places.first()) else {
+            return Err(fault("it says nothing of its process"));
+        };
+        self.counts.running.fetch_add(1, Ordering::Relaxed);
+        Ok(Member { family: self, name, place, program, nonce, admin: printed.admin, exits })
+    }
+
+    fn arguments(&self, name: NodeName, place: Place) -> Vec<OsString> {
+        let listen = format!("{}://{}", place.scheme(), place.address);
+        let flags = ["session", "--supervised", "--admin", "127.0.0.1:0", "--name", name.as_str(), "--listen", &listen];
+        let mut arguments: Vec<OsString> = flags.map(OsString::from).to_vec();
+        arguments.extend([OsString::from("--config"), self.configuration.into()]);
+        arguments
+    }
+
+    fn note_end(&self, node: NodeName, nonce: u64) {
+        self.counts.running.fetch_sub(1, Ordering::Relaxed);
+        self.counts.ended.fetch_add(1, Ordering::Relaxed);
+        self.ended.borrow_mut().insert(node, nonce);
+        // Without others nobody needs it.
+        let _ = self.exits.send(Exit { node, nonce });
+    }
+}
+
+impl Member<'_> {
+    fn node_place(&self) -> NodePlace {
+        NodePlace { name: self.name, place: self.place, process: self.program.pid(), admin: self.admin }
+    }
+
+    /// Passes on which processes have ended, and starts this one again when it ends, until the cluster ends.
+    async fn keep(mut self, is_ending: watch::Receiver<bool>) {
+        loop {
+            let how = tokio::select! {
+                how = self.program.wait() => how,
+                exit = self.exits.recv() => {
+                    if let Ok(exit) = exit && exit.node != self.name {
+                        self.program.write(&exit.line()).await;
+                    }
+                    continue;
+                }
+                () = is_true(is_ending.clone()) => return self.end().await,
+            };
+            self.family.note_end(self.name, self.nonce);
+            let pid = self.name;
+            eprintln!("breme session: node {pid} ended ({how}); starting it again");
+            let again = self.start_again();
+            tokio::select! {
+                member = again => self = member,
+                () = is_true(is_ending.clone()) => return,
+            }
+        }
+    }
+
+    async fn start_again(&self) -> Self {
+        let mut pause = RESTART_PAUSE;
+        loop {
+            match self.family.start(Ok(self.name), self.place).await {
+                Ok(member) => {
+                    let process = member.program.pid().unwrap_or_default();
+                    eprintln!("breme session: node {} is process {process} now", self.name);
+                    return member;
+                }
+                Err(failure) => eprintln!("breme session: {}; trying again in {pause:?}", failure.message),
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(RESTART_PAUSE_MAX);
+        }
+    }
+
+    async fn end(mut self) {
+        self.program.close_input();
+        // It has its own time limits for requests, and for giving sessions up.
+        if timeout(2 * self.family.args.drain_timeout() + END_TIME, self.program.wait()).await.is_err() {
+            eprintln!("breme session: node {} did not end, and is killed", self.name);
+        }
+    }
+}
+
+/// Reads the counts for `/metrics`.
+#[derive(Debug)]
+struct ProcessCounts(Arc<Counts>);
+
+impl Collector for ProcessCounts {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families::new(encoder);
+        let running = self.0.running.load(Ordering::Relaxed);
+        families.gauge("session_nodes", "Nodes whose process runs.", running)?;
+        let ended = self.0.ended.load(Ordering::Relaxed);
+        families.counter("session_node_ends", "Processes of nodes that ended and were started again.", ended)
+    }
+}

@@ -1,0 +1,108 @@
+//! A program of this binary that is started, and says where it listens.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::time::timeout;
+
+use super::super::supervised::process_of;
+use crate::failure::Failure;
+use crate::serving::Place;
+
+/// How long a program may take to take a line. One that is frozen takes none.
+const WRITE_TIME: Duration = Duration::from_millis(100);
+
+/// A program that runs. It is killed if the thread that has started it ends.
+pub(super) struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    /// Nobody may close it while the program runs.
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a program has printed.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    /// The number by which a node's process names itself.
+    pub(super) nonce: Option<u64>,
+    pub(super) admin: Option<SocketAddr>,
+    pub(super) places: Vec<Place>,
+}
+
+impl Program {
+    /// Starts this binary with these arguments. The calling thread must outlive it.
+    pub(super) fn start(arguments: &[OsString]) -> io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        breme_sys::confine(&mut command, &[]);
+        let mut child = tokio::process::Command::from(command).spawn()?;
+        let output = child.stdout.take().ok_or_else(|| io::Error::other("it has no standard output"))?;
+        Ok(Self { input: child.stdin.take(), output: BufReader::new(output).lines(), child })
+    }
+
+    /// What it prints until it listens at `count` addresses; none if it ends before.
+    pub(super) async fn printed(&mut self, count: usize) -> Option<Printed> {
+        let mut printed = Printed::default();
+        while printed.places.len() < count {
+            let line = self.output.next_line().await.ok()??;
+            if let Some(nonce) = process_of(&line) {
+                printed.nonce = Some(nonce);
+            } else if let Some(address) = line.strip_prefix("admin on http://") {
+                printed.admin = address.parse().ok();
+            } else if let Some(place) = line.strip_prefix("listening on ").and_then(place_of) {
+                printed.places.push(place);
+            }
+        }
+        Some(printed)
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Writes to its standard input; a program that has ended or is frozen misses it.
+    pub(super) async fn write(&mut self, text: &str) {
+        if let Some(input) = &mut self.input {
+            let _ = timeout(WRITE_TIME, input.write_all(text.as_bytes())).await;
+        }
+    }
+
+    /// Closes its standard input.
+    pub(super) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    pub(super) fn terminate(&self) {
+        let pid = self.child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        // One that has ended needs none.
+        let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
+    }
+
+    /// Waits for its end.
+    pub(super) async fn wait(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => said(status),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+fn said(status: ExitStatus) -> String {
+    status.to_string()
+}
+
+fn place_of(url: &str) -> Option<Place> {
+    let (scheme, address) = url.split_once("://")?;
+    Some(Place { address: address.parse().ok()?, is_secured: scheme == "https" })
+}
+
+/// As the end of the command.
+pub(super) fn cannot_start(what: &str, why: &str) -> Failure {
+    Failure::run(format!("{what} cannot be started: {why}"))
+}

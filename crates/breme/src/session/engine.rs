@@ -1,0 +1,86 @@
+//! What keeps the sessions.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use breme_cluster::engine::{EmbeddedEngine, Engine, EngineError, NatsEngine, NatsSettings};
+use breme_session::NodeName;
+use tokio::time::sleep;
+
+use super::arguments::Args;
+use crate::failure::Failure;
+
+/// How long servers may take to be there when a node starts.
+const START_TIME: Duration = Duration::from_secs(30);
+const START_PAUSE: Duration = Duration::from_millis(500);
+
+/// What `--engine` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// A folder of this machine.
+    Embedded(PathBuf),
+    /// Servers, as in the flag.
+    Nats(String),
+}
+
+pub(super) fn engine_choice(text: &str) -> Result<EngineChoice, String> {
+    match text.split_once(':') {
+        Some(("embedded", folder)) if !folder.is_empty() => Ok(EngineChoice::Embedded(PathBuf::from(folder))),
+        Some(("nats" | "tls", rest)) if rest.starts_with("//") => Ok(EngineChoice::Nats(text.to_owned())),
+        _ => Err("write embedded:DIR or nats://HOST:PORT".to_owned()),
+    }
+}
+
+/// An engine, and the nodes of which it is known that they have ended, with the nonces of their processes.
+#[derive(Clone)]
+pub(super) struct Opened {
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) ended: Vec<(NodeName, u64)>,
+}
+
+impl Opened {
+    pub(super) async fn new(args: &Args) -> Result<Self, Failure> {
+        let fault = |error: EngineError| Failure::run(error.to_string());
+        match &args.engine {
+            EngineChoice::Embedded(folder) => {
+                let engine = EmbeddedEngine::open(folder, args.durability()).map_err(fault)?;
+                Ok(Self { ended: engine.ended().to_vec(), engine: Arc::new(engine) })
+            }
+            EngineChoice::Nats(servers) => {
+                let engine = connect(&args.nats(servers)).await.map_err(fault)?;
+                Ok(Self { engine: Arc::new(engine), ended: Vec::new() })
+            }
+        }
+    }
+}
+
+/// Connects, and tries again while the servers start or elect a leader.
+async fn connect(settings: &NatsSettings) -> Result<NatsEngine, EngineError> {
+    let started = Instant::now();
+    loop {
+        match NatsEngine::connect(settings).await {
+            Err(error) if error.is_temporary() && started.elapsed() < START_TIME => {
+                eprintln!("breme session: {error}; trying again");
+                sleep(START_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_a_folder_or_servers() {
+        assert_eq!(engine_choice("embedded:a/b"), Ok(EngineChoice::Embedded("a/b".into())));
+        for servers in ["nats://a:1,nats://b:2", "tls://a:1"] {
+            assert_eq!(engine_choice(servers), Ok(EngineChoice::Nats(servers.to_owned())));
+        }
+        for wrong in ["", "sessions", "embedded:", "nats:a", "http://a"] {
+            assert!(engine_choice(wrong).is_err(), "{wrong}");
+        }
+    }
+}

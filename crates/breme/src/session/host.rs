@@ -1,0 +1,226 @@
+//! A node with its listeners and its applications.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use breme_cluster::applications;
+use breme_cluster::layer::{Cookies, SessionLayer};
+use breme_cluster::node::{Membership, Node};
+use breme_cluster::peers;
+use breme_cluster::xsl::{Limits as TransformerLimits, Transformer};
+use breme_serving::{Limits, Listener, Router, serve};
+use breme_session::{Event, NodeName};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::broadcast;
+use tokio::time::{sleep, timeout};
+
+use super::arguments::Args;
+use super::cluster::NodePlace;
+use super::engine::Opened;
+use super::secrets::Secrets;
+use crate::admin::{Readiness, ReloadStatus};
+use crate::failure::Failure;
+use crate::serving::{Place, Reloading, Tls};
+
+/// How often it is looked whether a node has its lease, or its sessions yet.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What a node is, besides what the flags say of all.
+pub(super) struct Part<'a> {
+    pub(super) name: NodeName,
+    /// Where it listens for clients, and with which certificate.
+    pub(super) places: Vec<Place>,
+    pub(super) tls: Option<&'a Tls>,
+    /// Where it listens for other nodes, if there are any.
+    pub(super) peer_place: Option<SocketAddr>,
+    pub(super) secrets: Secrets,
+}
+
+/// What ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// One node, whose sessions other nodes take.
+    Node,
+    /// The only node, or all.
+    Cluster,
+}
+
+/// A node that serves.
+pub(super) struct Host {
+    node: Node,
+    /// The applications.
+    router: Router,
+    listeners: Vec<Listener>,
+    places: Vec<Place>,
+    limits: Limits,
+}
+
+impl Host {
+    /// Starts a node on the current runtime. It joins the cluster, and other nodes reach it; clients wait for
+    /// [`Host::serve`].
+    pub(super) fn start(args: &Args, part: Part<'_>, opened: Opened, readiness: Readiness) -> Result<Self, Failure> {
+        let Part { name, places, tls, peer_place, secrets: Secrets { peers: trust, keys } } = part;
+        let limits = args.limits()?;
+        let transformer = transformer(args)?;
+        let peer_listener = peer_place.map(listen_for_peers).transpose()?;
+        let address = match (&args.peer_address, &peer_listener) {
+            (Some(address), _) => address.clone(),
+            (None, Some((_, address))) => address.to_string(),
+            // Nobody will ever use it.
+            (None, None) => "127.0.0.1:1".to_owned(),
+        };
+        let (listeners, places) = listen(places, tls)?;
+        let Opened { engine, ended } = opened;
+        let node = Node::start(args.settings(address)?, name, engine, trust)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        for (name, nonce) in ended {
+            node.exited(name, nonce);
+        }
+        let layer = SessionLayer::new(node.clone(), Cookies::new(keys, args.has_secure_cookies()))
+            .with_forward_time(args.wait());
+        let router = applications::router(layer, transformer);
+        if let Some((listener, _)) = peer_listener {
+            tokio::spawn(peers::serve(listener, node.clone(), router.clone()));
+        }
+        tokio::spawn(report(node.name().to_string(), node.events()));
+        tokio::spawn(watch(node.clone(), readiness));
+        Ok(Self { node, router, listeners, places, limits })
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Where clients are listened for.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Where a node with one address serves.
+    pub(super) fn node_place(&self) -> Option<NodePlace> {
+        let place = *self.places.first()?;
+        Some(NodePlace { name: self.node.name(), place, process: None, admin: None })
+    }
+
+    /// Serves clients until `end`; then gives the sessions away, and finishes the requests that have begun. Returns
+    /// whether that was done in time.
+    pub(super) async fn serve(self, end: impl Future<Output = Ending>) -> bool {
+        let Self { node, router, listeners, limits, .. } = self;
+        let leave = async {
+            if end.await == Ending::Node {
+                // Clients are served meanwhile: by the nodes to which their sessions go.
+                node.drain();
+                let _ = timeout(limits.drain_timeout, gave_all_away(&node)).await;
+            }
+        };
+        let is_finished = serve(listeners, router, limits, leave).await;
+        node.drain();
+        let mut membership = node.membership();
+        let has_left = membership.wait_for(|membership| *membership == Membership::Left);
+        timeout(limits.drain_timeout, has_left).await.is_ok() && is_finished
+    }
+}
+
+async fn gave_all_away(node: &Node) {
+    while node.gauges().owned > 0 {
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+fn transformer(args: &Args) -> Result<Option<Transformer>, Failure> {
+    let new = |folder: &std::path::PathBuf| {
+        let transformer = Transformer::new(folder, TransformerLimits::default());
+        transformer.map_err(|error| Failure::run(format!("--xsl: {error}")))
+    };
+    args.xsl.as_ref().map(new).transpose()
+}
+
+fn listen(places: Vec<Place>, tls: Option<&Tls>) -> Result<(Vec<Listener>, Vec<Place>), Failure> {
+    let mut listeners = Vec::new();
+    let mut bound = Vec::new();
+    for place in places {
+        let fault = |error| Failure::run(format!("--listen {}: {error}", place.address));
+        let listener = Listener::bind(place.address).map_err(fault)?;
+        bound.push(Place { address: listener.address().map_err(fault)?, ..place });
+        listeners.push(match tls {
+            Some(tls) if place.is_secured => listener.with_tls(tls.server.config()),
+            _ => listener,
+        });
+    }
+    Ok((listeners, bound))
+}
+
+fn listen_for_peers(place: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let bind = || {
+        let listener = std::net::TcpListener::bind(place)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok((TcpListener::from_std(listener)?, address))
+    };
+    bind().map_err(|error: std::io::Error| Failure::run(format!("--peer-listen {place}: {error}")))
+}
+
+/// Prints what operators want to know.
+async fn report(name: String, mut events: broadcast::Receiver<Event>) {
+    loop {
+        let event = match events.recv().await {
+            Ok(event) => event,
+            Err(broadcast::error::RecvError::Lagged(_)) => continue,
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        match event {
+            Event::Joined(life) => eprintln!("breme session: {name} joined the cluster, life {}", life.number),
+            Event::Fenced(life) => eprintln!(
+                "breme session: {name}: another node ended life {}, as its lease was not renewed in time; joining again",
+                life.number
+            ),
+            Event::FencedPeer(owner) => {
+                eprintln!(
+                    "breme session: {name} ended life {} of {}, and serves its sessions",
+                    owner.incarnation.number, owner.node
+                );
+            }
+            Event::Damaged(register) => {
+                eprintln!("breme session: {name}: the engine's register {register} is damaged, or older than before");
+            }
+            Event::Left => eprintln!("breme session: {name} left the cluster"),
+        }
+    }
+}
+
+/// Reports what the node lacks: its membership, or its lease.
+async fn watch(node: Node, readiness: Readiness) {
+    let mut was_ready = false;
+    loop {
+        let is_member = matches!(*node.membership().borrow(), Membership::Member(_));
+        let lack = if !is_member {
+            Some("the node is not a member of the cluster")
+        } else if node.gauges().lease_margin.is_zero() {
+            Some("the engine does not renew the node's lease")
+        } else {
+            None
+        };
+        let is_ready = lack.is_none();
+        match lack {
+            Some(lack) if was_ready => eprintln!("breme session: {}: {lack}; /ready returns 503", node.name()),
+            None if !was_ready => eprintln!("breme session: {} is ready", node.name()),
+            _ => {}
+        }
+        was_ready = is_ready;
+        readiness.set_lack(lack.map(str::to_owned));
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// SIGHUP reads the certificate again.
+pub(super) fn reload_on_hangup(reloading: Reloading, status: ReloadStatus) -> Result<(), Failure> {
+    let hangups = signal(SignalKind::hangup());
+    let mut hangups = hangups.map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            status.record(reloading.reload());
+        }
+    });
+    Ok(())
+}

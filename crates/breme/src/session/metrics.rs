@@ -1,0 +1,120 @@
+//! The metrics of session nodes.
+
+use std::fmt;
+
+use breme_cluster::node::{BOUNDS, Histogram, Node, Stages};
+use breme_session::{Durability, Gauges, Statistics};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Unit;
+
+use crate::admin::{Buckets, Families, Label};
+
+/// Reads what nodes have counted.
+#[derive(Debug)]
+pub(super) struct SessionMetrics(pub(super) Vec<Node>);
+
+/// A metric: its name, its help, and where its value is.
+type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
+/// A label and its value.
+type Labelled<T, V> = (&'static str, fn(&T) -> V);
+
+const COUNTERS: [Metric<Statistics, u64>; 13] = [
+    ("session_requests", "Requests for sessions.", |counts| counts.requests),
+    ("session_leased_reads", "Reads served from memory under the node's lease.", |counts| counts.leased_reads),
+    ("session_commits", "Committed compare-and-sets of sessions.", |counts| counts.commits),
+    ("session_conflicts", "Compare-and-sets of sessions that met another node's.", |counts| counts.conflicts),
+    ("session_lookups", "Compare-and-sets without a response, whose outcome was looked up.", |counts| counts.looked_up),
+    ("session_lost", "Sessions served here and found to be another node's: writes were fenced.", |counts| counts.lost),
+    ("session_claimed", "Sessions claimed after a failure, or because no node had them.", |counts| counts.claimed),
+    ("session_given", "Sessions handed over to another node.", |counts| counts.given),
+    ("session_taken", "Sessions taken over from a live node.", |counts| counts.taken),
+    ("session_fenced", "Lives of this node that another node ended.", |counts| counts.fenced),
+    ("session_fenced_others", "Lives of other nodes that this node ended.", |counts| counts.fenced_others),
+    ("session_expired", "Sessions that expired.", |counts| counts.expired),
+    ("session_damaged", "Records that were damaged or older than before.", |counts| counts.damaged),
+];
+
+/// What became of requests.
+const OUTCOMES: [Labelled<Statistics, u64>; 6] = [
+    ("done", |counts| counts.done),
+    ("not-done", |counts| counts.not_done),
+    ("unknown", |counts| counts.unknown),
+    ("refused", |counts| counts.refused),
+    ("absent", |counts| counts.absent),
+    ("forwarded", |counts| counts.forwarded),
+];
+
+const GAUGES: [Metric<Gauges, usize>; 3] = [
+    ("session_owned", "Sessions that the node owns.", |gauges| gauges.owned),
+    ("session_known", "Sessions in memory, including those known to be elsewhere.", |gauges| gauges.sessions),
+    ("session_engine_requests", "Requests to the engine without a response yet.", |gauges| gauges.engine_questions),
+];
+
+/// What requests wait for.
+const STAGES: [Labelled<Stages, usize>; 4] = [
+    ("turn", |stages| stages.waiting),
+    ("running", |stages| stages.running),
+    ("commit", |stages| stages.held),
+    ("forwarded", |stages| stages.forwarded),
+];
+
+impl Collector for SessionMetrics {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families::new(encoder);
+        let nodes: Vec<_> = self.0.iter().map(|node| (label(node), node.statistics(), node.gauges())).collect();
+        for (name, help, count) in COUNTERS {
+            let values = nodes.iter().map(|(label, counts, _)| ([label.clone()], count(counts)));
+            families.counters(name, help, values)?;
+        }
+        let outcomes = nodes.iter().flat_map(|(label, counts, _)| {
+            OUTCOMES.map(|(name, count)| ([label.clone(), ("outcome", name.to_owned())], count(counts)))
+        });
+        families.counters("session_outcomes", "Requests for sessions, by what became of them.", outcomes)?;
+        for (name, help, value) in GAUGES {
+            let values = nodes.iter().map(|(label, _, gauges)| ([label.clone()], value(gauges) as u64));
+            families.gauges(name, help, values)?;
+        }
+        let stages = self.0.iter().flat_map(|node| {
+            let stages = node.stages();
+            STAGES.map(|(name, count)| ([label(node), ("stage", name.to_owned())], count(&stages) as u64))
+        });
+        families.gauges("session_requests_open", "Requests for sessions, by what they wait for.", stages)?;
+        let margins = nodes.iter().map(|(label, _, gauges)| ([label.clone()], gauges.lease_margin.as_secs_f64()));
+        let help = "How long the node's lease is still good for.";
+        families.measured(&Unit::Seconds, "session_lease_margin", help, margins)?;
+        self.times(&mut families)
+    }
+}
+
+impl SessionMetrics {
+    fn times(&self, families: &mut Families<'_>) -> fmt::Result {
+        let times: Vec<_> = self.0.iter().map(|node| (node, node.times())).collect();
+        let turns = times.iter().map(|(node, times)| ([label(node)], buckets(&times.turn)));
+        families.histograms("session_turn_wait", "Time that requests waited for their sessions and turns.", turns)?;
+        let commits = times.iter().map(|(node, times)| ([label(node), durability(node)], buckets(&times.commit)));
+        families.histograms("session_commit", "Time of the engine's commits, by durability.", commits)?;
+        let holds = times.iter().map(|(node, times)| ([label(node), durability(node)], buckets(&times.hold)));
+        let help = "Time from a handler's response until it may leave, by durability; memory may lose acknowledged \
+            changes.";
+        families.histograms("session_hold", help, holds)
+    }
+}
+
+fn label(node: &Node) -> Label {
+    ("node", node.name().to_string())
+}
+
+fn durability(node: &Node) -> Label {
+    let name = match node.settings().durability {
+        Durability::Memory => "memory",
+        Durability::Quorum => "quorum",
+        Durability::QuorumFsync => "quorum+fsync",
+    };
+    ("durability", name.to_owned())
+}
+
+fn buckets(histogram: &Histogram) -> Buckets {
+    let bounds = BOUNDS.iter().map(|bound| bound.as_secs_f64()).chain([f64::INFINITY]);
+    Buckets { counts: bounds.zip(histogram.counts).collect(), sum: histogram.sum.as_secs_f64() }
+}

@@ -1,0 +1,106 @@
+//! Secrets in files: those that sign cookies, and that by which nodes of one machine know each other.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use breme_cluster::peers::{PeerTls, Peers};
+use breme_session::{CookieKeys, SECRET_MIN};
+
+use super::arguments::Args;
+use super::engine::EngineChoice;
+use crate::failure::Failure;
+use crate::files::read_bounded;
+use crate::serving::random_bits;
+
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+/// In the folder of the embedded engine.
+const KEYS: &str = "cookie.keys";
+
+/// What a node signs cookies with, and by what it knows the others.
+pub(super) struct Secrets {
+    pub(super) peers: Peers,
+    pub(super) keys: CookieKeys,
+}
+
+impl Secrets {
+    /// Those that the flags name.
+    pub(super) fn new(args: &Args) -> Result<Self, Failure> {
+        let keys = cookie_keys(args)?;
+        Ok(Self { peers: peers(args)?, keys })
+    }
+}
+
+/// Keys of this secret.
+pub(super) fn keys_of(secret: &str) -> Result<CookieKeys, Failure> {
+    CookieKeys::new([secret.as_bytes()]).map_err(|error| Failure::run(error.to_string()))
+}
+
+/// Nodes of this machine that know this secret.
+pub(super) fn peers_of(secret: &[u8]) -> Result<Peers, Failure> {
+    Peers::on_this_machine(secret).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The keys that sign cookies. If the whole cluster is on this machine, the file is created if it does not exist.
+pub(super) fn cookie_keys(args: &Args) -> Result<CookieKeys, Failure> {
+    let is_whole = args.nodes.is_some() || matches!(args.engine, EngineChoice::Embedded(_));
+    let (path, is_created) = match (&args.cookie_key_file, &args.engine) {
+        (Some(path), _) => (path.clone(), is_whole),
+        (None, EngineChoice::Embedded(folder)) => (folder.join(KEYS), true),
+        (None, EngineChoice::Nats(_)) => {
+            return Err(Failure::usage(
+                "--cookie-key-file FILE is missing: all nodes sign cookies with the same secret; create it with `openssl rand -hex 32 > FILE`",
+            ));
+        }
+    };
+    let fault = |problem: String| Failure::usage(format!("--cookie-key-file {}: {problem}", path.display()));
+    if is_created && !path.exists() {
+        create(&path).map_err(|error| fault(format!("cannot be created: {error}")))?;
+    }
+    let text = read_bounded(&path, FILE_BYTES_MAX).map_err(|error| fault(format!("cannot be read: {error}")))?;
+    let secrets = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|secret| !secret.is_empty());
+    CookieKeys::new(secrets).map_err(|error| fault(error.to_string()))
+}
+
+/// Writes a new secret to a file that only this user may read.
+fn create(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let secret = random_secret().map_err(|failure| io::Error::other(failure.message))?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "{secret}")?;
+    file.sync_all()
+}
+
+/// 256 bits, as text.
+pub(super) fn random_secret() -> Result<String, Failure> {
+    Ok(format!("{:032x}{:032x}", random_bits()?, random_bits()?))
+}
+
+/// By what this node knows the others.
+fn peers(args: &Args) -> Result<Peers, Failure> {
+    if let (Some(certificate), Some(key), Some(authority)) = (&args.peer_cert, &args.peer_key, &args.peer_ca) {
+        let files = [("--peer-cert", certificate), ("--peer-key", key), ("--peer-ca", authority)];
+        let [certificate, key, authority] = files.map(|(flag, path)| read(flag, path));
+        let tls = PeerTls::from_pem(&certificate?, &key?, &authority?);
+        return tls.map(Peers::over_tls).map_err(|error| Failure::usage(error.to_string()));
+    }
+    let secret = match (&args.peer_secret_file, &args.engine) {
+        (Some(path), _) => read("--peer-secret-file", path)?.trim_ascii().to_vec(),
+        // There are no others.
+        (None, EngineChoice::Embedded(_)) => random_secret()?.into_bytes(),
+        (None, EngineChoice::Nats(_)) => {
+            return Err(Failure::usage(format!(
+                "the nodes have nothing to know each other by: add --peer-cert, --peer-key and --peer-ca, or, if all nodes are on this machine, --peer-secret-file with at least {SECRET_MIN} bytes"
+            )));
+        }
+    };
+    peers_of(&secret)
+}
+
+fn read(flag: &str, path: &Path) -> Result<Vec<u8>, Failure> {
+    let fault = |error| Failure::usage(format!("{flag} {}: cannot be read: {error}", path.display()));
+    read_bounded(path, FILE_BYTES_MAX).map_err(fault)
+}

@@ -1,0 +1,340 @@
+//! Sessions as a program: one node, its end and its next start; clusters, whose nodes are killed; an engine that is
+//! away.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use breme_conformance::Answer;
+
+use crate::admin::metrics;
+use crate::harness::{Signal, Site, wait_until};
+use crate::nats_servers::NatsServers;
+use crate::wiki::send;
+
+/// A node, or a cluster, on free ports.
+struct Cluster {
+    site: Site,
+    /// Of each node, in the order of their names, if there are several.
+    nodes: Vec<Node>,
+}
+
+struct Node {
+    address: SocketAddr,
+    process: Option<i32>,
+}
+
+impl Cluster {
+    /// A node with its sessions in a folder.
+    fn embedded(folder: &tempfile::TempDir, more: &[&str]) -> Self {
+        let engine = format!("embedded:{}", folder.path().join("sessions").display());
+        Self::start(&[&["--engine", &engine, "--durability", "quorum"], more].concat(), 0)
+    }
+
+    fn start(arguments: &[&str], nodes: usize) -> Self {
+        let count = nodes.to_string();
+        let more: &[&str] = if nodes == 0 { &[] } else { &["--nodes", &count] };
+        let arguments = [&["--admin", "127.0.0.1:0", "--threads", "2"], more, arguments].concat();
+        let mut site = Site::start_role("session", &arguments, Stdio::inherit());
+        let nodes = (0..nodes).map(|_| Node::from_line(&site.next_line())).collect();
+        Self { site, nodes }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.site.address
+    }
+
+    /// SIGTERM, and status 0.
+    fn end(mut self) {
+        self.site.signal(Signal::TERM);
+        assert!(self.site.wait().0.success());
+    }
+
+    fn kill(mut self) {
+        self.site.signal(Signal::KILL);
+        self.site.wait();
+    }
+}
+
+impl Node {
+    /// From `node n1 on http://127.0.0.1:4001, process 4711, metrics on …`.
+    fn from_line(line: &str) -> Self {
+        let mut parts = line.split(", ");
+        let address = parts.next().and_then(|part| part.split("://").nth(1)).and_then(|text| text.parse().ok());
+        let process = parts.find_map(|part| part.strip_prefix("process ")?.parse().ok());
+        Self { address: address.unwrap_or_else(|| panic!("printed {line:?}")), process }
+    }
+}
+
+/// A client with its cookies.
+#[derive(Clone, Default)]
+struct User {
+    cookies: Vec<(String, String)>,
+}
+
+impl User {
+    fn send(&mut self, to: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut headers = vec!["Content-Type: application/x-www-form-urlencoded".to_owned()];
+        if !cookies.is_empty() {
+            headers.push(format!("Cookie: {}", cookies.join("; ")));
+        }
+        let headers: Vec<_> = headers.iter().map(String::as_str).collect();
+        let answer = send(to, method, path, &headers, body);
+        for (_, set) in answer.fields.iter().filter(|(name, _)| name == "set-cookie") {
+            let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
+            self.cookies.retain(|(known, _)| known != name);
+            if !value.is_empty() {
+                self.cookies.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        answer
+    }
+
+    /// Stores a pair; what the session holds then.
+    fn add(&mut self, to: SocketAddr, pair: &str) -> String {
+        let (name, value) = pair.split_once('=').unwrap();
+        let answer = self.send(to, "GET", &format!("/session?name={name}&value={value}"), "");
+        text(&answer)
+    }
+
+    fn pairs(&mut self, to: SocketAddr) -> String {
+        text(&self.send(to, "GET", "/session", ""))
+    }
+
+    fn session(&self) -> &str {
+        let found = self.cookies.iter().find(|(name, _)| name == "session");
+        &found.unwrap().1
+    }
+
+    fn with_session(value: &str) -> Self {
+        Self { cookies: vec![("session".to_owned(), value.to_owned())] }
+    }
+}
+
+/// Of a good response.
+fn text(answer: &Answer) -> String {
+    let content = String::from_utf8_lossy(&answer.content).into_owned();
+    assert_eq!(answer.status, 200, "{content}");
+    content
+}
+
+#[test]
+fn sessions_outlive_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Cluster::embedded(&folder, &[]);
+    let mut user = User::default();
+    assert_eq!(user.add(node.address(), "a=1"), "a=1\n");
+    assert_eq!(user.add(node.address(), "c%20d=%C5%BE+%3D"), "a=1\nc d=ž =\n");
+    let answer = user.send(node.address(), "POST", "/session", "name=b&value=2");
+    assert_eq!(text(&answer), "a=1\nc d=ž =\nb=2\n");
+    assert_eq!(answer.field("cache-control"), Some("no-store"));
+    assert_eq!(user.add(node.address(), "a=3"), "a=3\nc d=ž =\nb=2\n", "a name keeps its place");
+    let told = metrics(node.site.admin.unwrap());
+    assert_eq!(told["breme_session_owned{node=\"n1\"}"], 1.0);
+    assert_eq!(told["breme_session_commit_seconds_count{node=\"n1\",durability=\"quorum\"}"], 4.0);
+    node.end();
+    let node = Cluster::embedded(&folder, &[]);
+    assert_eq!(user.pairs(node.address()), "a=3\nc d=ž =\nb=2\n");
+    assert_eq!(User::default().pairs(node.address()), "");
+}
+
+#[test]
+fn acknowledged_pairs_survive_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut users = vec![User::default(); 4];
+    let mut expected = String::new();
+    for round in 0..3 {
+        let node = Cluster::embedded(&folder, &[]);
+        for step in 0..5 {
+            expected.push_str(&format!("k{round}-{step}=v\n"));
+            for user in &mut users {
+                assert_eq!(user.add(node.address(), &format!("k{round}-{step}=v")), expected);
+            }
+        }
+        node.kill();
+    }
+    let node = Cluster::embedded(&folder, &[]);
+    for user in &mut users {
+        assert_eq!(user.pairs(node.address()), expected);
+    }
+}
+
+#[test]
+fn forged_cookies_are_of_no_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Cluster::embedded(&folder, &[]);
+    let mut user = User::default();
+    user.add(node.address(), "secret=1");
+    let cookie = user.session().to_owned();
+    let mut changed = cookie.clone().into_bytes();
+    changed[3] = if changed[3] == b'A' { b'B' } else { b'A' };
+    let changed = String::from_utf8(changed).unwrap();
+    let unsigned = format!("{}{}.n1", "A".repeat(43), "A".repeat(22));
+    for forged in [&cookie[..cookie.len() - 4], &cookie[..20], "", "x", &cookie.repeat(40), &changed, &unsigned] {
+        let mut stranger = User::with_session(forged);
+        assert_eq!(stranger.pairs(node.address()), "", "{forged}");
+        assert_eq!(stranger.add(node.address(), "own=2"), "own=2\n", "{forged}");
+        assert!(stranger.session() != forged && stranger.session() != cookie);
+    }
+    assert_eq!(user.pairs(node.address()), "secret=1\n");
+}
+
+#[test]
+fn too_large_values_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Cluster::embedded(&folder, &[]);
+    let mut user = User::default();
+    user.add(node.address(), "a=1");
+    for size in [1_000_000, 1 << 20, 4 << 20] {
+        let large = format!("name=b&value={}", "x".repeat(size));
+        assert_eq!(user.send(node.address(), "POST", "/session", &large).status, 413, "{size}");
+        assert_eq!(User::default().send(node.address(), "POST", "/session", &large).status, 413, "{size}");
+    }
+    for wrong in ["name=a%0Ab&value=1", "name=a%3Db&value=1", "name=a&value=1%0Ab=2"] {
+        assert_eq!(user.send(node.address(), "GET", &format!("/session?{wrong}"), "").status, 400, "{wrong}");
+    }
+    assert_eq!(user.pairs(node.address()), "a=1\n");
+}
+
+#[test]
+fn login_renews_and_logout_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Cluster::embedded(&folder, &[]);
+    let mut user = User::default();
+    user.add(node.address(), "a=1");
+    let before = user.session().to_owned();
+    assert_eq!(text(&user.send(node.address(), "POST", "/login", "")), "a=1\n");
+    assert_ne!(user.session(), before);
+    assert_eq!(user.pairs(node.address()), "a=1\n");
+    assert_eq!(User::with_session(&before).pairs(node.address()), "", "the id from before the login");
+    let mut after = user.clone();
+    assert_eq!(user.send(node.address(), "POST", "/logout", "").status, 204);
+    assert!(!user.cookies.iter().any(|(name, _)| name == "session"));
+    assert_eq!(after.pairs(node.address()), "");
+}
+
+#[test]
+fn documents_are_transformed() {
+    let folder = tempfile::tempdir().unwrap();
+    let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/session-cluster/xsl");
+    let node = Cluster::embedded(&folder, &["--xsl", documents]);
+    let mut user = User::default();
+    assert_eq!(user.send(node.address(), "GET", "/xsl", "").status, 409);
+    assert_eq!(user.send(node.address(), "GET", "/xsl?xml=elements.xml&xsl=elements.xsl", "").status, 204);
+    assert!(text(&user.send(node.address(), "GET", "/xsl", "")).contains("<html"));
+    assert_eq!(user.pairs(node.address()), "xml=elements.xml\nxsl=elements.xsl\n");
+    assert_eq!(user.send(node.address(), "GET", "/xsl?xml=../README.md&xsl=elements.xsl", "").status, 204);
+    assert_eq!(user.send(node.address(), "GET", "/xsl", "").status, 403);
+}
+
+/// Each request to another place: the director, or any node.
+fn add_everywhere(cluster: &Cluster, user: &mut User, expected: &mut String, count: usize) {
+    let nodes = cluster.nodes.iter().map(|node| node.address);
+    let places: Vec<_> = [cluster.address()].into_iter().chain(nodes).collect();
+    for step in 0..count {
+        let name = format!("p{}", expected.lines().count());
+        expected.push_str(&format!("{name}={step}\n"));
+        assert_eq!(user.add(places[step % places.len()], &format!("{name}={step}")), *expected);
+    }
+}
+
+#[test]
+fn several_nodes_in_a_process_share_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = format!("embedded:{}", folder.path().display());
+    for route in ["forward", "pull"] {
+        let cluster = Cluster::start(&["--engine", &engine, "--durability", "quorum", "--route", route], 4);
+        let mut users = vec![(User::default(), String::new()); 6];
+        for (user, expected) in &mut users {
+            add_everywhere(&cluster, user, expected, 11);
+        }
+        let told = metrics(cluster.site.admin.unwrap());
+        let owned = (1..=4).map(|node| told[&format!("breme_session_owned{{node=\"n{node}\"}}")]);
+        assert_eq!(owned.sum::<f64>(), 6.0, "each has one owner");
+        cluster.end();
+        let cluster = Cluster::start(&["--engine", &engine, "--durability", "quorum"], 2);
+        for (user, expected) in &mut users {
+            add_everywhere(&cluster, user, expected, 3);
+        }
+        cluster.end();
+    }
+}
+
+#[test]
+fn a_killed_owner_takes_no_pair_with_it() {
+    let servers = NatsServers::start();
+    let cluster = Cluster::start(&["--engine", &servers.addresses(), "--route", "forward"], 4);
+    let mut users = vec![(User::default(), String::new()); 8];
+    for (user, expected) in &mut users {
+        add_everywhere(&cluster, user, expected, 6);
+    }
+    for victim in 0..2 {
+        let process = rustix::process::Pid::from_raw(cluster.nodes[victim].process.unwrap()).unwrap();
+        rustix::process::kill_process(process, Signal::KILL).unwrap();
+        let other = cluster.nodes[3].address;
+        for (user, expected) in &mut users {
+            assert_eq!(user.pairs(other), *expected, "without the owner");
+        }
+        wait_until("the killed node is not started again", || {
+            std::net::TcpStream::connect(cluster.nodes[victim].address).is_ok()
+        });
+        for (user, expected) in &mut users {
+            add_everywhere(&cluster, user, expected, 6);
+        }
+    }
+    assert_eq!(metrics(cluster.site.admin.unwrap())["breme_session_node_ends_total"], 2.0);
+    cluster.end();
+}
+
+/// The servers that remain have no majority: nothing can be stored, and what is in memory may be old.
+#[test]
+fn without_its_engine_a_node_refuses_and_recovers() {
+    let mut servers = NatsServers::start();
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    std::fs::write(&keys, "a secret of this test that is long enough\n").unwrap();
+    let keys = keys.display().to_string();
+    let arguments =
+        ["--engine", &servers.addresses(), "--cookie-key-file", &keys, "--peer-secret-file", &keys, "--wait", "3s"];
+    let cluster = Cluster::start(&arguments, 0);
+    let mut user = User::default();
+    user.add(cluster.address(), "a=1");
+    servers.kill(0);
+    servers.kill(1);
+    let answer = user.send(cluster.address(), "GET", "/session?name=b&value=2", "");
+    assert_eq!(answer.status, 503);
+    assert!(answer.field("retry-after").is_some());
+    let ready = || crate::harness::get(cluster.site.admin.unwrap(), "/ready").status;
+    wait_until("the node seems ready without its engine", || ready() == 503);
+    servers.start_again(0);
+    servers.start_again(1);
+    wait_until("the node does not become ready again", || ready() == 200);
+    // The pair that nobody acknowledged may be there.
+    let mut held = String::new();
+    wait_until("the session does not come back", || {
+        let answer = user.clone().send(cluster.address(), "GET", "/session", "");
+        answer.status == 200
+    });
+    held.push_str(&user.pairs(cluster.address()));
+    assert!(["a=1\n", "a=1\nb=2\n"].contains(&held.as_str()), "{held}");
+    assert_eq!(user.add(cluster.address(), "c=3"), format!("{held}c=3\n"));
+}
+
+#[test]
+fn wrong_flags_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str]| {
+        let mut command = crate::harness::breme();
+        let output = command.arg("session").args(arguments).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let nats = ["--engine", "nats://127.0.0.1:1"];
+    assert!(refused(&nats).contains("--cookie-key-file FILE is missing"));
+    assert!(refused(&["--engine", "sessions"]).contains("write embedded:DIR or nats://HOST:PORT"));
+    assert!(refused(&["--nodes", "2", "--node-listen", "127.0.0.1:0"]).contains("1 addresses for 2 nodes"));
+    assert!(refused(&["--peer-listen", "127.0.0.1:0"]).contains("have no other nodes"));
+    assert!(refused(&["--name", "a.b"]).contains("ASCII letters"));
+    assert!(refused(&["--max-session", "2MiB"]).contains("body_max"));
+}
