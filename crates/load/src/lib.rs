@@ -17,6 +17,7 @@
 //! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
 //! | `versions`, `cache_use` | whether a response is out of date, and whether a cache gave it |
+//! | `availability` | for how long no response was successful |
 //! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
 //! | `outcome`, `text`, `figures`, `csv`, `bench` | the result |
 //!
@@ -31,6 +32,7 @@
 //! busy; both are told to it.
 
 mod arrivals;
+mod availability;
 mod bench;
 mod cache_use;
 mod checks;
@@ -59,6 +61,7 @@ mod versions;
 mod window;
 mod zipf;
 
+pub use availability::REPORT_EVERY;
 pub use bench::write as write_bench;
 pub use breme_base::ThinkTime;
 pub use checks::{Expectations, Needle, StatusSet, parse_sha256};
@@ -70,10 +73,10 @@ pub use node::{
     PAUSE_MIN, PAUSE_SPACING, TLS_CLIENT, TLS_STRANGER, TOGETHER_MAX,
 };
 pub use outcome::{
-    Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX, GENERATOR_SHARE_MAX,
-    Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary, Outcome, Requests,
-    SHORT_RUN_MAX, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary, StalePageSummary, StaleSummary,
-    StepSummary, THREAD_SHARE_MAX, TimeSummary, TlsSummary, UsersSummary,
+    AvailabilitySummary, Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX,
+    GENERATOR_SHARE_MAX, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
+    Outcome, Requests, SHORT_RUN_MAX, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary,
+    StalePageSummary, StaleSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary, TlsSummary, UsersSummary,
 };
 pub use plan::{
     CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,

@@ -1,5 +1,6 @@
 //! The result of a run: the shards' counts put together, and a verdict on whether they may be believed.
 
+mod availability;
 mod counts;
 mod document;
 mod generator;
@@ -12,6 +13,7 @@ mod validity;
 
 use std::time::Duration;
 
+pub use availability::AvailabilitySummary;
 use breme_base::{Instant, nanos};
 use breme_stats::Histogram;
 pub use counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
@@ -41,6 +43,7 @@ impl Outcome {
         let started = run.started().unwrap_or_default();
         let ended = shards.iter().map(|shard| shard.span.ended).max().unwrap_or_default();
         let window = window(shards, started, ended);
+        tally.availability.close(started + window, run.latest_success());
         let mut series = run.series();
         series.finish(ended.since(started));
         let requests = Requests::of(&tally);
@@ -64,6 +67,7 @@ impl Outcome {
             open_loop: run.queue().is_some().then(|| OpenLoopSummary::of(&tally)),
             generator: GeneratorUse::of(shards, generator, ended.since(started), requests.issued),
             requests,
+            availability: AvailabilitySummary::of(&tally, started),
             errors: counts::errors(&tally.errors),
             statuses: counts::statuses(&tally),
             bytes: Bytes::of(&tally),

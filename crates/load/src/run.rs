@@ -10,6 +10,7 @@ use breme_base::{Instant, WallClock};
 use breme_node::{ConnectError, TlsFailure};
 
 use crate::arrivals::{Bounds, Queue};
+use crate::availability::LatestSuccess;
 use crate::plan::{OpenLoop, Plan, Settings};
 use crate::series::{Observer, Series};
 use crate::versions::Versions;
@@ -59,6 +60,7 @@ pub struct Run {
     is_connected: AtomicBool,
     gave_up: AtomicBool,
     preferred_address: AtomicUsize,
+    latest_success: LatestSuccess,
     tls_failure: OnceLock<TlsFailure>,
     refused_tunnel: OnceLock<RefusedTunnel>,
     shards: Box<[ShardProgress]>,
@@ -118,6 +120,7 @@ impl Run {
             is_connected: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
             preferred_address: AtomicUsize::new(0),
+            latest_success: LatestSuccess::default(),
             tls_failure: OnceLock::new(),
             refused_tunnel: OnceLock::new(),
             shards: (0..shard_count).map(|_| ShardProgress::default()).collect(),
@@ -235,6 +238,10 @@ impl Run {
     pub(crate) fn claim_sequence(&self) -> Range<u64> {
         let start = self.sequence.fetch_add(CLAIM_MAX, Ordering::Relaxed);
         start..start + CLAIM_MAX
+    }
+
+    pub(crate) const fn latest_success(&self) -> &LatestSuccess {
+        &self.latest_success
     }
 
     pub(crate) const fn queue(&self) -> Option<&Queue> {

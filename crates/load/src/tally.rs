@@ -9,6 +9,7 @@ use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::availability::Availability;
 use crate::cache_use::CacheUse;
 use crate::dispersion::Sends;
 use crate::occupancy::Occupancy;
@@ -220,6 +221,7 @@ pub(crate) struct Tally {
     /// Of a closed loop: what users spent their time on, and how evenly their requests left.
     pub occupancy: Occupancy,
     pub sends: Sends,
+    pub availability: Availability,
     /// Responses to GET by what their Cache-Status says.
     pub caches: CacheTally,
     /// Of a run that writes versions.
@@ -353,6 +355,7 @@ impl Tally {
             resumed: 0,
             occupancy: Occupancy::default(),
             sends: Sends::default(),
+            availability: Availability::new(),
             caches: CacheTally::default(),
             versions: VersionTally::default(),
             steps: Vec::new(),
@@ -421,6 +424,7 @@ impl Tally {
         self.handshake_times.merge(&other.handshake_times);
         self.resumed += other.resumed;
         self.occupancy.merge(&other.occupancy);
+        self.availability.merge(&other.availability);
         self.caches.merge(&other.caches);
         self.versions.merge(&other.versions);
         // `sends` are put together by `dispersion`, for all shards at once.

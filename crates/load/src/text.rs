@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use crate::figures::{duration, percent, rate, size};
 use crate::outcome::{
-    CacheSummary, ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome, ScenarioSummary,
-    ScheduleSummary, StageSummary, StalePageSummary, TimeSummary, UsersSummary,
+    AvailabilitySummary, CacheSummary, ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome,
+    ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, TimeSummary, UsersSummary,
 };
 use breme_base::{grouped, plural};
 
@@ -410,6 +410,21 @@ fn reads(outcome: &Outcome, style: Style) -> String {
     text
 }
 
+/// Of a run with errors, in which some response was as it should be.
+fn gaps(outcome: &Outcome) -> String {
+    if outcome.requests.ok == 0 {
+        return String::new();
+    }
+    let AvailabilitySummary { gap_ns, gap_from_ns, user_gap_ns, refused, recovered_ns, .. } = outcome.availability;
+    let (gap, from, user_gap) = (duration(gap_ns), duration(gap_from_ns), duration(user_gap_ns));
+    let refused = if refused == 0 { String::new() } else { format!("; {} refused", grouped(refused)) };
+    let end = recovered_ns.map_or_else(
+        || String::from("; no successful response after the last error"),
+        |nanos| format!("; no error after {}", duration(nanos)),
+    );
+    format!("gaps       {gap} without a successful response (from {from}), {user_gap} for one user{refused}{end}\n")
+}
+
 fn counts(outcome: &Outcome, style: Style) -> String {
     let (requests, bytes, connections) = (&outcome.requests, &outcome.bytes, &outcome.connections);
     let errors: u64 = outcome.errors.values().sum();
@@ -427,6 +442,7 @@ fn counts(outcome: &Outcome, style: Style) -> String {
         outcome.errors.iter().map(|(kind, count)| format!("{kind}: {}", grouped(*count))).collect();
     if !kinds.is_empty() {
         let _ = writeln!(text, "errors     {}", style.paint(RED, &kinds.join("   ")));
+        text += &gaps(outcome);
     }
     if requests.answered == 0 {
         return text;

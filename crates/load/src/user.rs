@@ -25,6 +25,8 @@ pub(crate) struct User {
     pub thinks_since: Instant,
     /// Since when, or from when on, it could send its next request.
     pub ready: Instant,
+    /// Since when it wants a successful response; [`Instant::FAR`]: no request has failed since its last one.
+    pub unserved_since: Instant,
     /// Connections in a row that failed or brought no answer, the present one included.
     pub failures: u32,
     /// It had a connection before.
@@ -94,6 +96,7 @@ impl User {
             wants: Instant::ZERO,
             thinks_since: Instant::FAR,
             ready: Instant::ZERO,
+            unserved_since: Instant::FAR,
             failures: 0,
             was_connected: false,
             has_tried: false,

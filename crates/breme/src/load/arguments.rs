@@ -230,7 +230,7 @@ pub struct Args {
     expect_body_sha256: Option<[u8; 32]>,
 
     /// Fail with exit status 3 if this holds for the result: 'p99 > 50ms or errors > 1%'; measures as in experiments
-    /// (mean, p50, service.p99, rate, errors, sessions, step.NAME.p99, hits.ratio, stale.count); repeatable
+    /// (mean, p50, service.p99, rate, errors, sessions, step.NAME.p99, hits.ratio, stale.count, gap); repeatable
     #[arg(long, value_name = "CONDITION", value_parser = FailIf::parse, help_heading = "Checks")]
     pub(super) fail_if: Vec<FailIf>,
 
@@ -254,6 +254,10 @@ pub struct Args {
     /// Length of an interval of the time series, at least 10ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration, help_heading = "Output")]
     interval: Duration,
+
+    /// Count gaps between successful responses from this time of the run on, as after a warm-up
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, help_heading = "Output")]
+    gaps_after: Duration,
 
     /// Do not show progress
     #[arg(short, long, help_heading = "Output")]
@@ -371,6 +375,7 @@ impl Args {
             scenarios: None,
             variables: Variables::default(),
             interval: self.interval,
+            gaps_after: self.gaps_after,
             seed: self.seed,
             cache_status: self.cache_status || self.origin_counter.is_some(),
             run_number: random_bits()? as u64,

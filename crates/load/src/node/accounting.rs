@@ -23,6 +23,7 @@ impl Load {
         for index in 0..self.users.len() as u32 {
             self.end_thinking(index);
             self.drop_window(index);
+            self.end_wait(self.last_seen, index);
         }
         self.open_count = 0;
         self.span.ended = self.last_seen;
@@ -105,7 +106,9 @@ impl Load {
 
     /// Takes the oldest request, which has no response.
     pub(super) fn pop_unanswered(&mut self, index: u32) -> Option<Slot> {
-        let slot = self.users[index as usize].window.pop()?;
+        let user = &mut self.users[index as usize];
+        let slot = user.window.pop()?;
+        user.unserved_since = user.unserved_since.min(slot.due);
         if self.open.is_none() {
             let activity = if slot.was_sent() { Activity::Server } else { Activity::Connecting };
             self.account(activity, slot.accounted, self.last_seen);
@@ -142,6 +145,29 @@ impl Load {
         self.count_errors(kind, 1);
     }
 
+    /// The user has a response as it should be.
+    #[inline]
+    pub(super) fn note_success(&mut self, index: u32, due: Instant, done: Instant) {
+        let unserved_since = std::mem::replace(&mut self.users[index as usize].unserved_since, Instant::FAR);
+        let (wanted, done) = (unserved_since.min(due), done.min(self.window_ends));
+        self.tally.availability.note_success(wanted, done, self.run.latest_success());
+    }
+
+    /// The user has a response, but not as it should be.
+    pub(super) fn note_wrong_response(&mut self, index: u32, kind: ErrorKind, due: Instant, done: Instant) {
+        let user = &mut self.users[index as usize];
+        user.unserved_since = user.unserved_since.min(due);
+        self.tally.availability.note_failure(done);
+        self.note_wrong(done.nanos_since(due));
+        self.count_error(kind);
+    }
+
+    /// The user waits no longer: it or the run is at its end.
+    pub(super) fn end_wait(&mut self, now: Instant, index: u32) {
+        let unserved_since = std::mem::replace(&mut self.users[index as usize].unserved_since, Instant::FAR);
+        self.tally.availability.note_wait(unserved_since, now.min(self.window_ends));
+    }
+
     /// The request has a time all the same.
     pub(super) fn note_wrong(&mut self, response_ns: u64) {
         self.interval.wrong.record(response_ns);
@@ -154,6 +180,7 @@ impl Load {
 
     /// A request that was begun gets no answer.
     pub(super) fn fail(&mut self, index: u32, kind: ErrorKind) {
+        self.tally.availability.note_failure(self.last_seen);
         self.count_error(kind);
         if self.users[index as usize].in_session() {
             self.break_off(index, kind);

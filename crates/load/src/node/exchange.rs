@@ -314,9 +314,9 @@ impl Load {
         } else {
             None
         };
-        if let Some(kind) = wrong {
-            self.note_wrong(done.nanos_since(slot.due));
-            self.count_error(kind);
+        match wrong {
+            Some(kind) => self.note_wrong_response(index, kind, slot.due, done),
+            None => self.note_success(index, slot.due, done),
         }
         self.release();
     }

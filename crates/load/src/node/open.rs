@@ -260,7 +260,7 @@ impl Load {
             Some(arrival) if arrival.due <= now => {
                 self.let_go();
                 self.take_arrival(index, arrival);
-                self.users[index as usize].window.pop();
+                self.pop_unanswered(index);
                 self.tally.issued += 1;
                 self.fail(index, kind);
             }

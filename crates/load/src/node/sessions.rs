@@ -56,10 +56,12 @@ impl Load {
 
     /// The answer to the user's step is complete: judges it, and goes on to the next.
     pub(super) fn complete_step(&mut self, now: Instant, index: u32, slot: Slot) {
-        if let Some(kind) = self.judge_step(now, index, slot) {
-            self.note_wrong(now.nanos_since(slot.due));
-            self.count_error(kind);
-            self.note_step_error(index, kind);
+        match self.judge_step(now, index, slot) {
+            Some(kind) => {
+                self.note_wrong_response(index, kind, slot.due, now);
+                self.note_step_error(index, kind);
+            }
+            None => self.note_success(index, slot.due, now),
         }
         match &self.users[index as usize].session {
             Some(session) if session.has_all() => self.go_to_next_step(now, index),

@@ -156,6 +156,7 @@ impl Load {
         if let Some(duration) = self.run.plan().settings().duration {
             self.window_ends = epoch + duration;
         }
+        self.tally.availability.begin(epoch + self.run.plan().settings().gaps_after);
         epoch
     }
 
@@ -199,6 +200,7 @@ impl Load {
         }
         self.end_thinking(index);
         self.drop_window(index);
+        self.end_wait(now, index);
         self.leave_session(index);
         self.timers.clear(index);
         self.active -= 1;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::availability::AvailabilitySummary;
 use super::counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
 use super::generator::GeneratorUse;
 use super::reads::{CacheSummary, StaleSummary};
@@ -61,6 +62,8 @@ pub struct Outcome {
     pub generator: GeneratorUse,
     /// Requests by outcome.
     pub requests: Requests,
+    /// Times without a successful response, and requests refused.
+    pub availability: AvailabilitySummary,
     /// Number of errors by kind; kinds without errors are omitted. `status`, `assertion` and `capture` are counted on
     /// complete responses, the others on requests without one.
     pub errors: BTreeMap<String, u64>,

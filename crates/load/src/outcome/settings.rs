@@ -50,6 +50,8 @@ pub struct SettingsSummary {
     pub schedule: Option<ScheduleSummary>,
     /// Interval of the time series.
     pub interval_ns: u64,
+    /// Time from the start of the run from which gaps between successful responses count.
+    pub gaps_after_ns: u64,
     /// Random seed.
     pub seed: u64,
 }
@@ -106,6 +108,7 @@ impl SettingsSummary {
             cookies: settings.cookies,
             schedule: settings.open_loop.as_ref().map(|open_loop| ScheduleSummary::of(settings, open_loop)),
             interval_ns: nanos(settings.interval),
+            gaps_after_ns: nanos(settings.gaps_after),
             seed: settings.seed,
         }
     }

@@ -59,6 +59,8 @@ pub struct Settings {
     pub scenarios: Option<Scenarios>,
     /// How long the intervals of the time series are: whole milliseconds.
     pub interval: Duration,
+    /// Gaps between successful responses count from this time of the run on.
+    pub gaps_after: Duration,
     /// Everything random comes from it.
     pub seed: u64,
     /// Count hits and misses by the Cache-Status of responses. So it is, too, where versions are written.
@@ -120,6 +122,7 @@ impl Settings {
             variables: Variables::default(),
             scenarios: None,
             interval: Duration::from_secs(1),
+            gaps_after: Duration::ZERO,
             seed: 1,
             cache_status: false,
             run_number: 1,

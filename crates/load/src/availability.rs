@@ -1,0 +1,195 @@
+//! Gaps: for how long nobody, or one user, got no successful response.
+//!
+//! | gap | from | until |
+//! |---|---|---|
+//! | of the service | a successful response to any user | the next one to any user |
+//! | of a user | the instant at which the user wants a request | the first successful response from then on |
+//!
+//! A user's think time is therefore in no gap of its own; failed attempts and the pauses between them are. Whoever has
+//! no response at the end of the run has a gap until then.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use breme_base::{Instant, nanos};
+
+/// How often a shard reports its successful responses to the others; a gap of the service may be longer than it was by
+/// so much.
+pub const REPORT_EVERY: Duration = Duration::from_micros(100);
+
+/// A time without a successful response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub since: Instant,
+    pub length_ns: u64,
+}
+
+impl Gap {
+    fn take(&mut self, since: Instant, until: Instant) {
+        self.keep_longer(Self { since, length_ns: until.nanos_since(since) });
+    }
+
+    fn keep_longer(&mut self, other: Self) {
+        if other.length_ns > self.length_ns {
+            *self = other;
+        }
+    }
+}
+
+/// The latest successful response of all shards.
+#[derive(Debug, Default)]
+pub(crate) struct LatestSuccess(AtomicU64);
+
+impl LatestSuccess {
+    pub(crate) fn get(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    /// The latest before this one, which may be later than it.
+    fn report(&self, done: Instant) -> Instant {
+        Instant::from_nanos(self.0.fetch_max(done.as_nanos(), Ordering::Relaxed))
+    }
+}
+
+/// What one shard knows of gaps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Availability {
+    /// Gaps count from then on.
+    from: Instant,
+    reported: Instant,
+    pub gap: Gap,
+    pub user_gap: Gap,
+    /// The latest request that failed or got a wrong response.
+    pub last_failure: Option<Instant>,
+    /// The first successful response after it.
+    pub recovered: Option<Instant>,
+}
+
+impl Availability {
+    /// Before the run has begun.
+    pub(crate) fn new() -> Self {
+        Self {
+            from: Instant::FAR,
+            reported: Instant::ZERO,
+            gap: Gap::default(),
+            user_gap: Gap::default(),
+            last_failure: None,
+            recovered: None,
+        }
+    }
+
+    pub(crate) fn begin(&mut self, from: Instant) {
+        self.from = from;
+    }
+
+    /// A successful response, to a user who has wanted one since `wanted`.
+    #[inline]
+    pub(crate) fn note_success(&mut self, wanted: Instant, done: Instant, latest: &LatestSuccess) {
+        self.note_wait(wanted, done);
+        if done.nanos_since(self.reported) >= nanos(REPORT_EVERY) {
+            self.report(done, latest);
+        }
+        if self.last_failure.is_some() && self.recovered.is_none() {
+            self.recovered = Some(done);
+        }
+    }
+
+    fn report(&mut self, done: Instant, latest: &LatestSuccess) {
+        self.reported = done;
+        let before = latest.report(done).max(self.from);
+        self.gap.take(before, done);
+    }
+
+    pub(crate) fn note_failure(&mut self, at: Instant) {
+        (self.last_failure, self.recovered) = (Some(at), None);
+    }
+
+    /// A user has waited for one.
+    #[inline]
+    pub(crate) fn note_wait(&mut self, wanted: Instant, until: Instant) {
+        self.user_gap.take(wanted.max(self.from), until);
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.gap.keep_longer(other.gap);
+        self.user_gap.keep_longer(other.user_gap);
+        self.from = self.from.min(other.from);
+        if other.last_failure > self.last_failure {
+            (self.last_failure, self.recovered) = (other.last_failure, other.recovered);
+        }
+    }
+
+    /// The run has ended: the time since the latest successful response is a gap too.
+    pub(crate) fn close(&mut self, until: Instant, latest: &LatestSuccess) {
+        self.gap.take(latest.get().max(self.from), until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn gap(gap: Gap) -> (u64, u64) {
+        (gap.since.as_nanos() / 1_000_000, gap.length_ns / 1_000_000)
+    }
+
+    fn begun(from: u64) -> Availability {
+        let mut availability = Availability::new();
+        availability.begin(at(from));
+        availability
+    }
+
+    #[test]
+    fn the_service_has_a_gap_where_no_shard_has_a_success() {
+        let latest = LatestSuccess::default();
+        let [mut one, mut two] = [begun(0), begun(0)];
+        for (is_one, done) in [(true, 10), (false, 20), (true, 60), (false, 200), (true, 210)] {
+            let shard = if is_one { &mut one } else { &mut two };
+            shard.note_success(at(done), at(done), &latest);
+        }
+        one.merge(&two);
+        assert_eq!(gap(one.gap), (60, 140));
+        one.close(at(1_000), &latest);
+        assert_eq!(gap(one.gap), (210, 790));
+    }
+
+    #[test]
+    fn what_was_before_the_window_does_not_count() {
+        let latest = LatestSuccess::default();
+        let mut shard = begun(500);
+        shard.note_success(at(0), at(400), &latest);
+        assert_eq!((shard.gap, shard.user_gap), (Gap::default(), Gap::default()));
+        shard.note_success(at(400), at(530), &latest);
+        assert_eq!((gap(shard.gap), gap(shard.user_gap)), ((500, 30), (500, 30)));
+        shard.note_success(at(600), at(570), &latest);
+        assert_eq!((gap(shard.gap), gap(shard.user_gap)), ((530, 40), (500, 30)));
+    }
+
+    #[test]
+    fn a_shard_that_has_not_begun_has_no_gap() {
+        let mut shard = Availability::new();
+        shard.merge(&Availability::new());
+        shard.close(at(5), &LatestSuccess::default());
+        assert_eq!((shard.gap, shard.user_gap), (Gap::default(), Gap::default()));
+    }
+
+    #[test]
+    fn recovery_is_the_first_success_after_the_last_failure_of_all_shards() {
+        let latest = LatestSuccess::default();
+        let [mut one, mut two] = [begun(0), begun(0)];
+        one.note_failure(at(100));
+        one.note_success(at(100), at(150), &latest);
+        one.note_failure(at(200));
+        one.note_success(at(200), at(260), &latest);
+        one.note_success(at(260), at(270), &latest);
+        two.note_failure(at(190));
+        for (mut sum, other) in [(one, two), (two, one)] {
+            sum.merge(&other);
+            assert_eq!((sum.last_failure, sum.recovered), (Some(at(200)), Some(at(260))));
+        }
+    }
+}
