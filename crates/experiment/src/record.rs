@@ -10,7 +10,7 @@ use breme_stats::Histogram;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::trial::TrialKey;
+use crate::trial::{FaultAction, TrialKey};
 
 /// The version of this layout; a journal of a later one is refused.
 pub const VERSION: u32 = 1;
@@ -111,6 +111,9 @@ pub struct TrialRecord {
     pub invalid_reasons: Vec<String>,
     /// Other remarks on the trial.
     pub notes: Vec<String>,
+    /// Faults that happened, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultRecord>,
     /// Measurements of the workloads, by name.
     pub workloads: BTreeMap<String, WorkloadRecord>,
     /// Resources used by the subjects, by name.
@@ -120,6 +123,24 @@ pub struct TrialRecord {
     pub generators: BTreeMap<String, SubjectRecord>,
     /// Resources used on the whole machine during the trial.
     pub machine: MachineUse,
+}
+
+/// A fault that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FaultRecord {
+    /// What happened.
+    pub action: FaultAction,
+    /// The subject.
+    pub subject: String,
+    /// Words by which its processes were chosen; null: all processes of the subject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+    /// Number of processes that it happened to.
+    pub processes: u32,
+    /// Planned time, in seconds from the start of the measured part of the trial.
+    pub planned_s: f64,
+    /// Actual time, in seconds from the start of the load.
+    pub at_s: f64,
 }
 
 /// Purpose of a trial.
@@ -257,12 +278,28 @@ pub struct WorkloadRecord {
     pub sessions: Option<Sessions>,
     /// Requests of each scenario step, by name.
     pub steps: BTreeMap<String, StepRecord>,
+    /// Times without a successful response; null in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability: Option<AvailabilityRecord>,
     /// Responses to GET by cache result, over the whole trial; null if they were not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheRecord>,
     /// Stale responses over the whole trial; null if the load writes no versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<StaleRecord>,
+}
+
+/// Times without a successful response, in the measured part of the trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AvailabilityRecord {
+    /// Longest time in which no user got a successful response, in nanoseconds.
+    pub gap_ns: u64,
+    /// Longest time for which one user wanted a response and got no successful one, in nanoseconds.
+    pub user_gap_ns: u64,
+    /// Time from the first fault to the first successful response after the last request that failed or got a wrong
+    /// response, in nanoseconds; 0 if none did after the fault; null if no request succeeded after it, or there was no
+    /// fault.
+    pub recovery_ns: Option<u64>,
 }
 
 /// Responses to GET by cache result, from their Cache-Status (RFC 9211).

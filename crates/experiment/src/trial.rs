@@ -4,7 +4,11 @@
 //! folder) still stands in the texts, as `${…}`, and the runner fills it in.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Which trial of a run it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +34,8 @@ pub struct TrialSpec {
     pub workloads: Vec<WorkloadSpec>,
     /// What is done before it, in this order: `subject.action`.
     pub resets: Vec<Reset>,
+    /// What happens to subjects while the load runs, in this order.
+    pub faults: Vec<Fault>,
     /// How long the load runs, where no workload ends it by a number of requests.
     pub duration: Duration,
     /// What is cut off at its beginning.
@@ -223,6 +229,63 @@ pub enum ResetAction {
     },
     /// A command that must end well, with `${…}`.
     Command(Vec<String>),
+}
+
+/// What happens to a subject while the load runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What it is.
+    pub action: FaultAction,
+    /// The subject.
+    pub subject: String,
+    /// Words of the command lines of those processes that it happens to; none: to all of the subject.
+    pub process: Option<String>,
+    /// When, from the beginning of what is measured.
+    pub at: Duration,
+}
+
+/// A kind of fault, or its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultAction {
+    /// The processes are killed (SIGKILL).
+    Kill,
+    /// A killed subject is started again.
+    Start,
+    /// The processes are suspended.
+    Freeze,
+    /// They are resumed.
+    Thaw,
+    /// A link carries no bytes.
+    Partition,
+    /// It carries them again.
+    Heal,
+}
+
+impl FaultAction {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Kill, Self::Start, Self::Freeze, Self::Thaw, Self::Partition, Self::Heal];
+
+    /// As files and records have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Start => "start",
+            Self::Freeze => "freeze",
+            Self::Thaw => "thaw",
+            Self::Partition => "partition",
+            Self::Heal => "heal",
+        }
+    }
+}
+
+/// `kill node2`, `freeze cluster (--name n2)`.
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.action.name(), self.subject)?;
+        self.process.iter().try_for_each(|process| write!(formatter, " ({process})"))
+    }
 }
 
 /// A load.

@@ -238,6 +238,14 @@
         if (first) first.markArea = { silent: true, itemStyle: { color: 'var(--zone-floor)' }, data: [[{ xAxis: 0 }, { xAxis: warmUp }]] };
       }
     }
+    for (const panelIndex of [0, 1, 2]) {
+      const first = series.find((one) => one.xAxisIndex === panelIndex);
+      // Their names stand once, above the first panel.
+      const label = { show: panelIndex === 0, position: 'end', rotate: 0, color: 'var(--ink-2)', formatter: ({ name }) => name };
+      if (first && trial.faults.length > 0) {
+        first.markLine = { silent: true, symbol: 'none', lineStyle: { color: 'var(--ink-2)', type: 'solid', width: 1 }, label, data: trial.faults.map(([at, name]) => ({ xAxis: at, name })) };
+      }
+    }
     return series;
   };
   const timeOption = () => {
@@ -307,6 +315,7 @@
     for (const line of linesOf(trial, instrument)) {
       trial.times[line.t].forEach((at, index) => rows.push([line.of, seconds(at), '', '', '', '', units[unit](line.v[index])]));
     }
+    for (const [at, name] of trial.faults) rows.push([name, seconds(at), '', '', '', '', '']);
     return table(['of', 'at', 'rate', 'errors', 'median', '99th percentile', name], rows);
   };
   const showTrial = () => {

@@ -9,6 +9,7 @@
 
 mod casting;
 mod failing;
+mod faults;
 mod generator;
 mod searching;
 mod standing;

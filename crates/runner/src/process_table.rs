@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use rustix::process::{Pid, Signal};
+
 /// What `/proc/PID/stat` tells of a process (proc_pid_stat(5)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
@@ -51,6 +53,11 @@ impl Stat {
         })
     }
 
+    /// It is the same process, and not another one with its number.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
+    }
+
     /// It has ended, and only its parent has not taken notice.
     pub(crate) fn is_zombie(&self) -> bool {
         self.is_zombie
@@ -60,6 +67,13 @@ impl Stat {
 /// One process.
 pub(crate) fn look_at(pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Sends it a signal. It may have ended by itself in this moment.
+pub(crate) fn signal(process: &Stat, signal: Signal) {
+    if let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
 }
 
 /// All processes that can be seen. Those that end while we look are left out.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use breme_experiment::expression::{Condition, Quantity, Vocabulary};
 use breme_experiment::judge::{Reader, amount, is_met};
 use breme_experiment::record::{
-    CacheRecord, Distribution, Sessions, StaleRecord, StepRecord, TrialRecord, WorkloadRecord,
+    AvailabilityRecord, CacheRecord, Distribution, Sessions, StaleRecord, StepRecord, TrialRecord, WorkloadRecord,
 };
 use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run, StaleSummary};
 
@@ -66,6 +66,7 @@ fn is_count(quantity: &Quantity) -> bool {
         Quantity::ErrorShare
             | Quantity::PassShare
             | Quantity::Failed
+            | Quantity::Refused
             | Quantity::SessionShare
             | Quantity::HitRatio
             | Quantity::HitRatioByOrigin
@@ -126,6 +127,11 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
             origin_hit_ratio: cache.origin_hit_ratio,
         }),
         stale: outcome.stale.as_ref().map(stale),
+        availability: Some(AvailabilityRecord {
+            gap_ns: outcome.availability.gap_ns,
+            user_gap_ns: outcome.availability.user_gap_ns,
+            recovery_ns: None,
+        }),
         ..WorkloadRecord::default()
     };
     TrialRecord {

@@ -73,7 +73,7 @@ impl Laboratory {
     }
 
     /// Processes whose folder is this one or below it.
-    fn inhabitants(&self) -> Vec<u32> {
+    pub(crate) fn inhabitants(&self) -> Vec<u32> {
         let entries = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok());
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         pids.filter(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|folder| folder.starts_with(&self.path)))

@@ -21,6 +21,7 @@ mod hostile;
 mod laboratory;
 mod laboratory_cache;
 mod laboratory_ends;
+mod laboratory_faults;
 mod laboratory_gate;
 mod laboratory_harness;
 mod laboratory_preflight;

@@ -5,7 +5,7 @@ use std::fmt;
 use super::terms::{Quantity, TimeFigure, TimeKind};
 
 /// Quantities that have one name.
-const WORDS: [(&str, Quantity); 18] = [
+const WORDS: [(&str, Quantity); 22] = [
     ("rate", Quantity::Rate),
     ("offered", Quantity::OfferedRate),
     ("bytes", Quantity::ByteRate),
@@ -13,6 +13,10 @@ const WORDS: [(&str, Quantity); 18] = [
     ("pass", Quantity::PassShare),
     ("count", Quantity::Answered),
     ("failed", Quantity::Failed),
+    ("refused", Quantity::Refused),
+    ("gap", Quantity::Gap),
+    ("gap.user", Quantity::UserGap),
+    ("recovery", Quantity::Recovery),
     ("sessions", Quantity::SessionShare),
     ("hits.ratio", Quantity::HitRatio),
     ("hits.by_origin", Quantity::HitRatioByOrigin),
@@ -30,7 +34,7 @@ const FIGURES: [(&str, TimeFigure); 4] =
     [("mean", TimeFigure::Mean), ("min", TimeFigure::Min), ("max", TimeFigure::Max), ("stdev", TimeFigure::Stdev)];
 
 /// Words that people use for quantities that have another name here.
-const OTHER_WORDS: [(&str, &str); 15] = [
+const OTHER_WORDS: [(&str, &str); 18] = [
     ("median", "p50"),
     ("latency", "p99"),
     ("throughput", "rate"),
@@ -46,9 +50,12 @@ const OTHER_WORDS: [(&str, &str); 15] = [
     ("hit_ratio", "hits.ratio"),
     ("hits", "hits.ratio"),
     ("stale", "stale.count"),
+    ("downtime", "gap"),
+    ("outage", "gap"),
+    ("user_gap", "gap.user"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, sessions, hits.ratio, hits.by_origin, stale.count, stale.ratio, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, stale.count, stale.ratio, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
 
 /// What a quantity is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

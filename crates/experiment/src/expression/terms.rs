@@ -60,6 +60,16 @@ pub enum Quantity {
     Answered,
     /// Of a workload: `failed`: failed requests.
     Failed,
+    /// Of a workload: `refused`: refused connections, and responses with status 503.
+    Refused,
+    /// Of a workload: `gap`: the longest time in which no user got a successful response. Seconds.
+    Gap,
+    /// Of a workload: `gap.user`: the longest time for which one user wanted a response and got no successful one.
+    /// Seconds.
+    UserGap,
+    /// Of a workload: `recovery`: from the first fault to the first successful response after the last failure.
+    /// Seconds.
+    Recovery,
     /// Of a workload: `hits.ratio`: the share of responses to GET that a cache gave, by their Cache-Status.
     HitRatio,
     /// Of a workload: `hits.by_origin`: the same by the origin's own count of requests.

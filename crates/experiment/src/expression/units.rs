@@ -168,7 +168,12 @@ impl Quantity {
     #[must_use]
     pub fn unit(&self) -> Unit {
         match self {
-            Self::Time { .. } | Self::Step { .. } | Self::CpuPerRequest => Unit::Seconds,
+            Self::Time { .. }
+            | Self::Step { .. }
+            | Self::Gap
+            | Self::UserGap
+            | Self::Recovery
+            | Self::CpuPerRequest => Unit::Seconds,
             Self::Rate | Self::OfferedRate => Unit::PerSecond,
             Self::ByteRate => Unit::BytesPerSecond,
             Self::ErrorShare
@@ -180,6 +185,7 @@ impl Quantity {
             Self::Memory => Unit::Bytes,
             Self::Answered
             | Self::Failed
+            | Self::Refused
             | Self::StaleCount
             | Self::CpuShare
             | Self::Threads

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::BlockRange;
 use super::values::Count;
+use super::{BlockRange, Fault};
 
 /// The methods of a request table.
 pub(crate) const METHODS: [&str; 7] = ["get", "post", "put", "delete", "head", "patch", "options"];
@@ -54,11 +54,11 @@ impl JsonSchema for Factor {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let plain = json_schema!({"type": ["string", "number", "boolean"]});
         json_schema!({
-            "description": "Levels: a list of values; or a table of named levels, each with settings; or a range for a search.",
+            "description": "Levels: a list of values; or a table of named levels, each with settings or a list of faults; or a range for a search.",
             "anyOf": [
                 {"type": "array", "items": plain, "minItems": 1},
                 {"type": "object", "properties": {"from": {"type": "number"}, "to": {"type": "number"}}, "required": ["from", "to"], "additionalProperties": false},
-                {"type": "object", "additionalProperties": {"type": "object"}}
+                {"type": "object", "additionalProperties": {"type": ["object", "array"]}}
             ]
         })
     }
@@ -73,6 +73,19 @@ pub(super) enum BlocksForm {
     Fixed(Count),
     /// As many as needed for a verdict on every hypothesis, within this range.
     Range(BlockRange),
+}
+
+/// `fault` in the schema: the name of a factor, a fault, or a list of faults.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) enum FaultForm {
+    /// The level of a factor: `"$NAME"`.
+    OfFactor(String),
+    /// This fault.
+    One(Box<Fault>),
+    /// These faults.
+    Many(Vec<Fault>),
 }
 
 /// `aa` in the schema.

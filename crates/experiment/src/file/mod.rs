@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 pub(crate) use self::forms::METHODS;
-use self::forms::{BlocksForm, Factor, Request, SameTwice};
+use self::forms::{BlocksForm, Factor, FaultForm, Request, SameTwice};
 use self::values::{At, Command, Content, Count, Number, OneOrMany, Ordered, Rate, Raw, Share, Size, Text, Time};
 
 /// An experiment: systems under test, loads, factors, hypotheses.
@@ -50,6 +50,10 @@ pub struct File {
     /// `"$NAME.SETTING"` by one of its settings.
     #[schemars(with = "BTreeMap<String, Factor>")]
     pub(crate) factor: Ordered<At<Raw>>,
+    /// Faults in each trial, one or a list; `"$NAME"` is the level of the factor `NAME` [default: the level of the
+    /// factor `fault`, if there is one, else none].
+    #[schemars(with = "Option<FaultForm>")]
+    pub(crate) fault: Option<Raw>,
     /// Number, order and length of the trials.
     #[schemars(with = "Design")]
     pub(crate) design: Option<Raw>,
@@ -80,7 +84,7 @@ pub struct File {
 }
 
 /// The top-level keys of a file.
-pub(crate) const SECTIONS: [&str; 19] = [
+pub(crate) const SECTIONS: [&str; 20] = [
     "title",
     "question",
     "notes",
@@ -89,6 +93,7 @@ pub(crate) const SECTIONS: [&str; 19] = [
     "path",
     "workload",
     "factor",
+    "fault",
     "design",
     "measures",
     "measure",
@@ -314,6 +319,29 @@ pub struct Workload {
     pub(crate) tls: Option<At<Text>>,
     /// Whether connections resume TLS sessions [default: true].
     pub(crate) tls_resumption: Option<bool>,
+}
+
+/// A fault: what happens to a subject while the load runs.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fault {
+    /// Kill this subject (SIGKILL) …
+    pub(crate) kill: Option<At<String>>,
+    /// … or start it again after it was killed …
+    pub(crate) start: Option<At<String>>,
+    /// … or suspend its processes …
+    pub(crate) freeze: Option<At<String>>,
+    /// … or resume them …
+    pub(crate) thaw: Option<At<String>>,
+    /// … or stop all traffic of this link …
+    pub(crate) partition: Option<At<String>>,
+    /// … or let it pass again.
+    pub(crate) heal: Option<At<String>>,
+    /// Only the processes of the subject whose command line contains these words as arguments, with their children, for
+    /// kill, freeze and thaw [default: all processes of the subject].
+    pub(crate) process: Option<At<String>>,
+    /// When: time from the start of the measured part of the trial.
+    pub(crate) at: Option<At<Time>>,
 }
 
 /// Checks on each response.

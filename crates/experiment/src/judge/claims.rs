@@ -28,6 +28,7 @@ impl Expression {
                     | Quantity::StaleRatio
                     | Quantity::Answered
                     | Quantity::Failed
+                    | Quantity::Refused
                     | Quantity::Counter(_)
             )
         };

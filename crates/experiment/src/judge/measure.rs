@@ -3,13 +3,15 @@
 //! A missing value is never a zero: a trial that failed or that the generator limited has no value, and the reason is
 //! given in words. A trial that was not steady has one: leaving it out would select the undisturbed ones.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use breme_stats::Histogram;
 
 use crate::expression::{Measure, Quantity, TimeFigure, TimeKind};
-use crate::record::{Distribution, StaleRecord, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord};
+use crate::record::{
+    AvailabilityRecord, Distribution, StaleRecord, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord,
+};
 
 const NS_PER_S: f64 = 1e9;
 
@@ -30,6 +32,8 @@ pub enum Lack {
     NothingCounted(String),
     /// The subject shows no counter of this name.
     NoCounter(String),
+    /// There was no fault, or no successful response after the last failure.
+    NotRecovered(String),
     /// The record does not hold it.
     NotKept(String),
 }
@@ -44,6 +48,7 @@ impl fmt::Display for Lack {
             Self::NoSubject(name) => write!(formatter, "subject `{name}` did not run"),
             Self::NothingCounted(of) => write!(formatter, "nothing to count in `{of}`"),
             Self::NoCounter(name) => write!(formatter, "no counter `{name}` was exposed"),
+            Self::NotRecovered(of) => write!(formatter, "`{of}` had no fault, or did not recover from it"),
             Self::NotKept(what) => write!(formatter, "{what} is not in the record"),
         }
     }
@@ -110,6 +115,12 @@ impl<'a> Reader<'a> {
             Quantity::PassShare => Ok(workload.ok as f64 / requests()?),
             Quantity::Answered => Ok(workload.answered as f64),
             Quantity::Failed => Ok(failed),
+            Quantity::Refused => Ok(refused(workload) as f64),
+            Quantity::Gap => seconds(availability(workload, of)?.gap_ns),
+            Quantity::UserGap => seconds(availability(workload, of)?.user_gap_ns),
+            Quantity::Recovery => {
+                seconds(availability(workload, of)?.recovery_ns.ok_or_else(|| Lack::NotRecovered(of.to_owned()))?)
+            }
             Quantity::SessionShare => session_share(workload, of),
             Quantity::HitRatio => hit_ratio(workload, of),
             Quantity::HitRatioByOrigin => workload
@@ -187,6 +198,20 @@ fn failed(workload: &WorkloadRecord) -> u64 {
     workload.errors.values().sum()
 }
 
+/// Refused connections, and responses of servers that refuse requests for now.
+fn refused(workload: &WorkloadRecord) -> u64 {
+    let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
+    count(&workload.errors, "refused") + count(&workload.statuses, "503")
+}
+
+fn availability(workload: &WorkloadRecord, of: &str) -> Result<AvailabilityRecord, Lack> {
+    workload.availability.ok_or_else(|| Lack::NotKept(format!("the availability of `{of}`")))
+}
+
+fn seconds(nanos: u64) -> Result<f64, Lack> {
+    Ok(nanos as f64 / NS_PER_S)
+}
+
 fn positive(amount: f64, of: &str) -> Result<f64, Lack> {
     if amount > 0.0 { Ok(amount) } else { Err(Lack::NothingCounted(of.to_owned())) }
 }
@@ -229,8 +254,6 @@ fn counter(subject: &SubjectRecord, name: &str) -> Result<f64, Lack> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::record::{CacheRecord, Sessions, Steady, SteadyState};
 
@@ -245,14 +268,19 @@ mod tests {
             subject: "site".to_owned(),
             answered: 80,
             ok: 75,
-            errors: BTreeMap::from([("status".to_owned(), 5), ("timeout".to_owned(), 20)]),
-            statuses: BTreeMap::from([("200".to_owned(), 95), ("500".to_owned(), 5)]),
+            errors: BTreeMap::from([("status".to_owned(), 5), ("refused".to_owned(), 20)]),
+            statuses: BTreeMap::from([("200".to_owned(), 95), ("503".to_owned(), 5)]),
             window_s: 2.0,
             received_bytes: 3_000,
             achieved_rate: 40.0,
             response: distribution(&[1_000_000, 2_000_000, 3_000_000, 4_000_000]),
             connect: distribution(&[300_000]),
             sessions: Some(Sessions { begun: 12, completed: 9, failed: 1 }),
+            availability: Some(AvailabilityRecord {
+                gap_ns: 250_000_000,
+                user_gap_ns: 400_000_000,
+                recovery_ns: Some(300_000_000),
+            }),
             cache: Some(CacheRecord { hits: 90, misses: 10, origin_hit_ratio: Some(0.89) }),
             stale: Some(StaleRecord {
                 count: 2,
@@ -311,6 +339,10 @@ mod tests {
         check(&Quantity::PassShare, "user", 0.75);
         check(&Quantity::Answered, "user", 80.0);
         check(&Quantity::Failed, "user", 25.0);
+        check(&Quantity::Refused, "user", 25.0);
+        check(&Quantity::Gap, "user", 0.25);
+        check(&Quantity::UserGap, "user", 0.4);
+        check(&Quantity::Recovery, "user", 0.3);
         check(&Quantity::SessionShare, "user", 0.9);
         check(&Quantity::HitRatio, "user", 0.9);
         check(&Quantity::HitRatioByOrigin, "user", 0.89);
@@ -358,6 +390,21 @@ mod tests {
         assert_eq!(lack(&record, Quantity::Memory, "edge"), Lack::NoSubject("edge".into()));
         assert_eq!(lack(&record, Quantity::Counter("misses".into()), "site"), Lack::NoCounter("misses".into()));
         assert_eq!(lack(&record, Quantity::OfferedRate, "user"), Lack::NothingCounted("user".into()));
+        let user = record.workloads.get_mut("user").unwrap();
+        user.availability = Some(AvailabilityRecord { recovery_ns: None, ..AvailabilityRecord::default() });
+        assert_eq!(lack(&record, Quantity::Recovery, "user"), Lack::NotRecovered("user".into()));
+        assert!(matches!(
+            lack(
+                &{
+                    let mut old = record.clone();
+                    old.workloads.get_mut("user").unwrap().availability = None;
+                    old
+                },
+                Quantity::Gap,
+                "user"
+            ),
+            Lack::NotKept(_)
+        ));
         let user = record.workloads.get_mut("user").unwrap();
         user.response.histogram = "garbage!".into();
         assert!(matches!(lack(&record, time(TimeFigure::Quantile(0.9)), "user"), Lack::NotKept(_)));

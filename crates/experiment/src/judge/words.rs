@@ -24,6 +24,10 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::Step { .. }
         | Quantity::ErrorShare
         | Quantity::Failed
+        | Quantity::Refused
+        | Quantity::Gap
+        | Quantity::UserGap
+        | Quantity::Recovery
         | Quantity::StaleCount
         | Quantity::StaleRatio
         | Quantity::CpuPerRequest

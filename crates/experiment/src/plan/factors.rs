@@ -120,7 +120,7 @@ fn named_levels(entry: &Entry, table: &Table, collector: &mut Collector) -> Opti
         collector.note(&entry.node.span, format!("factor `{}` has no levels", entry.key));
     }
     for level in &table.entries {
-        if !matches!(level.node.value, Value::Table(_)) {
+        if !matches!(level.node.value, Value::Table(_) | Value::List(_)) {
             let described = level.node.value.describe();
             collector.note(
                 &level.node.span,

@@ -13,6 +13,7 @@ mod checked;
 mod document;
 mod estimate;
 mod factors;
+mod faults;
 mod gate;
 mod names;
 mod order;
@@ -32,6 +33,7 @@ pub use self::blocks::{BLOCK_COUNT_MAX, Blocks};
 pub use self::checked::{Plan, PlanFactor, SearchLength};
 pub use self::estimate::Estimate;
 pub use self::factors::{COMBINATION_COUNT_MAX, FACTOR_COUNT_MAX, LEVEL_COUNT_MAX, LevelRange};
+pub use self::faults::FAULT_COUNT_MAX;
 pub use self::gate::{Gate, GatedMeasure, MARGIN_DEFAULT, SHARE_MARGIN_DEFAULT};
 pub use self::questions::{
     HYPOTHESIS_COUNT_MAX, MEASURE_COUNT_MAX, ModelKind, PlanHypothesis, PlanMeasure, PlanModel, PlanPublished,

@@ -186,6 +186,7 @@ impl Questions<'_> {
         texts: &[At<String>],
         resolved: Option<&Resolved>,
         asked_count: usize,
+        has_faults: bool,
     ) -> Vec<PlanMeasure> {
         let mut measures: Vec<PlanMeasure> = Vec::new();
         if let Some(text) = texts.get(MEASURE_COUNT_MAX) {
@@ -212,7 +213,8 @@ impl Questions<'_> {
             expression,
         });
         measures.extend(named);
-        measures.extend(resolved.map(|resolved| standard_measures(resolved, asked_count)).unwrap_or_default());
+        measures
+            .extend(resolved.map(|resolved| standard_measures(resolved, asked_count, has_faults)).unwrap_or_default());
         measures
     }
 
@@ -486,9 +488,10 @@ impl Questions<'_> {
     }
 }
 
-/// Rate, times and errors of those who are looked at, the rate of those behind them, and what a request costs: the
-/// subject that is asked, where that is another one at other levels, so that they can be compared; else every subject.
-fn standard_measures(resolved: &Resolved, asked_count: usize) -> Vec<PlanMeasure> {
+/// Rate, times and errors of those who are looked at (and gaps, where faults happen), the rate of those behind them,
+/// and what a request costs: the subject that is asked, where that is another one at other levels, so that they can be
+/// compared; else every subject.
+fn standard_measures(resolved: &Resolved, asked_count: usize, has_faults: bool) -> Vec<PlanMeasure> {
     let time = |figure| Quantity::Time { kind: TimeKind::Response, figure };
     let mut measures = Vec::new();
     for workload in &resolved.workloads {
@@ -496,6 +499,8 @@ fn standard_measures(resolved: &Resolved, asked_count: usize) -> Vec<PlanMeasure
         if !workload.is_background {
             let quantities = [time(TimeFigure::Mean), time(TimeFigure::Quantile(0.99)), Quantity::ErrorShare];
             measures.extend(quantities.map(|quantity| (quantity, workload.name.clone())));
+            let gaps = [Quantity::Gap, Quantity::UserGap].into_iter().filter(|_| has_faults);
+            measures.extend(gaps.map(|quantity| (quantity, workload.name.clone())));
         }
     }
     let started = resolved.subjects.iter().filter(|subject| !matches!(subject.kind, SubjectKind::External));

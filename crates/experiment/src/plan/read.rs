@@ -267,6 +267,8 @@ fn combinations(factors: &[FactorSpec], collector: &mut Collector) -> Option<Vec
 /// What came of all combinations.
 struct AllResolved {
     first: Option<Resolved>,
+    /// At some combination there is one.
+    has_faults: bool,
     used: BTreeSet<String>,
     asked: BTreeSet<String>,
     is_whole: bool,
@@ -282,7 +284,8 @@ fn resolve_all(
     collector: &mut Collector,
 ) -> AllResolved {
     let before = collector.count();
-    let mut all = AllResolved { first: None, used: BTreeSet::new(), asked: BTreeSet::new(), is_whole: true };
+    let mut all =
+        AllResolved { first: None, has_faults: false, used: BTreeSet::new(), asked: BTreeSet::new(), is_whole: true };
     let ends: Vec<[(String, Node); 2]> = document.factors.iter().filter_map(range_ends).collect();
     for combination in combinations {
         for end in 0..if ends.is_empty() { 1 } else { 2 } {
@@ -310,6 +313,7 @@ fn resolve_all(
                 collector,
             }
             .resolve();
+            all.has_faults |= resolved.as_ref().is_some_and(|resolved| !resolved.faults.is_empty());
             all.first = all.first.or(resolved);
             if collector.is_full() {
                 all.is_whole = false;
@@ -365,7 +369,7 @@ impl Plan {
             collector,
         };
         questions.named(&file.measure.0);
-        self.measures = questions.measures(&file.measures.0, first, resolved.asked.len());
+        self.measures = questions.measures(&file.measures.0, first, resolved.asked.len(), resolved.has_faults);
         self.hypotheses = questions.hypotheses(&file.hypothesis);
         self.published = questions.published(&file.published);
         self.models = questions.models(&file.model);

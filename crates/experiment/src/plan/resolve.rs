@@ -12,7 +12,7 @@ use super::resolver::Resolver;
 use super::subject::{SUBJECT_COUNT_MAX, Subject};
 use crate::file::values::{At, OneOrMany};
 use crate::file::{self, RestartText};
-use crate::trial::{Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
+use crate::trial::{Fault, Reset, SubjectSpec, TrialKey, TrialSpec, WarmUp, WorkloadSpec};
 
 /// The longest trial.
 pub const DURATION_MAX: Duration = Duration::from_secs(30 * 86_400);
@@ -44,6 +44,7 @@ pub(super) struct Resolved {
     pub subjects: Vec<SubjectSpec>,
     pub workloads: Vec<WorkloadSpec>,
     pub resets: Vec<Reset>,
+    pub faults: Vec<Fault>,
     pub design: Design,
 }
 
@@ -51,8 +52,8 @@ impl Resolved {
     pub(super) fn trial(self, key: TrialKey, levels: Vec<(String, String)>, seed: u64) -> TrialSpec {
         let Design { duration, warm_up, pause, .. } = self.design;
         let seed = order::load_seed(seed, key.block);
-        let Self { subjects, workloads, resets, .. } = self;
-        TrialSpec { key, levels, subjects, workloads, resets, duration, warm_up, pause, seed }
+        let Self { subjects, workloads, resets, faults, .. } = self;
+        TrialSpec { key, levels, subjects, workloads, resets, faults, duration, warm_up, pause, seed }
     }
 }
 
@@ -74,8 +75,9 @@ impl<'a> Resolver<'a, '_> {
         let subjects = self.in_order(&subjects, &asked)?;
         let resets = resets.into_iter().filter(|reset| subjects.iter().any(|subject| subject.name == reset.subject));
         let resets = resets.collect();
-        let workloads = workloads.into_iter().map(|(spec, _)| spec).collect();
-        (self.collector.count() == before).then_some(Resolved { subjects, workloads, resets, design })
+        let workloads: Vec<WorkloadSpec> = workloads.into_iter().map(|(spec, _)| spec).collect();
+        let faults = self.faults(&subjects, &workloads, &design);
+        (self.collector.count() == before).then_some(Resolved { subjects, workloads, resets, faults, design })
     }
 
     fn design(&mut self) -> Option<Design> {

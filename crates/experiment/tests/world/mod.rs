@@ -33,6 +33,7 @@ pub fn roles() -> Roles {
         flags: vec![
             Flag { is_upstream: true, ..flag("upstream", true) },
             flag("cache-memory", true),
+            flag("response-timeout", true),
             path("admin-token-file"),
             path("config"),
         ],

@@ -5,7 +5,7 @@
 //! `VALUES_MAX`): in a run of many trials neighbouring rows are put together, rates by their mean, tails by their
 //! largest.
 
-use breme_experiment::record::{SeriesRow, TrialRecord};
+use breme_experiment::record::{FaultRecord, SeriesRow, TrialRecord};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn body(run: &Run<'_>, trials: &[&TrialRecord]) -> Markup {
         figure.chart {
             div.plot #time-plot role="img" aria-label="Rate, response time and instrument over the time of a trial" style="height:560px" {}
             ul.key #time-key {}
-            figcaption #time-caption { "Rate and errors; median (line) and 99th percentile (dashed) of the response time; the instrument. Shaded: warm-up, not used." }
+            figcaption #time-caption { "Rate and errors; median (line) and 99th percentile (dashed) of the response time; the instrument. Shaded: warm-up, not used. Vertical lines: faults." }
             details.data #time-data { summary { "The same as a table" } div.scroll role="region" aria-label="The trial over time" tabindex="0" {} }
         }
         @if run.instruments.is_crowded() { p.remark { "Only the first " (SOURCES_MAX) " processes are shown; all are in instruments.csv." } }
@@ -117,10 +117,22 @@ fn columns(run: &Run<'_>, palette: &Palette, trials: &[&TrialRecord], coarser: u
         let seen =
             if index % watched_every == 0 { run.instruments.lines(trial.number, bins_pooled) } else { Vec::new() };
         let lines: Vec<Value> = seen.iter().map(|seen| line(seen, &mut sources, &mut times)).collect();
-        json!({ "colour": palette.line(&trial.levels).colour(), "length": number(trial.length_s), "times": times, "workloads": workloads, "lines": lines })
+        json!({ "colour": palette.line(&trial.levels).colour(), "length": number(trial.length_s), "times": times, "workloads": workloads, "lines": lines, "faults": trial.faults.iter().map(fault).collect::<Vec<_>>() })
     };
     let trials: Vec<Value> = trials.iter().enumerate().map(trial).collect();
     json!({ "instruments": instruments, "sources": sources, "trials": trials })
+}
+
+/// When it happened, and what.
+fn fault(fault: &FaultRecord) -> Value {
+    let process = fault.process.as_ref().map_or(String::new(), |process| format!(" ({process})"));
+    let what = format!("{} {}{process}", fault.action.name(), fault.subject);
+    json!([coarse_time(fault.at_s), words::short(&what, words::NAME_CHARS_MAX)])
+}
+
+/// To the millisecond.
+fn coarse_time(seconds: f64) -> Value {
+    number((seconds * 1e3).round() / 1e3)
 }
 
 /// Columns: the middle of each interval, rate, errors, median, 99 %; times in µs, which need no point.

@@ -36,6 +36,7 @@ pub(super) struct Generator {
     kept: Kept,
     folder: PathBuf,
     warm_up: WarmUp,
+    has_faults: bool,
 }
 
 /// Where a generator runs.
@@ -51,12 +52,8 @@ pub(super) struct Place<'a> {
 
 impl Generator {
     /// Starts a workload.
-    pub(super) fn start(
-        trial: &TrialSpec,
-        workload: &WorkloadSpec,
-        warm_up: WarmUp,
-        place: Place<'_>,
-    ) -> Result<Self, String> {
+    pub(super) fn start(trial: &TrialSpec, workload: &WorkloadSpec, place: Place<'_>) -> Result<Self, String> {
+        let warm_up = warm_up(trial, workload);
         let folder = place.folder.to_owned();
         let mut names = place.names.clone();
         names.set("folder", folder.display().to_string());
@@ -78,7 +75,7 @@ impl Generator {
             ..Order::default()
         };
         let kept = place.launcher.keeper.start(&order, &place.launcher.hierarchy).map_err(|fault| fault.0)?;
-        Ok(Self { workload, kept, folder, warm_up })
+        Ok(Self { workload, kept, folder, warm_up, has_faults: !trial.faults.is_empty() })
     }
 
     pub(super) fn workload(&self) -> &WorkloadSpec {
@@ -105,8 +102,8 @@ impl Generator {
         }
     }
 
-    /// What it saw, once it has ended.
-    pub(super) fn result(&self, ending: &Ending) -> Result<Seen, String> {
+    /// What it saw, once it has ended. `fault_ns`: when the first fault happened, on the machine's monotonic clock.
+    pub(super) fn result(&self, ending: &Ending, fault_ns: Option<u64>) -> Result<Seen, String> {
         if !ending.code.is_some_and(|code| RESULT_CODES.contains(&code)) {
             return Err(format!("the generator {ending}; it has no result"));
         }
@@ -122,10 +119,12 @@ impl Generator {
             end_s: told.elapsed_ns as f64 / 1e9,
             warm_up: self.warm_up,
             is_changing,
+            has_faults: self.has_faults,
             is_open: self.workload.is_open,
         };
         let window = window::read(&self.folder.join(format!("{}.hlog", self.workload.name)), trial)?;
-        let record = WorkloadRecord { is_changing, ..record(&self.workload, &told, window) };
+        let availability = told.availability(fault_ns);
+        let record = WorkloadRecord { is_changing, availability, ..record(&self.workload, &told, window) };
         Ok(Seen { record, told })
     }
 }
@@ -171,12 +170,23 @@ pub(crate) fn arguments(trial: &TrialSpec, workload: &WorkloadSpec) -> Vec<Strin
         (None, true) => arguments.push("--until-stopped".to_owned()),
         (None, false) => arguments.extend(["--duration".to_owned(), format!("{}ms", length.as_millis())]),
     }
+    if let WarmUp::Fixed(length) = warm_up(trial, workload) {
+        arguments.extend(["--gaps-after".to_owned(), format!("{}ms", length.as_millis())]);
+    }
     let interval = (length / INTERVALS).clamp(INTERVAL_MIN, INTERVAL_MAX);
     arguments.extend(["--interval".to_owned(), format!("{}ms", interval.as_millis())]);
     arguments.extend(["--seed".to_owned(), trial.seed.to_string()]);
     arguments.extend(["--json", "--quiet", "--output"].map(str::to_owned));
     arguments.push(format!("{}.hlog", workload.name));
     arguments
+}
+
+/// What is cut off at its beginning. All requests of a counted load that begins behind others count: the subjects are
+/// warm by then.
+pub(super) fn warm_up(trial: &TrialSpec, workload: &WorkloadSpec) -> WarmUp {
+    let is_behind = |other: &WorkloadSpec| other.is_background && other.connections > 0;
+    let is_warm = workload.requests.is_some() && !workload.is_background && trial.workloads.iter().any(is_behind);
+    if is_warm { WarmUp::None } else { trial.warm_up }
 }
 
 /// How long its load runs, where requests do not end it: a given warm-up comes on top of what is measured.
@@ -228,6 +238,7 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         steps: told.step_records(),
         cache: told.cache,
         stale: told.stale(),
+        availability: None,
     }
 }
 

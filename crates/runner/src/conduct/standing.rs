@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use breme_experiment::placeholder;
-use breme_experiment::trial::{Reset, ResetAction, Restart, SubjectSpec, TrialSpec};
+use breme_experiment::trial::{Fault, FaultAction, Reset, ResetAction, Restart, SubjectSpec, TrialSpec};
 
 use super::casting::Cast;
 use crate::instruments::Instruments;
+use crate::keeping::Kept;
 use crate::subject::{Launcher, Names, Ports, Subject, pick_ports};
 
 /// Something that a subject or a generator did wrong.
@@ -43,6 +44,10 @@ struct Stands {
     spec: SubjectSpec,
     subject: Subject,
     block: u32,
+    /// A fault has hit it, so that it is started anew for the next trial.
+    is_hit: bool,
+    /// A fault has killed processes of it: its end is no failure.
+    is_killed: bool,
 }
 
 impl<'a> Standing<'a> {
@@ -61,7 +66,8 @@ impl<'a> Standing<'a> {
                 let folder = folder.join(&spec.name);
                 let started = self.launcher.start_again(spec, &folder, cpus, &self.names(), &ports);
                 let subject = started.map_err(|fault| Failure::new(&spec.name, fault.0, ""))?;
-                let stands = Stands { spec: spec.clone(), subject, block: trial.key.block };
+                let stands =
+                    Stands { spec: spec.clone(), subject, block: trial.key.block, is_hit: false, is_killed: false };
                 stands.watch(self.instruments)?;
                 self.standing.push(stands);
             }
@@ -142,9 +148,49 @@ impl<'a> Standing<'a> {
         self.standing.iter().map(|stands| &stands.subject)
     }
 
+    /// Lets a fault happen. To how many processes.
+    pub(super) fn hit(&mut self, fault: &Fault) -> Result<usize, Failure> {
+        let others = self.names();
+        let Some(stands) = self.standing.iter_mut().find(|stands| stands.spec.name == fault.subject) else {
+            return Err(Failure::new(&fault.subject, format!("the fault `{fault}` has no such subject"), ""));
+        };
+        stands.is_hit = true;
+        stands.is_killed |= fault.action == FaultAction::Kill;
+        let (subject, words) = (&mut stands.subject, fault.process.as_deref());
+        let done = match fault.action {
+            FaultAction::Kill => subject.kill(words),
+            FaultAction::Start => subject.start(self.launcher, &others).map(|()| 1),
+            FaultAction::Freeze | FaultAction::Partition => subject.freeze(words),
+            FaultAction::Thaw | FaultAction::Heal => Ok(subject.thaw(words)),
+        };
+        let hit = done.map_err(|problem| {
+            Failure::new(&fault.subject, format!("the fault `{fault}` failed: {problem}"), stands.subject.printed())
+        })?;
+        match fault.action {
+            FaultAction::Kill if words.is_none() => {
+                let cpu_time = stands.subject.kept().and_then(Kept::cpu_time);
+                self.instruments.forget(&fault.subject, cpu_time);
+            }
+            FaultAction::Start => {
+                stands.is_killed = false;
+                stands.watch(self.instruments)?;
+            }
+            _ => {}
+        }
+        Ok(hit)
+    }
+
+    /// Resumes all that faults have suspended.
+    pub(super) fn thaw_all(&mut self) {
+        for stands in &mut self.standing {
+            stands.subject.thaw(None);
+        }
+    }
+
     /// The first that has ended though nobody asked it to.
     pub(super) fn fallen(&self) -> Option<Failure> {
-        self.subjects().find_map(|subject| {
+        let subjects = self.standing.iter().filter(|stands| !stands.is_killed).map(|stands| &stands.subject);
+        subjects.into_iter().find_map(|subject| {
             subject.ended().map(|ending| Failure::new(subject.name(), ending.to_string(), ending.printed))
         })
     }
@@ -164,7 +210,7 @@ impl Stands {
             Restart::Trial => true,
             Restart::Never => false,
         };
-        is_past || self.subject.ended().is_some() || wanted.is_some_and(|spec| *spec != self.spec)
+        is_past || self.is_hit || self.subject.ended().is_some() || wanted.is_some_and(|spec| *spec != self.spec)
     }
 
     /// Whether one of its texts names the other: `${NAME.…}`.

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use breme_experiment::record::{CacheRecord, Distribution, SeriesRow, Sessions, StaleRecord, StepRecord};
+use breme_experiment::record::{
+    AvailabilityRecord, CacheRecord, Distribution, SeriesRow, Sessions, StaleRecord, StepRecord,
+};
 use serde::Deserialize;
 
 /// The result of a generator.
@@ -30,7 +32,17 @@ pub(super) struct Told {
     pub(super) scenarios: Vec<Scenario>,
     pub(super) steps: Vec<Step>,
     pub(super) cache: Option<CacheRecord>,
+    availability: Option<Availability>,
     stale: Option<Stale>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Availability {
+    gap_ns: u64,
+    user_gap_ns: u64,
+    last_failure_ns: Option<u64>,
+    recovered_ns: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -137,6 +149,19 @@ impl Told {
         errors
     }
 
+    /// `fault_ns`: when the first fault of the trial happened, on the machine's monotonic clock.
+    pub(super) fn availability(&self, fault_ns: Option<u64>) -> Option<AvailabilityRecord> {
+        let Availability { gap_ns, user_gap_ns, last_failure_ns, recovered_ns } = self.availability?;
+        let recovery_ns = fault_ns.and_then(|fault_ns| {
+            let fault_ns = fault_ns.saturating_sub(self.started_at_monotonic_ns);
+            match last_failure_ns.filter(|&failure_ns| failure_ns >= fault_ns) {
+                None => Some(0),
+                Some(_) => recovered_ns.map(|recovered_ns| recovered_ns.saturating_sub(fault_ns)),
+            }
+        });
+        Some(AvailabilityRecord { gap_ns, user_gap_ns, recovery_ns })
+    }
+
     /// None if it had no scenario.
     pub(super) fn sessions(&self) -> Option<Sessions> {
         let sum = |of: fn(&Scenario) -> u64| self.scenarios.iter().map(of).sum();
@@ -218,6 +243,21 @@ mod tests {
         assert!(series.iter().all(|row| (row.rate - 100.0).abs() < 1e-9));
         let summary = |row: &SeriesRow| (row.start_s as u32, row.length_s as u32, row.response_p99_ns);
         assert_eq!(series.iter().map(summary).collect::<Vec<_>>(), [(0, 3, 9), (3, 3, 9), (6, 3, 900), (9, 1, 9)]);
+    }
+
+    #[test]
+    fn recovery_counts_from_the_fault_to_the_first_success_after_the_last_failure() {
+        let recovery = |last_failure_ns, recovered_ns, fault_ns| {
+            let availability = Availability { last_failure_ns, recovered_ns, ..Availability::default() };
+            let told = Told { started_at_monotonic_ns: 1_000, availability: Some(availability), ..Told::default() };
+            told.availability(fault_ns).unwrap().recovery_ns
+        };
+        assert_eq!(recovery(Some(70), Some(90), Some(1_020)), Some(70));
+        assert_eq!(recovery(Some(70), None, Some(1_020)), None, "it failed to the end");
+        assert_eq!(recovery(None, None, Some(1_020)), Some(0), "no request failed");
+        assert_eq!(recovery(Some(10), Some(15), Some(1_020)), Some(0), "none after the fault");
+        assert_eq!(recovery(Some(70), Some(90), None), None, "no fault");
+        assert_eq!(Told::default().availability(Some(5)), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use breme_experiment::record::{TrialEnd, TrialRecord};
 use breme_experiment::trial::{TrialSpec, WarmUp, WorkloadSpec};
 
 use super::casting::Cast;
+use super::faults::Faults;
 use super::generator::{self, Generator, Place, Seen};
 use super::standing::{Failure, Standing};
 use crate::instruments::{INTERVAL, Instruments};
@@ -82,10 +83,11 @@ fn stamp(record: &mut TrialRecord) {
 impl Stage<'_, '_> {
     fn perform(&mut self, trial: &TrialSpec, record: &mut TrialRecord) -> Result<(), Stop> {
         self.standing.make_ready(trial, self.folder, self.cast)?;
-        self.rest(trial.pause)?;
+        self.rest(trial.pause, &mut Faults::of(trial))?;
         self.instruments.begin(record.number, sampling_interval(trial));
         let begun = Instant::now();
-        let seen = self.load(trial);
+        let mut faults = Faults::of(trial);
+        let seen = self.load(trial, &mut faults);
         record.length_s = begun.elapsed().as_secs_f64();
         let readings = self.instruments.end();
         let (from_ns, to_ns) = readings.span_ns();
@@ -95,15 +97,18 @@ impl Stage<'_, '_> {
         record.subjects.retain(|name, _| trial.subjects.iter().any(|subject| subject.name == *name));
         record.notes.extend_from_slice(readings.faults());
         take_in(record, seen?);
+        record.faults = faults.records(record.started_monotonic_ns);
+        record.invalid_reasons.extend(faults.missed());
         note_neighbours(record);
         Ok(())
     }
 
     /// Everything between the instruments' first and last sample.
-    fn load(&self, trial: &TrialSpec) -> Result<Vec<(String, Seen)>, Stop> {
+    fn load<'t>(&mut self, trial: &'t TrialSpec, faults: &mut Faults<'t>) -> Result<Vec<(String, Seen)>, Stop> {
         let mut loads = Vec::new();
-        let watched = self.start_loads(trial, &mut loads).and_then(|()| self.watch(trial, &loads));
-        let seen = watched.and_then(|()| end(&mut loads));
+        let watched = self.start_loads(trial, &mut loads, faults).and_then(|()| self.watch(trial, &loads, faults));
+        let seen = watched.and_then(|()| end(&mut loads, faults.first_ns()));
+        self.standing.thaw_all();
         for load in &loads {
             self.instruments.forget(&load.workload().name, load.kept().cpu_time());
         }
@@ -115,16 +120,27 @@ impl Stage<'_, '_> {
     }
 
     /// Waits, and looks around meanwhile.
-    fn rest(&self, length: Duration) -> Result<(), Stop> {
+    fn rest(&mut self, length: Duration, faults: &mut Faults<'_>) -> Result<(), Stop> {
         let end = Instant::now() + length;
         loop {
             self.look_around()?;
+            self.let_happen(faults)?;
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(GLANCE));
+            std::thread::sleep(left.min(glance(faults)));
         }
+    }
+
+    /// Lets those faults happen that are due.
+    fn let_happen(&mut self, faults: &mut Faults<'_>) -> Result<(), Failure> {
+        while let Some(fault) = faults.take_due() {
+            let at_ns = breme_sys::monotonic_ns();
+            let hit = self.standing.hit(fault)?;
+            faults.note(fault, u32::try_from(hit).unwrap_or(u32::MAX), at_ns);
+        }
+        Ok(())
     }
 
     fn look_around(&self) -> Result<(), Stop> {
@@ -135,7 +151,12 @@ impl Stage<'_, '_> {
     }
 
     /// Background loads first; the others when those have had the subjects for themselves for a while.
-    fn start_loads(&self, trial: &TrialSpec, loads: &mut Vec<Generator>) -> Result<(), Stop> {
+    fn start_loads(
+        &mut self,
+        trial: &TrialSpec,
+        loads: &mut Vec<Generator>,
+        faults: &mut Faults<'_>,
+    ) -> Result<(), Stop> {
         let (background, foreground): (Vec<_>, Vec<_>) = trial
             .workloads
             .iter()
@@ -144,45 +165,41 @@ impl Stage<'_, '_> {
         let names = self.standing.names();
         let has_background = !background.is_empty();
         for workload in background {
-            loads.push(self.start_load(trial, workload, trial.warm_up, &names)?);
+            loads.push(self.start_load(trial, workload, &names)?);
         }
         if has_background {
-            self.rest(match trial.warm_up {
+            let lead = match trial.warm_up {
                 WarmUp::Found => LEAD,
                 WarmUp::Fixed(length) => length,
                 WarmUp::None => Duration::ZERO,
-            })?;
+            };
+            self.rest(lead, faults)?;
         }
         for workload in foreground {
-            // The subjects are warm by now: all requests of a counted load shall count.
-            let is_warm = has_background && workload.requests.is_some();
-            let warm_up = if is_warm { WarmUp::None } else { trial.warm_up };
-            self.rest(workload.start_after)?;
-            loads.push(self.start_load(trial, workload, warm_up, &names)?);
+            self.rest(workload.start_after, faults)?;
+            loads.push(self.start_load(trial, workload, &names)?);
+            let warm_up = generator::warm_up(trial, workload);
+            let warm_up = if let WarmUp::Fixed(length) = warm_up { length } else { Duration::ZERO };
+            faults.begin(Instant::now() + warm_up);
         }
         Ok(())
     }
 
-    fn start_load(
-        &self,
-        trial: &TrialSpec,
-        workload: &WorkloadSpec,
-        warm_up: WarmUp,
-        names: &Names,
-    ) -> Result<Generator, Failure> {
+    fn start_load(&self, trial: &TrialSpec, workload: &WorkloadSpec, names: &Names) -> Result<Generator, Failure> {
         let place =
             Place { launcher: self.launcher, folder: self.folder, cpus: self.cast.of_generator(&workload.name), names };
-        let load = Generator::start(trial, workload, warm_up, place)
-            .map_err(|problem| Failure::new(&workload.name, problem, ""))?;
+        let load =
+            Generator::start(trial, workload, place).map_err(|problem| Failure::new(&workload.name, problem, ""))?;
         self.instruments.watch_generator(&workload.name, load.kept());
         Ok(load)
     }
 
     /// Until all loads that have an end have ended.
-    fn watch(&self, trial: &TrialSpec, loads: &[Generator]) -> Result<(), Stop> {
+    fn watch(&mut self, trial: &TrialSpec, loads: &[Generator], faults: &mut Faults<'_>) -> Result<(), Stop> {
         let begun = Instant::now();
         loop {
             self.look_around()?;
+            self.let_happen(faults)?;
             let mut running = None;
             for load in loads {
                 match load.ended() {
@@ -199,7 +216,7 @@ impl Stage<'_, '_> {
                 let what = "the load did not end in time; does the subject still respond?";
                 return Err(Failure::new(&load.workload().name, what, self.printed_by_subjects()).into());
             }
-            let _ = load.wait_ended(GLANCE);
+            let _ = load.wait_ended(glance(faults));
         }
     }
 
@@ -209,18 +226,24 @@ impl Stage<'_, '_> {
     }
 }
 
+/// How long to wait before looking around again: the next fault is to be on time.
+fn glance(faults: &Faults<'_>) -> Duration {
+    faults.next_in().map_or(GLANCE, |left| left.min(GLANCE))
+}
+
 fn time_limit(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
     let time = if workload.requests.is_some() { BY_REQUESTS_MAX } else { generator::length(trial, workload) };
     time + workload.start_after + GRACE
 }
 
 /// Ends all loads; what they saw.
-fn end(loads: &mut [Generator]) -> Result<Vec<(String, Seen)>, Stop> {
+fn end(loads: &mut [Generator], fault_ns: Option<u64>) -> Result<Vec<(String, Seen)>, Stop> {
     let mut seen = Vec::new();
     for load in loads {
         let name = load.workload().name.clone();
         let ending = load.stop().map_err(|problem| Failure::new(&name, problem, ""))?;
-        let result = load.result(&ending).map_err(|problem| Failure::new(&name, problem, ending.printed.clone()))?;
+        let result =
+            load.result(&ending, fault_ns).map_err(|problem| Failure::new(&name, problem, ending.printed.clone()))?;
         seen.push((name, result));
     }
     Ok(seen)

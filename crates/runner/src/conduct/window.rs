@@ -61,6 +61,8 @@ pub(super) struct Trial<'a> {
     pub(super) warm_up: WarmUp,
     /// The load itself changes on purpose (stages, a ramp): there is nothing to come to rest.
     pub(super) is_changing: bool,
+    /// Faults happen in it: what they change is no fault of the measurement.
+    pub(super) has_faults: bool,
     /// The rate is given by a schedule, so it says nothing of the subject.
     pub(super) is_open: bool,
 }
@@ -156,6 +158,11 @@ fn steady_part(series: &[Bucket], trial: Trial<'_>) -> Steady {
         };
     }
     match trial.warm_up {
+        WarmUp::Fixed(length) if trial.has_faults => Steady {
+            state: SteadyState::NotChecked,
+            from_s: length.as_secs_f64().min(trial.end_s),
+            ..Steady::default()
+        },
         WarmUp::None => Steady { state: SteadyState::NotChecked, ..Steady::default() },
         WarmUp::Found => found(series, trial.is_open),
         WarmUp::Fixed(length) => fixed(series, trial, length),
@@ -285,7 +292,7 @@ mod tests {
     }
 
     fn trial(rows: &[Row], warm_up: WarmUp) -> Trial<'_> {
-        Trial { rows, end_s: rows.len() as f64 / 10.0, warm_up, is_changing: false, is_open: false }
+        Trial { rows, end_s: rows.len() as f64 / 10.0, warm_up, is_changing: false, has_faults: false, is_open: false }
     }
 
     #[test]
@@ -333,6 +340,17 @@ mod tests {
         assert_eq!((counted.answered, counted.service.count(), counted.connect.count()), (4_000, 4_000, 80));
         let window = read(&path, trial(&rows, WarmUp::Fixed(Duration::from_secs(60)))).unwrap();
         assert_eq!((window.steady.state, window.counted.answered), (SteadyState::TooShort, 5_000));
+    }
+
+    #[test]
+    fn a_trial_with_faults_is_cut_and_not_checked() {
+        let intervals: Vec<(u64, u64)> =
+            (0..100).map(|index| if index / 30 == 1 { (90, 3) } else { (2, 50) }).collect();
+        let (_folder, path, rows) = written(&intervals);
+        let warm_up = WarmUp::Fixed(Duration::from_secs(2));
+        let window = read(&path, Trial { has_faults: true, ..trial(&rows, warm_up) }).unwrap();
+        assert_eq!((window.steady.state, window.steady.remark), (SteadyState::NotChecked, None));
+        assert_eq!(window.counted.answered, 10 * 50 + 30 * 3 + 40 * 50);
     }
 
     #[test]

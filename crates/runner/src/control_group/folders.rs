@@ -1,13 +1,19 @@
 //! What is done with the folders that a group is, and read from them.
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The file that lists a group's processes; who writes 0 into it enters.
 pub(super) const DOOR: &str = "cgroup.procs";
+/// The file that suspends them.
+const FREEZE: &str = "cgroup.freeze";
+/// How long the kernel may take to suspend them: a process that waits for a disk is suspended when it returns.
+const FREEZE_WITHIN: Duration = Duration::from_secs(5);
+/// How often is looked whether they are.
+const FREEZE_GLANCE: Duration = Duration::from_millis(1);
 
 /// The doors of these groups, open for entering.
 pub(crate) fn open_doors(groups: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
@@ -19,10 +25,32 @@ pub(crate) fn open_doors(groups: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
 pub(crate) fn kill(groups: &[PathBuf]) {
     for group in groups {
         // Where there is no such file, the caller's walk through /proc does it.
-        let _ = OpenOptions::new().write(true).open(group.join("cgroup.kill")).and_then(|mut file| {
-            use std::io::Write;
-            file.write_all(b"1")
-        });
+        let _ =
+            OpenOptions::new().write(true).open(group.join("cgroup.kill")).and_then(|mut file| file.write_all(b"1"));
+    }
+}
+
+/// Suspends everyone in them, and all that they start; whether there is a group that can (version 2, since Linux 5.2).
+pub(crate) fn freeze(groups: &[PathBuf]) -> Result<bool, String> {
+    let Some(group) = groups.iter().find(|group| group.join(FREEZE).exists()) else { return Ok(false) };
+    let refused = |error: io::Error| format!("its control group {} cannot be frozen: {error}", group.display());
+    fs::write(group.join(FREEZE), "1").map_err(refused)?;
+    let until = Instant::now() + FREEZE_WITHIN;
+    while read_value(group, "cgroup.events", "frozen") != Some(1) {
+        if Instant::now() > until {
+            thaw(groups);
+            return Err(format!("it was not frozen within {} s", FREEZE_WITHIN.as_secs()));
+        }
+        std::thread::sleep(FREEZE_GLANCE);
+    }
+    Ok(true)
+}
+
+/// Resumes them.
+pub(crate) fn thaw(groups: &[PathBuf]) {
+    for group in groups {
+        // A group that has gone has nobody left to resume.
+        let _ = OpenOptions::new().write(true).open(group.join(FREEZE)).and_then(|mut file| file.write_all(b"0"));
     }
 }
 

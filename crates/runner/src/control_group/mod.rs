@@ -10,6 +10,8 @@ mod folders;
 mod hierarchy;
 mod limits;
 
-pub(crate) use folders::{kill, open_doors, out_of_memory_kills, parse_usage, remove, remove_runs, usage};
+pub(crate) use folders::{
+    freeze, kill, open_doors, out_of_memory_kills, parse_usage, remove, remove_runs, thaw, usage,
+};
 pub use hierarchy::Hierarchy;
 pub(crate) use hierarchy::{Group, RunFolders};

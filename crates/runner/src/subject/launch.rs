@@ -186,6 +186,7 @@ impl Launch<'_> {
             metrics_url: None,
             token: None,
             kept: None,
+            frozen: Vec::new(),
             stop_signal: signal_by_name(stop_signal)?,
             ready_after: Duration::ZERO,
         };

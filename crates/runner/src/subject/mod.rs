@@ -9,7 +9,9 @@
 //! | `running.rs`, `signals.rs` | the subject from then on; how it is asked to end |
 //! | `token.rs` | what opens the admin address of our own servers for changes |
 //! | `reset.rs` | what is done to it between trials |
+//! | `faults.rs` | what is done to it within a trial |
 
+mod faults;
 mod launch;
 mod ports;
 mod ready;

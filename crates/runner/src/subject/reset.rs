@@ -41,9 +41,7 @@ impl Subject {
     /// When it does not end or is not ready again.
     pub fn restart(&mut self, launcher: &Launcher, others: &Names) -> Result<(), String> {
         self.stop()?;
-        let started = launcher.start_again(&self.spec, &self.folder, &self.cpus, others, &self.ports);
-        *self = started.map_err(|fault| fault.0)?;
-        Ok(())
+        self.start(launcher, others)
     }
 
     fn all_names(&self, others: &Names) -> Names {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use breme_experiment::trial::{ProcessSpec, SubjectKind, SubjectSpec};
 
+use super::faults::Frozen;
+use super::launch::Launcher;
 use super::ports::Ports;
 use super::template::Names;
 use super::token::Token;
@@ -24,6 +26,7 @@ pub struct Subject {
     pub(super) metrics_url: Option<String>,
     pub(super) token: Option<Token>,
     pub(super) kept: Option<Kept>,
+    pub(super) frozen: Vec<Frozen>,
     pub(super) stop_signal: i32,
     pub(super) ready_after: Duration,
 }
@@ -107,11 +110,22 @@ impl Subject {
     /// # Errors
     /// When a process is left that could not be killed.
     pub fn stop(&mut self) -> Result<Option<Ending>, String> {
+        self.thaw(None);
         let within = self.process().and_then(|process| process.stop_within).unwrap_or(STOP_WITHIN);
         match &mut self.kept {
             Some(kept) => kept.stop(self.stop_signal, within).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Starts it again after it was killed, in its folder and on its ports.
+    ///
+    /// # Errors
+    /// When it is not ready again.
+    pub fn start(&mut self, launcher: &Launcher, others: &Names) -> Result<(), String> {
+        let started = launcher.start_again(&self.spec, &self.folder, &self.cpus, others, &self.ports);
+        *self = started.map_err(|fault| fault.0)?;
+        Ok(())
     }
 
     fn process(&self) -> Option<&ProcessSpec> {

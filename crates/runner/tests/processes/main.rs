@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // in a test, a panic with its place is the report
 
 mod ending;
+mod faults;
 mod instruments;
 mod limits;
 mod starting;

@@ -1,0 +1,106 @@
+//! The faults of a trial: which is due when, and what has happened.
+
+use std::time::{Duration, Instant};
+
+use breme_experiment::record::FaultRecord;
+use breme_experiment::trial::{Fault, TrialSpec};
+
+/// The faults of one trial.
+#[derive(Debug)]
+pub(super) struct Faults<'a> {
+    left: &'a [Fault],
+    /// When what is measured begins, once the load has been started.
+    window: Option<Instant>,
+    happened: Vec<Happened<'a>>,
+}
+
+#[derive(Debug)]
+struct Happened<'a> {
+    fault: &'a Fault,
+    processes: u32,
+    /// On the machine's monotonic clock.
+    at_ns: u64,
+}
+
+impl<'a> Faults<'a> {
+    pub(super) fn of(trial: &'a TrialSpec) -> Self {
+        Self { left: &trial.faults, window: None, happened: Vec::new() }
+    }
+
+    /// What is measured begins at this instant, by the first load that says so.
+    pub(super) fn begin(&mut self, window: Instant) {
+        self.window.get_or_insert(window);
+    }
+
+    /// How long it is until the next; none if there is none.
+    pub(super) fn next_in(&self) -> Option<Duration> {
+        Some((self.window? + self.left.first()?.at).saturating_duration_since(Instant::now()))
+    }
+
+    /// Takes the next, if it is due.
+    pub(super) fn take_due(&mut self) -> Option<&'a Fault> {
+        self.next_in().filter(Duration::is_zero)?;
+        let (next, left) = self.left.split_first()?;
+        self.left = left;
+        Some(next)
+    }
+
+    pub(super) fn note(&mut self, fault: &'a Fault, processes: u32, at_ns: u64) {
+        self.happened.push(Happened { fault, processes, at_ns });
+    }
+
+    /// When the first happened, on the machine's monotonic clock.
+    pub(super) fn first_ns(&self) -> Option<u64> {
+        self.happened.first().map(|first| first.at_ns)
+    }
+
+    /// What happened, in a load that began at `started_ns`.
+    pub(super) fn records(&self, started_ns: u64) -> Vec<FaultRecord> {
+        let record = |Happened { fault, processes, at_ns }: &Happened<'_>| FaultRecord {
+            action: fault.action,
+            subject: fault.subject.clone(),
+            process: fault.process.clone(),
+            processes: *processes,
+            planned_s: fault.at.as_secs_f64(),
+            at_s: (*at_ns as f64 - started_ns as f64) / 1e9,
+        };
+        self.happened.iter().map(record).collect()
+    }
+
+    /// Why a trial does not count in which not all of them happened.
+    pub(super) fn missed(&self) -> Option<String> {
+        let first = self.left.first()?;
+        Some(format!(
+            "the load ended before the fault `{first}` at {:?}; use a longer load, or an earlier time",
+            first.at
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use breme_experiment::trial::FaultAction;
+
+    use super::*;
+
+    fn fault(action: FaultAction, at_s: u64) -> Fault {
+        Fault { action, subject: "site".to_owned(), process: None, at: Duration::from_secs(at_s) }
+    }
+
+    #[test]
+    fn faults_are_due_in_the_window_one_after_another() {
+        let all = [fault(FaultAction::Freeze, 0), fault(FaultAction::Thaw, 3600)];
+        let mut faults = Faults { left: &all, window: None, happened: Vec::new() };
+        assert_eq!((faults.next_in(), faults.take_due()), (None, None), "no load has begun");
+        faults.begin(Instant::now());
+        faults.begin(Instant::now() + Duration::from_secs(50));
+        assert_eq!(faults.take_due(), Some(&all[0]));
+        faults.note(&all[0], 3, 7_000_000_000);
+        assert_eq!(faults.take_due(), None);
+        assert!(faults.next_in().unwrap() > Duration::from_secs(3000));
+        assert_eq!(faults.first_ns(), Some(7_000_000_000));
+        let [record] = &faults.records(5_000_000_000)[..] else { panic!() };
+        assert_eq!((record.action, record.processes, record.at_s), (FaultAction::Freeze, 3, 2.0));
+        assert!(faults.missed().unwrap().contains("`thaw site` at 3600s"), "{:?}", faults.missed());
+    }
+}
