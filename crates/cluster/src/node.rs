@@ -19,7 +19,7 @@ use std::time::Duration;
 use breme_base::Instant;
 use breme_session::{
     Access, Call, EngineRequest, EngineResponse, Event, Gauges, HandOver, HandOverAnswer, Incarnation, Input, Machine,
-    NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, Settings, Statistics, Target,
+    Moment, NodeName, NodeRecord, NodeState, Output, Register, RequestNumber, Settings, Statistics, Target,
 };
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, oneshot, watch};
@@ -82,7 +82,7 @@ struct State {
     last: u64,
     /// When the timer's task looks again.
     timer: Instant,
-    /// Of the last input.
+    /// Of the input that is handled.
     now: Instant,
     times: Times,
 }
@@ -154,8 +154,7 @@ impl Node {
         let mut number = RequestNumber(0);
         self.0.take_in(|state| {
             number = RequestNumber(state.number());
-            let since = clock::moment().now;
-            state.requests.insert(number, Entry::new(signal, since));
+            state.requests.insert(number, Entry::new(signal, state.now));
             Some(Input::Begin { request: number, session, access, hops })
         });
         Waiting::new(Place::new(self.clone(), number), wait)
@@ -242,8 +241,11 @@ impl Shared {
     fn take_in(self: &Arc<Self>, prepare: impl FnOnce(&mut State) -> Option<Input>) {
         let errands = {
             let Ok(mut state) = self.state.lock() else { return };
+            // The clock is read under the lock: moments never go back.
+            let moment = clock::moment();
+            state.now = moment.now;
             let Some(input) = prepare(&mut state) else { return };
-            let errands = state.handle(input);
+            let errands = state.handle(moment, input);
             let deadline = state.deadline();
             if deadline < state.timer {
                 state.timer = deadline;
@@ -280,7 +282,7 @@ impl Shared {
                     let Some(node) = node.upgrade() else { return };
                     node.take_in(|state| {
                         if is_commit && matches!(response, EngineResponse::Committed(_)) {
-                            state.times.commit.record(clock::moment().now.since(sent));
+                            state.times.commit.record(state.now.since(sent));
                         }
                         Some(Input::Engine { ticket, response })
                     });
@@ -314,7 +316,7 @@ impl Shared {
 
     /// Calls the machine if its deadline has come. Returns how long it has nothing to do.
     fn keep_time(self: &Arc<Self>) -> Duration {
-        self.take_in(|state| (state.deadline() <= clock::moment().now).then_some(Input::Time));
+        self.take_in(|state| (state.deadline() <= state.now).then_some(Input::Time));
         let Ok(mut state) = self.state.lock() else { return LOOK_EVERY };
         state.timer = state.deadline();
         state.timer.since(clock::moment().now).min(LOOK_EVERY)
@@ -338,11 +340,8 @@ impl State {
     }
 
     /// What is left to do without the lock.
-    fn handle(&mut self, input: Input) -> Vec<Output> {
+    fn handle(&mut self, moment: Moment, input: Input) -> Vec<Output> {
         let mut outputs = Vec::new();
-        // The clock is read under the lock: moments never go back.
-        let moment = clock::moment();
-        self.now = moment.now;
         self.machine.handle(moment, input, &mut outputs);
         outputs.retain_mut(|output| !self.deliver(output));
         outputs

@@ -11,7 +11,6 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::times::Stages;
 use super::{Node, State};
-use crate::clock;
 
 /// What the machine says to a request.
 #[derive(Debug)]
@@ -71,7 +70,7 @@ impl State {
     /// The request goes on to its next stage, whose end is told to `next`.
     fn go_on(&mut self, request: RequestNumber, stage: Stage, next: oneshot::Sender<Signal>) {
         if let Some(entry) = self.requests.get_mut(&request) {
-            *entry = Entry { stage, since: clock::moment().now, next: Some(next) };
+            *entry = Entry { stage, since: self.now, next: Some(next) };
         }
     }
 
