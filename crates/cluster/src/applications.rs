@@ -30,9 +30,9 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode, request};
 use tokio::time::timeout;
 
-use crate::layer::{Session, SessionLayer};
+use crate::layer::{Session, SessionError, SessionLayer};
 use crate::xsl::Transformer;
-use pairs::Pairs;
+use pairs::{PairError, Pairs};
 
 /// The longest body of a request. Larger values than a session may hold are refused by the session.
 const BODY_BYTES_MAX: usize = 3 * BODY_MAX;
@@ -83,25 +83,25 @@ async fn store(session: Session, parameters: Parameters) -> Response {
     let [Some(name), value] = parameters.get(["name", "value"]) else { return show(&pairs) };
     let pairs = match pairs.with(&name, &value.unwrap_or_default()) {
         Ok(pairs) => pairs,
-        Err(why) => return refuse(&why.to_string()),
+        Err(why) => return refuse(why),
     };
     match session.set_body(pairs.bytes().clone()) {
         Ok(()) => show(&pairs),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => fail(&error),
     }
 }
 
 async fn log_in(session: Session) -> Response {
     match session.renew() {
         Ok(()) => show(&Pairs::new(session.body())),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(error) => fail(&error),
     }
 }
 
 async fn log_out(session: Session) -> Response {
     match session.destroy() {
-        Ok(()) => (StatusCode::NO_CONTENT, [(CACHE_CONTROL, NO_STORE)]).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Ok(()) => acknowledge(),
+        Err(error) => fail(&error),
     }
 }
 
@@ -109,8 +109,17 @@ fn show(pairs: &Pairs) -> Response {
     ([(CONTENT_TYPE, TEXT), (CACHE_CONTROL, NO_STORE)], pairs.bytes().clone()).into_response()
 }
 
-fn refuse(why: &str) -> Response {
+fn acknowledge() -> Response {
+    (StatusCode::NO_CONTENT, [(CACHE_CONTROL, NO_STORE)]).into_response()
+}
+
+fn refuse(why: PairError) -> Response {
     (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response()
+}
+
+/// A session refuses changes only after its handler has responded, so this is a fault of ours.
+fn fail(error: &SessionError) -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
 }
 
 /// The parameters of a request: those of the query, then those of a form in the body.

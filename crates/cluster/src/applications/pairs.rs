@@ -10,7 +10,7 @@ use memchr::memmem;
 pub(super) struct Pairs(Bytes);
 
 /// Why a pair cannot be stored.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PairError {
     Name,
     Value,

@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 
 use super::pairs::Pairs;
-use super::{NO_STORE, Parameters, refuse};
+use super::{NO_STORE, Parameters, acknowledge, fail, refuse};
 use crate::layer::Session;
 use crate::xsl::{TransformError, Transformer};
 
@@ -20,9 +20,9 @@ pub(super) async fn respond(transformer: Arc<Transformer>, session: Session, par
     if let [Some(document), Some(stylesheet)] = parameters.get([DOCUMENT, STYLESHEET]) {
         let pairs = pairs.with(DOCUMENT, &document).and_then(|pairs| pairs.with(STYLESHEET, &stylesheet));
         return match pairs.map(|pairs| session.set_body(pairs.bytes().clone())) {
-            Ok(Ok(())) => (StatusCode::NO_CONTENT, [(CACHE_CONTROL, NO_STORE)]).into_response(),
-            Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-            Err(why) => refuse(&why.to_string()),
+            Ok(Ok(())) => acknowledge(),
+            Ok(Err(error)) => fail(&error),
+            Err(why) => refuse(why),
         };
     }
     let (Some(document), Some(stylesheet)) = (pairs.get(DOCUMENT), pairs.get(STYLESHEET)) else {
@@ -31,8 +31,7 @@ pub(super) async fn respond(transformer: Arc<Transformer>, session: Session, par
     };
     match transformer.transform(stylesheet, document).await {
         Ok(transformed) => {
-            let headers = [(CONTENT_TYPE, transformed.media_type), (CACHE_CONTROL, "no-store".to_owned())];
-            (headers, transformed.content).into_response()
+            ([(CONTENT_TYPE, transformed.media_type)], [(CACHE_CONTROL, NO_STORE)], transformed.content).into_response()
         }
         Err(error) => {
             let mut response = (status(&error), format!("{error}\n")).into_response();
