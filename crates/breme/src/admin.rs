@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use api::{Api, Call, Page, Token};
-use breme_driver::{Clock, Counting, Kind, Listener, Running, Settings, StartError, start};
+use breme_driver::{Clock, Counting, Kind, Listener, Running, Settings, start};
 pub use maintenance::{CertificateExpiry, Maintenance, ReloadStatus};
 use metrics::ConnectionMetrics;
 pub use metrics::{Buckets, Families, Label, ProcessMetrics, refusal_name};
@@ -47,15 +47,36 @@ pub fn registry(
     maintenance: Maintenance,
     own: Box<dyn Collector>,
 ) -> Registry {
+    let build = [("role", role.to_owned()), ("driver", kind.to_string()), version()];
+    let collectors: [Box<dyn Collector>; 3] = [Box::new(maintenance), Box::new(ConnectionMetrics::new(counting)), own];
+    registry_of(process, "Role, driver and version of this program", build.to_vec(), collectors)
+}
+
+/// The same for a server that no driver carries.
+pub fn application_registry<const N: usize>(
+    role: &str,
+    process: ProcessMetrics,
+    own: [Box<dyn Collector>; N],
+) -> Registry {
+    let build = [("role", role.to_owned()), version()];
+    registry_of(process, "Role and version of this program", build.to_vec(), own)
+}
+
+fn version() -> (&'static str, String) {
+    ("version", env!("CARGO_PKG_VERSION").to_owned())
+}
+
+fn registry_of<const N: usize>(
+    process: ProcessMetrics,
+    help: &str,
+    build: Vec<(&'static str, String)>,
+    own: [Box<dyn Collector>; N],
+) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process));
     let ours = registry.sub_registry_with_prefix("breme");
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let build = [("role", role.to_owned()), ("driver", kind.to_string()), ("version", version)];
-    ours.register("build", "Role, driver and version of this program", Info::new(build.to_vec()));
-    ours.register_collector(Box::new(maintenance));
-    ours.register_collector(Box::new(ConnectionMetrics::new(counting)));
-    ours.register_collector(own);
+    ours.register("build", help, Info::new(build));
+    own.into_iter().for_each(|collector| ours.register_collector(collector));
     registry
 }
 
@@ -82,10 +103,11 @@ impl AdminListener {
         registry: Registry,
         readiness: Readiness,
         api: Option<(Box<dyn Api>, Token)>,
-    ) -> Result<Admin, StartError> {
+    ) -> Result<Admin, Failure> {
         let mut attendant = Some(Attendant::new(clock.wall_clock(), registry, readiness, api));
         let node = |_| attendant.take().expect("there is one shard");
-        start(Kind::Events, vec![self.0], &settings(cpus), clock, node).map(Admin)
+        let running = start(Kind::Events, vec![self.0], &settings(cpus), clock, node);
+        running.map(Admin).map_err(|error| Failure::run(error.to_string()))
     }
 }
 

@@ -49,8 +49,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     let admin_address = admin.as_ref().map(AdminListener::address);
     let metrics = LinkMetrics(link.clone());
     let registry = registry(ROLE, DRIVER, process, counting, Maintenance::default(), Box::new(metrics));
-    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose();
-    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose()?;
     announce(admin_address, &bound);
 
     let ended = running.join();

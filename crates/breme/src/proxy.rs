@@ -128,8 +128,7 @@ fn serve(args: Args, matches: ArgMatches) -> Result<(), Failure> {
     let registry = registry(ROLE, kind, process, counting.clone(), maintenance, Box::new(metrics));
     let api = ProxyApi { upstreams: upstreams.clone(), cache: cache.map(|cache| Kept { cache, proxy, clock }) };
     let api: (Box<dyn Api>, Token) = (Box::new(api), parts.token);
-    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose();
-    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, Some(api))).transpose()?;
     announce(admin_address, &bound);
 
     let ended = running.join();

@@ -2,6 +2,7 @@
 //! connections they can hold, what they say at their start, and how signals end them. The roles differ in what they
 //! answer, and in nothing of this.
 
+pub mod application;
 mod flags;
 mod place;
 mod secured;
@@ -16,7 +17,6 @@ pub use place::{Place, resolve};
 pub use secured::{Reloading, Tls};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin::{self, Readiness};
 use crate::failure::Failure;
@@ -126,31 +126,6 @@ pub fn obey(
     };
     let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(obey);
     thread.map(drop).map_err(|error| Failure::run(format!("cannot start a thread: {error}")))
-}
-
-/// For servers on tokio, whose runtime must be current: the future ends with SIGTERM or SIGINT; a second one ends the
-/// program at once.
-pub fn ending(readiness: Readiness) -> Result<impl Future<Output = ()>, Failure> {
-    let fault = |error: std::io::Error| Failure::run(format!("cannot catch signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(fault)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(fault)?;
-    // Scripts that rotate logs send it; its default is to kill.
-    let mut unused = signal(SignalKind::user_defined1()).map_err(fault)?;
-    tokio::spawn(async move { while unused.recv().await.is_some() {} });
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => (),
-            _ = interrupt.recv() => (),
-        }
-        readiness.drain();
-        tokio::spawn(async move {
-            let signal = tokio::select! {
-                _ = terminate.recv() => SIGTERM,
-                _ = interrupt.recv() => SIGINT,
-            };
-            std::process::exit(128 + signal);
-        });
-    })
 }
 
 /// One line for each address, for people and for the programs that started us. Nobody needs to read it.

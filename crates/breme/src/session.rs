@@ -25,16 +25,15 @@ use breme_driver::Clock;
 use engine::{EngineChoice, Opened};
 use host::{Ending, Host, Part};
 use metrics::SessionMetrics;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use secrets::Secrets;
 use supervised::Supervisor;
-use tokio::runtime::{Builder, Runtime};
 
-use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness};
+use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness, application_registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
-use crate::serving::{Tls, announce, ending};
+use crate::serving::application::{ending, runtime};
+use crate::serving::{Tls, announce};
 
 /// The name of the command.
 const ROLE: &str = "session";
@@ -56,7 +55,7 @@ fn carry_out(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     args.check()?;
-    let runtime = runtime(args.threads)?;
+    let runtime = runtime(ROLE, args.threads)?;
     let ended = match (args.nodes, &args.engine) {
         _ if args.supervised => runtime.block_on(supervised::serve(&args)),
         (None, _) => runtime.block_on(async { serve_node(&args, Secrets::new(&args)?, None).await }),
@@ -69,15 +68,6 @@ fn carry_out(args: &Args) -> Result<(), Failure> {
     // What still runs concerns nobody any more.
     runtime.shutdown_background();
     ended
-}
-
-fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
-    let mut builder = Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(threads);
-    }
-    let runtime = builder.enable_all().thread_name(ROLE).build();
-    runtime.map_err(|error| Failure::run(format!("cannot start threads: {error}")))
 }
 
 impl Args {
@@ -102,15 +92,9 @@ async fn serve_node(args: &Args, secrets: Secrets, supervisor: Option<Supervisor
     if supervisor.is_some() {
         Supervisor::introduce(host.node());
     }
-    let mut maintenance = Maintenance::default();
-    maintenance.certificates.extend(tls.as_ref().map(|tls| ("clients", tls.expiry.clone())));
-    if let Some(reloading) = tls.and_then(|tls| tls.reloading) {
-        host::reload_on_hangup(reloading, maintenance.reloads.clone())?;
-    }
-    let registry = registry(process, maintenance, vec![host.node().clone()]);
+    let registry = registry(process, host::maintain(tls)?, vec![host.node().clone()]);
     let admin_address = admin.as_ref().map(AdminListener::address);
-    let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose();
-    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
     announce(admin_address, host.places());
     let end = end_of(args, host.node().clone(), end, supervisor);
     let is_complete = host.serve(end).await;
@@ -139,12 +123,5 @@ async fn end_of(args: &Args, node: Node, signal: impl Future<Output = ()>, super
 }
 
 fn registry(process: ProcessMetrics, maintenance: Maintenance, nodes: Vec<Node>) -> Registry {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(process));
-    let ours = registry.sub_registry_with_prefix("breme");
-    let build = [("role", ROLE.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
-    ours.register("build", "Role and version of this program", Info::new(build.to_vec()));
-    ours.register_collector(Box::new(maintenance));
-    ours.register_collector(Box::new(SessionMetrics(nodes)));
-    registry
+    application_registry(ROLE, process, [Box::new(maintenance), Box::new(SessionMetrics(nodes))])
 }

@@ -73,8 +73,7 @@ fn serve(args: &Args) -> Result<(), Failure> {
     obey(signals, running.stopper(), readiness.clone(), actions)?;
     let admin_address = admin.as_ref().map(AdminListener::address);
     let registry = registry("site", kind, process, counting.clone(), maintenance, Box::new(SiteMetrics(site)));
-    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose();
-    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    let admin = admin.map(|admin| admin.start(clock, driver.cpus, registry, readiness, None)).transpose()?;
     announce(admin_address, &bound);
 
     let ended = running.join();

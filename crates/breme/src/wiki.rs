@@ -19,20 +19,19 @@ use std::time::Duration;
 pub use arguments::Args;
 use arguments::{ServeArgs, command};
 use breme_driver::Clock;
-use breme_serving::{Listener, serve};
+use breme_serving::serve;
 use breme_wiki::database::{Database, DatabaseError, open};
 use breme_wiki::purging::Edges;
 use breme_wiki::web::{Application, Wiki};
 use breme_wiki::{accounts, lab, settings::Writers};
 use metrics::WikiMetrics;
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
-use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness};
+use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
 use crate::configuration;
 use crate::failure::{Failure, exit};
-use crate::serving::{announce, ending};
+use crate::serving::announce;
+use crate::serving::application::{ending, listen, runtime};
 
 /// The name of the command.
 const ROLE: &str = "wiki";
@@ -51,7 +50,7 @@ pub fn run(args: Args) -> ExitCode {
 
 fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(action) = &args.action {
-        return runtime(None)?.block_on(upkeep::carry_out(action));
+        return runtime(ROLE, None)?.block_on(upkeep::carry_out(action));
     }
     if args.serve.print_schema {
         print!("{}", configuration::schema(&command()));
@@ -62,16 +61,7 @@ fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
         print!("{}", configuration::print(&command(), &matches));
         return Ok(ExitCode::SUCCESS);
     }
-    run_server(&args, &runtime(args.threads)?).map(|()| ExitCode::SUCCESS)
-}
-
-fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
-    let mut builder = Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(threads);
-    }
-    let runtime = builder.enable_all().thread_name("wiki").build();
-    runtime.map_err(|error| Failure::run(format!("cannot start threads: {error}")))
+    run_server(&args, &runtime(ROLE, args.threads)?).map(|()| ExitCode::SUCCESS)
 }
 
 /// What a database reports, as the end of a command.
@@ -96,15 +86,7 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
 
     let admin = args.admin()?.map(AdminListener::bind).transpose()?;
     let _context = runtime.enter();
-    let mut listeners = Vec::new();
-    let mut bound = Vec::new();
-    for mut place in places {
-        let listener = Listener::bind(place.address)
-            .map_err(|error| Failure::run(format!("--listen {}: {error}", place.address)))?;
-        place.address = listener.address().map_err(|error| Failure::run(format!("--listen: {error}")))?;
-        bound.push(place);
-        listeners.push(listener);
-    }
+    let (listeners, bound) = listen(places, None)?;
     let edges = Edges::new(&settings);
     runtime.block_on(edges.run(&database)).map_err(failed)?;
     runtime.spawn(clean(Arc::clone(&database)));
@@ -115,10 +97,9 @@ fn run_server(args: &ServeArgs, runtime: &Runtime) -> Result<(), Failure> {
 
     // Before the addresses are printed: a signal that comes then is handled.
     let end = ending(readiness.clone())?;
-    let registry = registry(process, Arc::clone(&wiki));
+    let registry = application_registry(ROLE, process, [Box::new(WikiMetrics(Arc::clone(&wiki)))]);
     let admin_address = admin.as_ref().map(AdminListener::address);
-    let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose();
-    let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+    let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
     announce(admin_address, &bound);
 
     let is_complete = runtime.block_on(serve(listeners, Application::new(wiki), limits, end));
@@ -160,16 +141,6 @@ async fn watch(database: Arc<dyn Database>, wiki: Arc<Wiki>, readiness: Readines
         }
         tokio::time::sleep(WATCH_EVERY).await;
     }
-}
-
-fn registry(process: ProcessMetrics, wiki: Arc<Wiki>) -> Registry {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(process));
-    let ours = registry.sub_registry_with_prefix("breme");
-    let build = [("role", ROLE.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
-    ours.register("build", "Role and version of this program", Info::new(build.to_vec()));
-    ours.register_collector(Box::new(WikiMetrics(wiki)));
-    registry
 }
 
 /// Whether anybody but accounts may write.

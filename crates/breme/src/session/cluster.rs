@@ -20,12 +20,13 @@ use tokio::sync::watch;
 
 use super::arguments::Args;
 use super::engine::Opened;
-use super::host::{Ending, Host, Part, reload_on_hangup};
+use super::host::{Ending, Host, Part, maintain};
 use super::secrets::{self, Secrets};
 use super::{ROLE, registry};
-use crate::admin::{Admin, AdminListener, Maintenance, ProcessMetrics, Readiness};
+use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness};
 use crate::failure::Failure;
-use crate::serving::{Place, Tls, announce, ending};
+use crate::serving::application::ending;
+use crate::serving::{Place, Tls, announce};
 
 pub(super) use processes::serve_processes;
 
@@ -94,13 +95,8 @@ pub(super) async fn serve_together(args: &Args, count: usize) -> Result<(), Fail
         hosts.push(Host::start(args, part, opened.clone(), readiness.clone())?);
     }
     drop(opened);
-    let mut maintenance = Maintenance::default();
-    maintenance.certificates.extend(tls.as_ref().map(|tls| ("clients", tls.expiry.clone())));
-    if let Some(reloading) = tls.and_then(|tls| tls.reloading) {
-        reload_on_hangup(reloading, maintenance.reloads.clone())?;
-    }
-    let nodes: Vec<_> = hosts.iter().map(|host| host.node().clone()).collect();
-    let registry = registry(process, maintenance, nodes);
+    let nodes = hosts.iter().map(|host| host.node().clone()).collect();
+    let registry = registry(process, maintain(tls)?, nodes);
     let is_ending = end_signal(readiness.clone())?;
     let places: Vec<_> = hosts.iter().filter_map(Host::node_place).collect();
     let (stop_nodes, nodes_stop) = watch::channel(false);
@@ -135,8 +131,8 @@ impl Front<'_> {
         let Self { args, admin, registry, readiness } = self;
         let director = Director::start(args, nodes).await?;
         let admin_address = admin.as_ref().map(AdminListener::address);
-        let admin = admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose();
-        let admin = admin.map_err(|error| Failure::run(error.to_string()))?;
+        let admin =
+            admin.map(|admin| admin.start(Clock::start(), Vec::new(), registry, readiness, None)).transpose()?;
         announce(admin_address, director.places());
         announce_nodes(nodes);
         director.keep(is_ending).await;

@@ -19,8 +19,9 @@ use super::arguments::Args;
 use super::cluster::NodePlace;
 use super::engine::Opened;
 use super::secrets::Secrets;
-use crate::admin::{Readiness, ReloadStatus};
+use crate::admin::{Maintenance, Readiness, ReloadStatus};
 use crate::failure::Failure;
+use crate::serving::application::listen;
 use crate::serving::{Place, Reloading, Tls};
 
 /// How often it is looked whether a node has its lease, or its sessions yet.
@@ -136,21 +137,6 @@ fn transformer(args: &Args) -> Result<Option<Transformer>, Failure> {
     args.xsl.as_ref().map(new).transpose()
 }
 
-fn listen(places: Vec<Place>, tls: Option<&Tls>) -> Result<(Vec<Listener>, Vec<Place>), Failure> {
-    let mut listeners = Vec::new();
-    let mut bound = Vec::new();
-    for place in places {
-        let fault = |error| Failure::run(format!("--listen {}: {error}", place.address));
-        let listener = Listener::bind(place.address).map_err(fault)?;
-        bound.push(Place { address: listener.address().map_err(fault)?, ..place });
-        listeners.push(match tls {
-            Some(tls) if place.is_secured => listener.with_tls(tls.server.config()),
-            _ => listener,
-        });
-    }
-    Ok((listeners, bound))
-}
-
 fn listen_for_peers(place: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
     let bind = || {
         let listener = std::net::TcpListener::bind(place)?;
@@ -213,8 +199,18 @@ async fn watch(node: Node, readiness: Readiness) {
     }
 }
 
-/// SIGHUP reads the certificate again.
-pub(super) fn reload_on_hangup(reloading: Reloading, status: ReloadStatus) -> Result<(), Failure> {
+/// What is reported of the certificate for clients, which SIGHUP reads again.
+pub(super) fn maintain(tls: Option<Tls>) -> Result<Maintenance, Failure> {
+    let mut maintenance = Maintenance::default();
+    let Some(Tls { expiry, reloading, .. }) = tls else { return Ok(maintenance) };
+    maintenance.certificates.push(("clients", expiry));
+    if let Some(reloading) = reloading {
+        reload_on_hangup(reloading, maintenance.reloads.clone())?;
+    }
+    Ok(maintenance)
+}
+
+fn reload_on_hangup(reloading: Reloading, status: ReloadStatus) -> Result<(), Failure> {
     let hangups = signal(SignalKind::hangup());
     let mut hangups = hangups.map_err(|error| Failure::run(format!("cannot catch signals: {error}")))?;
     tokio::spawn(async move {

@@ -1,0 +1,60 @@
+//! Servers that are axum applications on hyper and tokio: their threads, listeners and signals.
+
+use breme_serving::Listener;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Place, Tls};
+use crate::admin::Readiness;
+use crate::failure::Failure;
+
+/// So many threads, or one per processor.
+pub fn runtime(role: &str, threads: Option<usize>) -> Result<Runtime, Failure> {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.enable_all().thread_name(role).build();
+    runtime.map_err(|error| Failure::run(format!("cannot start threads: {error}")))
+}
+
+/// Listens at all places; port 0 becomes the one that was free. Call it on the runtime.
+pub fn listen(places: Vec<Place>, tls: Option<&Tls>) -> Result<(Vec<Listener>, Vec<Place>), Failure> {
+    let mut listeners = Vec::new();
+    let mut bound = Vec::new();
+    for place in places {
+        let fault = |error| Failure::run(format!("--listen {}: {error}", place.address));
+        let listener = Listener::bind(place.address).map_err(fault)?;
+        bound.push(Place { address: listener.address().map_err(fault)?, ..place });
+        listeners.push(match tls {
+            Some(tls) if place.is_secured => listener.with_tls(tls.server.config()),
+            _ => listener,
+        });
+    }
+    Ok((listeners, bound))
+}
+
+/// The future ends with SIGTERM or SIGINT; a second one ends the program at once. Call it on the runtime.
+pub fn ending(readiness: Readiness) -> Result<impl Future<Output = ()>, Failure> {
+    let fault = |error: std::io::Error| Failure::run(format!("cannot catch signals: {error}"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(fault)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(fault)?;
+    // Scripts that rotate logs send it; its default is to kill.
+    let mut unused = signal(SignalKind::user_defined1()).map_err(fault)?;
+    tokio::spawn(async move { while unused.recv().await.is_some() {} });
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => (),
+            _ = interrupt.recv() => (),
+        }
+        readiness.drain();
+        tokio::spawn(async move {
+            let signal = tokio::select! {
+                _ = terminate.recv() => SIGTERM,
+                _ = interrupt.recv() => SIGINT,
+            };
+            std::process::exit(128 + signal);
+        });
+    })
+}
