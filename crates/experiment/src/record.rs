@@ -5,6 +5,7 @@
 //! on them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use breme_stats::Histogram;
 use schemars::JsonSchema;
@@ -141,6 +142,12 @@ pub struct FaultRecord {
     pub planned_s: f64,
     /// Actual time, in seconds from the start of the load.
     pub at_s: f64,
+}
+
+impl fmt::Display for FaultRecord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.action.write(&self.subject, self.process.as_deref(), formatter)
+    }
 }
 
 /// Purpose of a trial.

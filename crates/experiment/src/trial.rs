@@ -57,6 +57,17 @@ pub enum WarmUp {
     None,
 }
 
+impl WarmUp {
+    /// How long it is, where that is given.
+    #[must_use]
+    pub const fn given(self) -> Duration {
+        match self {
+            Self::Fixed(length) => length,
+            Self::Found | Self::None => Duration::ZERO,
+        }
+    }
+}
+
 /// When a subject is started anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
@@ -278,13 +289,18 @@ impl FaultAction {
             Self::Heal => "heal",
         }
     }
+
+    /// What happens, and to what.
+    pub(crate) fn write(self, subject: &str, process: Option<&str>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {subject}", self.name())?;
+        process.map_or(Ok(()), |process| write!(formatter, " ({process})"))
+    }
 }
 
 /// `kill node2`, `freeze cluster (--name n2)`.
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.action.name(), self.subject)?;
-        self.process.iter().try_for_each(|process| write!(formatter, " ({process})"))
+        self.action.write(&self.subject, self.process.as_deref(), formatter)
     }
 }
 

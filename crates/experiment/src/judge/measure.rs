@@ -393,18 +393,9 @@ mod tests {
         let user = record.workloads.get_mut("user").unwrap();
         user.availability = Some(AvailabilityRecord { recovery_ns: None, ..AvailabilityRecord::default() });
         assert_eq!(lack(&record, Quantity::Recovery, "user"), Lack::NotRecovered("user".into()));
-        assert!(matches!(
-            lack(
-                &{
-                    let mut old = record.clone();
-                    old.workloads.get_mut("user").unwrap().availability = None;
-                    old
-                },
-                Quantity::Gap,
-                "user"
-            ),
-            Lack::NotKept(_)
-        ));
+        let mut old = record.clone();
+        old.workloads.get_mut("user").unwrap().availability = None;
+        assert!(matches!(lack(&old, Quantity::Gap, "user"), Lack::NotKept(_)));
         let user = record.workloads.get_mut("user").unwrap();
         user.response.histogram = "garbage!".into();
         assert!(matches!(lack(&record, time(TimeFigure::Quantile(0.9)), "user"), Lack::NotKept(_)));

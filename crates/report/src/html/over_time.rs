@@ -125,9 +125,7 @@ fn columns(run: &Run<'_>, palette: &Palette, trials: &[&TrialRecord], coarser: u
 
 /// When it happened, and what.
 fn fault(fault: &FaultRecord) -> Value {
-    let process = fault.process.as_ref().map_or(String::new(), |process| format!(" ({process})"));
-    let what = format!("{} {}{process}", fault.action.name(), fault.subject);
-    json!([coarse_time(fault.at_s), words::short(&what, words::NAME_CHARS_MAX)])
+    json!([coarse_time(fault.at_s), words::short(&fault.to_string(), words::NAME_CHARS_MAX)])
 }
 
 /// To the millisecond.

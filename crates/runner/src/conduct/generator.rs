@@ -191,8 +191,7 @@ pub(super) fn warm_up(trial: &TrialSpec, workload: &WorkloadSpec) -> WarmUp {
 
 /// How long its load runs, where requests do not end it: a given warm-up comes on top of what is measured.
 pub(super) fn length(trial: &TrialSpec, workload: &WorkloadSpec) -> Duration {
-    let warm_up = if let WarmUp::Fixed(length) = trial.warm_up { length } else { Duration::ZERO };
-    workload.duration.unwrap_or(trial.duration) + warm_up
+    workload.duration.unwrap_or(trial.duration) + trial.warm_up.given()
 }
 
 fn read(path: &Path) -> Result<Told, String> {

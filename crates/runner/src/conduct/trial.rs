@@ -83,10 +83,11 @@ fn stamp(record: &mut TrialRecord) {
 impl Stage<'_, '_> {
     fn perform(&mut self, trial: &TrialSpec, record: &mut TrialRecord) -> Result<(), Stop> {
         self.standing.make_ready(trial, self.folder, self.cast)?;
-        self.rest(trial.pause, &mut Faults::of(trial))?;
+        let mut faults = Faults::of(trial);
+        // None is due before the load has begun.
+        self.rest(trial.pause, &mut faults)?;
         self.instruments.begin(record.number, sampling_interval(trial));
         let begun = Instant::now();
-        let mut faults = Faults::of(trial);
         let seen = self.load(trial, &mut faults);
         record.length_s = begun.elapsed().as_secs_f64();
         let readings = self.instruments.end();
@@ -170,17 +171,14 @@ impl Stage<'_, '_> {
         if has_background {
             let lead = match trial.warm_up {
                 WarmUp::Found => LEAD,
-                WarmUp::Fixed(length) => length,
-                WarmUp::None => Duration::ZERO,
+                given => given.given(),
             };
             self.rest(lead, faults)?;
         }
         for workload in foreground {
             self.rest(workload.start_after, faults)?;
             loads.push(self.start_load(trial, workload, &names)?);
-            let warm_up = generator::warm_up(trial, workload);
-            let warm_up = if let WarmUp::Fixed(length) = warm_up { length } else { Duration::ZERO };
-            faults.begin(Instant::now() + warm_up);
+            faults.begin(Instant::now() + generator::warm_up(trial, workload).given());
         }
         Ok(())
     }

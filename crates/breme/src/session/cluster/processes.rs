@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +19,9 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
 use super::super::arguments::Args;
-use super::super::registry;
 use super::super::secrets::{cookie_keys, random_secret};
 use super::super::supervised::{Exit, secrets_line};
+use super::super::{ROLE, registry};
 use super::program::{Program, cannot_start};
 use super::{Front, NodePlace, end_signal, is_true, node_name};
 use crate::admin::{AdminListener, Families, Maintenance, ProcessMetrics, Readiness};
@@ -62,7 +63,7 @@ struct Member<'a> {
     place: Place,
     program: Program,
     nonce: u64,
-    admin: Option<std::net::SocketAddr>,
+    admin: Option<SocketAddr>,
     exits: broadcast::Receiver<Exit>,
 }
 
@@ -86,8 +87,9 @@ pub(crate) async fn serve_processes(args: &Args, count: usize, configuration: &s
     let is_ending = end_signal(readiness.clone())?;
     let places = args.node_places(count)?;
     // Each of them reads it again; here it is checked once, and described.
-    drop(Tls::of("session", &args.tls, &[])?);
-    let starting = (1..).zip(places).map(|(number, place)| family.start(node_name(number), place));
+    drop(Tls::of(ROLE, &args.tls, &[])?);
+    let names = (1..=count).map(node_name).collect::<Result<Vec<_>, _>>()?;
+    let starting = names.into_iter().zip(places).map(|(name, place)| family.start(name, place));
     let members = try_join_all(starting).await?;
     let nodes: Vec<_> = members.iter().map(Member::node_place).collect();
     let mut registry = registry(process, Maintenance::default(), Vec::new());
@@ -116,8 +118,7 @@ fn secrets(args: &Args) -> Result<String, Failure> {
 }
 
 impl<'a> Family<'a> {
-    async fn start(&'a self, name: Result<NodeName, Failure>, place: Place) -> Result<Member<'a>, Failure> {
-        let name = name?;
+    async fn start(&'a self, name: NodeName, place: Place) -> Result<Member<'a>, Failure> {
         let fault = |why: &str| cannot_start(&format!("node {name}"), why);
         // Before it starts: it hears of all that end later, and reads of those that have ended.
         let exits = self.exits.subscribe();
@@ -169,11 +170,9 @@ impl Member<'_> {
                 () = is_true(is_ending.clone()) => return self.end().await,
             };
             self.family.note_end(self.name, self.nonce);
-            let pid = self.name;
-            eprintln!("breme session: node {pid} ended ({how}); starting it again");
-            let again = self.start_again();
+            eprintln!("breme session: node {} ended ({how}); starting it again", self.name);
             tokio::select! {
-                member = again => self = member,
+                member = self.start_again() => self = member,
                 () = is_true(is_ending.clone()) => return,
             }
         }
@@ -182,7 +181,7 @@ impl Member<'_> {
     async fn start_again(&self) -> Self {
         let mut pause = RESTART_PAUSE;
         loop {
-            match self.family.start(Ok(self.name), self.place).await {
+            match self.family.start(self.name, self.place).await {
                 Ok(member) => {
                     let process = member.program.pid().unwrap_or_default();
                     eprintln!("breme session: node {} is process {process} now", self.name);

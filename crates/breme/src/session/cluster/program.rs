@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -84,17 +84,13 @@ impl Program {
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
     }
 
-    /// Waits for its end.
+    /// Waits for its end; how it ended.
     pub(super) async fn wait(&mut self) -> String {
         match self.child.wait().await {
-            Ok(status) => said(status),
+            Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         }
     }
-}
-
-fn said(status: ExitStatus) -> String {
-    status.to_string()
 }
 
 fn place_of(url: &str) -> Option<Place> {
