@@ -1,13 +1,48 @@
-//! Servers that are axum applications on hyper and tokio: their threads, listeners and signals.
+//! Servers that are axum applications on hyper and tokio: their limits, threads, listeners and signals.
 
-use breme_serving::Listener;
+use std::time::Duration;
+
+use breme_serving::{Limits, Listener};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Place, Tls};
+use super::{Descriptors, Place, Tls, at_least_one};
 use crate::admin::Readiness;
 use crate::failure::Failure;
+use crate::load::units;
+
+/// What clients may ask of their connections.
+#[derive(Debug, clap::Args)]
+pub struct LimitFlags {
+    /// Maximum number of connections; further ones wait [default: 4096, or what the file descriptor limit allows]
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = "Limits")]
+    max_connections: Option<usize>,
+
+    /// Time limit for receiving a request's head, and time after which an idle connection is closed
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = "Limits")]
+    head_timeout: Duration,
+}
+
+impl LimitFlags {
+    /// The limits of a server with so many listeners, which needs `of_connection` descriptors for each connection.
+    pub fn limits(
+        &self,
+        listeners: usize,
+        has_admin: bool,
+        of_connection: u64,
+        drain_timeout: Duration,
+    ) -> Result<Limits, Failure> {
+        let defaults = Limits::default();
+        let descriptors = Descriptors { shards: 1, listeners, has_admin, kept: 0, of_connection };
+        Ok(Limits {
+            connections_max: descriptors.connections_max(self.max_connections, defaults.connections_max)?,
+            head_timeout: self.head_timeout,
+            drain_timeout,
+            ..defaults
+        })
+    }
+}
 
 /// So many threads, or one per processor.
 pub fn runtime(role: &str, threads: Option<usize>) -> Result<Runtime, Failure> {

@@ -13,7 +13,8 @@ use super::ROLE;
 use super::engine::{EngineChoice, engine_choice};
 use crate::failure::Failure;
 use crate::load::units;
-use crate::serving::{Descriptors, Place, TlsFlags, at_least_one, resolve};
+use crate::serving::application::LimitFlags;
+use crate::serving::{Place, TlsFlags, at_least_one, resolve};
 
 /// The end of the help.
 const EXAMPLES: &str = "Examples:
@@ -178,13 +179,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration, help_heading = LIMITS)]
     wait: Duration,
 
-    /// Maximum number of connections; further ones wait [default: 4096, or what the file descriptor limit allows]
-    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LIMITS)]
-    max_connections: Option<usize>,
-
-    /// Time limit for receiving a request's head, and time after which an idle connection is closed
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
-    head_timeout: Duration,
+    #[command(flatten)]
+    limits: LimitFlags,
 
     /// Time limit for giving sessions away and for open requests after SIGTERM; then they are aborted
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
@@ -332,20 +328,8 @@ impl Args {
     }
 
     pub(super) fn limits(&self) -> Result<Limits, Failure> {
-        let defaults = Limits::default();
-        let descriptors = Descriptors {
-            shards: 1,
-            listeners: self.listen.len() + 1,
-            has_admin: self.admin.is_some(),
-            kept: 0,
-            // Its own, and one to another node.
-            of_connection: 2,
-        };
-        Ok(Limits {
-            connections_max: descriptors.connections_max(self.max_connections, defaults.connections_max)?,
-            head_timeout: self.head_timeout,
-            drain_timeout: self.drain_timeout,
-            ..defaults
-        })
+        // Its own, and one to another node.
+        let of_connection = 2;
+        self.limits.limits(self.listen.len() + 1, self.admin.is_some(), of_connection, self.drain_timeout)
     }
 }

@@ -12,7 +12,8 @@ use clap::{Command, Subcommand, ValueEnum};
 use super::ROLE;
 use crate::failure::Failure;
 use crate::load::units;
-use crate::serving::{Descriptors, Place, at_least_one, resolve};
+use crate::serving::application::LimitFlags;
+use crate::serving::{Place, at_least_one, resolve};
 
 /// The end of the help.
 const EXAMPLES: &str = "Examples:
@@ -162,13 +163,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE", default_value = "5000", requires = "lab_pages", help_heading = LABORATORY)]
     pub lab_page_bytes: PageBytes,
 
-    /// Maximum number of connections; further ones wait [default: 4096, or what the file descriptor limit allows]
-    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = LIMITS)]
-    max_connections: Option<usize>,
-
-    /// Time limit for receiving a request's head, and time after which an idle connection is closed
-    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
-    head_timeout: Duration,
+    #[command(flatten)]
+    limits: LimitFlags,
 
     /// Time limit for open requests after SIGTERM; then they are aborted
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration, help_heading = LIMITS)]
@@ -323,19 +319,6 @@ impl ServeArgs {
     }
 
     pub(super) fn limits(&self) -> Result<Limits, Failure> {
-        let defaults = Limits::default();
-        let descriptors = Descriptors {
-            shards: 1,
-            listeners: self.listen.len(),
-            has_admin: self.admin.is_some(),
-            kept: 0,
-            of_connection: 1,
-        };
-        Ok(Limits {
-            connections_max: descriptors.connections_max(self.max_connections, defaults.connections_max)?,
-            head_timeout: self.head_timeout,
-            drain_timeout: self.drain_timeout,
-            ..defaults
-        })
+        self.limits.limits(self.listen.len(), self.admin.is_some(), 1, self.drain_timeout)
     }
 }
