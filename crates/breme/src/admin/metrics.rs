@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use breme_driver::{Counting, End, ShardCounters};
 use breme_http1::RefusalReason;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -92,11 +92,7 @@ impl<'a> Families<'a> {
         help: &str,
         values: impl IntoIterator<Item = ([Label; N], u64)>,
     ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, value) in values {
-            family.encode_family(&labels)?.encode_gauge(&signed(value))?;
-        }
-        Ok(())
+        self.labelled(None, name, help, values.into_iter().map(|(labels, value)| (labels, signed(value))))
     }
 
     /// The same in a unit, which becomes a part of the name.
@@ -107,11 +103,7 @@ impl<'a> Families<'a> {
         help: &str,
         values: impl IntoIterator<Item = ([Label; N], u64)>,
     ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, Some(unit), MetricType::Gauge)?;
-        for (labels, value) in values {
-            family.encode_family(&labels)?.encode_gauge(&signed(value))?;
-        }
-        Ok(())
+        self.labelled(Some(unit), name, help, values.into_iter().map(|(labels, value)| (labels, signed(value))))
     }
 
     /// Numbers that go up and down and are not whole, in a unit, told from each other by labels.
@@ -122,7 +114,17 @@ impl<'a> Families<'a> {
         help: &str,
         values: impl IntoIterator<Item = ([Label; N], f64)>,
     ) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, Some(unit), MetricType::Gauge)?;
+        self.labelled(Some(unit), name, help, values)
+    }
+
+    fn labelled<V: EncodeGaugeValue, const N: usize>(
+        &mut self,
+        unit: Option<&Unit>,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = ([Label; N], V)>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
         for (labels, value) in values {
             family.encode_family(&labels)?.encode_gauge(&value)?;
         }
