@@ -16,7 +16,7 @@ mod reading;
 mod schema;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use breme_toml::Diagnostics;
 use clap::parser::ValueSource;
@@ -30,6 +30,38 @@ use crate::failure::{Failure, in_a_line};
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The flags of a command that reads its file once.
+#[derive(Debug, clap::Args)]
+pub struct Flags {
+    /// Read flags from this TOML file, too (the same names without dashes); flags override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Print the configuration in effect as a file for --config and exit
+    #[arg(long)]
+    print_config: bool,
+
+    /// Print the JSON schema of the --config file, for editors, and exit
+    #[arg(long)]
+    print_schema: bool,
+}
+
+impl Flags {
+    /// What is in force; nothing if it, or the schema, was printed instead.
+    pub fn in_force<A: FromArgMatches>(&self, command: &Command) -> Result<Option<(ArgMatches, A)>, Failure> {
+        if self.print_schema {
+            print!("{}", schema(command));
+            return Ok(None);
+        }
+        let (matches, args) = in_force(command, self.config.as_deref())?;
+        if self.print_config {
+            print!("{}", print(command, &matches));
+            return Ok(None);
+        }
+        Ok(Some((matches, args)))
+    }
+}
 
 /// What this process's command line says, and what a file says of the rest.
 pub fn in_force<A: FromArgMatches>(command: &Command, file: Option<&Path>) -> Result<(ArgMatches, A), Failure> {

@@ -45,15 +45,7 @@ pub fn run(args: Args) -> ExitCode {
 }
 
 fn carry_out(args: &Args) -> Result<(), Failure> {
-    if args.print_schema {
-        print!("{}", configuration::schema(&command()));
-        return Ok(());
-    }
-    let (matches, args): (_, Args) = configuration::in_force(&command(), args.config.as_deref())?;
-    if args.print_config {
-        print!("{}", configuration::print(&command(), &matches));
-        return Ok(());
-    }
+    let Some((matches, args)) = args.configuration.in_force::<Args>(&command())? else { return Ok(()) };
     args.check()?;
     let runtime = runtime(ROLE, args.threads)?;
     let ended = match (args.nodes, &args.engine) {

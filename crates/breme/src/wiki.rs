@@ -28,7 +28,6 @@ use metrics::WikiMetrics;
 use tokio::runtime::Runtime;
 
 use crate::admin::{Admin, AdminListener, ProcessMetrics, Readiness, application_registry};
-use crate::configuration;
 use crate::failure::{Failure, exit};
 use crate::serving::announce;
 use crate::serving::application::{ending, listen, runtime};
@@ -52,16 +51,10 @@ fn carry_out(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(action) = &args.action {
         return runtime(ROLE, None)?.block_on(upkeep::carry_out(action));
     }
-    if args.serve.print_schema {
-        print!("{}", configuration::schema(&command()));
-        return Ok(ExitCode::SUCCESS);
+    if let Some((_, args)) = args.serve.configuration.in_force::<ServeArgs>(&command())? {
+        run_server(&args, &runtime(ROLE, args.threads)?)?;
     }
-    let (matches, args): (_, ServeArgs) = configuration::in_force(&command(), args.serve.config.as_deref())?;
-    if args.print_config {
-        print!("{}", configuration::print(&command(), &matches));
-        return Ok(ExitCode::SUCCESS);
-    }
-    run_server(&args, &runtime(ROLE, args.threads)?).map(|()| ExitCode::SUCCESS)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What a database reports, as the end of a command.

@@ -11,6 +11,7 @@ use clap::{Command, ValueEnum};
 
 use super::ROLE;
 use super::engine::{EngineChoice, engine_choice};
+use crate::configuration;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::application::LimitFlags;
@@ -40,17 +41,8 @@ const LIMITS: &str = "Limits";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Read flags from this TOML file, too (the same names without dashes); flags override it
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Print the configuration in effect as a file for --config and exit
-    #[arg(long)]
-    pub print_config: bool,
-
-    /// Print the JSON schema of the --config file, for editors, and exit
-    #[arg(long)]
-    pub print_schema: bool,
+    #[command(flatten)]
+    pub configuration: configuration::Flags,
 
     /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port; with TLS, http://ADDR listens
     /// without it

@@ -10,6 +10,7 @@ use breme_wiki::lab::PageBytes;
 use clap::{Command, Subcommand, ValueEnum};
 
 use super::ROLE;
+use crate::configuration;
 use crate::failure::Failure;
 use crate::load::units;
 use crate::serving::application::LimitFlags;
@@ -64,17 +65,8 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub database: DatabaseArgs,
 
-    /// Read flags from this TOML file, too (the same names without dashes); flags override it
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Print the configuration in effect as a file for --config and exit
-    #[arg(long)]
-    pub print_config: bool,
-
-    /// Print the JSON schema of the --config file, for editors, and exit
-    #[arg(long)]
-    pub print_schema: bool,
+    #[command(flatten)]
+    pub configuration: configuration::Flags,
 
     /// Listen address, HOST:PORT or :PORT; repeatable; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8083")]
