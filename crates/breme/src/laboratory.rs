@@ -1,4 +1,4 @@
-//! `breme run`, `compare`, `report` and `runs`: the laboratory on the command line.
+//! `breme run`, `versus`, `compare`, `report` and `runs`: the laboratory on the command line.
 //!
 //! ```text
 //!  file ──► plan ──► runner::conduct ──► journal ──► judge ──► report
@@ -15,6 +15,7 @@ mod reporting;
 mod roles;
 mod running;
 mod stored;
+mod versus;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ pub use comparing::Args as CompareArgs;
 pub use listing::Args as RunsArgs;
 pub use reporting::Args as ReportArgs;
 pub use running::Args as RunArgs;
+pub use versus::Args as VersusArgs;
 
 use crate::failure::{Failure, exit};
 
@@ -34,6 +36,11 @@ impl From<breme_runner::journal::JournalError> for Failure {
 /// `breme run`.
 pub fn run(args: &RunArgs) -> ExitCode {
     told("run", running::run(args))
+}
+
+/// `breme versus`.
+pub fn versus(args: &VersusArgs) -> ExitCode {
+    told("versus", versus::versus(args))
 }
 
 /// `breme compare`.

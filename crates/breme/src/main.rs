@@ -35,6 +35,7 @@ const EXAMPLES: &str = "Examples:
   breme link --to 127.0.0.1:8080 --delay 20ms      # path with a delay to it, on port 8082
   breme wiki                                       # wiki in ./wiki.db, on port 8083
   breme session                                    # session application in ./sessions, on port 8084
+  breme versus http://a:8080/ http://b:8080/       # compare two servers
   breme run experiment.toml                        # compare servers in a repeatable experiment
 
 `breme help COMMAND` shows the flags of a command.
@@ -55,6 +56,9 @@ enum Command {
     /// Run experiments and judge their hypotheses.
     #[cfg(target_os = "linux")]
     Run(laboratory::RunArgs),
+    /// Compare two or more servers, or variants of one, without an experiment file.
+    #[cfg(target_os = "linux")]
+    Versus(laboratory::VersusArgs),
     /// Judge whether a run is worse than an earlier one.
     #[cfg(target_os = "linux")]
     Compare(laboratory::CompareArgs),
@@ -75,6 +79,8 @@ fn main() -> ExitCode {
         Command::Role(role) => role.run(),
         #[cfg(target_os = "linux")]
         Command::Run(args) => laboratory::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Versus(args) => laboratory::versus(&args),
         #[cfg(target_os = "linux")]
         Command::Compare(args) => laboratory::compare(&args),
         #[cfg(target_os = "linux")]

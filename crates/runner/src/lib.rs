@@ -8,6 +8,7 @@
 //! | `placement` | who runs on which processors |
 //! | `instruments` | what subjects, generators and the machine use meanwhile |
 //! | [`journal`] | the folder of a run, to which is only added |
+//! | `discovery` | the address at which a command serves, found by starting it once |
 //! | `conduct` | all of it together: trial after trial |
 //! | `asking` | single requests: is it ready, what does it count |
 //! | `process_table` | `/proc` |
@@ -36,6 +37,7 @@
 mod asking;
 mod conduct;
 mod control_group;
+mod discovery;
 mod folder;
 mod instruments;
 pub mod journal;

@@ -10,11 +10,16 @@ use crate::failure::Failure;
 
 /// Reads an experiment.
 pub(super) fn read(path: &Path, profile: Option<&str>) -> Result<Plan, Failure> {
-    let text = read_text(path).map_err(Failure::usage)?;
+    let text = read_file(path).map_err(Failure::usage)?;
     // An empty parent is this folder.
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().map_err(|error| Failure::usage(format!("{}: {error}", folder.display())))?;
     parse(&text, profile, &folder).map_err(|faults| Failure::usage(format!("{}:\n{faults}", path.display())))
+}
+
+/// Reads an experiment that is in no file.
+pub(super) fn read_text(text: &str, folder: &Path) -> Result<Plan, Failure> {
+    parse(text, None, folder).map_err(|faults| Failure::usage(format!("the experiment is not valid:\n{faults}")))
 }
 
 /// Reads the plan of a stored run, which needs no other file.
@@ -27,13 +32,13 @@ fn parse(text: &str, profile: Option<&str>, folder: &Path) -> Result<Plan, breme
     let surroundings = Surroundings {
         roles: &roles::roles(),
         folder: &folder.display().to_string(),
-        read: &|name| read_text(&folder.join(name)),
+        read: &|name| read_file(&folder.join(name)),
         check: &roles::check,
     };
     Plan::read(text, profile, &surroundings)
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
+fn read_file(path: &Path) -> Result<String, String> {
     let fault = |problem: String| format!("{}: {problem}", path.display());
     let metadata = fs::metadata(path).map_err(|error| fault(error.to_string()))?;
     if metadata.is_dir() {

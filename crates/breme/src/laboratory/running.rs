@@ -52,11 +52,18 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "resume")]
     blocks: Option<u32>,
 
+    #[command(flatten)]
+    storage: Storage,
+}
+
+/// Where a run is stored, and what is printed of it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Storage {
     /// Folder in which runs are stored
     #[arg(long, value_name = "DIR", default_value = RUNS_FOLDER)]
     runs: PathBuf,
 
-    /// Name of the run's folder [default: the name of the experiment file and a number]
+    /// Name of the run's folder [default: that of the experiment and a number]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
@@ -90,23 +97,19 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     if let Some(run) = &args.resume {
         return resume(args, &stored::folder_of(run));
     }
-    if args.name.is_some() && args.experiments.len() > 1 {
+    if args.storage.name.is_some() && args.experiments.len() > 1 {
         return Err(Failure::usage("--name is the name of one run; omit it to run several experiments"));
     }
-    if args.format == Format::Junit && args.experiments.len() > 1 {
+    if args.storage.format == Format::Junit && args.experiments.len() > 1 {
         return Err(Failure::usage("--format junit writes one document; run the experiments one by one"));
     }
     let profile = if args.quick { Some("quick") } else { args.profile.as_deref() };
     // All are read first: a mistake in the last one must not come to light after hours.
     let read = |path: &PathBuf| experiment::read(path, profile).map(|plan| (path.clone(), plan));
     let plans = args.experiments.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    if let Some(name) = args.name.as_deref().filter(|name| !is_name(name)) {
-        return Err(Failure::usage(format!(
-            "--name {name:?} is not a valid folder name; set the parent folder with --runs"
-        )));
-    }
+    check_name(&args.storage)?;
     for (path, plan) in &plans {
-        check_before_start(path, plan)?;
+        check_before_start(&path.display().to_string(), plan)?;
     }
     let mut worst = 0;
     for (path, plan) in &plans {
@@ -115,7 +118,7 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
             output::print(&plan_in_short(path, plan))?;
             continue;
         }
-        let code = begin(args, path, plan)?;
+        let code = begin(&args.storage, path, plan)?;
         if severity(code).is_none() {
             return Ok(code); // interrupted
         }
@@ -124,13 +127,30 @@ pub(super) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(worst)
 }
 
+/// Runs an experiment that is in no file; `name` is that of its runs, `folder` that of its relative paths.
+pub(super) fn run_text(storage: &Storage, text: &str, name: &str, folder: &Path) -> Result<u8, Failure> {
+    check_name(storage)?;
+    let plan = experiment::read_text(text, folder)?;
+    check_before_start("the experiment", &plan)?;
+    begin(storage, Path::new(name), &plan)
+}
+
+fn check_name(storage: &Storage) -> Result<(), Failure> {
+    match storage.name.as_deref().filter(|name| !is_name(name)) {
+        Some(name) => Err(Failure::usage(format!(
+            "--name {name:?} is not a valid folder name; set the parent folder with --runs"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Programs, ports, folders and certificates are looked at before the first trial, and all problems reported at once.
-fn check_before_start(path: &Path, plan: &Plan) -> Result<(), Failure> {
+fn check_before_start(what: &str, plan: &Plan) -> Result<(), Failure> {
     let problems = preflight(plan, &roles::check_files);
     if problems.is_empty() {
         return Ok(());
     }
-    Err(Failure::run(format!("{} cannot run here:\n  {}", path.display(), problems.join("\n  "))))
+    Err(Failure::run(format!("{what} cannot run here:\n  {}", problems.join("\n  "))))
 }
 
 /// Whether it stays in the folder of runs.
@@ -194,7 +214,7 @@ fn time_in_short(estimate: Estimate) -> String {
     format!("at least {known}, plus the time of {requests} requests: {slow} at 1,000 per second, {fast} at 10,000")
 }
 
-fn begin(args: &Args, path: &Path, plan: &Plan) -> Result<u8, Failure> {
+fn begin(args: &Storage, path: &Path, plan: &Plan) -> Result<u8, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = args.name.clone().unwrap_or_else(|| run_name(path, &args.runs));
     let head = RunHead {
@@ -223,8 +243,8 @@ fn resume(args: &Args, folder: &Path) -> Result<u8, Failure> {
         plan = experiment::read_frozen(&extended, folder)?;
         journal.replace_plan(&extended)?;
     }
-    check_before_start(folder, &plan)?;
-    carry_out(args, &plan, journal, run.trials)
+    check_before_start(&folder.display().to_string(), &plan)?;
+    carry_out(&args.storage, &plan, journal, run.trials)
 }
 
 fn blocks_begun(trials: &[TrialRecord]) -> u32 {
@@ -232,7 +252,7 @@ fn blocks_begun(trials: &[TrialRecord]) -> u32 {
     of_blocks.map(|record| record.block).max().unwrap_or(0)
 }
 
-fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<TrialRecord>) -> Result<u8, Failure> {
+fn carry_out(args: &Storage, plan: &Plan, mut journal: Journal, recorded: Vec<TrialRecord>) -> Result<u8, Failure> {
     let launcher = launcher()?;
     let interruption = Interruption::heed(&launcher.cancelled)?;
     let show = Show::new(plan, &recorded, args.quiet);
@@ -258,7 +278,7 @@ fn carry_out(args: &Args, plan: &Plan, mut journal: Journal, recorded: Vec<Trial
 }
 
 /// The answer on standard output, all of it in the folder, and where that is.
-fn tell(args: &Args, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<(), Failure> {
+fn tell(args: &Storage, judged: &Judged, checks: &Checks, end: RunEnd) -> Result<(), Failure> {
     let instruments = judged.instruments()?;
     let run = judged.shown(&instruments);
     let report = journal::report_path(&judged.run.folder);
@@ -294,7 +314,7 @@ fn failing_in_words(judged: &Judged, trial: u32) -> String {
     )
 }
 
-fn launcher() -> Result<Launcher, Failure> {
+pub(super) fn launcher() -> Result<Launcher, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::run(format!("cannot find the breme executable, which runs the generators: {error}"))
     })?;

@@ -26,6 +26,7 @@ mod laboratory_gate;
 mod laboratory_harness;
 mod laboratory_preflight;
 mod laboratory_repeats;
+mod laboratory_versus;
 mod link;
 mod loading;
 mod lost_server;

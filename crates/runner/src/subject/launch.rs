@@ -47,7 +47,7 @@ pub struct Launcher {
     pub hierarchy: Hierarchy,
     /// Set by whoever wants to end everything: starting gives up.
     pub cancelled: Arc<AtomicBool>,
-    pub(super) asker: Asker,
+    pub(crate) asker: Asker,
 }
 
 /// Why one attempt failed.
@@ -153,7 +153,7 @@ impl Launcher {
         if ending.is_success() { Ok(()) } else { Err(format!("{} {ending}{}", order.name, said(&ending.printed))) }
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 }

@@ -1,0 +1,140 @@
+//! The servers that are compared: URLs of running ones, and commands.
+
+use std::collections::BTreeMap;
+
+/// How a server comes to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// It runs at this URL, without a path.
+    Running(String),
+    /// A line for `sh`.
+    Command(String),
+}
+
+/// A server as the user gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) start: Start,
+    /// The path of its URL, if it has one.
+    pub(super) path: Option<String>,
+}
+
+/// A server whose address is known: `http://127.0.0.1:8080`, or with `${port}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Contender {
+    pub(super) name: String,
+    pub(super) start: Start,
+    pub(super) url: String,
+}
+
+/// Reads all servers. Those that would have the same name get numbers.
+pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Source>, String> {
+    let mut sources = texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let paths: Vec<&String> = sources.iter().filter_map(|source| source.path.as_ref()).collect();
+    if let Some(other) = paths.iter().find(|path| **path != paths[0]) {
+        return Err(format!(
+            "the URLs have different paths, {} and {other}; the same request must go to all: give the path with --get",
+            paths[0]
+        ));
+    }
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    for source in &sources {
+        *count.entry(source.name.clone()).or_default() += 1;
+    }
+    let mut number: BTreeMap<String, usize> = BTreeMap::new();
+    for source in sources.iter_mut().filter(|source| count[&source.name] > 1) {
+        let number = number.entry(source.name.clone()).or_default();
+        *number += 1;
+        source.name = format!("{}-{number}", source.name);
+    }
+    Ok(sources)
+}
+
+fn parse(text: &str) -> Result<Source, String> {
+    let (name, text) = match text.split_once('=') {
+        Some((name, rest)) if is_name(name) && !rest.trim().is_empty() => (Some(name.to_owned()), rest),
+        _ => (None, text),
+    };
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(String::from("a server is empty; give a URL or a command"));
+    }
+    match split_url(text) {
+        Some((url, path)) => {
+            let (_, host) = url.split_once("://").unwrap_or(("", &url));
+            Ok(Source { name: name.unwrap_or_else(|| as_name(host)), start: Start::Running(url), path })
+        }
+        None => {
+            let program = text.split_whitespace().next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+            let name = name.unwrap_or_else(|| as_name(program));
+            Ok(Source { name, start: Start::Command(text.to_owned()), path: None })
+        }
+    }
+}
+
+/// `http://host:port` and the path, which is none if it is `/`. A scheme may be missing where a port shows that no
+/// program is meant.
+fn split_url(text: &str) -> Option<(String, Option<String>)> {
+    if text.contains(char::is_whitespace) {
+        return None;
+    }
+    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+    let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let port = host.rsplit_once(':').map(|(_, port)| port);
+    let has_port = port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_url = matches!(scheme, "http" | "https") && !host.is_empty() && (text.contains("://") || has_port);
+    is_url.then(|| (format!("{scheme}://{host}"), (path.len() > 1).then(|| path.to_owned())))
+}
+
+/// What experiments accept as a name.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'))
+}
+
+fn as_name(text: &str) -> String {
+    let cleaned: String =
+        text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+    let cleaned = cleaned.trim_matches('-');
+    if is_name(cleaned) { cleaned.to_owned() } else { format!("server-{cleaned}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        parse(text).unwrap()
+    }
+
+    #[test]
+    fn urls_and_commands_are_distinguished() {
+        let running = |url: &str| Start::Running(url.to_owned());
+        assert_eq!(source("http://127.0.0.1:8080/x").start, running("http://127.0.0.1:8080"));
+        assert_eq!(source("http://127.0.0.1:8080/x").path.as_deref(), Some("/x"));
+        assert_eq!(source("localhost:8080").start, running("http://localhost:8080"));
+        assert_eq!(source("https://example.org/").path, None);
+        assert_eq!(source("caddy run").start, Start::Command("caddy run".to_owned()));
+        assert_eq!(source("./server").start, Start::Command("./server".to_owned()));
+    }
+
+    #[test]
+    fn names_are_given_or_derived() {
+        let names = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+            parse_all(&texts).unwrap().into_iter().map(|source| source.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["/usr/sbin/nginx -c a", "caddy run"]), ["nginx", "caddy"]);
+        assert_eq!(names(&["nginx -c a", "nginx -c b"]), ["nginx-1", "nginx-2"]);
+        assert_eq!(names(&["old=./a", "new=http://[::1]:80"]), ["old", "new"]);
+        assert_eq!(names(&["127.0.0.1:80", "b.example:80"]), ["server-127-0-0-1-80", "b-example-80"]);
+        assert_eq!(names(&["PORT=1 ./a"]), ["PORT"]);
+    }
+
+    #[test]
+    fn different_paths_are_refused() {
+        let problem = parse_all(&["http://a/x".to_owned(), "http://b/y".to_owned()]).unwrap_err();
+        assert!(problem.contains("/x") && problem.contains("/y") && problem.contains("--get"), "{problem}");
+    }
+}

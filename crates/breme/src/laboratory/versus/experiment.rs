@@ -1,0 +1,285 @@
+//! From contenders, load and variations to the text of an experiment.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::contender::{Contender, Source, Start};
+
+/// The name of the workload.
+const LOAD: &str = "load";
+/// The name of the factor whose levels are the servers.
+const SERVER: &str = "server";
+/// Settings of the load that can vary.
+const LOAD_SETTINGS: [&str; 5] = ["connections", "pipeline", "rate", "threads", "think"];
+
+/// The load on each server.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub(super) path: String,
+    pub(super) connections: u64,
+    pub(super) rate: Option<f64>,
+    pub(super) pipeline: u64,
+    pub(super) headers: Vec<String>,
+    pub(super) duration: String,
+    pub(super) measure: String,
+}
+
+/// `connections=1,10`, `server.driver=threads,events`, `NAME=a,b`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Variation {
+    name: String,
+    is_server_flag: bool,
+    levels: Vec<String>,
+}
+
+impl Variation {
+    /// As `--vary` has it.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not NAME=A,B; write connections=1,10,100 or server.threads=1,2");
+        let (name, levels) = text.split_once('=').ok_or_else(wrong)?;
+        let (is_server_flag, name) =
+            name.strip_prefix("server.").map_or((false, name), |flag| (true, flag.trim_start_matches('-')));
+        let is_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+        if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.chars().all(is_word) {
+            return Err(wrong());
+        }
+        let levels: Vec<String> = levels.split(',').map(|level| level.trim().to_owned()).collect();
+        if levels.len() < 2 || levels.iter().any(String::is_empty) {
+            return Err(format!("{text:?} has fewer than two values; separate them by commas"));
+        }
+        Ok(Self { name: name.to_owned(), is_server_flag, levels })
+    }
+
+    fn placeholder(&self) -> String {
+        format!("${{{}}}", self.name)
+    }
+
+    fn is_of_load(&self) -> bool {
+        !self.is_server_flag && LOAD_SETTINGS.contains(&self.name.as_str())
+    }
+
+    /// Whether each server is compared across the levels (and not with the others at each level).
+    fn is_of_server(&self) -> bool {
+        !self.is_of_load()
+    }
+}
+
+/// Two sides to compare are needed, and each variation must reach something.
+pub(super) fn check_variations(variations: &[Variation], sources: &[Source]) -> Result<(), String> {
+    if sources.len() == 1 && variations.is_empty() {
+        return Err(String::from("one server has nothing to be compared with; give a second one, or --vary NAME=A,B"));
+    }
+    for (position, variation) in variations.iter().enumerate() {
+        let name = &variation.name;
+        if variations[..position].iter().any(|other| other.name == *name) || name == SERVER || name == LOAD {
+            return Err(format!("--vary {name}: the name is taken; use another one"));
+        }
+        if sources.iter().any(|source| source.name == *name) {
+            return Err(format!("--vary {name}: a server has this name; use another one: NAME='command'"));
+        }
+        let is_used = sources.iter().any(|source| match &source.start {
+            Start::Command(command) => variation.is_server_flag || command.contains(&variation.placeholder()),
+            Start::Running(_) => false,
+        });
+        if variation.is_of_server() && !is_used {
+            let settings = LOAD_SETTINGS.join(", ");
+            return Err(format!(
+                "--vary {name} changes nothing; vary a setting of the load ({settings}), a flag of a command \
+                 (server.FLAG), or write {} in a command",
+                variation.placeholder()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A command at the first level of each variation.
+pub(super) fn first_variant(command: &str, variations: &[Variation]) -> String {
+    let command = with_flags(command, variations);
+    variations
+        .iter()
+        .fold(command, |command, variation| command.replace(&variation.placeholder(), &variation.levels[0]))
+}
+
+fn with_flags(command: &str, variations: &[Variation]) -> String {
+    let flags = variations.iter().filter(|variation| variation.is_server_flag);
+    flags.fold(command.to_owned(), |command, flag| format!("{command} --{} {}", flag.name, flag.placeholder()))
+}
+
+/// The command in the user's folder, not in that of the subject.
+pub(super) fn shell(command: &str, folder: &Path) -> Vec<String> {
+    let folder = folder.display().to_string().replace('\'', r"'\''");
+    vec!["sh".to_owned(), "-c".to_owned(), format!("cd '{folder}' && {command}")]
+}
+
+/// The experiment.
+pub(super) fn text(contenders: &[Contender], load: &Load, variations: &[Variation], folder: &Path) -> String {
+    let names: Vec<&str> = contenders.iter().map(|contender| contender.name.as_str()).collect();
+    let mut text = format!(
+        "#:schema experiment.schema.json\ntitle = {}\nquestion = {}\n",
+        quoted(&title(&names, variations)),
+        quoted(&question(&names, load, variations))
+    );
+    let _ = write!(text, "measures = [\"{}\"]\n", measures(load, contenders).join("\", \""));
+    for contender in contenders {
+        write_subject(&mut text, contender, contenders, variations, folder);
+    }
+    write_workload(&mut text, &names, load, variations);
+    write_factors(&mut text, &names, variations);
+    let _ = write!(
+        text,
+        "\n[design]\nduration = {}\nblocks = {{ least = 6, most = 12 }}\npause = \"100ms\"\n",
+        quoted(&load.duration)
+    );
+    write_hypotheses(&mut text, &names, load, variations);
+    text
+}
+
+fn title(names: &[&str], variations: &[Variation]) -> String {
+    let varied: Vec<&str> = variations.iter().map(|variation| variation.name.as_str()).collect();
+    match (names, varied.is_empty()) {
+        ([one], _) => format!("{one}: {}", varied.join(", ")),
+        (_, true) => names.join(" versus "),
+        (_, false) => format!("{}: {}", names.join(" versus "), varied.join(", ")),
+    }
+}
+
+fn question(names: &[&str], load: &Load, variations: &[Variation]) -> String {
+    let measure = &load.measure;
+    match names {
+        [one] => {
+            let levels: Vec<&str> = variations.iter().map(|variation| variation.name.as_str()).collect();
+            format!("How does `{measure}` of {one} depend on {}?", levels.join(" and "))
+        }
+        _ => format!("Which of {} has the better `{measure}`?", names.join(", ")),
+    }
+}
+
+/// The one that decides, and the usual ones. Nothing is known of the CPU time of a server that was not started here.
+fn measures(load: &Load, contenders: &[Contender]) -> Vec<String> {
+    let are_started = contenders.iter().all(|contender| matches!(contender.start, Start::Command(_)));
+    let usual = ["rate", "mean", "p99", "errors"].into_iter().chain(are_started.then_some("cpu"));
+    let mut names = vec![load.measure.as_str()];
+    names.extend(usual.filter(|name| *name != load.measure));
+    names.into_iter().map(|name| format!("{name}({LOAD})")).collect()
+}
+
+fn write_subject(text: &mut String, contender: &Contender, all: &[Contender], variations: &[Variation], folder: &Path) {
+    let _ = write!(text, "\n[subject.{}]\n", contender.name);
+    if let Start::Command(command) = &contender.start {
+        let words: Vec<String> =
+            shell(&with_flags(command, variations), folder).iter().map(|word| quoted(word)).collect();
+        let _ = writeln!(text, "command = [{}]", words.join(", "));
+        let ports = if contender.url.contains("${port}") { "[\"port\"]" } else { "[]" };
+        let _ = writeln!(text, "ports = {ports}");
+        // Two servers on one port cannot run side by side.
+        if all.iter().filter(|other| other.url == contender.url).count() > 1 && !contender.url.contains("${port}") {
+            let _ = writeln!(text, "restart = \"trial\"");
+        }
+    }
+    let _ = writeln!(text, "url = {}", quoted(&contender.url));
+}
+
+fn write_workload(text: &mut String, names: &[&str], load: &Load, variations: &[Variation]) {
+    let to = if names.len() > 1 { format!("${SERVER}") } else { names[0].to_owned() };
+    let _ = write!(text, "\n[workload.{LOAD}]\nto = {}\nrequest = {}\n", quoted(&to), quoted(&load.path));
+    let mut setting = |name: &str, value: Option<String>| {
+        let is_varied = variations.iter().any(|variation| variation.is_of_load() && variation.name == name);
+        let value = if is_varied { Some(format!("\"${name}\"")) } else { value };
+        if let Some(value) = value {
+            let _ = writeln!(text, "{name} = {value}");
+        }
+    };
+    setting("connections", Some(load.connections.to_string()));
+    setting("pipeline", (load.pipeline > 1).then(|| load.pipeline.to_string()));
+    setting("rate", load.rate.map(|rate| rate.to_string()));
+    setting("threads", None);
+    setting("think", None);
+    if !load.headers.is_empty() {
+        let headers = load.headers.iter().map(|header| {
+            let (name, value) = header.split_once(':').unwrap_or((header, ""));
+            format!("{} = {}", quoted(name.trim()), quoted(value.trim()))
+        });
+        let _ = writeln!(text, "headers = {{ {} }}", headers.collect::<Vec<_>>().join(", "));
+    }
+}
+
+fn write_factors(text: &mut String, names: &[&str], variations: &[Variation]) {
+    text.push_str("\n[factor]\n");
+    if names.len() > 1 {
+        let _ = writeln!(text, "{SERVER} = [\"{}\"]", names.join("\", \""));
+    }
+    for variation in variations {
+        let levels: Vec<String> = variation.levels.iter().map(|level| literal(level)).collect();
+        let _ = writeln!(text, "{} = [{}]", variation.name, levels.join(", "));
+    }
+}
+
+/// Every server against the first one; of one server, every level against the first one of its variation.
+fn write_hypotheses(text: &mut String, names: &[&str], load: &Load, variations: &[Variation]) {
+    let factor = variations.first().map(|variation| (variation.name.as_str(), &variation.levels));
+    let levels: Vec<&str> = match (names, factor) {
+        ([_], Some((_, levels))) => levels.iter().map(String::as_str).collect(),
+        _ => names.to_vec(),
+    };
+    let name = if names.len() > 1 { SERVER } else { factor.map_or(SERVER, |(name, _)| name) };
+    let measure = &load.measure;
+    for level in &levels[1..] {
+        let first = levels[0];
+        let says = match names.len() {
+            1 => format!("{measure} differs between {name} {first} and {level}"),
+            _ => format!("{measure} differs between {first} and {level}"),
+        };
+        let claim = format!("{measure}({LOAD}) [{name}='{first}'] != {measure}({LOAD}) [{name}='{level}']");
+        let _ = write!(text, "\n[[hypothesis]]\nsays = {}\nexpect = {}\n", quoted(&says), quoted(&claim));
+    }
+}
+
+/// A number remains a number.
+fn literal(level: &str) -> String {
+    if level.parse::<f64>().is_ok_and(f64::is_finite) { level.to_owned() } else { quoted(level) }
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variation(text: &str) -> Variation {
+        Variation::parse(text).unwrap()
+    }
+
+    #[test]
+    fn variations_need_two_values() {
+        assert_eq!(variation("server.driver=a, b").levels, ["a", "b"]);
+        assert!(
+            ["connections", "connections=1", "=1,2", "a b=1,2", "a=1,"]
+                .map(Variation::parse)
+                .iter()
+                .all(Result::is_err)
+        );
+    }
+
+    #[test]
+    fn flags_of_the_server_are_appended() {
+        let variations = [variation("server.driver=threads,events"), variation("size=1,2")];
+        assert_eq!(first_variant("serve --size ${size}", &variations), "serve --size 1 --driver threads");
+    }
+
+    #[test]
+    fn a_variation_without_effect_is_refused() {
+        let sources = super::super::contender::parse_all(&["./a".to_owned(), "http://b".to_owned()]).unwrap();
+        assert_eq!(check_variations(&[variation("connections=1,2")], &sources), Ok(()));
+        assert_eq!(check_variations(&[variation("server.x=1,2")], &sources), Ok(()));
+        assert!(check_variations(&[variation("conections=1,2")], &sources).unwrap_err().contains("connections"));
+        assert!(check_variations(&[], &sources[..1]).unwrap_err().contains("--vary"));
+    }
+
+    #[test]
+    fn quotes_in_folders_reach_the_shell() {
+        assert_eq!(shell("./a", Path::new("/x'y"))[2], r"cd '/x'\''y' && ./a");
+    }
+}

@@ -1,0 +1,61 @@
+//! `breme versus`: servers compared without an experiment file.
+
+use std::fs;
+
+use crate::harness::{Site, free_address};
+use crate::laboratory_harness::{Laboratory, json, text_of};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_breme");
+
+/// A path of 20 ms each way makes a difference of a hundred times, on a starved machine too.
+#[test]
+fn a_distant_server_loses_to_a_near_one() {
+    let laboratory = Laboratory::new("");
+    let site = Site::lab("auto");
+    let near = format!("near={}", site.url("/bytes/10"));
+    let far = format!("far={PROGRAM} link --to {} --delay 20ms --listen 127.0.0.1:${{port}}", site.address);
+    let arguments = ["versus", &near, &far, "-d", "200ms", "--format", "json", "--save", "saved.toml", "-q"];
+    let output = laboratory.breme(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text_of(&output.stderr));
+    let result = json(&output.stdout);
+    let hypothesis = &result["judgement"]["hypotheses"][0];
+    assert_eq!(hypothesis["says"], "rate differs between near and far", "{hypothesis}");
+    assert_eq!(laboratory.trials("versus-1").len() % 3, 0, "two servers, one of them twice");
+    let check = laboratory.breme(&["run", "--check", "saved.toml"]);
+    assert!(check.status.success(), "{}", text_of(&check.stderr));
+    laboratory.wait_deserted();
+}
+
+#[test]
+fn the_port_of_a_command_is_discovered() {
+    let laboratory = Laboratory::new("");
+    fs::write(laboratory.folder().join("page"), "text").unwrap();
+    let address = free_address();
+    let command = format!("{PROGRAM} site $PWD --listen {address}");
+    let arguments = ["versus", &command, &command, "--get", "/page", "-d", "100ms", "-q"];
+    let output = laboratory.breme(&arguments);
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{}", text_of(&output.stderr));
+    let plan = fs::read_to_string(laboratory.folder().join("runs/versus-1/plan.toml")).unwrap();
+    assert!(plan.contains(&address.to_string()), "{plan}");
+    laboratory.wait_deserted();
+}
+
+#[test]
+fn mistakes_name_the_remedy() {
+    let laboratory = Laboratory::new("");
+    let site = format!("{PROGRAM} site --lab --listen 127.0.0.1:0");
+    for (arguments, status, expected) in [
+        (&["http://127.0.0.1:1/"][..], 2, "--vary"),
+        (&["http://127.0.0.1:1/a", "http://127.0.0.1:1/b"], 2, "--get"),
+        (&["http://127.0.0.1:1/", "http://127.0.0.1:2/"], 1, "start it first"),
+        (&["echo no-such-option; exit 3", "sleep 1"], 1, "no-such-option"),
+        (&[&site, "x=http://127.0.0.1:1", "--vary", "size=1,2"], 2, "${size}"),
+        (&["http://127.0.0.1:1/", "http://127.0.0.1:2/", "-m", "speed"], 2, "speed"),
+    ] {
+        let output = laboratory.breme(&[&["versus"], arguments].concat());
+        let message = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {message}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+    laboratory.wait_deserted();
+}

@@ -1,0 +1,108 @@
+//! The address at which a command serves HTTP, found by starting it once.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use procfs::net::{TcpState, tcp, tcp6};
+use procfs::process::{FDTarget, Process};
+
+use crate::asking::with_path;
+use crate::keeping::{Kept, Order};
+use crate::process_table::{descendants_of, everyone};
+use crate::subject::Launcher;
+
+/// How long a command may take until it listens on a port that responds.
+const SERVES_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const RESPONSE_WITHIN: Duration = Duration::from_secs(2);
+
+impl Launcher {
+    /// Starts `command` in `folder`, waits until one of its processes listens on a TCP port that responds to
+    /// `GET path` with a status below 400, stops it, and returns the URL without the path: `http://127.0.0.1:8080`.
+    /// Of several ports the lowest is taken.
+    ///
+    /// # Errors
+    /// The command cannot be started, ends, or does not serve within 30 s; the text includes what it printed last.
+    pub fn discover_url(&self, command: &[String], folder: &Path, path: &str) -> Result<String, String> {
+        let order = Order {
+            name: String::from("discovery"),
+            command: command.to_vec(),
+            folder: folder.to_owned(),
+            output: folder.join("discovery.log"),
+            ..Order::default()
+        };
+        let mut process = self.keeper.start(&order, &self.hierarchy).map_err(|fault| fault.0)?;
+        let url = self.wait_for_url(&process, path);
+        process.kill()?;
+        url
+    }
+
+    fn wait_for_url(&self, process: &Kept, path: &str) -> Result<String, String> {
+        let deadline = Instant::now() + SERVES_WITHIN;
+        let mut seen = String::from("it listens on no TCP port");
+        loop {
+            for port in listening_ports(process.keeper_pid()) {
+                let url = format!("http://127.0.0.1:{port}");
+                match self.asker.ask("GET", &with_path(&url, path), &[], RESPONSE_WITHIN) {
+                    Ok(response) if response.status < 400 => return Ok(url),
+                    Ok(response) => seen = format!("GET {url}{path} returned status {}", response.status),
+                    Err(problem) => seen = problem,
+                }
+            }
+            if let Some(ending) = process.wait_ended(LOOK_EVERY) {
+                return Err(with_output(&format!("it {ending} before it served"), &ending.printed));
+            }
+            if self.is_cancelled() {
+                return Err(String::from("interrupted"));
+            }
+            if Instant::now() > deadline {
+                let within = SERVES_WITHIN.as_secs();
+                return Err(with_output(&format!("it did not serve within {within} s: {seen}"), &process.printed()));
+            }
+        }
+    }
+}
+
+fn with_output(problem: &str, printed: &str) -> String {
+    match printed.trim_end() {
+        "" => problem.to_owned(),
+        printed => format!("{problem}; its output ends with:\n{printed}"),
+    }
+}
+
+/// The TCP ports on which the descendants of a process listen.
+fn listening_ports(root: u32) -> BTreeSet<u16> {
+    let everyone = everyone();
+    let sockets: HashSet<u64> = descendants_of(root, &everyone).iter().flat_map(|stat| sockets_of(stat.pid)).collect();
+    let entries = [tcp(), tcp6()].into_iter().flatten().flatten();
+    let listening = entries.filter(|entry| entry.state == TcpState::Listen && sockets.contains(&entry.inode));
+    listening.map(|entry| entry.local_address.port()).collect()
+}
+
+/// A process that has ended meanwhile, or belongs to another user, has none.
+fn sockets_of(pid: u32) -> Vec<u64> {
+    let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
+    let descriptors = process.and_then(|process| process.fd().ok());
+    let sockets = descriptors.into_iter().flatten().flatten().filter_map(|descriptor| match descriptor.target {
+        FDTarget::Socket(inode) => Some(inode),
+        _ => None,
+    });
+    sockets.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn finds_listening_ports_of_descendants() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let parent = Process::myself().unwrap().stat().unwrap().ppid;
+        assert!(listening_ports(u32::try_from(parent).unwrap()).contains(&port));
+        assert!(!listening_ports(std::process::id()).contains(&port), "the process itself is no descendant");
+    }
+}
