@@ -120,7 +120,7 @@ pub(super) fn text(contenders: &[Contender], load: &Load, variations: &[Variatio
         quoted(&title(&names, variations)),
         quoted(&question(&names, load, variations))
     );
-    let _ = write!(text, "measures = [\"{}\"]\n", measures(load, contenders).join("\", \""));
+    let _ = writeln!(text, "measures = [\"{}\"]", measures(load, contenders).join("\", \""));
     for contender in contenders {
         write_subject(&mut text, contender, contenders, variations, folder);
     }
