@@ -6,9 +6,12 @@
 mod admin;
 mod checks;
 mod configuration;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod driver;
 mod failure;
 mod files;
+mod installation;
 #[cfg(target_os = "linux")]
 mod laboratory;
 mod link;
@@ -23,7 +26,7 @@ mod wiki;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use roles::RoleCommand;
 
@@ -68,6 +71,15 @@ enum Command {
     /// List stored runs.
     #[cfg(target_os = "linux")]
     Runs(laboratory::RunsArgs),
+    /// Check whether this machine is fit to measure on.
+    #[cfg(target_os = "linux")]
+    Doctor(doctor::Args),
+    /// Print the completions of a shell.
+    Completions(installation::CompletionsArgs),
+    /// Write the manual pages.
+    Man(installation::ManArgs),
+    /// Print the JSON schema of a file.
+    Schema(installation::SchemaArgs),
     /// Supervise the processes of a subject; started by `breme run` only.
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -88,15 +100,18 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Runs(args) => laboratory::runs(&args),
         #[cfg(target_os = "linux")]
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => installation::completions(&args, Cli::command()),
+        Command::Man(args) => installation::man(&args, Cli::command()),
+        Command::Schema(args) => installation::schema(&args),
+        #[cfg(target_os = "linux")]
         Command::Keep => laboratory::keep(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
-    use super::Cli;
+    use super::{Cli, CommandFactory};
 
     /// clap wraps help at 100 columns, which would break an example or a table in the middle.
     #[test]

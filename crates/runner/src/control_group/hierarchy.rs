@@ -84,6 +84,20 @@ impl Hierarchy {
         Self { folders: Arc::new(folders), refusals, made: AtomicU32::new(0) }
     }
 
+    /// Whether CPU time, memory and the number of processes of subjects can be limited.
+    ///
+    /// # Errors
+    /// Names a limit that cannot be set, and why.
+    pub fn check_limits(&self) -> Result<(), String> {
+        let limits = ResourceLimits {
+            cpu: Some(1.0),
+            memory_bytes: Some(1 << 30),
+            processes: Some(100),
+            ..ResourceLimits::default()
+        };
+        self.make("check", &limits).map(|group| remove(&group.folders))
+    }
+
     /// Makes the group of a subject, with its limits.
     ///
     /// The error says which limit could not be set, and why.

@@ -1,0 +1,129 @@
+//! What an installation needs besides the binary: completions, manual pages, and the schemas of files.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Command, ValueEnum};
+use clap_complete::Shell;
+
+use crate::failure::{Failure, exit};
+
+/// Print the completions of a shell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  breme completions bash > /etc/bash_completion.d/breme
+  breme completions zsh > ~/.zfunc/_breme
+  breme completions fish > ~/.config/fish/completions/breme.fish")]
+pub struct CompletionsArgs {
+    /// Shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+/// Write the manual pages, one for each command
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  breme man /usr/local/share/man/man1")]
+pub struct ManArgs {
+    /// Folder to write them to; created if it does not exist
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// Print the JSON schema of a file that breme reads or writes
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Editors complete and check TOML files whose first line is
+  #:schema experiment.schema.json
+with the output of
+  breme schema experiment > experiment.schema.json")]
+pub struct SchemaArgs {
+    /// File
+    #[arg(value_name = "NAME")]
+    name: Schema,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Schema {
+    /// Experiment, for `breme run`.
+    Experiment,
+    /// Scenario, for `breme load --scenario`.
+    Scenario,
+    /// Configuration of `breme proxy`.
+    Proxy,
+    /// Result of `breme load --format json`.
+    Load,
+    /// Result of `breme run --format json`.
+    Report,
+    /// Result of `breme compare --format json`.
+    Comparison,
+}
+
+impl Schema {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Experiment => include_str!("../../../schemas/experiment.schema.json"),
+            Self::Scenario => include_str!("../../../schemas/scenario.schema.json"),
+            Self::Proxy => include_str!("../../../schemas/proxy.schema.json"),
+            Self::Load => include_str!("../../../schemas/load.schema.json"),
+            Self::Report => include_str!("../../../schemas/report.schema.json"),
+            Self::Comparison => include_str!("../../../schemas/comparison.schema.json"),
+        }
+    }
+}
+
+pub fn completions(args: &CompletionsArgs, mut program: Command) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut program, "breme", &mut script);
+    print("completions", &script)
+}
+
+pub fn man(args: &ManArgs, program: Command) -> ExitCode {
+    let folder = &args.folder;
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(program, folder));
+    let failed = |error| Failure::run(format!("{}: {error}", folder.display()));
+    exit("man", written.map(|()| ExitCode::SUCCESS).map_err(failed))
+}
+
+pub fn schema(args: &SchemaArgs) -> ExitCode {
+    print("schema", args.name.text().as_bytes())
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(command: &str, text: &[u8]) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            exit(command, Err(Failure::run(format!("standard output cannot be written: {error}"))))
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_are_json() {
+        for schema in Schema::value_variants() {
+            let schema: serde_json::Value = serde_json::from_str(schema.text()).unwrap();
+            assert!(schema["$schema"].is_string());
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_manual_page_and_completions() {
+        use clap::CommandFactory;
+        let folder = tempfile::tempdir().unwrap();
+        clap_mangen::generate_to(crate::Cli::command(), folder.path()).unwrap();
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Bash, &mut crate::Cli::command(), "breme", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        for command in crate::Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            assert!(folder.path().join(format!("breme-{name}.1")).exists(), "{name}");
+            assert!(script.contains(&format!("breme,{name})")), "{name}");
+        }
+    }
+}
