@@ -37,7 +37,7 @@ impl Facts {
     pub(super) fn gather(observed: Duration) -> Self {
         let before = processor_times();
         std::thread::sleep(observed);
-        let (background, steal) = shares(before, processor_times());
+        let (background, steal) = shares(&before, &processor_times());
         let machine = machine();
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let kilobytes = |name: &str| {
@@ -95,12 +95,12 @@ fn processor_times() -> Vec<u64> {
 }
 
 /// Used, and stolen, as shares of all time between two readings.
-fn shares(before: Vec<u64>, after: Vec<u64>) -> (f64, Option<f64>) {
-    let passed: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after.saturating_sub(*before)).collect();
-    let all = passed.iter().sum::<u64>().max(1) as f64;
-    let idle = passed.iter().skip(3).take(2).sum::<u64>() as f64;
-    let stolen = passed.get(7).map(|ticks| *ticks as f64);
-    ((all - idle - stolen.unwrap_or(0.0)).max(0.0) / all, stolen.map(|ticks| ticks / all))
+fn shares(before: &[u64], after: &[u64]) -> (f64, Option<f64>) {
+    let passed: Vec<u64> = after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
+    let share = |ticks: u64| ticks as f64 / passed.iter().sum::<u64>().max(1) as f64;
+    let stolen = passed.get(7).copied();
+    let used = [0, 1, 2, 5, 6].iter().filter_map(|&column| passed.get(column)).sum();
+    (share(used), stolen.map(share))
 }
 
 #[cfg(test)]
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn shares_are_of_all_time() {
         // user nice system idle iowait irq softirq steal
-        let (used, stolen) = shares(vec![0; 8], vec![10, 0, 5, 70, 5, 0, 0, 10]);
+        let (used, stolen) = shares(&[0; 8], &[10, 0, 5, 70, 5, 0, 0, 10]);
         assert_eq!((used, stolen), (0.15, Some(0.10)));
-        assert_eq!(shares(Vec::new(), Vec::new()), (0.0, None));
+        assert_eq!(shares(&[], &[]), (0.0, None));
     }
 
     #[test]
