@@ -23,5 +23,7 @@ mod vocabulary;
 pub use cursor::ExpressionError;
 pub use parse::{EXPRESSION_BYTES_MAX, PARENTHESES_DEPTH_MAX};
 pub use quantity::MeasuredOn;
-pub use terms::{Claim, Condition, Expression, Measure, Operation, Quantity, Relation, TimeFigure, TimeKind, Unit};
+pub use terms::{
+    Claim, Condition, Expression, Measure, Operation, PairCount, Quantity, Relation, TimeFigure, TimeKind, Unit,
+};
 pub use vocabulary::Vocabulary;

@@ -294,6 +294,9 @@ pub struct WorkloadRecord {
     /// Stale responses over the whole trial; null if the load writes no versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<StaleRecord>,
+    /// Pairs that sessions stored and showed, over the whole trial; null if no step checks them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<PairsRecord>,
 }
 
 /// Times without a successful response, in the measured part of the trial.
@@ -332,6 +335,25 @@ pub struct StaleRecord {
     pub unversioned: u64,
     /// Age of stale responses: time from the acknowledgement of a newer version to the sending of the request.
     pub age: Distribution,
+}
+
+/// Pairs that sessions stored, and the responses that showed them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PairsRecord {
+    /// Number of responses that were compared.
+    pub responses: u64,
+    /// Number of responses that lacked a pair which was acknowledged before.
+    pub inconsistent: u64,
+    /// Number of inconsistent responses whose missing pairs were shown again.
+    pub stale: u64,
+    /// Number of acknowledged pairs that were not shown again.
+    pub lost: u64,
+    /// Number of lines that were no pair of the session, or were there twice.
+    pub foreign: u64,
+    /// Number of responses that set a session id which another session had.
+    pub shared_ids: u64,
+    /// Number of pairs whose request got no response.
+    pub unknown: u64,
 }
 
 /// The most rows that a record keeps of a trial's time series.

@@ -61,6 +61,23 @@ pub(crate) fn push_target(value: &[u8], out: &mut Vec<u8>) {
     push_encoded(value, |byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}#".contains(&byte), out);
 }
 
+/// Decodes a part of a form: `+` is a space, and `%` begins a byte. What is no encoding stays.
+pub(crate) fn decode_form(value: &[u8], out: &mut Vec<u8>) {
+    let digit = |at: usize| value.get(at).and_then(|&byte| char::from(byte).to_digit(16));
+    let mut at = 0;
+    while let Some(&byte) = value.get(at) {
+        at += 1;
+        match (byte, digit(at), digit(at + 1)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 2;
+            }
+            (b'+', ..) => out.push(b' '),
+            _ => out.push(byte),
+        }
+    }
+}
+
 /// RFC 8259, 7.
 fn push_json(value: &[u8], out: &mut Vec<u8>) {
     for &byte in value {

@@ -17,6 +17,7 @@
 //! | `scenario`, `session` | users that do several steps |
 //! | `checks`, `cookies` | what is expected of an answer, what a user keeps of it |
 //! | `versions`, `cache_use` | whether a response is out of date, and whether a cache gave it |
+//! | `pairs` | whether a response shows all that its session has stored |
 //! | `availability` | for how long no response was successful |
 //! | `tally`, `series`, `run` | what is counted: per shard, per interval, together |
 //! | `outcome`, `text`, `figures`, `csv`, `bench` | the result |
@@ -44,6 +45,7 @@ mod figures;
 mod node;
 mod occupancy;
 mod outcome;
+mod pairs;
 mod plan;
 mod request;
 mod run;
@@ -75,9 +77,10 @@ pub use node::{
 pub use outcome::{
     AvailabilitySummary, Bytes, CacheSummary, ConditionResult, ConditionVerdict, Connections, DISPERSION_MAX,
     GENERATOR_SHARE_MAX, Generator, GeneratorUse, LATENESS_P99_MAX, LATENESS_SHARE_MAX, Lateness, OpenLoopSummary,
-    Outcome, Requests, SHORT_RUN_MAX, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary,
+    Outcome, PairsSummary, Requests, SHORT_RUN_MAX, ScenarioSummary, ScheduleSummary, SettingsSummary, StageSummary,
     StalePageSummary, StaleSummary, StepSummary, THREAD_SHARE_MAX, TimeSummary, TlsSummary, UsersSummary,
 };
+pub use pairs::{PAIR_COUNT_MAX, SESSION_ID_BYTES_MIN, SESSION_ID_COUNT_MAX};
 pub use plan::{
     CONNECTION_COUNT_MAX, INTERVAL_MAX, INTERVAL_MIN, OUTSTANDING_MAX, OpenLoop, PIPELINE_DEPTH_MAX, Plan, PlanError,
     Settings, WAITING_MAX,

@@ -20,7 +20,7 @@ pub use counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
 use document::SCHEMA_VERSION;
 pub use document::{ConditionResult, ConditionVerdict, Outcome};
 pub use generator::{Generator, GeneratorUse};
-pub use reads::{CacheSummary, StalePageSummary, StaleSummary};
+pub use reads::{CacheSummary, PairsSummary, StalePageSummary, StaleSummary};
 pub use sessions::{ScenarioSummary, StepSummary};
 pub use settings::{ScheduleSummary, SettingsSummary, StageSummary};
 pub use times::{Lateness, TimeSummary};
@@ -80,6 +80,7 @@ impl Outcome {
             tls: generator.tls,
             cache: CacheSummary::of(run, &tally),
             stale: StaleSummary::of(run, &tally),
+            pairs: PairsSummary::of(run, &tally),
             conditions: Vec::new(),
             scenarios: sessions::scenarios(run, &tally),
             steps: sessions::steps(run, &tally),

@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use crate::cookies::Jar;
 use crate::encoding::{Encoding, push_target};
+use crate::pairs::Pairs;
 use crate::template::{Inputs, Placeholder, Template, push_number};
 use crate::variables::PAGE_VERSION_PLACE;
 use crate::versions::{BLANK, Mark, Versions};
@@ -73,6 +74,8 @@ pub(crate) struct Variables<'a> {
     pub now: Instant,
     /// Where the run's versions are followed, if it writes any.
     pub versions: Option<&'a Versions>,
+    /// Where those of its session are checked.
+    pub pairs: Option<&'a mut Pairs>,
 }
 
 /// A request that was sent.
@@ -154,6 +157,9 @@ impl Request {
                 } else {
                     actions.send_shared(connection, whole.clone());
                 }
+                if let Some(pairs) = variables.pairs {
+                    pairs.begin_request(target_of(whole));
+                }
                 Sent {
                     bytes: whole.len(),
                     mark: variables.versions.and_then(|versions| self.mark_read(whole, versions)),
@@ -164,7 +170,7 @@ impl Request {
     }
 
     fn render(&self, connection: ConnectionId, variables: Variables<'_>, actions: &mut Actions) -> Sent {
-        let Variables { mut inputs, scratch, jar, now, versions } = variables;
+        let Variables { mut inputs, scratch, jar, now, versions, pairs } = variables;
         scratch.clear();
         let content_bytes = match &self.content {
             Content::Fixed(bytes) => bytes.len(),
@@ -189,6 +195,9 @@ impl Request {
             true => write_mark(versions, target_of(&out[start..]), now, scratch),
             false => self.mark_read(&out[start..], versions),
         });
+        if let Some(pairs) = pairs {
+            pairs.begin_request(target_of(&out[start..]));
+        }
         let head_bytes = out.len() - start;
         match &self.content {
             Content::Fixed(bytes) if bytes.len() >= SHARED_BYTES_MIN => actions.send_shared(connection, bytes.clone()),
@@ -385,6 +394,7 @@ mod tests {
                 jar: self.jar.as_mut(),
                 now: Instant::ZERO,
                 versions: self.versions.as_ref(),
+                pairs: None,
             };
             let Sent { bytes: length, mark } = self.request.send(connection, variables, &mut actions);
             self.mark = mark;

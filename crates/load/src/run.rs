@@ -11,7 +11,9 @@ use breme_node::{ConnectError, TlsFailure};
 
 use crate::arrivals::{Bounds, Queue};
 use crate::availability::LatestSuccess;
+use crate::pairs::SessionIds;
 use crate::plan::{OpenLoop, Plan, Settings};
+use crate::scenario::Scenarios;
 use crate::series::{Observer, Series};
 use crate::versions::Versions;
 
@@ -57,6 +59,8 @@ pub struct Run {
     queue: Option<Queue>,
     /// Of a run that writes versions.
     versions: Option<Versions>,
+    /// Of a run that checks the pairs of sessions.
+    session_ids: Option<SessionIds>,
     is_connected: AtomicBool,
     gave_up: AtomicBool,
     preferred_address: AtomicUsize,
@@ -102,6 +106,7 @@ impl Run {
         let settings = plan.settings();
         let (connections, interval) = (settings.connections, settings.interval);
         let versions = plan.writes_versions().then(|| Versions::new(settings.run_number));
+        let session_ids = plan.scenarios().is_some_and(Scenarios::checks_pairs).then(SessionIds::default);
         let queue = settings.open_loop.as_ref().map(|open_loop| queue(settings, open_loop, shard_count));
         Self {
             plan,
@@ -117,6 +122,7 @@ impl Run {
             sequence: AtomicU64::new(0),
             queue,
             versions,
+            session_ids,
             is_connected: AtomicBool::new(false),
             gave_up: AtomicBool::new(false),
             preferred_address: AtomicUsize::new(0),
@@ -251,6 +257,10 @@ impl Run {
     #[inline]
     pub(crate) const fn versions(&self) -> Option<&Versions> {
         self.versions.as_ref()
+    }
+
+    pub(crate) const fn session_ids(&self) -> Option<&SessionIds> {
+        self.session_ids.as_ref()
     }
 
     pub(crate) fn note_connected(&self, address_index: usize) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use breme_base::{Instant, Random};
 use breme_http1::Fields;
 
+use crate::pairs::Pairs;
 use crate::scenario::{CONTENT_KEPT_MAX, From, GROUP_DEPTH_MAX, Operation, Scenario, Scenarios, Step, VALUE_BYTES_MAX};
 use crate::template::Inputs;
 
@@ -30,6 +31,8 @@ pub(crate) struct Session {
     pub pause: Option<Duration>,
     pub random: Random,
     pub values: Vec<Vec<u8>>,
+    /// Where the scenario checks them.
+    pub pairs: Pairs,
     operation: usize,
     counters: [u32; GROUP_DEPTH_MAX],
     /// The content of the answer, where the step looks at it.
@@ -50,6 +53,7 @@ impl Session {
             pause: None,
             random: Random::new(0),
             values: vec![Vec::new(); scenarios.variable_count()],
+            pairs: Pairs::default(),
             operation: 0,
             counters: [0; GROUP_DEPTH_MAX],
             content: Vec::new(),
@@ -65,6 +69,7 @@ impl Session {
         (self.since, self.pause, self.is_missing) = (Instant::FAR, None, false);
         (self.operation, self.counters) = (0, [0; GROUP_DEPTH_MAX]);
         self.values.iter_mut().for_each(Vec::clear);
+        self.pairs.clear();
         for (value, template) in self.values.iter_mut().zip(scenarios.initial_values()) {
             template
                 .render(&mut Inputs { sequence: 0, session: number + 1, random: &mut self.random, values: &[] }, value);
@@ -72,9 +77,10 @@ impl Session {
         self.find_step(&scenarios.scenarios()[self.scenario]);
     }
 
-    /// What the request of its step is filled with.
-    pub(crate) fn inputs(&mut self, sequence: u64) -> Inputs<'_> {
-        Inputs { sequence, session: self.number + 1, random: &mut self.random, values: &self.values }
+    /// What the request of its step is filled with, and the pairs to which it may add one.
+    pub(crate) fn inputs(&mut self, sequence: u64, step: &Step) -> (Inputs<'_>, Option<&mut Pairs>) {
+        let inputs = Inputs { sequence, session: self.number + 1, random: &mut self.random, values: &self.values };
+        (inputs, step.checks_pairs.then_some(&mut self.pairs))
     }
 
     /// Goes on to the next step; false if that was the last.
@@ -119,8 +125,11 @@ impl Session {
         }
     }
 
-    /// A part of the answer's content.
-    pub(crate) fn take_content(&mut self, step: &Step, bytes: &[u8]) {
+    /// A part of the content of an answer with this status.
+    pub(crate) fn take_content(&mut self, step: &Step, status: u16, bytes: &[u8]) {
+        if step.shows_pairs(status) {
+            self.pairs.feed(bytes);
+        }
         if step.keeps_content() {
             let room = CONTENT_KEPT_MAX - self.content.len();
             self.content.extend_from_slice(&bytes[..bytes.len().min(room)]);

@@ -13,6 +13,7 @@ use crate::availability::Availability;
 use crate::cache_use::CacheUse;
 use crate::dispersion::Sends;
 use crate::occupancy::Occupancy;
+use crate::pairs::{Findings, Pairs};
 use crate::scenario::Scenarios;
 use crate::versions::Judgement;
 
@@ -226,6 +227,8 @@ pub(crate) struct Tally {
     pub caches: CacheTally,
     /// Of a run that writes versions.
     pub versions: VersionTally,
+    /// Of a run that checks the pairs of sessions.
+    pub pairs: PairTally,
     /// Of scenarios: each step by its name.
     pub steps: Vec<StepTally>,
     /// Of scenarios: sessions.
@@ -252,6 +255,22 @@ pub(crate) struct VersionTally {
     pub ages: Histogram,
 }
 
+/// Pairs of sessions, and the responses that showed them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PairTally {
+    /// Responses that were compared.
+    pub responses: u64,
+    pub inconsistent: u64,
+    pub stale: u64,
+    pub lost: u64,
+    pub foreign: u64,
+    pub shared_ids: u64,
+    /// Pairs whose request got no response.
+    pub unknown: u64,
+    pub status_500: u64,
+    pub status_503: u64,
+}
+
 impl CacheTally {
     pub(crate) fn add(&mut self, cache_use: CacheUse) {
         *match cache_use {
@@ -265,6 +284,47 @@ impl CacheTally {
         self.hits += other.hits;
         self.misses += other.misses;
         self.unsaid += other.unsaid;
+    }
+}
+
+impl PairTally {
+    /// A response to a request of a session with these pairs. Whether it shows what it should.
+    pub(crate) fn add_response(&mut self, pairs: &mut Pairs, status: u16) -> bool {
+        self.status_500 += u64::from(status == 500);
+        self.status_503 += u64::from(status == 503);
+        if !(200..300).contains(&status) {
+            pairs.end_unacknowledged();
+            return true;
+        }
+        let findings = pairs.end_acknowledged();
+        self.responses += 1;
+        self.add(findings);
+        findings.is_right()
+    }
+
+    /// A session with these pairs ends.
+    pub(crate) fn add_end(&mut self, pairs: &mut Pairs) {
+        self.add(pairs.end_session());
+    }
+
+    fn add(&mut self, findings: Findings) {
+        self.inconsistent += u64::from(findings.is_inconsistent);
+        self.stale += findings.stale;
+        self.lost += findings.lost;
+        self.foreign += findings.foreign;
+        self.shared_ids += findings.shared;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.responses += other.responses;
+        self.inconsistent += other.inconsistent;
+        self.stale += other.stale;
+        self.lost += other.lost;
+        self.foreign += other.foreign;
+        self.shared_ids += other.shared_ids;
+        self.unknown += other.unknown;
+        self.status_500 += other.status_500;
+        self.status_503 += other.status_503;
     }
 }
 
@@ -358,6 +418,7 @@ impl Tally {
             availability: Availability::new(),
             caches: CacheTally::default(),
             versions: VersionTally::default(),
+            pairs: PairTally::default(),
             steps: Vec::new(),
             sessions: Vec::new(),
         }
@@ -427,6 +488,7 @@ impl Tally {
         self.availability.merge(&other.availability);
         self.caches.merge(&other.caches);
         self.versions.merge(&other.versions);
+        self.pairs.merge(&other.pairs);
         // `sends` are put together by `dispersion`, for all shards at once.
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use crate::figures::{duration, percent, rate, size};
 use crate::outcome::{
     AvailabilitySummary, CacheSummary, ConditionResult, ConditionVerdict, Lateness, OpenLoopSummary, Outcome,
-    ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, TimeSummary, UsersSummary,
+    PairsSummary, ScenarioSummary, ScheduleSummary, StageSummary, StalePageSummary, TimeSummary, UsersSummary,
 };
 use breme_base::{grouped, plural};
 
@@ -407,6 +407,30 @@ fn reads(outcome: &Outcome, style: Style) -> String {
             let _ = writeln!(text, "           {path}: {} stale, age up to {}", grouped(*count), duration(*age_max_ns));
         }
     }
+    if let Some(found) = &outcome.pairs {
+        text += &pairs(found, style);
+    }
+    text
+}
+
+/// What responses showed of their sessions. Only what there was is named.
+fn pairs(found: &PairsSummary, style: Style) -> String {
+    let wrong = format!("{} inconsistent", grouped(found.inconsistent));
+    let wrong = style.paint(if found.inconsistent == 0 { GREEN } else { RED }, &wrong);
+    let mut text = format!("pairs      {wrong} of {}", plural(found.responses, "response"));
+    let faults = [
+        (found.lost, "lost"),
+        (found.foreign, "foreign"),
+        (found.shared_ids, "shared ids"),
+        (found.status_500, "status 500"),
+        (found.status_503, "status 503"),
+        (found.unknown, "unknown"),
+    ];
+    let stale = (found.inconsistent > 0).then_some((found.stale, "stale"));
+    for (count, what) in stale.into_iter().chain(faults.into_iter().filter(|(count, _)| *count > 0)) {
+        let _ = write!(text, "; {} {what}", grouped(count));
+    }
+    text.push('\n');
     text
 }
 

@@ -230,7 +230,7 @@ pub struct Args {
     expect_body_sha256: Option<[u8; 32]>,
 
     /// Fail with exit status 3 if this holds for the result: 'p99 > 50ms or errors > 1%'; measures as in experiments
-    /// (mean, p50, service.p99, rate, errors, sessions, step.NAME.p99, hits.ratio, stale.count, gap); repeatable
+    /// (mean, p50, service.p99, rate, errors, sessions, step.NAME.p99, hits.ratio, stale.count, lost, gap); repeatable
     #[arg(long, value_name = "CONDITION", value_parser = FailIf::parse, help_heading = "Checks")]
     pub(super) fail_if: Vec<FailIf>,
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use breme_experiment::expression::{Condition, Quantity, Vocabulary};
 use breme_experiment::judge::{Reader, amount, is_met};
 use breme_experiment::record::{
-    AvailabilityRecord, CacheRecord, Distribution, Sessions, StaleRecord, StepRecord, TrialRecord, WorkloadRecord,
+    AvailabilityRecord, CacheRecord, Distribution, PairsRecord, Sessions, StaleRecord, StepRecord, TrialRecord,
+    WorkloadRecord,
 };
 use breme_load::{ConditionResult, ConditionVerdict, Outcome, Run, StaleSummary};
 
@@ -72,6 +73,9 @@ fn is_count(quantity: &Quantity) -> bool {
             | Quantity::HitRatioByOrigin
             | Quantity::StaleCount
             | Quantity::StaleRatio
+            | Quantity::Pairs(_)
+            | Quantity::InconsistentRatio
+            | Quantity::Status(_)
     )
 }
 
@@ -127,6 +131,15 @@ fn record(run: &Run, outcome: &Outcome) -> TrialRecord {
             origin_hit_ratio: cache.origin_hit_ratio,
         }),
         stale: outcome.stale.as_ref().map(stale),
+        pairs: outcome.pairs.map(|pairs| PairsRecord {
+            responses: pairs.responses,
+            inconsistent: pairs.inconsistent,
+            stale: pairs.stale,
+            lost: pairs.lost,
+            foreign: pairs.foreign,
+            shared_ids: pairs.shared_ids,
+            unknown: pairs.unknown,
+        }),
         availability: Some(AvailabilityRecord {
             gap_ns: outcome.availability.gap_ns,
             user_gap_ns: outcome.availability.user_gap_ns,

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use super::terms::{Quantity, TimeFigure, TimeKind};
+use super::terms::{PairCount, Quantity, TimeFigure, TimeKind};
 
 /// Quantities that have one name.
-const WORDS: [(&str, Quantity); 22] = [
+const WORDS: [(&str, Quantity); 28] = [
     ("rate", Quantity::Rate),
     ("offered", Quantity::OfferedRate),
     ("bytes", Quantity::ByteRate),
@@ -22,6 +22,12 @@ const WORDS: [(&str, Quantity); 22] = [
     ("hits.by_origin", Quantity::HitRatioByOrigin),
     ("stale.count", Quantity::StaleCount),
     ("stale.ratio", Quantity::StaleRatio),
+    ("inconsistent.count", Quantity::Pairs(PairCount::Inconsistent)),
+    ("inconsistent.ratio", Quantity::InconsistentRatio),
+    ("lost", Quantity::Pairs(PairCount::Lost)),
+    ("foreign", Quantity::Pairs(PairCount::Foreign)),
+    ("shared_ids", Quantity::Pairs(PairCount::SharedIds)),
+    ("unknown", Quantity::Pairs(PairCount::Unknown)),
     ("cpu", Quantity::CpuPerRequest),
     ("cpu_share", Quantity::CpuShare),
     ("memory", Quantity::Memory),
@@ -34,7 +40,7 @@ const FIGURES: [(&str, TimeFigure); 4] =
     [("mean", TimeFigure::Mean), ("min", TimeFigure::Min), ("max", TimeFigure::Max), ("stdev", TimeFigure::Stdev)];
 
 /// Words that people use for quantities that have another name here.
-const OTHER_WORDS: [(&str, &str); 18] = [
+const OTHER_WORDS: [(&str, &str); 20] = [
     ("median", "p50"),
     ("latency", "p99"),
     ("throughput", "rate"),
@@ -50,12 +56,14 @@ const OTHER_WORDS: [(&str, &str); 18] = [
     ("hit_ratio", "hits.ratio"),
     ("hits", "hits.ratio"),
     ("stale", "stale.count"),
+    ("inconsistent", "inconsistent.count"),
+    ("status", "status.500"),
     ("downtime", "gap"),
     ("outage", "gap"),
     ("user_gap", "gap.user"),
 ];
 
-const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, stale.count, stale.ratio, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
+const KNOWN: &str = "known are mean, p50, p99.9, min, max, stdev (of the response time; service.p99, connect.p99 and stale.age.p99: of the service time, the time to connect and the age of stale responses), rate, offered, bytes, errors, pass, count, failed, refused, gap, gap.user, recovery, sessions, hits.ratio, hits.by_origin, status.500, stale.count, stale.ratio, inconsistent.count, inconsistent.ratio, lost, foreign, shared_ids, unknown, step.NAME.p99 of a workload, and cpu, cpu_share, memory, threads, descriptors, switches, counter.NAME of a subject";
 
 /// What a quantity is measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +99,10 @@ impl Quantity {
             Some("stale") if parts.len() > 2 && parts[1] == "age" => Self::read_time(TimeKind::StaleAge, &parts[2..]),
             Some("counter") if parts.len() > 1 => Ok(Self::Counter(parts[1..].join("."))),
             Some("step") if parts.len() > 2 => Self::read_step(&parts[1..]),
+            Some("status") if parts.len() == 2 => match parts[1].parse() {
+                Ok(status) if (100..=999).contains(&status) => Ok(Self::Status(status)),
+                _ => Err(format!("`{name}` names no status; write for example status.500")),
+            },
             Some("step") => Err("a step's figure is written step.NAME.mean or step.NAME.p99".to_owned()),
             Some("counter") => Err("a counter is written counter.NAME".to_owned()),
             _ => match WORDS.iter().find(|(word, _)| *word == name) {
@@ -147,6 +159,7 @@ impl fmt::Display for Quantity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Time { kind, figure } => write!(formatter, "{}{figure}", kind.prefix()),
+            Self::Status(status) => write!(formatter, "status.{status}"),
             Self::Counter(name) => write!(formatter, "counter.{}", Quoted(name)),
             Self::Step { step, figure } => write!(formatter, "step.{}.{figure}", Quoted(step)),
             _ => {

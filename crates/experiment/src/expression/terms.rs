@@ -74,11 +74,16 @@ pub enum Quantity {
     HitRatio,
     /// Of a workload: `hits.by_origin`: the same by the origin's own count of requests.
     HitRatioByOrigin,
-    /// Of a workload that writes versions: `stale.count`: stale responses.
+    /// Of a workload that writes versions, or checks pairs: `stale.count`: stale responses.
     StaleCount,
-    /// Of a workload that writes versions: `stale.ratio`: the share of stale ones of all responses that could be
-    /// judged.
+    /// Of the same: `stale.ratio`: the share of stale ones of all responses that could be judged.
     StaleRatio,
+    /// Of a workload that checks pairs: `inconsistent.count`, `lost`, `foreign`, `shared_ids`, `unknown`.
+    Pairs(PairCount),
+    /// Of a workload that checks pairs: `inconsistent.ratio`: the share of responses that lacked an acknowledged pair.
+    InconsistentRatio,
+    /// Of a workload: `status.500`: responses of this status.
+    Status(u16),
     /// Of a subject (or, with a workload's name, of the subject that this asks): `cpu`: CPU time per answered request
     /// of all workloads. Seconds.
     CpuPerRequest,
@@ -103,6 +108,21 @@ pub enum Quantity {
         /// Which figure.
         figure: TimeFigure,
     },
+}
+
+/// What is counted of the pairs that sessions store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairCount {
+    /// Responses that lacked an acknowledged pair.
+    Inconsistent,
+    /// Acknowledged pairs that were not shown again.
+    Lost,
+    /// Lines that were no pair of the session, or were there twice.
+    Foreign,
+    /// Session ids that were given to two sessions.
+    SharedIds,
+    /// Pairs whose request got no response.
+    Unknown,
 }
 
 /// A figure of a distribution.

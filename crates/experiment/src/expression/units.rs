@@ -181,12 +181,15 @@ impl Quantity {
             | Self::SessionShare
             | Self::HitRatio
             | Self::HitRatioByOrigin
-            | Self::StaleRatio => Unit::Share,
+            | Self::StaleRatio
+            | Self::InconsistentRatio => Unit::Share,
             Self::Memory => Unit::Bytes,
             Self::Answered
             | Self::Failed
             | Self::Refused
             | Self::StaleCount
+            | Self::Pairs(_)
+            | Self::Status(_)
             | Self::CpuShare
             | Self::Threads
             | Self::Descriptors

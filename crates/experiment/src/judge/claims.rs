@@ -26,6 +26,9 @@ impl Expression {
                     | Quantity::HitRatioByOrigin
                     | Quantity::StaleCount
                     | Quantity::StaleRatio
+                    | Quantity::Pairs(_)
+                    | Quantity::InconsistentRatio
+                    | Quantity::Status(_)
                     | Quantity::Answered
                     | Quantity::Failed
                     | Quantity::Refused

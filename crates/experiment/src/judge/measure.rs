@@ -8,9 +8,9 @@ use std::fmt;
 
 use breme_stats::Histogram;
 
-use crate::expression::{Measure, Quantity, TimeFigure, TimeKind};
+use crate::expression::{Measure, PairCount, Quantity, TimeFigure, TimeKind};
 use crate::record::{
-    AvailabilityRecord, Distribution, StaleRecord, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord,
+    AvailabilityRecord, Distribution, PairsRecord, StepRecord, SubjectRecord, TrialEnd, TrialRecord, WorkloadRecord,
 };
 
 const NS_PER_S: f64 = 1e9;
@@ -127,11 +127,17 @@ impl<'a> Reader<'a> {
                 .cache
                 .and_then(|cache| cache.origin_hit_ratio)
                 .ok_or_else(|| Lack::NothingCounted(of.to_owned())),
-            Quantity::StaleCount => Ok(stale(workload, of)?.count as f64),
+            Quantity::StaleCount => Ok(stale(workload, of)?.0 as f64),
             Quantity::StaleRatio => {
-                let stale = stale(workload, of)?;
-                Ok(stale.count as f64 / positive(stale.judged as f64, of)?)
+                let (count, judged) = stale(workload, of)?;
+                Ok(count as f64 / positive(judged as f64, of)?)
             }
+            Quantity::Pairs(count) => Ok(pair_count(pairs(workload, of)?, *count) as f64),
+            Quantity::InconsistentRatio => {
+                let pairs = pairs(workload, of)?;
+                Ok(pairs.inconsistent as f64 / positive(pairs.responses as f64, of)?)
+            }
+            Quantity::Status(status) => Ok(workload.statuses.get(&status.to_string()).copied().unwrap_or(0) as f64),
             _ => Err(Lack::NotKept(of.to_owned())),
         }
     }
@@ -142,7 +148,7 @@ impl<'a> Reader<'a> {
             TimeKind::Response => &workload.response,
             TimeKind::Service => &workload.service,
             TimeKind::Connect => &workload.connect,
-            TimeKind::StaleAge => &stale(workload, of)?.age,
+            TimeKind::StaleAge => &workload.stale.as_ref().ok_or_else(|| Lack::NothingCounted(of.to_owned()))?.age,
         };
         if times.count == 0 {
             return Err(Lack::NothingCounted(of.to_owned()));
@@ -221,8 +227,25 @@ fn hit_ratio(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
     Ok(cache.hits as f64 / positive((cache.hits + cache.misses) as f64, of)?)
 }
 
-fn stale<'a>(workload: &'a WorkloadRecord, of: &str) -> Result<&'a StaleRecord, Lack> {
-    workload.stale.as_ref().ok_or_else(|| Lack::NothingCounted(of.to_owned()))
+/// Stale responses, and those that could be judged.
+fn stale(workload: &WorkloadRecord, of: &str) -> Result<(u64, u64), Lack> {
+    let of_versions = workload.stale.as_ref().map(|stale| (stale.count, stale.judged));
+    let of_pairs = workload.pairs.map(|pairs| (pairs.stale, pairs.responses));
+    of_versions.or(of_pairs).ok_or_else(|| Lack::NothingCounted(of.to_owned()))
+}
+
+fn pairs(workload: &WorkloadRecord, of: &str) -> Result<PairsRecord, Lack> {
+    workload.pairs.ok_or_else(|| Lack::NothingCounted(of.to_owned()))
+}
+
+const fn pair_count(pairs: PairsRecord, count: PairCount) -> u64 {
+    match count {
+        PairCount::Inconsistent => pairs.inconsistent,
+        PairCount::Lost => pairs.lost,
+        PairCount::Foreign => pairs.foreign,
+        PairCount::SharedIds => pairs.shared_ids,
+        PairCount::Unknown => pairs.unknown,
+    }
 }
 
 fn session_share(workload: &WorkloadRecord, of: &str) -> Result<f64, Lack> {
@@ -255,7 +278,7 @@ fn counter(subject: &SubjectRecord, name: &str) -> Result<f64, Lack> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{CacheRecord, Sessions, Steady, SteadyState};
+    use crate::record::{CacheRecord, Sessions, StaleRecord, Steady, SteadyState};
 
     fn distribution(times: &[u64]) -> Distribution {
         let mut histogram = Histogram::new();
@@ -287,6 +310,15 @@ mod tests {
                 judged: 50,
                 unversioned: 1,
                 age: distribution(&[1_000_000, 3_000_000]),
+            }),
+            pairs: Some(PairsRecord {
+                responses: 80,
+                inconsistent: 8,
+                stale: 5,
+                lost: 3,
+                foreign: 1,
+                shared_ids: 4,
+                unknown: 6,
             }),
             ..WorkloadRecord::default()
         };
@@ -348,6 +380,13 @@ mod tests {
         check(&Quantity::HitRatioByOrigin, "user", 0.89);
         check(&Quantity::StaleCount, "user", 2.0);
         check(&Quantity::StaleRatio, "user", 0.04);
+        check(&Quantity::Pairs(PairCount::Inconsistent), "user", 8.0);
+        check(&Quantity::InconsistentRatio, "user", 0.1);
+        check(&Quantity::Pairs(PairCount::Lost), "user", 3.0);
+        check(&Quantity::Pairs(PairCount::Foreign), "user", 1.0);
+        check(&Quantity::Pairs(PairCount::SharedIds), "user", 4.0);
+        check(&Quantity::Pairs(PairCount::Unknown), "user", 6.0);
+        check(&Quantity::Status(503), "user", 5.0);
         let age = |figure| Quantity::Time { kind: TimeKind::StaleAge, figure };
         check(&age(TimeFigure::Mean), "user", 2e-3);
         check(&age(TimeFigure::Quantile(0.99)), "user", 3e-3);

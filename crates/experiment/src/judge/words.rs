@@ -30,6 +30,8 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         | Quantity::Recovery
         | Quantity::StaleCount
         | Quantity::StaleRatio
+        | Quantity::Pairs(_)
+        | Quantity::InconsistentRatio
         | Quantity::CpuPerRequest
         | Quantity::Memory
         | Quantity::Switches => Some(true),
@@ -42,6 +44,7 @@ pub fn less_is_better(quantity: &Quantity) -> Option<bool> {
         // More may be more work done, or more needed for the same work.
         Quantity::OfferedRate
         | Quantity::Answered
+        | Quantity::Status(_)
         | Quantity::CpuShare
         | Quantity::Threads
         | Quantity::Descriptors

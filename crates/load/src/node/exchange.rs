@@ -109,13 +109,15 @@ impl Load {
         let plan = self.run.plan();
         // Its own stream: what it asks for depends on its number, not on the thread that sends it.
         let mut random = Random::stream(plan.settings().seed, ordinal);
-        let (request, inputs) = match &mut user.session {
+        let (request, (inputs, pairs)) = match &mut user.session {
             None => {
-                (plan.request(ordinal), Inputs { sequence: ordinal + 1, session: 0, random: &mut random, values: &[] })
+                let inputs = Inputs { sequence: ordinal + 1, session: 0, random: &mut random, values: &[] };
+                (plan.request(ordinal), (inputs, None))
             }
             Some(session) => {
                 session.since = session.since.min(due);
-                (plan.step_request(session.step), session.inputs(ordinal + 1))
+                let step = step(plan, session);
+                (plan.step_request(session.step), session.inputs(ordinal + 1, step))
             }
         };
         user.protocol.sent(request.method());
@@ -125,6 +127,7 @@ impl Load {
             jar: user.jar.as_deref_mut(),
             now,
             versions: self.run.versions(),
+            pairs,
         };
         let Sent { bytes, mark } = request.send(connection, variables, actions);
         self.tally.bytes_sent += bytes as u64;
@@ -221,7 +224,7 @@ impl Load {
                     search.feed(bytes);
                 }
                 if let Some(session) = &mut user.session {
-                    session.take_content(step(self.run.plan(), session), bytes);
+                    session.take_content(step(self.run.plan(), session), user.answer.status, bytes);
                 }
                 Step::Taken(taken)
             }
@@ -265,7 +268,16 @@ impl Load {
             expectations(self.run.plan(), user.session.as_deref()).begin(check);
         }
         if let Some(session) = &mut user.session {
-            session.take_head(step(self.run.plan(), session), &head.fields);
+            let step = step(self.run.plan(), session);
+            session.take_head(step, &head.fields);
+            if let Some(ids) = self.run.session_ids()
+                && step.shows_pairs(head.status)
+            {
+                let is_shared = |cookie: &[u8]| ids.is_shared(cookie, session.number);
+                if head.fields.all("Set-Cookie").any(is_shared) {
+                    session.pairs.note_shared_id();
+                }
+            }
         }
         if let Some(jar) = &mut user.jar {
             let (host, wall) = (&self.run.plan().authority().host, self.run.wall().at(now));

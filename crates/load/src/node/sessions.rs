@@ -81,9 +81,14 @@ impl Load {
         session.pause = step.think.map(|think| think.draw(&mut session.random));
         let is_json_right = session.take_end(step);
         let answer = &user.answer;
+        let shows_pairs =
+            if step.checks_pairs { self.tally.pairs.add_response(&mut session.pairs, answer.status) } else { true };
         if !step.expectations.accepts_status(answer.status) {
             Some(ErrorKind::Status)
-        } else if !is_json_right || !step.expectations.accepts_content(answer.check.as_deref(), answer.content_bytes) {
+        } else if !shows_pairs
+            || !is_json_right
+            || !step.expectations.accepts_content(answer.check.as_deref(), answer.content_bytes)
+        {
             Some(ErrorKind::Assertion)
         } else {
             (!session.has_all()).then_some(ErrorKind::Capture)
@@ -99,8 +104,11 @@ impl Load {
             return;
         }
         session.is_active = false;
+        self.tally.pairs.add_end(&mut session.pairs);
         let tally = &mut self.tally.sessions[session.scenario];
-        tally.times.record(now.nanos_since(session.since));
+        if session.since != Instant::FAR {
+            tally.times.record(now.nanos_since(session.since));
+        }
         *(if session.has_failed { &mut tally.failed } else { &mut tally.completed }) += 1;
         self.release();
     }
@@ -113,10 +121,18 @@ impl Load {
         }
     }
 
-    /// The user's request gets no answer, and so its session cannot go on.
+    /// The user's request gets no answer. Its session cannot go on, unless it is to show what became of its pairs.
     pub(super) fn break_off(&mut self, index: u32, kind: ErrorKind) {
         self.note_step_error(index, kind);
-        self.end_session_early(index);
+        let user = &mut self.users[index as usize];
+        let step = user.step().zip(self.run.plan().scenarios()).map(|(step, scenarios)| &scenarios.steps()[step]);
+        match (&mut user.session, step) {
+            (Some(session), Some(step)) if step.checks_pairs && step.captures.is_empty() => {
+                self.tally.pairs.unknown += u64::from(session.pairs.end_unacknowledged());
+                self.go_to_next_step(self.last_seen, index);
+            }
+            _ => self.end_session_early(index),
+        }
     }
 
     /// Its session is over, and the next one wants a connection of its own.
@@ -130,6 +146,7 @@ impl Load {
         if let Some(session) = &mut self.users[index as usize].session {
             session.is_active = false;
             session.pause = None;
+            self.tally.pairs.add_end(&mut session.pairs);
             self.tally.sessions[session.scenario].failed += 1;
         }
         self.release();
@@ -140,6 +157,7 @@ impl Load {
         if let Some(session) = &mut self.users[index as usize].session
             && std::mem::take(&mut session.is_active)
         {
+            self.tally.pairs.add_end(&mut session.pairs);
             self.release();
         }
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::availability::AvailabilitySummary;
 use super::counts::{Bytes, Connections, OpenLoopSummary, Requests, TlsSummary};
 use super::generator::GeneratorUse;
-use super::reads::{CacheSummary, StaleSummary};
+use super::reads::{CacheSummary, PairsSummary, StaleSummary};
 use super::sessions::{ScenarioSummary, StepSummary};
 use super::settings::SettingsSummary;
 use super::times::{Lateness, TimeSummary};
@@ -91,6 +91,8 @@ pub struct Outcome {
     pub cache: Option<CacheSummary>,
     /// Stale responses; null if no request contains a `{page_version}`.
     pub stale: Option<StaleSummary>,
+    /// Pairs that sessions stored and showed; null if no step checks them.
+    pub pairs: Option<PairsSummary>,
     /// Result of each `--fail-if` condition.
     pub conditions: Vec<ConditionResult>,
     /// Sessions of each scenario.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::times::TimeSummary;
 use crate::run::Run;
-use crate::tally::Tally;
+use crate::tally::{PairTally, Tally};
 
 /// Responses to GET by cache result, from their Cache-Status (RFC 9211).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -50,6 +50,30 @@ pub struct StaleSummary {
     pub pages: Vec<StalePageSummary>,
 }
 
+/// Pairs that sessions stored, and the responses that showed them (`check = { pairs = true }`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PairsSummary {
+    /// Number of responses that were compared: those of status 2xx.
+    pub responses: u64,
+    /// Number of responses that lacked a pair which was acknowledged before.
+    pub inconsistent: u64,
+    /// Number of inconsistent responses that lacked a pair which a later response of the session showed again, or that
+    /// were the last of their session and the first to lack it.
+    pub stale: u64,
+    /// Number of acknowledged pairs that the last two responses of their session lacked, or more.
+    pub lost: u64,
+    /// Number of lines that were no pair of the session, or were there twice.
+    pub foreign: u64,
+    /// Number of responses that set a session id which another session had.
+    pub shared_ids: u64,
+    /// Number of pairs whose request got no response: they may have been stored or not.
+    pub unknown: u64,
+    /// Number of responses of status 500.
+    pub status_500: u64,
+    /// Number of responses of status 503.
+    pub status_503: u64,
+}
+
 /// A page with stale responses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StalePageSummary {
@@ -83,6 +107,25 @@ impl CacheSummary {
         // Other methods reach the origin, so that what did not reach it was read.
         let ratio = || (responses.saturating_sub(requests) as f64 / reads as f64).min(1.0);
         self.origin_hit_ratio = (reads > 0).then(ratio);
+    }
+}
+
+impl PairsSummary {
+    /// None for a run that checks no pairs.
+    pub(super) fn of(run: &Run, tally: &Tally) -> Option<Self> {
+        let PairTally { responses, inconsistent, stale, lost, foreign, shared_ids, unknown, status_500, status_503 } =
+            tally.pairs;
+        run.session_ids().map(|_| Self {
+            responses,
+            inconsistent,
+            stale,
+            lost,
+            foreign,
+            shared_ids,
+            unknown,
+            status_500,
+            status_503,
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use super::program::{
     Step,
 };
 use crate::checks::{Expectations, Needle, StatusSet, parse_sha256};
+use crate::pairs::PAIR_COUNT_MAX;
 use crate::request::CONTENT_BYTES_MAX;
 use crate::template::{Names, Template};
 use crate::variables::{VARIABLE_COUNT_MAX, Variables, check_name};
@@ -153,7 +154,30 @@ impl<'a> Compiler<'a> {
         let mut operations = Vec::new();
         let mut known: Vec<usize> = (0..self.initial_count).collect();
         self.steps_of(&file.step, surroundings, 0, &mut known, &mut operations);
+        let pair_count = self.pair_count(&operations);
+        if pair_count > PAIR_COUNT_MAX {
+            let problem = format!("a session would store {pair_count} pairs; at most {PAIR_COUNT_MAX} can be checked");
+            self.collector.note(&file.step.span(), problem);
+        }
         Scenario { name: file.name.get_ref().clone(), weight, operations }
+    }
+
+    /// How many pairs a session stores at most.
+    fn pair_count(&self, operations: &[Operation]) -> u64 {
+        let mut before = Vec::with_capacity(operations.len());
+        let mut count = 0_u64;
+        for operation in operations {
+            before.push(count);
+            let more = match *operation {
+                Operation::Step(step) => u64::from(self.steps[step].checks_pairs),
+                Operation::Repeat { start, count: times, .. } => {
+                    let of_one = count - before.get(start).copied().unwrap_or(count);
+                    of_one.saturating_mul(u64::from(times).saturating_sub(1))
+                }
+            };
+            count = count.saturating_add(more);
+        }
+        count
     }
 
     /// Appends the operations of steps; `known` are the variables that have a value there.
@@ -237,6 +261,7 @@ impl<'a> Compiler<'a> {
             Some(check) => self.checks(check.get_ref()),
             None => Default::default(),
         };
+        let checks_pairs = file.check.as_ref().is_some_and(|check| check.get_ref().pairs);
         let captures = self.captures(file, known);
         let own = self.think(file.think.as_ref());
         let think = self.noted(own).flatten().or(surroundings.think);
@@ -251,6 +276,7 @@ impl<'a> Compiler<'a> {
             think,
             expectations,
             json_checks,
+            checks_pairs,
             captures,
             place,
         });
@@ -454,6 +480,22 @@ mod tests {
         assert!(errors("scenario = []")[0].problem.contains("must be from 1"));
         let light = GOOD.replace("weight = 9", "weight = 0").replace("name = \"edit\"", "name = \"edit\"\nweight = 0");
         assert!(errors(&light)[0].problem.contains("no scenario has a weight"));
+    }
+
+    #[test]
+    fn a_session_stores_a_bounded_number_of_pairs() {
+        let file = |repeat: u32| {
+            format!(
+                r#"[[scenario]]
+name = "x"
+step = [{{ repeat = {repeat}, step = [
+    {{ request = "/?name=a", check = {{ pairs = true }}, repeat = 50 }}, {{ request = "/" }},
+] }}]"#
+            )
+        };
+        assert!(Scenarios::parse(&file(200), None, &Variables::default()).is_ok());
+        let errors = errors(&file(201));
+        assert!(errors[0].problem.contains("would store 10050 pairs; at most 10000"), "{errors:#?}");
     }
 
     #[test]

@@ -135,6 +135,11 @@ pub struct Check {
     /// SHA-256 of the body, hexadecimal.
     #[schemars(with = "Option<String>")]
     pub(crate) sha256: Option<Spanned<String>>,
+    /// The request stores the pair of its parameters `name` and `value` in the session of the user's cookies, and a
+    /// response of status 2xx shows all pairs of the session, one `K=V` per line. Every response must show each pair
+    /// that was acknowledged before; names must differ. Without a response the session goes on with its next step.
+    #[serde(default)]
+    pub(crate) pairs: bool,
     /// JSON pointers (RFC 6901) into the body and the values expected there.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]

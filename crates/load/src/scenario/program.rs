@@ -68,6 +68,8 @@ pub(crate) struct Step {
     pub think: Option<ThinkTime>,
     pub expectations: Expectations,
     pub json_checks: Vec<(String, serde_json::Value)>,
+    /// Responses show the pairs of the session.
+    pub checks_pairs: bool,
     pub captures: Vec<Capture>,
     /// Its position in the file, without a problem.
     pub(super) place: Diagnostic,
@@ -98,9 +100,15 @@ impl Scenarios {
 
     /// Whether any step says what its answer must be like.
     pub(crate) fn has_checks(&self) -> bool {
-        let is_checked =
-            |step: &Step| step.expectations.any() || !step.json_checks.is_empty() || !step.captures.is_empty();
+        let is_checked = |step: &Step| {
+            step.expectations.any() || !step.json_checks.is_empty() || !step.captures.is_empty() || step.checks_pairs
+        };
         self.steps.iter().any(is_checked)
+    }
+
+    /// Whether a response of any step shows the pairs of its session.
+    pub(crate) fn checks_pairs(&self) -> bool {
+        self.steps.iter().any(|step| step.checks_pairs)
     }
 
     /// Whether each session has a connection of its own.
@@ -161,6 +169,11 @@ impl Step {
     pub(crate) fn keeps_content(&self) -> bool {
         let is_of_content = |capture: &Capture| matches!(capture.from, From::Json(_) | From::Regex(_));
         !self.json_checks.is_empty() || self.captures.iter().any(is_of_content)
+    }
+
+    /// Whether a response to its request of this status acknowledges the request's pair and shows the session's.
+    pub(crate) fn shows_pairs(&self, status: u16) -> bool {
+        self.checks_pairs && (200..300).contains(&status)
     }
 
     /// An error in this step that is found when its request is built.

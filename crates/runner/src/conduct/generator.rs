@@ -237,6 +237,7 @@ fn record(workload: &WorkloadSpec, told: &Told, window: Window) -> WorkloadRecor
         steps: told.step_records(),
         cache: told.cache,
         stale: told.stale(),
+        pairs: told.pairs,
         availability: None,
     }
 }

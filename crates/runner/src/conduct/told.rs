@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use breme_experiment::record::{
-    AvailabilityRecord, CacheRecord, Distribution, SeriesRow, Sessions, StaleRecord, StepRecord,
+    AvailabilityRecord, CacheRecord, Distribution, PairsRecord, SeriesRow, Sessions, StaleRecord, StepRecord,
 };
 use serde::Deserialize;
 
@@ -32,6 +32,7 @@ pub(super) struct Told {
     pub(super) scenarios: Vec<Scenario>,
     pub(super) steps: Vec<Step>,
     pub(super) cache: Option<CacheRecord>,
+    pub(super) pairs: Option<PairsRecord>,
     availability: Option<Availability>,
     stale: Option<Stale>,
 }
